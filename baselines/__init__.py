@@ -1,0 +1,1 @@
+"""One file per published method that CoRAG and IRCoT are measured against."""

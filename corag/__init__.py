@@ -1,0 +1,1 @@
+"""CoRAG: chain-of-retrieval augmented generation (Wang et al. 2025, arXiv 2501.14342)."""

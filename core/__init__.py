@@ -1,0 +1,1 @@
+"""The words everyone speaks: types, protocols, tools, the runner, records, seeds, errors."""

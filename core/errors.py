@@ -1,0 +1,55 @@
+"""What can go wrong, as sentences: what was given, what was expected, what to do next.
+
+The command line prints a :class:`CoragError` without a traceback and exits with status 2. Anything else that
+escapes is a defect of ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class CoragError(Exception):
+    """Base of every error that a user can cause or can do something about."""
+
+
+class ConfigError(CoragError):
+    """An option, a configuration file or a combination of settings that cannot be used."""
+
+
+class DataError(CoragError):
+    """A corpus, question or prompt file that cannot be read as what it should be."""
+
+
+class IndexMismatchError(CoragError):
+    """An index folder that is missing, incomplete, or was built for something else."""
+
+
+class BackendError(CoragError):
+    """The engine, server or index behind a whole run has failed: going on would fail every question."""
+
+
+class SearchFailedError(CoragError):
+    """One search failed. This is not an empty result: the question is recorded as failed and retried on resume."""
+
+
+class RequestRefusedError(CoragError):
+    """One generation or scoring request cannot be served, for example because its prompt can never fit the window."""
+
+
+class BudgetExhaustedError(CoragError):
+    """A question's token budget is spent. Methods catch it and answer with what they have."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint naming the closest known spelling, or all of them when nothing is close.
+
+    >>> nearest("irct", ["ircot", "one_step"])
+    "did you mean 'ircot'?"
+    """
+    options = sorted(known)
+    close = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean '{close[0]}'?"
+    return "known: " + ", ".join(options)

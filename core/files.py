@@ -1,0 +1,110 @@
+"""Reading and writing files so that a mistake is named and an interruption loses nothing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+from core.errors import DataError
+
+
+def cache_folder() -> Path:
+    """Return the folder for converted models and the like: $CORAG_CACHE, else ~/.cache/corag."""
+    return Path(os.environ.get("CORAG_CACHE") or Path.home() / ".cache" / "corag")
+
+
+def open_text(path: str | Path) -> IO[str]:
+    """Open a UTF-8 text file for reading, gzipped if its name ends in .gz. Raises :class:`DataError` if it is missing."""
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"there is no file '{path}': check the path.")
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8")
+    return path.open(encoding="utf-8")
+
+
+def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
+    """Stream the objects of a JSONL file (optionally .gz), skipping blank lines.
+
+    Raises :class:`DataError` naming the file and the line when a line is not one JSON object.
+    """
+    with open_text(path) as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise DataError(
+                    f"{path}, line {number}: not valid JSON ({error.msg} at column {error.colno})."
+                ) from None
+            if not isinstance(record, dict):
+                raise DataError(f"{path}, line {number}: expected a JSON object, found {type(record).__name__}.")
+            yield record
+
+
+def read_records(path: str | Path) -> Iterator[dict[str, Any]]:
+    """Read JSONL, a JSON list of objects, or pandas-style columns ``{column: {row: value}}``, told apart by the content."""
+    with open_text(path) as stream:
+        first = stream.read(1)
+        while first.isspace():
+            first = stream.read(1)
+        rest_of_line = stream.readline()
+    name = str(path).removesuffix(".gz")
+    if first == "[" or (first == "{" and name.endswith(".json") and not _is_json(first + rest_of_line)) or (first == "{" and name.endswith(".json") and not _has_scalar_rows(json.loads(first + rest_of_line))):
+        yield from _read_whole(Path(path))
+    else:
+        yield from read_jsonl(path)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except json.JSONDecodeError:
+        return False
+    return True
+
+
+def _has_scalar_rows(record: dict[str, Any]) -> bool:
+    """Whether this object is one record, rather than a table of columns."""
+    return not record or not all(isinstance(column, dict) for column in record.values())
+
+
+def _read_whole(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with open_text(path) as stream:
+            data = json.load(stream)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}, line {error.lineno}: not valid JSON ({error.msg} at column {error.colno}).") from None
+    if isinstance(data, dict) and data and not _has_scalar_rows(data):
+        columns = cast("dict[str, dict[str, Any]]", data)
+        rows = next(iter(columns.values()))
+        yield from ({name: column[row] for name, column in columns.items()} for row in rows)
+        return
+    if isinstance(data, dict) and isinstance(data.get("data"), list):
+        data = data["data"]
+    if not isinstance(data, list) or not all(isinstance(record, dict) for record in data):
+        raise DataError(f"{path}: expected a JSON list of objects or one object per line.")
+    yield from data
+
+
+def write_atomically(path: str | Path, text: str) -> None:
+    """Write a whole file under a temporary name, flush it to disk, then rename: readers see the old or the new, never half."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + f".{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise DataError(
+            f"cannot write '{path}': {error.strerror}. Free some space or choose another folder."
+        ) from error

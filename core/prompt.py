@@ -1,0 +1,97 @@
+"""Prompts as values: messages made of segments that say what may be left out when the window is too small.
+
+A method never counts tokens. It marks each demonstration or passage as a segment with a ``drop`` rank; the floor
+below drops whole segments, lowest rank first, until the prompt fits, and reports what it dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of prompt text that is kept or dropped as a whole.
+
+    It carries its own separators, so that dropping it leaves the rest as it was. ``drop``: None if it must stay;
+    otherwise segments go in rising order of ``drop`` (equal ranks: in order of appearance).
+    ``kind`` names it in the report, such as "demonstration" or "passage".
+    """
+
+    text: str
+    drop: int | None = None
+    kind: str = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation."""
+
+    role: Role
+    segments: tuple[Segment, ...]
+
+    @property
+    def text(self) -> str:
+        """The turn's whole text."""
+        return "".join(segment.text for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a model is asked to continue.
+
+    ``plain`` prompts are continued as they stand, by chat models too: the one message's text is the prompt, stripped of outer
+    white space. Other prompts go through the model's chat template (a base model gets the messages' texts separated
+    by blank lines). ``prefix`` begins the reply and is not repeated in the completion.
+    """
+
+    messages: tuple[Message, ...]
+    prefix: str = ""
+    plain: bool = False
+
+    @staticmethod
+    def of_text(text: str | Sequence[Segment]) -> Prompt:
+        """Make a plain prompt from text or segments."""
+        segments = (Segment(text),) if isinstance(text, str) else tuple(text)
+        return Prompt((Message("user", segments),), plain=True)
+
+    @staticmethod
+    def of_user(text: str | Sequence[Segment], *, system: str = "", prefix: str = "") -> Prompt:
+        """Make a chat prompt of one user turn, after an optional system turn."""
+        segments = (Segment(text),) if isinstance(text, str) else tuple(text)
+        turns = [Message("user", segments)]
+        if system:
+            turns.insert(0, Message("system", (Segment(system),)))
+        return Prompt(tuple(turns), prefix=prefix)
+
+    @property
+    def text(self) -> str:
+        """All text of the prompt without any chat template: for reading, hashing and scripted tests."""
+        joined = "\n\n".join(message.text for message in self.messages) + self.prefix
+        return joined.strip() if self.plain else joined
+
+
+@dataclass(frozen=True, slots=True)
+class Shortening:
+    """What was left out of a prompt to fit the window: whole segments by kind, and tokens cut from what had to stay.
+
+    ``cut_tokens`` is 0 unless the segments that must stay are too long by themselves; then the text of the longest message loses
+    tokens from its front (the question stands at the end).
+    """
+
+    dropped: tuple[tuple[str, int], ...] = ()
+    cut_tokens: int = 0
+
+    def count(self, kind: str) -> int:
+        """Return how many segments of this kind were dropped."""
+        return dict(self.dropped).get(kind, 0)
+
+    def __bool__(self) -> bool:
+        return bool(self.dropped or self.cut_tokens)
+
+
+NOTHING_LEFT_OUT = Shortening()

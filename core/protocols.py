@@ -1,0 +1,166 @@
+"""The seams of the house: what a method may ask for, and what every back end must offer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from core.errors import ConfigError
+from core.prompt import NOTHING_LEFT_OUT, Prompt, Shortening
+from core.types import Hit, Passage, TokenUsage
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How to continue a prompt. ``temperature`` 0 is greedy: such requests are pure and may be joined and remembered.
+
+    ``stop``: strings that end the completion and are not part of it. ``logprobs``: return each generated token's raw
+    log-probability (before temperature and penalties). ``seed``: ignored when greedy.
+    ``logit_bias``: (token id, added to its logit) pairs.
+    """
+
+    max_tokens: int
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    repetition_penalty: float = 1.0
+    n: int = 1
+    stop: tuple[str, ...] = ()
+    logprobs: bool = False
+    seed: int | None = None
+    logit_bias: tuple[tuple[int, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1 or self.n < 1 or self.temperature < 0:
+            raise ConfigError(
+                f"sampling needs max_tokens >= 1, n >= 1 and temperature >= 0, but got max_tokens={self.max_tokens}, "
+                f"n={self.n}, temperature={self.temperature}."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest:
+    """One request. Lower ``priority`` goes first. Requests of equal ``affinity`` share prefixes: keep them on one engine."""
+
+    prompt: Prompt
+    sampling: Sampling
+    priority: int = 0
+    affinity: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One sample. ``logprobs`` is None unless asked for; else it has one entry per token id, natural logarithm.
+
+    ``token_ids`` and ``logprobs`` cover what was generated, so may include tokens of the stop string that ``text`` leaves out.
+    ``finish_reason``: "stop" (end of turn or stop string) or "length" (max_tokens reached).
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: str
+    logprobs: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The reply to a :class:`GenerateRequest`: ``sampling.n`` completions, in a fixed order."""
+
+    completions: tuple[Completion, ...]
+    usage: TokenUsage
+    shortening: Shortening = NOTHING_LEFT_OUT
+
+    @property
+    def text(self) -> str:
+        """The first completion's text."""
+        return self.completions[0].text
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRequest:
+    """Ask for log P(target | prompt). The target is text, tokenised by itself without special tokens, or token ids.
+
+    ``end_of_turn`` appends the model's end-of-turn token to the target. Raises
+    :class:`core.errors.RequestRefusedError` if the target alone does not fit the window: a target is never cut.
+    """
+
+    prompt: Prompt
+    target: str | tuple[int, ...]
+    end_of_turn: bool = False
+    priority: int = 0
+    affinity: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """log P of each target token given the prompt and the target tokens before it (natural logarithm)."""
+
+    token_ids: tuple[int, ...]
+    token_logprobs: tuple[float, ...]
+    usage: TokenUsage
+    shortening: Shortening = NOTHING_LEFT_OUT
+
+    @property
+    def sum(self) -> float:
+        """Log-likelihood of the whole target."""
+        return float(sum(self.token_logprobs))
+
+    @property
+    def mean(self) -> float:
+        """Average log-likelihood per target token."""
+        return self.sum / len(self.token_logprobs)
+
+
+class Generator(Protocol):
+    """A language model behind some engine. Every method may be awaited by thousands of callers at once.
+
+    Raises :class:`core.errors.BackendError` when the engine is gone, :class:`core.errors.RequestRefusedError` when one request
+    can never be served.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        """Identify model, adapter, precision and engine: equal fingerprints give the same greedy replies up to engine noise."""
+        ...
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of a text, without special tokens."""
+        ...
+
+    async def generate(self, request: GenerateRequest) -> Generation:
+        """Continue a prompt."""
+        ...
+
+    async def score(self, request: ScoreRequest) -> Score:
+        """Return the log-likelihood of a given continuation."""
+        ...
+
+    async def close(self) -> None:
+        """Free the engine. Safe to call twice."""
+        ...
+
+
+class Retriever(Protocol):
+    """A search over one corpus. May be awaited by thousands of callers at once; batches form inside.
+
+    Raises :class:`core.errors.SearchFailedError` for one failed search, :class:`core.errors.BackendError` when the index is gone.
+    An empty list means that nothing matched.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        """Identify corpus, index settings and encoder: equal fingerprints give the same hits."""
+        ...
+
+    async def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Return up to k hits, best first, without repeats. A blank query returns no hits."""
+        ...
+
+    async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        """Return the passages with these ids, in this order; unknown ids are left out."""
+        ...
+
+    async def close(self) -> None:
+        """Free the index. Safe to call twice."""
+        ...

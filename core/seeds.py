@@ -1,0 +1,20 @@
+"""Seeds are derived, never set: the same question, purpose and place in the chain get the same seed in any order of work."""
+
+from __future__ import annotations
+
+import hashlib
+
+
+def derive_seed(*parts: str | int) -> int:
+    """Hash the parts into an integer in [0, 2**31), stable across processes, machines and versions of Python.
+
+    >>> derive_seed(0, "q1", "sub-query", "chain 3/hop 2") == derive_seed(0, "q1", "sub-query", "chain 3/hop 2")
+    True
+    """
+    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") % 2**31
+
+
+def stable_hash(text: str) -> str:
+    """Return 16 hexadecimal digits that identify a text, stable like :func:`derive_seed`."""
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

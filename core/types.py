@@ -1,0 +1,129 @@
+"""The nouns that every floor speaks: passages, questions, hits, answers, token usage."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from core.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One retrievable piece of text."""
+
+    id: str
+    title: str
+    text: str
+
+    @property
+    def contents(self) -> str:
+        """Title, newline, text: what dense encoders embed."""
+        return f"{self.title}\n{self.text}" if self.title else self.text
+
+
+def passage_id(title: str, text: str) -> str:
+    """Derive an id from a passage's content, so that the same passage met twice gets the same id.
+
+    >>> passage_id("Paris", "Capital of France.") == passage_id("Paris", "Capital of  France. ")
+    True
+    """
+    squeezed = " ".join(title.split()) + "\n" + " ".join(text.split())
+    return hashlib.blake2b(squeezed.encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A passage that a search returned. Scores are comparable within one result list only; higher is better."""
+
+    passage: Passage
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class GoldHop:
+    """One hop of a question's gold decomposition; ``passage_id`` is the passage that answers it ("" if unknown)."""
+
+    question: str
+    answer: str
+    passage_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with everything that scoring needs.
+
+    ``answers``: the gold answer first, then its aliases. ``supporting``: ids of the gold passages.
+    ``kind``: the dataset's own type, such as "bridge". ``hops``: 0 when the dataset does not say.
+    Raises :class:`DataError` if the text is blank.
+    """
+
+    id: str
+    text: str
+    answers: tuple[str, ...] = ()
+    supporting: tuple[str, ...] = ()
+    kind: str = ""
+    hops: int = 0
+    decomposition: tuple[GoldHop, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.text.strip():
+            raise DataError(f"question '{self.id}' has no text: give a non-empty question.")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """What a request cost, in tokens. Values add.
+
+    ``prompt`` and ``generated`` are what CoRAG's paper counts (section 4.2): every prompt token and every generated token,
+    cached or not; a request for n samples counts its prompt once. ``computed_prompt`` and ``computed_generated``
+    are what the engine really worked through: prefix-cache hits and remembered replies are left out.
+    """
+
+    calls: int = 0
+    prompt: int = 0
+    generated: int = 0
+    computed_prompt: int = 0
+    computed_generated: int = 0
+
+    @property
+    def total(self) -> int:
+        """Prompt plus generated tokens, the unit of token budgets."""
+        return self.prompt + self.generated
+
+    @property
+    def cached(self) -> int:
+        """Prompt tokens that were found in a cache."""
+        return self.prompt - self.computed_prompt
+
+    @property
+    def computed(self) -> int:
+        """Tokens that the engine really worked through."""
+        return self.computed_prompt + self.computed_generated
+
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(
+            self.calls + other.calls,
+            self.prompt + other.prompt,
+            self.generated + other.generated,
+            self.computed_prompt + other.computed_prompt,
+            self.computed_generated + other.computed_generated,
+        )
+
+    def remembered(self) -> TokenUsage:
+        """Return the cost of giving the same reply again from memory: counted in full, computed not at all."""
+        return TokenUsage(self.calls, self.prompt, self.generated, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a method returns for one question. Methods with more to tell subclass it with further fields.
+
+    ``passage_ids``: every passage that the method collected, in order of collection (recall is measured on these).
+    ``steps``: reasoning steps or hops taken. ``stopped``: why the method stopped, one of a few words that its docstring lists.
+    """
+
+    text: str
+    passage_ids: tuple[str, ...] = ()
+    steps: int = 0
+    stopped: str = ""

@@ -1,0 +1,1 @@
+"""Datasets, official scorers, statistics, tables."""

@@ -1,0 +1,1 @@
+"""Asking a model: vLLM in process, vLLM servers, transformers."""

@@ -1,0 +1,1 @@
+"""Corpora, indexes and search: Lucene, FAISS, fusion, reranking, HTTP."""

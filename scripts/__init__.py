@@ -1,0 +1,1 @@
+"""Entry points: the corag command and shell recipes."""

@@ -1,0 +1,1 @@
+"""From retrieval chains to fine-tuned models."""
