@@ -48,25 +48,14 @@ def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
 
 
 def read_records(path: str | Path) -> Iterator[dict[str, Any]]:
-    """Read JSONL, a JSON list of objects, or pandas-style columns ``{column: {row: value}}``, told apart by the content."""
-    with open_text(path) as stream:
-        first = stream.read(1)
-        while first.isspace():
-            first = stream.read(1)
-        rest_of_line = stream.readline()
-    name = str(path).removesuffix(".gz")
-    if first == "[" or (first == "{" and name.endswith(".json") and not _is_json(first + rest_of_line)) or (first == "{" and name.endswith(".json") and not _has_scalar_rows(json.loads(first + rest_of_line))):
+    """Read a file of records in any of the shapes that datasets come in.
+
+    JSONL (also under the name .json), a JSON list of objects, ``{"data": [...]}``, or columns ``{column: {row: value}}``.
+    """
+    if str(path).removesuffix(".gz").endswith(".json"):
         yield from _read_whole(Path(path))
     else:
         yield from read_jsonl(path)
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except json.JSONDecodeError:
-        return False
-    return True
 
 
 def _has_scalar_rows(record: dict[str, Any]) -> bool:
@@ -79,6 +68,9 @@ def _read_whole(path: Path) -> Iterator[dict[str, Any]]:
         with open_text(path) as stream:
             data = json.load(stream)
     except json.JSONDecodeError as error:
+        if error.msg == "Extra data":  # one object per line, whatever the name says
+            yield from read_jsonl(path)
+            return
         raise DataError(f"{path}, line {error.lineno}: not valid JSON ({error.msg} at column {error.colno}).") from None
     if isinstance(data, dict) and data and not _has_scalar_rows(data):
         columns = cast("dict[str, dict[str, Any]]", data)
