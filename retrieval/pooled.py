@@ -1,0 +1,149 @@
+"""The paragraphs that come with the questions of HotpotQA, 2WikiMultihopQA, MuSiQue and PopQA, pooled into one corpus.
+
+A pooled corpus is small, so recall on it is far higher than on open Wikipedia: write "pooled-distractor" beside every figure.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core.errors import ConfigError, DataError, nearest
+from core.files import read_records
+from core.types import Passage, passage_id
+
+POOLED_DATASETS = ("hotpotqa", "2wikimultihopqa", "musique", "popqa")
+
+_ID_FIELDS = ("_id", "_1", "id")  # `_1` is what pandas calls a column `_id` when it writes rows out as tuples
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A paragraph of a question's own context; ``gold`` if the dataset marks it as needed for the answer."""
+
+    passage: Passage
+    gold: bool
+
+
+def read_pooled(paths: Sequence[str | Path], dataset: str) -> Iterator[Passage]:
+    """Stream the union of the paragraphs of all questions, each passage once, in order of first appearance.
+
+    Raises :class:`DataError` naming file, record and field for a record that is not of this dataset, and
+    :class:`ConfigError` for an unknown dataset.
+    """
+    seen: set[str] = set()
+    for path in paths:
+        for number, record in enumerate(read_records(path), 1):
+            for paragraph in paragraphs_of(record, dataset, f"{path}, record {number}"):
+                if paragraph.passage.id not in seen:
+                    seen.add(paragraph.passage.id)
+                    yield paragraph.passage
+
+
+def paragraphs_of(record: Mapping[str, Any], dataset: str, where: str) -> list[Paragraph]:
+    """Return the paragraphs of one raw question record, in the record's order.
+
+    ``where`` names the record in errors, such as ``"dev.json, record 3"``. HotpotQA and 2WikiMultihopQA records have a
+    ``context`` of ``[[title, [sentence, ...]], ...]`` or ``{"title": [...], "sentences": [[...], ...]}`` and
+    ``supporting_facts``; all four datasets may have ``paragraphs`` of objects with title, text (or paragraph_text) and
+    is_supporting (or is_gold). A field may also hold its value as JSON or Python text.
+    """
+    if dataset not in POOLED_DATASETS:
+        raise ConfigError(
+            f"'{dataset}' is not a dataset whose questions bring paragraphs: {nearest(dataset, POOLED_DATASETS)}"
+        )
+    where = name_record(record, where)
+    if "paragraphs" not in record and dataset in ("hotpotqa", "2wikimultihopqa"):
+        return _from_context(record, where)
+    return [_from_object(row, where) for row in _rows(_field(record, "paragraphs", where), "paragraphs", where)]
+
+
+def record_id(record: Mapping[str, Any]) -> str:
+    """Return a raw record's id, or "" if it has none."""
+    return next((str(record[name]) for name in _ID_FIELDS if record.get(name) not in (None, "")), "")
+
+
+def name_record(record: Mapping[str, Any], where: str) -> str:
+    """Name a record for an error message: its place and, where it has one, its id."""
+    identity = record_id(record)
+    return f"{where} (id {identity})" if identity else where
+
+
+def unpack(value: object, field: str, where: str) -> Any:
+    """Return the value of a field that may be stored as JSON or Python text. Raises :class:`DataError` if that text is broken."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError:
+        pass
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise DataError(f"{where}: field '{field}' holds text that is neither JSON nor a Python literal.") from None
+
+
+def _field(record: Mapping[str, Any], field: str, where: str) -> Any:
+    if field not in record:
+        raise DataError(
+            f"{where}: field '{field}' is missing; the record has {', '.join(map(repr, record)) or 'no fields'}."
+        )
+    return unpack(record[field], field, where)
+
+
+def _rows(value: object, field: str, where: str) -> list[Mapping[str, Any]]:
+    """Accept a list of objects, or the columns that Hugging Face makes of one."""
+    if isinstance(value, Mapping) and all(isinstance(column, list) for column in value.values()):
+        if len({len(column) for column in value.values()}) > 1:
+            raise DataError(f"{where}: the columns of field '{field}' differ in length.")
+        return [dict(zip(value, row, strict=True)) for row in zip(*value.values(), strict=True)]
+    if isinstance(value, list) and all(isinstance(row, Mapping) for row in value):
+        return value
+    raise DataError(f"{where}: field '{field}' must be a list of objects, but is {value!r:.60}.")
+
+
+def _from_object(row: Mapping[str, Any], where: str) -> Paragraph:
+    text = row.get("paragraph_text", row.get("text"))
+    gold = row.get("is_supporting", row.get("is_gold"))
+    title = row.get("title")
+    if not isinstance(title, str) or not isinstance(text, str) or not isinstance(gold, bool):
+        raise DataError(
+            f"{where}: each of 'paragraphs' needs a title, a text (or paragraph_text) and is_supporting (or is_gold) "
+            f"true or false, but one is {dict(row)!r:.100}."
+        )
+    return Paragraph(_passage(title, text), gold)
+
+
+def _from_context(record: Mapping[str, Any], where: str) -> list[Paragraph]:
+    context = _pairs(_field(record, "context", where), ("title", "sentences"), "context", where)
+    facts = _pairs(_field(record, "supporting_facts", where), ("title", "sent_id"), "supporting_facts", where)
+    gold_titles = {title for title, _ in facts}
+    paragraphs = []
+    for title, sentences in context:
+        if not isinstance(sentences, list) or not all(isinstance(sentence, str) for sentence in sentences):
+            raise DataError(f"{where}: the sentences of '{title}' in field 'context' must be a list of texts.")
+        paragraphs.append(Paragraph(_passage(title, " ".join(sentences)), title in gold_titles))
+    return paragraphs
+
+
+def _pairs(value: object, columns: tuple[str, str], field: str, where: str) -> list[tuple[str, Any]]:
+    """Accept ``[[title, x], ...]``, or Hugging Face's ``{"title": [...], columns[1]: [...]}``."""
+    if isinstance(value, Mapping) and set(columns) <= set(value):
+        value = [[row[column] for column in columns] for row in _rows(value, field, where)]
+    if not isinstance(value, list) or not all(
+        isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in value
+    ):
+        raise DataError(
+            f"{where}: field '{field}' must be a list of [title, {columns[1]}] pairs, but is {value!r:.60}."
+        )
+    return [(pair[0], pair[1]) for pair in value]
+
+
+def _passage(title: str, text: str) -> Passage:
+    """Make a passage of one line: HotpotQA's sentences begin with a space, those of 2WikiMultihopQA do not."""
+    title, text = " ".join(title.split()), " ".join(text.split())
+    return Passage(passage_id(title, text), title, text)
