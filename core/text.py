@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import string
 from collections.abc import Iterable
@@ -25,3 +26,57 @@ def exact_match(prediction: str, answers: Iterable[str]) -> bool:
     """Whether the normalised prediction equals any normalised answer."""
     wanted = normalize_answer(prediction)
     return any(wanted == normalize_answer(answer) for answer in answers)
+
+
+_QUESTION_WORDS = frozenset({"who", "what", "when", "where", "why", "which", "how", "does", "is"})
+_ANSWER = re.compile(r".* answer is:? (.*)")
+
+
+def stated_answer(sentence: str) -> str | None:
+    """Return what follows "answer is", or None (IRCoT, released code: exit rule and reader).
+
+    The pattern is case-sensitive, wants text before it and one space after it; the last occurrence on the first line wins, and one
+    closing full stop is removed.
+
+    >>> stated_answer("So the answer is: Paris.")
+    'Paris'
+    >>> stated_answer("answer is: Paris.") is None
+    True
+    """
+    match = _ANSWER.match(sentence)
+    return None if match is None else match.group(1).removesuffix(".")
+
+
+def extract_answer(reply: str) -> str:
+    """Take the answer out of a reader's reply: the stated answer, else the first line (IRCoT, released code).
+
+    One outer pair of double quotes and one closing full stop are removed; a JSON list of several strings is joined by spaces.
+
+    >>> extract_answer("The singer was born in Oslo. So the answer is: Oslo.")
+    'Oslo'
+    >>> extract_answer("Oslo.")
+    'Oslo'
+    """
+    reply = reply.strip()
+    stated = stated_answer(reply)
+    answer = (reply.split("\n", 1)[0] if stated is None else stated).strip()
+    if len(answer) >= 2 and answer[0] == answer[-1] == '"':
+        answer = answer[1:-1]
+    answer = answer.removesuffix(".") if stated is None else answer
+    if answer.startswith("["):
+        try:
+            parts = json.loads(answer)
+        except json.JSONDecodeError:
+            return answer
+        if isinstance(parts, list) and all(isinstance(part, str) for part in parts):
+            return " ".join(parts)
+    return answer
+
+
+def strip_question_words(query: str) -> str:
+    """Drop tokens that are exactly a question word, whatever their case; "What's" and "who," stay (IRCoT, released code).
+
+    >>> strip_question_words("Where is the author of Emma from?")
+    'the author of Emma from?'
+    """
+    return " ".join(token for token in query.split(" ") if token.lower() not in _QUESTION_WORDS)

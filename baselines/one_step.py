@@ -1,0 +1,46 @@
+"""OneR: retrieve once with the question, then read (the one-step baseline of IRCoT, section 4.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from core.collected import Collected
+from core.errors import ConfigError
+from core.reader import ReaderConfig, read
+from core.text import strip_question_words
+from core.tools import Tools
+from core.types import Answer, Question
+
+
+@dataclass(frozen=True)
+class OneStepConfig(ReaderConfig):
+    """Options of one-step retrieval.
+
+    Attributes:
+        k: passages retrieved (also ``top_k``). IRCoT's paper tunes it in {5, 7, 9, 11, 13, 15}.
+        strip_question_words: drop who, what, is, ... from the query, as IRCoT's paper does for BM25.
+        max_passage_words: longer passages are not collected (IRCoT's released code: 600).
+        near_duplicate: passages this similar (percent, title and text) to a kept one are not collected.
+    """
+
+    k: int = 15
+    strip_question_words: bool = True
+    max_passage_words: int = 600
+    near_duplicate: float = 90.0
+
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.k < 1 or self.reader == "none":
+            raise ConfigError(f"one_step needs k >= 1 and a reader, but k is {self.k} and reader is '{self.reader}'.")
+
+
+async def one_step(question: Question, tools: Tools, config: OneStepConfig) -> Answer:
+    """Retrieve k passages with the whole question and read them, under IRCoT's rules for collecting."""
+    collected = Collected(config.k, max_words=config.max_passage_words, near_duplicate=config.near_duplicate)
+    query = strip_question_words(question.text) if config.strip_question_words else question.text
+    collected.add(await tools.search(query, k=config.k))
+    answer = await read(question, collected.passages, tools, config)
+    return Answer(answer, collected.ids, steps=1, stopped="read")

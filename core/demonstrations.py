@@ -1,0 +1,101 @@
+"""Demonstration files in IRCoT's format, parsed and rebuilt without loss.
+
+Demonstrations are separated by two blank lines. Each has a comment line with JSON metadata, paragraphs
+("Wikipedia Title: T", then the text) separated by one blank line, a "Q:" line and an "A:" line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from core.errors import DataError
+from core.files import open_text
+from core.prompt import Segment
+from core.text import extract_answer
+
+_METADATA = re.compile(r"^# METADATA: (.*)$")
+SEPARATOR = "\n\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """One worked example. ``context`` is everything between the comment line and "Q:", separators included ("" if none)."""
+
+    qid: str
+    context: str
+    question: str
+    answer: str
+    comment: str = ""
+
+    @property
+    def text(self) -> str:
+        """The example as it stands in a prompt, without its comment line."""
+        return f"{self.context}Q: {self.question}\nA: {self.answer}"
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """Titles of the paragraphs in the context."""
+        return tuple(re.findall(r"^Wikipedia Title: (.*)$", self.context, re.MULTILINE))
+
+    def direct(self) -> Demonstration:
+        """The same example with the bare answer in place of the chain of thought."""
+        return replace(self, answer=extract_answer(self.answer))
+
+
+def parse_demonstrations(text: str, name: str) -> tuple[Demonstration, ...]:
+    """Parse a file's text. Raises :class:`DataError` naming the demonstration that has no question or no answer."""
+    found = []
+    for number, block in enumerate(text.strip("\n").split(SEPARATOR), 1):
+        comment, _, rest = block.rpartition("\n# METADATA: ") if "\n# METADATA: " in block else ("", "", block)
+        first, _, body = rest.partition("\n")
+        metadata = _METADATA.match(first)
+        if metadata is None:
+            first, body = "", block
+        head, question_mark, tail = ("\n" + body).rpartition("\nQ: ")
+        question, answer_mark, answer = tail.partition("\nA: ")
+        if not question_mark or not answer_mark or comment:
+            raise DataError(
+                f"{name}, demonstration {number}: expected paragraphs, then a line 'Q: ...' and a line 'A: ...'."
+            )
+        context = head.removeprefix("\n") + "\n" if head.strip() else ""
+        qid = _qid(metadata.group(1)) if metadata else str(number)
+        found.append(Demonstration(qid, context, question, answer, first))
+    return tuple(found)
+
+
+def _qid(metadata: str) -> str:
+    try:
+        return str(json.loads(metadata).get("qid", ""))
+    except (json.JSONDecodeError, AttributeError):
+        return ""
+
+
+def rebuild(demonstrations: tuple[Demonstration, ...]) -> str:
+    """Write demonstrations back in the file's format, the inverse of :func:`parse_demonstrations`."""
+    return SEPARATOR.join(f"{demo.comment}\n{demo.text}" if demo.comment else demo.text for demo in demonstrations)
+
+
+@lru_cache(maxsize=64)
+def load_demonstrations(
+    path: str, count: int = 0, *, direct: bool = False, with_context: bool = True
+) -> tuple[Segment, ...]:
+    """Read a demonstration file into prompt segments, each ending in the separator; "" gives none.
+
+    ``count``: keep the first so many (0: all). ``direct`` replaces each chain of thought by its answer;
+    ``with_context`` false leaves the paragraphs out.
+    When a prompt is too long, the demonstrations at the FRONT go first, before any passage (IRCoT, released code).
+    """
+    if not path:
+        return ()
+    with open_text(path) as stream:
+        demonstrations = parse_demonstrations(stream.read(), path)
+    if count:
+        demonstrations = demonstrations[:count]
+    if direct:
+        demonstrations = tuple(demo.direct() for demo in demonstrations)
+    if not with_context:
+        demonstrations = tuple(replace(demo, context="") for demo in demonstrations)
+    return tuple(Segment(demo.text + SEPARATOR, rank, "demonstration") for rank, demo in enumerate(demonstrations))

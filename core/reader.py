@@ -1,0 +1,87 @@
+"""The reader: one call that turns a question and its passages into an answer. Shared by every method that ends in one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from core.collected import passage_segments
+from core.demonstrations import load_demonstrations
+from core.errors import ConfigError
+from core.prompt import Segment
+from core.templates import Template, load_template
+from core.text import extract_answer
+from core.tools import Tools
+from core.types import Passage, Question
+
+PROMPTS = Path(__file__).parent / "prompts"
+
+
+@dataclass(frozen=True)
+class ReaderConfig:
+    """Options of the reader, under the same names in every method.
+
+    Attributes:
+        reader: "direct" asks for the answer alone, "cot" for a chain of thought that ends in it; "none" skips the reader, where
+            a method has its own answer to give.
+        qa_prompt: the prompt: "auto" (``layout`` with demonstrations, else ``chat_direct`` or ``chat_cot``), the name of a
+            shipped prompt, a file, or a text with {query} and {paragraphs}.
+        demonstrations: file of worked examples in IRCoT's format with chains of thought; "" for none.
+        reader_demonstrations: the same for the reader; "" makes them from ``demonstrations`` (a direct reader gets bare answers).
+        demonstration_count: use the first so many demonstrations; 0 for all.
+        max_answer_tokens: most tokens that the reader may write.
+        max_paragraph_words: passages are cut to so many words in prompts (IRCoT: 350).
+    """
+
+    reader: Literal["direct", "cot", "none"] = "direct"
+    qa_prompt: str = "auto"
+    demonstrations: str = ""
+    reader_demonstrations: str = ""
+    demonstration_count: int = 15
+    max_answer_tokens: int = 200
+    max_paragraph_words: int = 350
+
+    def __post_init__(self) -> None:
+        if self.demonstration_count < 0 or self.max_answer_tokens < 1 or self.max_paragraph_words < 1:
+            raise ConfigError(
+                "demonstration_count must be at least 0, max_answer_tokens and max_paragraph_words at least 1, but they are "
+                f"{self.demonstration_count}, {self.max_answer_tokens} and {self.max_paragraph_words}."
+            )
+
+    def qa_template(self) -> Template:
+        """Load the reader's prompt."""
+        name = self.qa_prompt
+        if name == "auto":
+            name = "layout" if self.demonstrations or self.reader_demonstrations else f"chat_{self.reader}"
+        return load_template(name, PROMPTS)
+
+    def examples(self) -> tuple[Segment, ...]:
+        """Load the reader's demonstrations."""
+        return load_demonstrations(
+            self.reader_demonstrations or self.demonstrations, self.demonstration_count, direct=self.reader == "direct"
+        )
+
+    def templates(self) -> tuple[Template, ...]:
+        """Every prompt that the method may use: their identities go into the run's manifest."""
+        return () if self.reader == "none" else (self.qa_template(),)
+
+
+async def read(
+    question: Question, passages: Sequence[Passage], tools: Tools, config: ReaderConfig, *, path: str = ""
+) -> str:
+    """Answer the question from the passages, with a fresh prompt (IRCoT section 3.2: the chain of thought is not shown)."""
+    template = config.qa_template()
+    plain = template.sections[0][0] == "plain"
+    prompt = template.render(
+        {
+            "query": question.text,
+            "paragraphs": passage_segments(passages, config.max_paragraph_words),
+            "demonstrations": config.examples(),
+            "cot_history": "",
+        }
+    )
+    stop = ("\n",) if plain else ()
+    reply = await tools.generate(prompt, role="reader", max_tokens=config.max_answer_tokens, stop=stop, path=path)
+    return extract_answer(reply.text)

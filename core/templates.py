@@ -1,0 +1,105 @@
+"""Prompt files: data with a version, shipped beside their method or brought by the user.
+
+A file begins with ``version: N``, then has sections headed ``--- user``, ``--- system``, ``--- assistant`` (the beginning
+of the reply, which the model continues) or a single ``--- plain`` (text that the model continues as it stands, without
+a chat template). ``{field}`` marks where a value goes; braces around anything else are ordinary text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, cast
+
+from core.errors import ConfigError, nearest
+from core.prompt import Message, Prompt, Role, Segment
+from core.seeds import stable_hash
+
+Section = Literal["system", "user", "assistant", "plain"]
+_HEADING = re.compile(r"^--- (\w+)[ \t]*\n", re.MULTILINE)
+_FIELD = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A parsed prompt file. ``identity`` (name, version and hash of the text) goes into the run's manifest."""
+
+    name: str
+    version: str
+    sections: tuple[tuple[Section, str], ...]
+
+    @property
+    def identity(self) -> str:
+        """Name, version and content hash: two runs with equal identities asked in the same words."""
+        text = "".join(f"{role}\n{body}" for role, body in self.sections)
+        return f"{self.name} v{self.version} {stable_hash(text)}"
+
+    def render(self, values: Mapping[str, str | Sequence[Segment]]) -> Prompt:
+        """Fill the fields with text or segments. Raises :class:`ConfigError` for a field that has no value."""
+        messages: list[Message] = []
+        prefix = ""
+        for role, body in self.sections:
+            segments = self._fill(body, values)
+            if role == "plain":
+                return Prompt.of_text(segments)
+            if role == "assistant":
+                prefix = "".join(segment.text for segment in segments)
+            else:
+                messages.append(Message(cast("Role", role), tuple(segments)))
+        return Prompt(tuple(messages), prefix=prefix)
+
+    def _fill(self, body: str, values: Mapping[str, str | Sequence[Segment]]) -> list[Segment]:
+        segments: list[Segment] = []
+        for position, piece in enumerate(_FIELD.split(body)):
+            if position % 2 == 0:
+                if piece:
+                    segments.append(Segment(piece))
+            elif piece not in values:
+                raise ConfigError(
+                    f"prompt '{self.name}' uses the field {{{piece}}}, which is not offered here: {nearest(piece, values)}"
+                )
+            else:
+                value = values[piece]
+                segments.extend([Segment(value)] if isinstance(value, str) else value)
+        return segments
+
+
+def parse_template(name: str, text: str) -> Template:
+    """Parse a prompt file's text. Raises :class:`ConfigError` naming what is wrong with it."""
+    head, *parts = _HEADING.split(text.replace("\r\n", "\n"))
+    version = re.search(r"^version:\s*(\S+)\s*$", head, re.MULTILINE)
+    if version is None or not parts:
+        raise ConfigError(
+            f"prompt file '{name}' must begin with 'version: N' and have a section such as '--- user' or '--- plain'."
+        )
+    roles = parts[::2]
+    known = ("system", "user", "assistant", "plain")
+    for role in roles:
+        if role not in known:
+            raise ConfigError(f"prompt file '{name}' has the section '--- {role}': {nearest(role, known)}")
+    if "plain" in roles and len(roles) > 1:
+        raise ConfigError(f"prompt file '{name}' mixes '--- plain' with other sections: a plain prompt stands alone.")
+    bodies = [body.removesuffix("\n") for body in parts[1::2]]
+    return Template(name, version.group(1), tuple(zip(cast("list[Section]", roles), bodies, strict=True)))
+
+
+@lru_cache(maxsize=256)
+def load_template(source: str, folder: Path) -> Template:
+    """Load a prompt: the name of a file shipped in ``folder``, a user's own file, or the text of a user turn itself.
+
+    A source that contains a brace or a line break is taken as text. Raises :class:`ConfigError` if no such prompt exists.
+    """
+    if "{" in source or "\n" in source:
+        return Template("inline", "0", (("user", source),))
+    path = folder / f"{source}.txt"
+    if not path.is_file():
+        path = Path(source)
+    if not path.is_file():
+        shipped = [file.stem for file in folder.glob("*.txt")]
+        raise ConfigError(
+            f"there is no prompt '{source}': give a file, a text with {{fields}}, or one of: {', '.join(shipped)}."
+        )
+    return parse_template(path.stem, path.read_text(encoding="utf-8"))

@@ -1,0 +1,60 @@
+"""The first sentence of a text: all that IRCoT keeps of a generation."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Literal
+
+from core.errors import ConfigError
+
+Splitter = Literal["rules", "spacy"]
+
+# A closing mark, perhaps a quote or bracket after it, then white space and something that can open a sentence.
+_BOUNDARY = re.compile(r"(?P<word>\S*?)(?P<mark>[.!?]+)(?P<close>[\"'”’)\]]*)(?=\s+[\"'“‘(\[]*[^\s\"'“‘(\[a-z])")
+_ABBREVIATIONS = frozenset(
+    "mr mrs ms dr prof rev hon st sr jr gen col lt sgt capt cmdr maj gov sen rep pres messrs mt ft vs etc no vol pp p ed eds fig "
+    "al ca c cf inc ltd co corp bros dept univ assn jan feb mar apr jun jul aug sep sept oct nov dec approx op".split()
+)
+
+
+def first_sentence(text: str, splitter: Splitter = "rules") -> str:
+    """Return the first sentence of the stripped text, "" if there is none. A line break always ends it.
+
+    The rules know initials ("J. R. R. Tolkien"), abbreviations ("U.S.", "Mr."), decimals, and marks inside quotation marks.
+
+    >>> first_sentence("Mr. J. Smith of the U.S. Army paid 3.5 dollars. Then he left.")
+    'Mr. J. Smith of the U.S. Army paid 3.5 dollars.'
+    """
+    line = text.strip().split("\n", 1)[0].strip()
+    if splitter == "spacy":
+        return _spacy_first(line)
+    for boundary in _BOUNDARY.finditer(line):
+        if not _is_abbreviation(boundary["word"], boundary["mark"]):
+            return line[: boundary.end()]
+    return line
+
+
+def _is_abbreviation(word: str, mark: str) -> bool:
+    if mark != ".":
+        return False
+    word = word.lstrip("\"'“‘([")
+    inner_dots = re.fullmatch(r"(?:[^\W\d_]\.)+[^\W\d_]", word) is not None  # U.S, i.e, J.R.R
+    initial = re.fullmatch(r"[A-Z]", word) is not None
+    return inner_dots or initial or word.lower() in _ABBREVIATIONS
+
+
+def _spacy_first(line: str) -> str:
+    return next((str(sentence).strip() for sentence in _spacy_pipeline()(line).sents), "")
+
+
+@lru_cache(maxsize=1)
+def _spacy_pipeline() -> Any:
+    try:
+        import spacy
+
+        return spacy.load("en_core_web_sm")
+    except (ImportError, OSError) as error:
+        raise ConfigError(
+            f"sentence_splitter 'spacy' needs spaCy and its model en_core_web_sm ({error}): install both, or use 'rules'."
+        ) from error
