@@ -51,6 +51,9 @@ def paragraphs_of(record: Mapping[str, Any], dataset: str, where: str) -> list[P
     ``context`` of ``[[title, [sentence, ...]], ...]`` or ``{"title": [...], "sentences": [[...], ...]}`` and
     ``supporting_facts``; all four datasets may have ``paragraphs`` of objects with title, text (or paragraph_text) and
     is_supporting (or is_gold). A field may also hold its value as JSON or Python text.
+
+    No paragraph is gold where the dataset hides it (test splits), nor where a gold one is absent because the context was retrieved
+    (HotpotQA's fullwiki files): recall of the others would be a different measure.
     """
     if dataset not in POOLED_DATASETS:
         raise ConfigError(
@@ -110,24 +113,32 @@ def _from_object(row: Mapping[str, Any], where: str) -> Paragraph:
     text = row.get("paragraph_text", row.get("text"))
     gold = row.get("is_supporting", row.get("is_gold"))
     title = row.get("title")
-    if not isinstance(title, str) or not isinstance(text, str) or not isinstance(gold, bool):
+    if not isinstance(title, str) or not isinstance(text, str) or not isinstance(gold, bool | None):
         raise DataError(
-            f"{where}: each of 'paragraphs' needs a title, a text (or paragraph_text) and is_supporting (or is_gold) "
-            f"true or false, but one is {dict(row)!r:.100}."
+            f"{where}: each of 'paragraphs' needs a title, a text (or paragraph_text) and, if known, is_supporting (or "
+            f"is_gold) true or false, but one is {dict(row)!r:.100}."
         )
-    return Paragraph(_passage(title, text), gold)
+    return Paragraph(_passage(title, text), gold is True)
 
 
 def _from_context(record: Mapping[str, Any], where: str) -> list[Paragraph]:
     context = _pairs(_field(record, "context", where), ("title", "sentences"), "context", where)
-    facts = _pairs(_field(record, "supporting_facts", where), ("title", "sent_id"), "supporting_facts", where)
-    gold_titles = {title for title, _ in facts}
+    gold_titles = _gold_titles(record, where)
+    if not gold_titles <= {title for title, _ in context}:
+        gold_titles = set()
     paragraphs = []
     for title, sentences in context:
         if not isinstance(sentences, list) or not all(isinstance(sentence, str) for sentence in sentences):
             raise DataError(f"{where}: the sentences of '{title}' in field 'context' must be a list of texts.")
         paragraphs.append(Paragraph(_passage(title, " ".join(sentences)), title in gold_titles))
     return paragraphs
+
+
+def _gold_titles(record: Mapping[str, Any], where: str) -> set[str]:
+    if record.get("supporting_facts") is None:
+        return set()
+    facts = unpack(record["supporting_facts"], "supporting_facts", where)
+    return {title for title, _ in _pairs(facts, ("title", "sent_id"), "supporting_facts", where)}
 
 
 def _pairs(value: object, columns: tuple[str, str], field: str, where: str) -> list[tuple[str, Any]]:

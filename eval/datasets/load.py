@@ -1,0 +1,109 @@
+"""Reading questions from official files, from Hugging Face and from plain JSONL.
+
+Which dataset a source is, is said by the caller and never guessed from a name.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from core.errors import ConfigError, DataError, nearest
+from core.files import open_text, read_records
+from core.types import Question
+from eval.datasets import official, plain
+from eval.datasets.official import Record
+
+Parser = Callable[[Record, str], Question]
+
+_PARSERS: dict[str, Parser] = {
+    "jsonl": plain.parse_question,
+    "hotpotqa": official.hotpotqa,
+    "2wikimultihopqa": official.two_wiki,
+    "musique": official.musique,
+    "bamboogle": official.bamboogle,
+    "popqa": official.popqa,
+}
+
+DATASETS = tuple(_PARSERS)
+
+
+def load_questions(
+    source: str, dataset: str = "jsonl", split: str = "", limit: int = 0, *, config: str = "", aliases: str = ""
+) -> list[Question]:
+    """Read the questions of a file, or of a Hugging Face dataset if ``split`` is given.
+
+    Args:
+        source: a file (.json, .jsonl, .csv, .tsv; optionally .gz), or a name such as "hotpotqa/hotpot_qa".
+        dataset: one of ``DATASETS``; "jsonl" is our own format, see :mod:`eval.datasets.plain`.
+        split: the split of a Hugging Face dataset, such as "validation".
+        limit: take the first so many questions; 0 takes all.
+        config: the configuration of a Hugging Face dataset, such as "distractor".
+        aliases: 2WikiMultihopQA's ``id_aliases.json``. Without it the official scorer's figures are lower.
+
+    Raises:
+        ConfigError: for an unknown dataset or options that do not go together.
+        DataError: naming source, record and field, for a source that cannot be read as this dataset.
+    """
+    if dataset not in _PARSERS:
+        raise ConfigError(f"there is no dataset '{dataset}': {nearest(dataset, DATASETS)}")
+    if limit < 0:
+        raise ConfigError(f"the limit on questions is {limit}: give 0 for all, or a positive number.")
+    if aliases and dataset != "2wikimultihopqa":
+        raise ConfigError(f"an aliases file belongs to 2wikimultihopqa, but the dataset is {dataset}: leave it out.")
+    if config and not split:
+        raise ConfigError(
+            f"config '{config}' belongs to a Hugging Face dataset: give its split too, such as 'validation'."
+        )
+    known_aliases = official.read_aliases(aliases) if aliases else None
+    records = _hub_records(source, config, split) if split else _file_records(source)
+    questions: dict[str, Question] = {}
+    for number, record in enumerate(itertools.islice(records, limit or None), 1):
+        where = f"{source}, record {number}"
+        question = _PARSERS[dataset](record, where)
+        if question.id in questions:
+            raise DataError(f"{where}: the id '{question.id}' was used before; every question needs an id of its own.")
+        questions[question.id] = official.with_aliases(question, record, known_aliases) if known_aliases else question
+    if not questions:
+        raise DataError(f"{source} holds no questions: check that the file is complete.")
+    return list(questions.values())
+
+
+def _file_records(source: str) -> Iterator[Record]:
+    if not Path(source).is_file():
+        raise DataError(f"there is no file '{source}': check the path, or give a split to read a Hugging Face dataset.")
+    suffix = Path(source.removesuffix(".gz")).suffix
+    return (
+        _table_records(source, "\t" if suffix == ".tsv" else ",")
+        if suffix in (".csv", ".tsv")
+        else read_records(source)
+    )
+
+
+def _table_records(source: str, delimiter: str) -> Iterator[Record]:
+    csv.field_size_limit(sys.maxsize)
+    with open_text(source) as stream:
+        for number, row in enumerate(csv.DictReader(stream, delimiter=delimiter), 1):
+            if None in row or None in row.values():
+                raise DataError(
+                    f"{source}, record {number}: the row does not have as many cells as the header has names."
+                )
+            yield row
+
+
+def _hub_records(name: str, config: str, split: str) -> Iterator[Record]:
+    from datasets import load_dataset  # slow to import
+
+    try:
+        table: Any = load_dataset(name, config or None, split=split)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise DataError(
+            f"cannot load the Hugging Face dataset '{name}' (config '{config or 'default'}', split '{split}'): {reason}. "
+            "It is downloaded once and then kept; without a network, give a file and no split."
+        ) from error
+    return iter(table)

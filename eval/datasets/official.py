@@ -1,0 +1,168 @@
+"""One function per dataset: a raw record of its official release becomes a :class:`Question`.
+
+``where`` names the record in errors. Supporting ids are those that :mod:`retrieval.pooled` gives to the same paragraphs. A record
+without paragraphs (for use with an open corpus) has none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from core.errors import DataError
+from core.files import read_records
+from core.seeds import stable_hash
+from core.types import GoldHop, Question
+from retrieval.pooled import Paragraph, name_record, paragraphs_of, record_id, unpack
+
+Record = Mapping[str, Any]
+
+
+def hotpotqa(record: Record, where: str) -> Question:
+    """HotpotQA (Yang et al. 2018). ``kind`` is bridge or comparison."""
+    return Question(
+        id=_id(record, where),
+        text=_text(record, "question", where),
+        answers=(_text(record, "answer", where),),
+        supporting=_gold(_paragraphs(record, "hotpotqa", where)),
+        kind=str(record.get("type") or ""),
+    )
+
+
+def two_wiki(record: Record, where: str) -> Question:
+    """2WikiMultihopQA (Ho et al. 2020). ``hops`` counts the evidence triples, which a comparison takes side by side.
+
+    Sub-questions (``qa_pairs``) exist in a decomposed release only; they do not say which passage answers them.
+    """
+    place = name_record(record, where)
+    return Question(
+        id=_id(record, where),
+        text=_text(record, "question", where),
+        answers=(_text(record, "answer", where),),
+        supporting=_gold(_paragraphs(record, "2wikimultihopqa", where)),
+        kind=str(record.get("type") or ""),
+        hops=len(_list(record, "evidences", place)),
+        decomposition=tuple(
+            GoldHop(_text(pair, "question", place), _text(pair, "answer", place))
+            for pair in _list(record, "qa_pairs", place)
+        ),
+    )
+
+
+def musique(record: Record, where: str) -> Question:
+    """MuSiQue-Answerable (Trivedi et al. 2022). ``kind`` is the shape of reasoning, such as "3hop1".
+
+    Sub-questions are kept as written: ``#1`` stands for the answer of the first. Unanswerable questions (of MuSiQue-Full)
+    are refused, because no scorer here rewards abstaining.
+    """
+    place = name_record(record, where)
+    if record.get("answerable") is False:
+        raise DataError(
+            f"{place}: this question is unanswerable (MuSiQue-Full); use the answerable release, 'musique_ans'."
+        )
+    paragraphs = _paragraphs(record, "musique", where)
+    identity = _id(record, where)
+    steps = _list(record, "question_decomposition", place)
+    shape = re.match(r"(\d+)hop\d*(?=__)", identity)
+    return Question(
+        id=identity,
+        text=_text(record, "question", where),
+        answers=_distinct(_text(record, "answer", where), *_texts(record, "answer_aliases", place)),
+        supporting=_gold(paragraphs),
+        kind=shape.group() if shape else "",
+        hops=int(shape.group(1)) if shape else len(steps),
+        decomposition=tuple(_musique_hop(step, paragraphs, place) for step in steps),
+    )
+
+
+def bamboogle(record: Record, where: str) -> Question:
+    """Bamboogle (Press et al. 2023): question and answer only, for an open corpus. Ids derive from the text."""
+    record = {name.lower(): value for name, value in record.items()}  # the official sheet writes Question, Answer
+    text = _text(record, "question", where)
+    return Question(f"bamboogle-{stable_hash(text)}", text, (_text(record, "answer", where),))
+
+
+def popqa(record: Record, where: str) -> Question:
+    """PopQA (Mallen et al. 2023), single-hop. ``kind`` is the relation asked for, such as "occupation"."""
+    answers = _texts(record, "possible_answers", name_record(record, where))
+    if not answers:
+        raise DataError(f"{name_record(record, where)}: field 'possible_answers' is missing or empty.")
+    return Question(
+        id=_id(record, where),
+        text=_text(record, "question", where),
+        answers=_distinct(*answers),
+        supporting=_gold(_paragraphs(record, "popqa", where)),
+        kind=str(record.get("prop") or ""),
+    )
+
+
+def read_aliases(path: str) -> dict[str, tuple[str, ...]]:
+    """Read 2WikiMultihopQA's ``id_aliases.json``: from Wikidata id to aliases and demonyms."""
+    known = {}
+    for number, record in enumerate(read_records(path), 1):
+        where = f"{path}, record {number}"
+        known[_text(record, "Q_id", where)] = (*_texts(record, "aliases", where), *_texts(record, "demonyms", where))
+    return known
+
+
+def with_aliases(question: Question, record: Record, aliases: Mapping[str, tuple[str, ...]]) -> Question:
+    """Add the aliases of the record's ``answer_id`` to the gold answers, as 2Wiki's scorer v1.1 does."""
+    names = aliases.get(str(record.get("answer_id")), ())
+    return dataclasses.replace(question, answers=_distinct(*question.answers, *names))
+
+
+def _musique_hop(step: Record, paragraphs: list[Paragraph], place: str) -> GoldHop:
+    index = step.get("paragraph_support_idx")
+    if not paragraphs or index is None:
+        passage = ""
+    elif isinstance(index, int) and 0 <= index < len(paragraphs):
+        passage = paragraphs[index].passage.id
+    else:
+        raise DataError(f"{place}: paragraph_support_idx is {index!r}, but there are {len(paragraphs)} paragraphs.")
+    return GoldHop(_text(step, "question", place), _text(step, "answer", place), passage)
+
+
+def _paragraphs(record: Record, dataset: str, where: str) -> list[Paragraph]:
+    if "context" not in record and "paragraphs" not in record:
+        return []
+    return paragraphs_of(record, dataset, where)
+
+
+def _gold(paragraphs: list[Paragraph]) -> tuple[str, ...]:
+    return _distinct(*(paragraph.passage.id for paragraph in paragraphs if paragraph.gold))
+
+
+def _distinct(*texts: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))
+
+
+def _id(record: Record, where: str) -> str:
+    identity = record_id(record)
+    if not identity:
+        raise DataError(f"{where}: the record has no id; expected a field '_id' or 'id'.")
+    return identity
+
+
+def _text(record: Record, field: str, where: str) -> str:
+    value = record.get(field)
+    if not isinstance(value, str) or not value.strip():
+        found = f"is {value!r:.60}" if field in record else f"is missing; the record has {', '.join(map(repr, record))}"
+        raise DataError(f"{name_record(record, where)}: field '{field}' must be a non-empty text, but {found}.")
+    return value.strip()
+
+
+def _list(record: Record, field: str, where: str) -> list[Any]:
+    """Return a list field that may be absent, or None, or stored as text."""
+    value = unpack(record.get(field), field, where)
+    if value is not None and not isinstance(value, list | tuple):
+        raise DataError(f"{where}: field '{field}' must be a list, but is {value!r:.60}.")
+    return list(value or ())
+
+
+def _texts(record: Record, field: str, where: str) -> list[str]:
+    values = _list(record, field, where)
+    if not all(isinstance(value, str) for value in values):
+        raise DataError(f"{where}: field '{field}' must be a list of texts, but is {values!r:.60}.")
+    return [value for value in values if value.strip()]

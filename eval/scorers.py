@@ -1,0 +1,134 @@
+"""Answer scorers: the official rule of each dataset, re-implemented, one scorer per rule.
+
+They share one normaliser and differ in what earns F1: see each function. All take the best of each metric over the gold
+answers, as the official scripts do. Scores are fractions in [0, 1] per question; means and rounding are left to the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from core.errors import ConfigError, DataError, nearest
+from core.text import normalize_answer
+from core.types import Question
+
+_CLOSED = frozenset({"yes", "no", "noanswer"})
+
+
+@dataclass(frozen=True, slots=True)
+class ItemScore:
+    """Exact match (0 or 1) and F1 (0 to 1) of one prediction."""
+
+    em: float
+    f1: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """A dataset's way to compare a prediction with one gold answer, applied to all gold answers.
+
+    ``title`` is what a table prints beside the figures.
+    """
+
+    name: str
+    title: str
+    compare: Callable[[str, str], ItemScore]
+
+    def score(self, prediction: str, answers: Sequence[str]) -> ItemScore:
+        """Return the best EM and the best F1 over the gold answers. Raises :class:`DataError` if there are none."""
+        if not answers:
+            raise DataError("a question without gold answers cannot be scored: give at least one in 'answers'.")
+        items = [self.compare(prediction, answer) for answer in answers]
+        return ItemScore(max(item.em for item in items), max(item.f1 for item in items))
+
+
+def squad_score(prediction: str, answer: str) -> ItemScore:
+    """EM, and F1 over token counts (Rajpurkar et al. 2016; what CoRAG reports). F1 is 0 when both are empty after normalising."""
+    predicted, gold = normalize_answer(prediction), normalize_answer(answer)
+    return ItemScore(float(predicted == gold), _overlap(predicted.split(), gold.split()))
+
+
+def hotpotqa_score(prediction: str, answer: str) -> ItemScore:
+    """SQuAD's, except that F1 is 0 when one side is yes, no or noanswer and the other differs (hotpot_evaluate_v1; 2Wiki v1.1)."""
+    predicted, gold = normalize_answer(prediction), normalize_answer(answer)
+    if predicted != gold and not _CLOSED.isdisjoint((predicted, gold)):
+        return ItemScore(0.0, 0.0)
+    return squad_score(prediction, answer)
+
+
+def musique_score(prediction: str, answer: str) -> ItemScore:
+    """SQuAD 2.0's: as SQuAD's, but two answers that are both empty after normalising agree, F1 1 (MuSiQue v1.0)."""
+    item = squad_score(prediction, answer)
+    return item if normalize_answer(answer) else ItemScore(item.em, item.em)
+
+
+def drop_score(prediction: str, answer: str) -> ItemScore:
+    """DROP's (Dua et al. 2019; IIRC, and IRCoT's choice of settings), for answers of one span.
+
+    Tokens also split at hyphens, numbers compare by value, F1 is over token sets, rounded to 2 decimals, and 0 if the gold
+    answer has numbers of which the prediction has none. IRCoT repairs mis-encoded text before; this does not.
+    """
+    predicted, gold = _drop_tokens(prediction), _drop_tokens(answer)
+    numbers = {token for token in gold if _is_number(token)}
+    if numbers and numbers.isdisjoint(predicted):
+        return ItemScore(0.0, 0.0)
+    shared = len(set(predicted) & set(gold))
+    precision = shared / len(set(predicted)) if predicted else 1.0
+    recall = shared / len(set(gold)) if gold else 1.0
+    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    return ItemScore(float(predicted == gold), round(f1, 2))
+
+
+def _overlap(predicted: Sequence[str], gold: Sequence[str]) -> float:
+    shared = (Counter(predicted) & Counter(gold)).total()
+    return 2 * shared / (len(predicted) + len(gold)) if shared else 0.0
+
+
+def _drop_tokens(text: str) -> list[str]:
+    tokens: list[str] = []
+    for part in re.split("[ -]", text):
+        word = part if _is_number(part) else normalize_answer(part)
+        tokens += [str(float(word))] if _is_number(word) else word.split()
+    return tokens
+
+
+def _is_number(token: str) -> bool:
+    try:
+        float(token)
+    except ValueError:
+        return False
+    return True
+
+
+SCORERS = {
+    scorer.name: scorer
+    for scorer in (
+        Scorer("hotpotqa", "HotpotQA v1", hotpotqa_score),
+        Scorer("2wikimultihopqa", "2WikiMultihopQA v1.1", hotpotqa_score),
+        Scorer("musique", "MuSiQue v1.0", musique_score),
+        Scorer("drop", "DROP-style", drop_score),
+        Scorer("squad", "SQuAD-style", squad_score),
+    )
+}
+
+
+def scorer(name: str) -> Scorer:
+    """Return the scorer of this name. Raises :class:`ConfigError` if there is none."""
+    if name not in SCORERS:
+        raise ConfigError(f"there is no scorer '{name}': {nearest(name, SCORERS)}")
+    return SCORERS[name]
+
+
+def default_scorer(dataset: str) -> Scorer:
+    """Return a dataset's own scorer; SQuAD-style, as in CoRAG's paper, for datasets without an official script."""
+    return SCORERS.get(dataset, SCORERS["squad"])
+
+
+def scorer_title(chosen: Scorer, questions: Sequence[Question]) -> str:
+    """Name the scorer as a table should: 2WikiMultihopQA without its aliases file scores lower, so the row must say so."""
+    if chosen.name == "2wikimultihopqa" and all(len(question.answers) < 2 for question in questions):
+        return f"{chosen.title}, no aliases"
+    return chosen.title
