@@ -1,6 +1,7 @@
 """Error bars for means over questions, and paired tests between two runs on the same questions.
 
-Everything here resamples questions with seeds derived from ``seed``, so equal input gives equal output.
+Everything here resamples questions with seeds derived from ``seed`` and ignores their order, so the same scores give the same
+figures however the run was scheduled.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def bootstrap_mean(
 
     The interval has no width when all values are equal, however few they are: read ``n`` beside it.
     """
-    return _bootstrap(np.asarray(values, dtype=np.float64), level, resamples, seed) if len(values) else None
+    return _bootstrap(np.sort(np.asarray(values, dtype=np.float64)), level, resamples, seed) if len(values) else None
 
 
 def _bootstrap(data: NDArray[np.float64], level: float, resamples: int, seed: int) -> Interval:
@@ -74,7 +75,7 @@ def compare_paired(
     Raises :class:`DataError` unless both runs scored exactly the same questions, at least one.
     """
     _require_same_questions(first, second)
-    differences = np.array([second[question] - first[question] for question in first])
+    differences = np.sort([second[question] - first[question] for question in first])
     return Comparison(_bootstrap(differences, level, resamples, seed), _sign_flip_test(differences, resamples, seed))
 
 
@@ -95,8 +96,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def _sign_flip_test(differences: NDArray[np.float64], resamples: int, seed: int) -> float:
     """Return the two-sided p-value of differences symmetric around zero; exact if there are no more patterns than ``resamples``."""
     changed = differences[differences != 0]  # flipping a zero changes nothing
-    observed = abs(changed.sum()) * (1 - 1e-12)  # sums in another order must still count as ties
-    if 2.0**changed.size <= resamples:
+    observed = abs(changed.sum()) - 1e-9  # rounding must not break ties
+    if 2**changed.size <= resamples:
         patterns = np.arange(2**changed.size)[:, None] >> np.arange(changed.size) & 1
         return float(np.mean(np.abs((2 * patterns - 1) @ changed) >= observed))
     generator = np.random.default_rng(derive_seed("sign-flip", seed))

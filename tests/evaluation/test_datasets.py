@@ -1,0 +1,190 @@
+import json
+
+import pytest
+
+from core.errors import ConfigError, DataError
+from core.types import GoldHop, Question, passage_id
+from eval.datasets import load_questions
+from eval.datasets.plain import question_record
+
+PLAIN = {
+    "id": "q1",
+    "question": "Who founded the town where Ada was born?",
+    "answers": ["Berel Tan", "B. Tan"],
+    "supporting": ["p17", "p4"],
+    "type": "bridge",
+    "hops": 2,
+    "decomposition": [
+        {"question": "Where was Ada born?", "answer": "Orvale", "passage_id": "p17"},
+        {"question": "Who founded Orvale?", "answer": "Berel Tan"},
+    ],
+}
+TWO_WIKI = {
+    "_id": "w1",
+    "type": "compositional",
+    "question": "Where was the director of film Orvale born?",
+    "context": [["Orvale (film)", ["Orvale was directed by Ada Tan."]], ["Ada Tan", ["Ada Tan was born in Sweden."]]],
+    "supporting_facts": [["Orvale (film)", 0], ["Ada Tan", 0]],
+    "evidences": [["Orvale", "director", "Ada Tan"], ["Ada Tan", "place of birth", "Sweden"]],
+    "answer": "Sweden",
+    "answer_id": "Q34",
+}
+MUSIQUE = {
+    "id": "3hop2__1_2_3",
+    "question": "Who founded the town where Ada was born?",
+    "paragraphs": [
+        {"idx": 0, "title": "Ada", "paragraph_text": "Born in Orvale.", "is_supporting": True},
+        {"idx": 1, "title": "Other", "paragraph_text": "Nothing.", "is_supporting": False},
+        {"idx": 2, "title": "Orvale", "paragraph_text": "Founded by Berel Tan.", "is_supporting": True},
+    ],
+    "question_decomposition": [
+        {"id": 1, "question": "Where was Ada born?", "answer": "Orvale", "paragraph_support_idx": 0},
+        {"id": 2, "question": "Who founded #1 ?", "answer": "Berel Tan", "paragraph_support_idx": 2},
+    ],
+    "answer": "Berel Tan",
+    "answer_aliases": ["B. Tan", "Berel Tan"],
+    "answerable": True,
+}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(name, records):
+        path = tmp_path / name
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))
+        return str(path)
+
+    return write_file
+
+
+def test_plain_questions_are_read_and_written_alike(write):
+    (question,) = load_questions(write("q.jsonl", [PLAIN]))
+    assert question == Question(
+        "q1",
+        PLAIN["question"],
+        ("Berel Tan", "B. Tan"),
+        ("p17", "p4"),
+        "bridge",
+        2,
+        (GoldHop("Where was Ada born?", "Orvale", "p17"), GoldHop("Who founded Orvale?", "Berel Tan")),
+    )
+    assert load_questions(write("again.jsonl", [question_record(question)])) == [question]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"answer": "Berel Tan"}, "unknown field 'answer': did you mean 'answers'"),
+        ({"gold_passages": []}, "unknown field 'gold_passages': known: answers, decomposition"),
+        ({"answers": None}, "'answers' must be a list of non-empty texts"),
+        ({"answers": []}, "'answers' is empty"),
+        ({"question": " "}, "'question' must be a non-empty text"),
+        ({"id": 3}, "'id' must be a non-empty text"),
+        ({"hops": "2"}, "'hops' must be a whole number"),
+        ({"supporting": "p17"}, "'supporting' must be a list"),
+        ({"decomposition": [{"question": "Where?"}]}, "hop 1: field 'answer' is missing"),
+        ({"decomposition": [{"question": "W?", "answer": "x", "passage": "p1"}]}, "did you mean 'passage_id'"),
+    ],
+)
+def test_a_wrong_plain_question_names_record_and_field(write, change, message):
+    path = write("q.jsonl", [PLAIN, PLAIN | {"id": "q2"} | change])
+    with pytest.raises(DataError, match=message) as caught:
+        load_questions(path)
+    assert f"{path}, record 2" in str(caught.value)
+
+
+def test_missing_fields_and_repeated_ids_are_errors(write):
+    for field in ("id", "question", "answers"):
+        record = {name: value for name, value in PLAIN.items() if name != field}
+        with pytest.raises(DataError, match=f"field '{field}' is missing"):
+            load_questions(write("q.jsonl", [record]))
+    with pytest.raises(DataError, match="record 2: the id 'q1' was used before"):
+        load_questions(write("q.jsonl", [PLAIN, PLAIN]))
+    with pytest.raises(DataError, match="holds no questions"):
+        load_questions(write("q.jsonl", []))
+
+
+def test_limit_reads_no_further_than_it_must(write):
+    path = write("q.jsonl", [PLAIN, PLAIN | {"id": "q2"}, {"broken": True}])
+    assert [question.id for question in load_questions(path, limit=2)] == ["q1", "q2"]
+
+
+def test_2wiki_counts_hops_by_evidence_and_takes_aliases_from_their_file(write):
+    path = write("dev.jsonl", [TWO_WIKI])
+    other = {"Q_id": "Q35", "aliases": ["DK"], "demonyms": []}
+    aliases = write("id_aliases.json", [other, {"Q_id": "Q34", "aliases": ["SE", "Sweden"], "demonyms": ["Swedish"]}])
+    (question,) = load_questions(path, "2wikimultihopqa")
+    assert (question.answers, question.hops, question.kind) == (("Sweden",), 2, "compositional")
+    assert question.supporting == (
+        passage_id("Orvale (film)", "Orvale was directed by Ada Tan."),
+        passage_id("Ada Tan", "Ada Tan was born in Sweden."),
+    )
+    (question,) = load_questions(path, "2wikimultihopqa", aliases=aliases)
+    assert question.answers == ("Sweden", "SE", "Swedish")
+
+
+def test_musique_brings_aliases_shape_and_decomposition(write):
+    (question,) = load_questions(write("dev.jsonl", [MUSIQUE]), "musique")
+    ada, orvale = passage_id("Ada", "Born in Orvale."), passage_id("Orvale", "Founded by Berel Tan.")
+    assert question.answers == ("Berel Tan", "B. Tan")
+    assert (question.kind, question.hops, question.supporting) == ("3hop2", 3, (ada, orvale))
+    assert question.decomposition[1] == GoldHop("Who founded #1 ?", "Berel Tan", orvale)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "record", "message"),
+    [
+        ("musique", MUSIQUE | {"answerable": False}, "unanswerable"),
+        ("musique", MUSIQUE | {"question_decomposition": [{"question": "W?", "answer": "x", "paragraph_support_idx": 9}]},
+         "paragraph_support_idx is 9, but there are 3"),
+        ("musique", MUSIQUE | {"answer_aliases": "B. Tan,"}, "'answer_aliases' holds text that is neither"),
+        ("2wikimultihopqa", TWO_WIKI | {"answer": None}, "'answer' must be a non-empty text, but is None"),
+        ("2wikimultihopqa", TWO_WIKI | {"evidences": {}}, "'evidences' must be a list"),
+        ("hotpotqa", {"question": "Who?", "answer": "Ada"}, "no id"),
+        ("hotpotqa", {"_id": "h1", "query": "Who?", "answer": "Ada"}, "'question' must be .* missing; the record has '_id'"),
+        ("popqa", {"id": 1, "question": "Who?"}, "'possible_answers' is missing"),
+    ],
+)  # fmt: skip
+def test_a_wrong_official_record_names_record_and_field(write, dataset, record, message):
+    path = write("dev.jsonl", [record])
+    with pytest.raises(DataError, match=message) as caught:
+        load_questions(path, dataset)
+    assert f"{path}, record 1" in str(caught.value)
+
+
+def test_tables_as_bamboogle_and_popqa_publish_them(tmp_path):
+    sheet = tmp_path / "bamboogle.csv"
+    sheet.write_text('Question,Answer\n"Who led France, when Ada was born?",Louis\n')
+    (question,) = load_questions(str(sheet), "bamboogle")
+    assert (question.text, question.answers) == ("Who led France, when Ada was born?", ("Louis",))
+    table = tmp_path / "popqa.tsv"
+    table.write_text('id\tprop\tquestion\tpossible_answers\n7\tcapital\tCapital of X?\t["Orvale", "Orv"]\n')
+    (question,) = load_questions(str(table), "popqa")
+    assert (question.id, question.answers, question.kind) == ("7", ("Orvale", "Orv"), "capital")
+    table.write_text("id\tprop\n7\n")
+    with pytest.raises(DataError, match="record 1: the row does not have as many cells"):
+        load_questions(str(table), "popqa")
+
+
+def test_wrong_options_are_sentences(write):
+    path = write("q.jsonl", [PLAIN])
+    with pytest.raises(ConfigError, match="no dataset 'musiqe': did you mean 'musique'"):
+        load_questions(path, "musiqe")
+    with pytest.raises(ConfigError, match="limit on questions is -1"):
+        load_questions(path, limit=-1)
+    with pytest.raises(ConfigError, match="aliases file belongs to 2wikimultihopqa"):
+        load_questions(path, "musique", aliases="id_aliases.json")
+    with pytest.raises(ConfigError, match="give its split"):
+        load_questions("hotpotqa/hotpot_qa", "hotpotqa", config="distractor")
+    with pytest.raises(DataError, match=r"no file 'hotpotqa/hotpot_qa': .* give a split"):
+        load_questions("hotpotqa/hotpot_qa", "hotpotqa")
+
+
+def test_hugging_face_datasets_load_through_their_library(write, tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    write("validation.jsonl", [MUSIQUE, MUSIQUE | {"id": "2hop__8_9"}])
+    questions = load_questions(str(tmp_path), "musique", "validation")
+    assert [(question.id, question.hops) for question in questions] == [("3hop2__1_2_3", 3), ("2hop__8_9", 2)]
+    with pytest.raises(DataError, match=r"cannot load the Hugging Face dataset .*split 'dev'.* give a file"):
+        load_questions(str(tmp_path), "musique", "dev")

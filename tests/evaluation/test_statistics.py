@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+
+from core.errors import DataError
+from eval.statistics import bootstrap_mean, compare_paired, holm
+
+
+def test_intervals_cover_the_true_mean_at_their_rate():
+    draw = np.random.default_rng(7)
+    trials = [bootstrap_mean(list(draw.random(60) < 0.4), resamples=1000, seed=trial) for trial in range(400)]
+    coverage = np.mean([interval.low <= 0.4 <= interval.high for interval in trials])
+    assert 0.91 <= coverage <= 0.98
+
+
+def test_the_paired_test_rejects_equal_runs_at_its_level_and_finds_a_real_difference():
+    draw = np.random.default_rng(11)
+    rejected = found = 0
+    for trial in range(200):
+        first = dict(enumerate(map(float, draw.random(40) < 0.5)))
+        same = dict(enumerate(map(float, draw.random(40) < 0.5)))
+        better = {question: max(score, float(draw.random() < 0.5)) for question, score in first.items()}
+        rejected += compare_paired(first, same, resamples=500, seed=trial).p_value < 0.05
+        found += compare_paired(first, better, resamples=500, seed=trial).p_value < 0.05
+    assert rejected <= 20  # 10 expected; the test is discrete, so it may reject less often
+    assert found >= 160
+
+
+def test_an_exact_p_value_of_a_small_sample():
+    first = {"a": 0.0, "b": 0.0, "c": 0.0, "d": 1.0, "e": 0.5}
+    second = {"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0, "e": 0.5}
+    comparison = compare_paired(first, second)
+    assert comparison.p_value == 2 / 8  # three questions changed: all up or all down, of 8 patterns
+    assert comparison.difference.mean == pytest.approx(0.6)
+    assert compare_paired(first, first).p_value == 1
+
+
+def test_figures_do_not_depend_on_the_order_of_questions():
+    draw = np.random.default_rng(3)
+    first, second = ({str(i): float(x) for i, x in enumerate(draw.random(30))} for _ in range(2))
+    shuffled = dict(reversed(first.items()))
+    assert bootstrap_mean(list(first.values())) == bootstrap_mean(list(shuffled.values()))
+    assert compare_paired(first, second) == compare_paired(shuffled, second)
+
+
+def test_comparing_the_other_way_round_changes_the_sign_only():
+    draw = np.random.default_rng(5)
+    first, second = ({str(i): float(x) for i, x in enumerate(draw.random(50))} for _ in range(2))
+    there, back = compare_paired(first, second), compare_paired(second, first)
+    assert there.difference.mean == pytest.approx(-back.difference.mean)
+    assert there.p_value == pytest.approx(back.p_value, abs=0.02)
+
+
+def test_resampling_in_blocks_gives_one_interval_of_the_right_width():
+    scores = np.random.default_rng(1).normal(size=9_000)
+    interval = bootstrap_mean(list(scores), resamples=1_000)
+    assert interval.high - interval.low == pytest.approx(2 * 1.96 * scores.std() / 9_000**0.5, rel=0.1)
+
+
+def test_too_few_questions_have_no_interval():
+    assert bootstrap_mean([]) is None
+    single = bootstrap_mean([0.5])
+    assert (single.mean, single.low, single.high, single.n) == (0.5, None, None, 1)
+    same = bootstrap_mean([1.0, 1.0])
+    assert (same.low, same.high) == (1.0, 1.0)
+
+
+def test_runs_on_different_questions_are_refused():
+    with pytest.raises(DataError, match=r"1 question\(s\) are missing from the second run, such as 'b'"):
+        compare_paired({"a": 1.0, "b": 0.0}, {"a": 1.0})
+    with pytest.raises(DataError, match="missing from the first run, such as 'c'"):
+        compare_paired({"a": 1.0}, {"a": 1.0, "c": 0.0})
+    with pytest.raises(DataError, match="nothing to compare"):
+        compare_paired({}, {})
+    with pytest.raises(DataError, match="finite"):
+        compare_paired({"a": 1.0}, {"a": float("nan")})
+
+
+def test_holm_adjusts_and_keeps_order():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
