@@ -21,8 +21,8 @@ class IRCoTConfig(ReaderConfig):
     """Options of IRCoT.
 
     Attributes:
-        preset: values for the other options: "paper" (few-shot, 8 steps, strict exit rule; give ``demonstrations``), "paper_code" (the
-            same with the released code's 10 steps) or "zero_shot" (instruction-tuned chat models, lenient exit rule).
+        preset: values for the other options: "paper" (few-shot, 8 steps, strict exit rule; give ``demonstrations``),
+            "paper_code" (the same with the released code's 10 steps) or "zero_shot" (chat models, lenient exit rule).
         k_per_step: passages that each search returns (also ``top_k``). The paper tunes it in {2, 4, 6, 8}.
         max_steps: most thoughts; no search follows the last one.
         paragraph_budget: most passages collected over all steps.

@@ -31,8 +31,9 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class IRCoTAnswer(Answer):
-    """IRCoT's result. ``passage_ids`` are the collected passages (at most the budget), ``retrieved_ids`` all that any search returned.
+    """IRCoT's result.
 
+    ``passage_ids``: the collected passages, at most the budget. ``retrieved_ids``: all that any search returned.
     ``stopped``: "answer" (the newest thought states one), "max_steps", "empty_generation" or "budget".
     """
 

@@ -1,0 +1,227 @@
+"""A run is a folder: ``manifest.json`` says what was run, ``traces.jsonl`` holds one line per finished question.
+
+Lines are only ever appended, each flushed as it is finished, so ``kill -9`` loses at most the questions in flight.
+Opening the folder again with the same settings resumes: a torn last line is dropped, answered questions are kept,
+failed ones are tried again (their later line counts). Other settings are refused, and the difference is shown.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import orjson
+
+from core.errors import ConfigError, DataError
+from core.files import read_jsonl, write_atomically
+from core.tools import SearchStep, Step
+from core.types import Answer, Question, TokenUsage
+
+MANIFEST = "manifest.json"
+TRACES = "traces.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One finished question: what was asked, answered, done, spent. ``error`` is "" unless the question failed.
+
+    ``answer`` is None for a failed question. ``seconds``: from first call to answer, waiting included.
+    """
+
+    question: Question
+    answer: Answer | None
+    steps: tuple[Step, ...]
+    usage: Mapping[str, TokenUsage]
+    seconds: float
+    error: str = ""
+
+    @property
+    def total_usage(self) -> TokenUsage:
+        """The sum over all roles."""
+        return sum(self.usage.values(), TokenUsage())
+
+    def to_json(self) -> bytes:
+        """Write the row as one line. Passages appear by id, title and score."""
+        record = {
+            "id": self.question.id,
+            "question": asdict(self.question),
+            "answer": None if self.answer is None else asdict(self.answer),
+            "error": self.error,
+            "seconds": round(self.seconds, 4),
+            "usage": {role: asdict(usage) for role, usage in self.usage.items()},
+            "steps": [_step_record(step) for step in self.steps],
+        }
+        return orjson.dumps(record) + b"\n"
+
+
+def _step_record(step: Step) -> dict[str, Any]:
+    if not isinstance(step, SearchStep):
+        return asdict(step)
+    hits = [{"id": hit.passage.id, "title": hit.passage.title, "score": hit.score} for hit in step.hits]
+    return {
+        "kind": "search",
+        "path": step.path,
+        "query": step.query,
+        "k": step.k,
+        "hits": hits,
+        "seconds": step.seconds,
+    }
+
+
+class RunFolder:
+    """An open run. Use it as a context manager: it holds a lock, so that two processes cannot write the same run."""
+
+    def __init__(self, path: Path, settings: Mapping[str, Any], circumstances: Mapping[str, Any]) -> None:
+        """Create or resume the run in ``path``.
+
+        ``settings``: all that a result depends on, JSON values, must be equal on resume. ``circumstances``: versions, hardware and
+        the like, kept for every start. Raises :class:`ConfigError` for other settings or a run in use.
+        """
+        self.path = path
+        self._lines: IO[bytes] | None = None
+        self.answered: set[str] = set()
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = (path / ".lock").open("w")
+        except OSError as error:
+            raise DataError(
+                f"cannot write the run folder '{path}': {error.strerror}. Choose another with --out."
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise ConfigError(
+                f"another process is writing the run '{path}': wait for it, or choose another --out."
+            ) from None
+        try:
+            self._write_manifest(settings, circumstances)
+            self._recover()
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _write_manifest(self, settings: Mapping[str, Any], circumstances: Mapping[str, Any]) -> None:
+        settings = json.loads(orjson.dumps(settings))
+        starts: list[Any] = []
+        manifest = self.path / MANIFEST
+        if manifest.exists():
+            earlier = read_manifest(self.path)
+            changed = differences(earlier["settings"], settings)
+            if changed:
+                shown = "\n  ".join(changed)
+                raise ConfigError(
+                    f"the run '{self.path}' was made with other settings:\n  {shown}\n"
+                    "Give it the same settings to resume it, or choose another --out."
+                )
+            starts = earlier["starts"]
+        record = {"settings": settings, "starts": [*starts, circumstances]}
+        write_atomically(manifest, orjson.dumps(record, option=orjson.OPT_INDENT_2).decode() + "\n")
+
+    def _recover(self) -> None:
+        """Cut off a torn last line and note which questions have been answered."""
+        traces = self.path / TRACES
+        with traces.open("ab") as stream:
+            self._good_bytes = stream.tell()
+        with traces.open("rb+") as stream:
+            if self._good_bytes and not _ends_with_newline(stream, self._good_bytes):
+                self._good_bytes = _last_newline(stream, self._good_bytes)
+                stream.truncate(self._good_bytes)
+        for record in read_jsonl(traces):
+            if not record["error"]:
+                self.answered.add(record["id"])
+        self._lines = traces.open("ab", buffering=0)
+
+    def append(self, row: Row) -> None:
+        """Write one row to disk. Raises :class:`DataError` when that fails; what was written before stays whole."""
+        if self._lines is None:
+            raise ValueError("the run folder is closed")
+        line = row.to_json()
+        try:
+            written = 0
+            while written < len(line):
+                written += self._lines.write(line[written:])
+            os.fsync(self._lines.fileno())
+        except OSError as error:
+            self._lines.truncate(self._good_bytes)
+            raise DataError(
+                f"cannot write to '{self.path / TRACES}': {error.strerror}. {len(self.answered)} answered questions "
+                "are safe there: free some space and run the same command again to go on."
+            ) from error
+        self._good_bytes += len(line)
+        if not row.error:
+            self.answered.add(row.question.id)
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lines is not None:
+            self._lines.close()
+            self._lines = None
+        self._lock.close()
+
+
+def _ends_with_newline(stream: IO[bytes], size: int) -> bool:
+    stream.seek(size - 1)
+    return stream.read(1) == b"\n"
+
+
+def _last_newline(stream: IO[bytes], size: int) -> int:
+    """Return the position just after the last line break before ``size``, 0 if there is none."""
+    while size > 0:
+        start = max(0, size - 65536)
+        stream.seek(start)
+        found = stream.read(size - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        size = start
+    return 0
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Read a run's manifest. Raises :class:`DataError` if the folder is not a run."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"'{path}' is not a run: it has no {MANIFEST}. Make one with 'corag run'.") from None
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"'{path / MANIFEST}' is not valid JSON ({error.msg}): restore it or start a new run."
+        ) from None
+    return dict(manifest)
+
+
+def read_rows(path: Path) -> dict[str, dict[str, Any]]:
+    """Read a run's rows by question id, in order of first appearance; of several lines for one question the last counts."""
+    read_manifest(path)
+    rows: dict[str, dict[str, Any]] = {}
+    for record in _whole_lines(path / TRACES):
+        rows[record["id"]] = record
+    return rows
+
+
+def _whole_lines(traces: Path) -> Iterator[dict[str, Any]]:
+    """Parse the lines that end in a line break: the run may be going on."""
+    with traces.open("rb") as stream:
+        for line in stream:
+            if line.endswith(b"\n"):
+                yield orjson.loads(line)
+
+
+def differences(before: Any, after: Any, name: str = "") -> Sequence[str]:
+    """List every setting that differs between two JSON values, as "name: before -> after"."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        found: list[str] = []
+        for key in [*before, *(key for key in after if key not in before)]:
+            found.extend(differences(before.get(key), after.get(key), f"{name}.{key}" if name else key))
+        return found
+    return [] if before == after else [f"{name}: {json.dumps(before)} -> {json.dumps(after)}"]

@@ -1,0 +1,66 @@
+"""Answering many questions at once: everything in flight, failures as rows, nothing lost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+
+from core.errors import BackendError, ConfigError, CoragError
+from core.records import Row
+from core.tools import Tools
+from core.types import Answer, Question
+
+Method = Callable[[Question, Tools], Awaitable[Answer]]
+
+
+async def answer_question(question: Question, method: Method, tools: Tools) -> Row:
+    """Run a method on one question. A failure becomes a row with its error.
+
+    Raises :class:`BackendError` and :class:`ConfigError`: those would fail every other question too.
+    """
+    started = time.perf_counter()
+    answer: Answer | None = None
+    error = ""
+    try:
+        answer = await method(question, tools)
+    except (BackendError, ConfigError):
+        raise
+    except CoragError as failure:
+        error = f"{type(failure).__name__}: {failure}"
+    except Exception as failure:  # noqa: BLE001 - a defect met by one question must not cost the others
+        error = f"{type(failure).__name__}: {failure}"
+    return Row(question, answer, tuple(tools.steps), dict(tools.ledger), time.perf_counter() - started, error)
+
+
+async def answer_all(
+    questions: Iterable[Question],
+    answer_one: Callable[[Question], Awaitable[Row]],
+    record: Callable[[Row], None],
+    *,
+    in_flight: int,
+) -> None:
+    """Answer a stream of questions, ``in_flight`` at a time, and record each row as it is finished.
+
+    Results do not depend on ``in_flight`` as long as the generator's and retriever's replies do not. The first
+    :class:`BackendError`, or an error from ``record``, cancels what is in flight and is raised.
+    """
+    if in_flight < 1:
+        raise ConfigError(f"batch_size, the number of questions in flight, must be at least 1, but it is {in_flight}.")
+    stream = iter(questions)
+
+    async def worker() -> None:
+        for question in stream:
+            record(await answer_one(question))
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(in_flight):
+                group.create_task(worker())
+    except* Exception as failures:  # noqa: BLE001 - only unwrapped here
+        raise _first_leaf(failures) from None
+
+
+def _first_leaf(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = failures.exceptions[0]
+    return _first_leaf(first) if isinstance(first, BaseExceptionGroup) else first

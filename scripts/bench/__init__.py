@@ -1,0 +1,1 @@
+"""Benchmarks: each measures a ratio inside one run, against an obvious alternative."""

@@ -1,0 +1,86 @@
+"""The ``corag`` command. Nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.errors import ConfigError, CoragError, nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A sub-command: the module that has its ``Config`` and ``main(config)``, and the option that a bare argument sets."""
+
+    module: str
+    summary: str
+    positional: str = ""
+
+
+COMMANDS = {
+    "run": Command("scripts.run", "answer a dataset with one or more methods and print the table"),
+    "ask": Command("scripts.ask", "answer one question and show every step", "question"),
+    "compare": Command("scripts.compare", "test two runs against each other on the same questions", "runs"),
+    "index": Command("scripts.index", "build a Lucene or dense index over a corpus"),
+    "serve": Command("scripts.serve", "serve an index over HTTP"),
+    "world": Command("scripts.world", "write the embedded fictional world: corpus, questions, demonstrations", "out"),
+    "methods": Command("scripts.list_methods", "list the methods with their options' defaults and presets"),
+    "bench": Command("scripts.bench.command", "measure scoring, retrieval, runner or startup as ratios", "name"),
+    "doctor": Command("scripts.doctor", "say what this machine has and what to do about what is missing"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return the exit status: 0, 1 (checked and found wanting), 2 (an error of the user's), 130 (interrupted)."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    try:
+        return run_command(words[0], words[1:])
+    except CoragError as error:
+        print(f"corag: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("corag: interrupted. Finished questions are kept: the same command goes on from there.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def usage() -> str:
+    """Return the overview that ``corag --help`` prints."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "corag: retrieval-augmented question answering in many steps with local models",
+            "",
+            "usage: corag COMMAND [--config FILE.yaml] [--option value ...]",
+            "",
+            *lines,
+            "",
+            "'corag COMMAND --help' lists a command's options.",
+        ]
+    )
+
+
+def run_command(name: str, arguments: Sequence[str]) -> int:
+    """Parse the arguments of one command and run it."""
+    if name not in COMMANDS:
+        raise ConfigError(f"unknown command '{name}': {nearest(name, COMMANDS)}")
+    command = COMMANDS[name]
+    module = importlib.import_module(command.module)
+    from scripts.config import parse  # jsonargparse takes a third of a second to import
+
+    config = parse(module.Config, arguments, f"corag {name}", command.summary, command.positional)
+    status: int = module.main(config)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""One way to configure every command: typed dataclasses, filled from presets, YAML files and the command line, later wins.
+
+A dataclass may carry ``ALIASES`` (other names for its options) and ``PRESETS`` (values for the other options, by the value of its
+option ``preset``). jsonargparse checks the types; names are checked here, so that a misspelt one is answered with the nearest.
+"""
+
+from __future__ import annotations
+
+import re
+import typing
+from argparse import ArgumentError
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import yaml
+from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-defined]
+
+from core.errors import ConfigError, nearest
+
+Config = TypeVar("Config")
+Arguments = list[tuple[str, str]]
+
+
+def parse(config: type[Config], argv: Sequence[str], prog: str, summary: str, positional: str = "") -> Config:
+    """Build a configuration. ``positional`` names the option that a leading bare argument sets.
+
+    Raises :class:`ConfigError` naming the option, what was given and what was expected; exits after --help and --print_config.
+    """
+    known = dict(options_of(config))
+    flags, given, files = _read_argv(argv, positional, known)
+    stated = [pair for file in files for pair in _read_yaml(file, config)] + given
+    stated = [(_rename(name, config), value) for name, value in stated]
+    for name, _ in stated:
+        if name not in known:
+            raise ConfigError(f"unknown option '--{name}': {nearest(name, known)}")
+    everything = [*_preset_values(config, stated), *stated]
+    arguments = [f"--{name}={_as_list(value) if _is_list(known[name]) else value}" for name, value in everything]
+    parser = ArgumentParser(prog=prog, description=summary, exit_on_error=False)
+    parser.add_argument(
+        "--config", action=ActionConfigFile, help="YAML file of options; may be repeated, later files win"
+    )
+    parser.add_class_arguments(config, None)
+    try:
+        built = parser.instantiate(parser.parse_args([*arguments, *flags]))
+    except ArgumentError as error:
+        raise ConfigError(_plain_message(str(error))) from None
+    return config(**{field.name: built[field.name] for field in fields(cast("type[Any]", config))})
+
+
+def options_of(config: type[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted name, type) of every option of a nested dataclass."""
+    hints = typing.get_type_hints(config)
+    for field in fields(config):
+        kind = hints[field.name]
+        if is_dataclass(kind):
+            yield from options_of(cast("type[Any]", kind), f"{prefix}{field.name}.")
+        else:
+            yield prefix + field.name, kind
+
+
+def sections_of(config: type[Any], prefix: str = "") -> Iterator[tuple[str, type[Any]]]:
+    """Yield (dotted prefix, dataclass) of a dataclass and of every dataclass nested in it."""
+    yield prefix, config
+    hints = typing.get_type_hints(config)
+    for field in fields(config):
+        if is_dataclass(hints[field.name]):
+            yield from sections_of(hints[field.name], f"{prefix}{field.name}.")
+
+
+def _read_argv(
+    argv: Sequence[str], positional: str, known: Mapping[str, Any]
+) -> tuple[list[str], Arguments, list[str]]:
+    """Split a command line into jsonargparse's own flags, (name, value) pairs and the YAML files named with --config."""
+    flags: list[str] = []
+    pairs: Arguments = []
+    files: list[str] = []
+    words = list(argv)
+    bare: list[str] = []
+    while positional and words and not words[0].startswith("-") and (not bare or _is_list(known[positional])):
+        bare.append(words.pop(0))
+    if bare:
+        pairs.append((positional, ",".join(bare)))
+    while words:
+        word = words.pop(0)
+        if word in ("-h", "--help") or word.startswith("--print_config"):
+            flags.append(word)
+            continue
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--"):
+            expected = f"one {positional} first, then options" if positional else "options"
+            raise ConfigError(f"unexpected argument '{word}': expected {expected}, such as --name value.")
+        if not equals:
+            if words and not words[0].startswith("--"):
+                value = words.pop(0)
+            elif known.get(name) is bool:
+                value = "true"
+            else:
+                hint = "" if name in known else f" Besides, it is unknown: {nearest(name, known)}"
+                raise ConfigError(f"option '--{name}' has no value: write --{name} VALUE.{hint}")
+        if name == "config":
+            files.append(value)
+        else:
+            pairs.append((name, value))
+    return flags, pairs, files
+
+
+def _read_yaml(file: str, config: type[Any]) -> Arguments:
+    """Flatten a YAML file into (dotted name, value) pairs, values written as YAML again."""
+    path = Path(file)
+    if not path.is_file():
+        raise ConfigError(f"there is no configuration file '{file}': check --config.")
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except yaml.YAMLError as error:
+        raise ConfigError(f"'{file}' is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"'{file}' must hold 'option: value' lines, but it holds a {type(data).__name__}.")
+    known = dict(options_of(config))
+    pairs = []
+    for name, value in _flatten(data, {prefix for prefix, _ in sections_of(config)}):
+        if _rename(name, config) not in known:
+            raise ConfigError(f"'{file}' has the unknown option '{name}': {nearest(name, known)}")
+        pairs.append(
+            (name, value if isinstance(value, str) else yaml.safe_dump(value, default_flow_style=True).strip())
+        )
+    return [(name, value.removesuffix("\n...")) for name, value in pairs]
+
+
+def _flatten(data: Mapping[Any, Any], sections: set[str], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in data.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict) and f"{name}." in sections:
+            yield from _flatten(value, sections, f"{name}.")
+        else:
+            yield name, value
+
+
+def _rename(name: str, config: type[Any]) -> str:
+    for prefix, section in sections_of(config):
+        aliases: Mapping[str, str] = getattr(section, "ALIASES", {})
+        if name.startswith(prefix) and name.removeprefix(prefix) in aliases:
+            return prefix + aliases[name.removeprefix(prefix)]
+    return name
+
+
+def _preset_values(config: type[Any], stated: Arguments) -> Arguments:
+    """Return what the chosen presets say, to be overridden by everything that was stated."""
+    chosen = dict(stated)
+    values: Arguments = []
+    for prefix, section in sections_of(config):
+        presets: Mapping[str, Mapping[str, object]] = getattr(section, "PRESETS", {})
+        preset = presets.get(chosen.get(f"{prefix}preset", ""), {})
+        values.extend((prefix + option, str(value)) for option, value in preset.items())
+    return values
+
+
+def _is_list(kind: Any) -> bool:
+    return typing.get_origin(kind) in (list, tuple)
+
+
+def _as_list(value: str) -> str:
+    """Write "a,b" as "[a, b]", so that lists need no brackets on the command line."""
+    if value.startswith("["):
+        return value
+    return yaml.safe_dump([item for item in value.split(",") if item], default_flow_style=True).strip()
+
+
+def _plain_message(message: str) -> str:
+    """Say what jsonargparse says, without its Python types."""
+    found = re.search(r'Parser key "(?P<name>[^"]+)":\s*(?P<rest>.*)', message, re.DOTALL)
+    if found is None:
+        return message
+    rest = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", found["rest"])
+    rest = " ".join(re.sub(r"typing\.Literal(\[.*?\])", r"one of \1", rest).split())
+    return f"option '--{found['name']}': {rest}"

@@ -1,0 +1,68 @@
+"""How far a run is: a bar with rates and time left in a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from core.records import Row
+
+
+class Progress:
+    """Counts finished questions and computed tokens. Writes to standard error, so that standard output stays clean."""
+
+    def __init__(self, name: str, *, total: int, finished: int = 0) -> None:
+        """``finished`` questions were answered by an earlier start and do not count for the rate."""
+        self._name = name
+        self._total = total
+        self._finished = finished
+        self._new = 0
+        self._tokens = 0
+        self._failed = 0
+        self._started = time.monotonic()
+        self._shown = 0.0
+        self._bar = sys.stderr.isatty()
+
+    def advance(self, row: Row) -> None:
+        """Count one finished question."""
+        self._new += 1
+        self._tokens += row.total_usage.total
+        self._failed += bool(row.error)
+        now = time.monotonic()
+        if now - self._shown >= (0.2 if self._bar else 15.0):
+            self._shown = now
+            self._show()
+
+    def _show(self, end: bool = False) -> None:
+        seconds = max(time.monotonic() - self._started, 1e-6)
+        done = self._finished + self._new
+        left = (self._total - done) * seconds / self._new if self._new else 0.0
+        text = (
+            f"{self._name}: {done}/{self._total} questions, {self._new / seconds:.2f} questions/s, "
+            f"{self._tokens / seconds:,.0f} tokens/s, {_clock(left)} left"
+        )
+        if self._failed:
+            text += f", {self._failed} failed"
+        if self._bar:
+            width = 24
+            filled = width * done // max(self._total, 1)
+            text = f"\r\x1b[K[{'#' * filled}{'.' * (width - filled)}] {text}" + ("\n" if end else "")
+        else:
+            text += "\n"
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._show(end=True)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,198 @@
+"""Answer a dataset with one or more methods and print the table.
+
+    corag run --questions world/test.jsonl --method closed_book,one_step,ircot --retriever.index indexes/world-bm25
+    corag run --config experiment.yaml --limit 100
+
+Each method gets a run folder of its own. The same command again resumes; the last line printed is JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from core.errors import ConfigError
+from core.protocols import Generator, Retriever
+from core.records import Row, RunFolder, read_manifest, read_rows
+from core.runner import answer_all, answer_question
+from core.seeds import stable_hash
+from core.tools import Tools
+from core.types import Question
+from eval.datasets import load_questions
+from eval.scorers import Scorer, default_scorer, scorer, scorer_title
+from eval.table import HEADINGS, Summary, cells, json_record, summarise
+from scripts.backends import Setup, circumstances, open_backends
+from scripts.methods import METHODS, bind
+from scripts.progress import Progress
+
+
+@dataclass(frozen=True)
+class Config(Setup):
+    """Options of 'corag run'.
+
+    Attributes:
+        questions: a question file, or the name of a Hugging Face dataset.
+        dataset: the file's format and scorer: jsonl, hotpotqa, 2wikimultihopqa, musique, bamboogle or popqa.
+        split: which split of a Hugging Face dataset.
+        subset: which configuration of a Hugging Face dataset, such as "distractor".
+        limit: answer the first so many questions only; 0 for all.
+        aliases: 2WikiMultihopQA's file of answer aliases (id_aliases.json), if at hand.
+        scorer: how answers are scored; "auto" takes the dataset's own.
+        recall_at: recall is measured over so many collected passages.
+        batch_size: questions in flight at the same time.
+        out: folder of the runs; "auto" is runs/NAME-OF-QUESTIONS with one folder per method and settings.
+        keep_prompts: store every prompt in the traces.
+    """
+
+    questions: str = ""
+    dataset: str = "jsonl"
+    split: str = ""
+    subset: str = ""
+    limit: int = 0
+    aliases: str = ""
+    scorer: str = "auto"
+    recall_at: int = 15
+    batch_size: int = 64
+    out: str = "auto"
+    keep_prompts: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.questions:
+            raise ConfigError("no questions were given: name a file with --questions ('corag world' writes one).")
+        if self.batch_size < 1 or self.limit < 0 or self.recall_at < 1:
+            raise ConfigError(
+                f"batch_size and recall_at must be at least 1 and limit at least 0, but they are {self.batch_size}, "
+                f"{self.recall_at} and {self.limit}."
+            )
+
+
+def main(config: Config) -> int:
+    """Run the methods, print the table, return 0; 1 if every question of some method failed."""
+    questions = load_questions(
+        config.questions, config.dataset, split=config.split, limit=config.limit, aliases=config.aliases
+    )
+    chosen = default_scorer(config.dataset) if config.scorer == "auto" else scorer(config.scorer)
+    runs = asyncio.run(answer_dataset(config, questions))
+    summaries = summarise_runs(runs, questions, chosen, config.recall_at)
+    print_table(summaries, runs, scorer_title(chosen, questions))
+    print(json.dumps({"runs": {s.method: json_record(s) for s in summaries}, "scorer": chosen.name}))
+    return 1 if any(summary.failed == summary.n for summary in summaries) else 0
+
+
+async def answer_dataset(config: Config, questions: Sequence[Question]) -> dict[str, Path]:
+    """Answer every question with every method, resuming what there is; return the run folder of each method."""
+    runs: dict[str, Path] = {}
+    async with open_backends(config) as (generator, retriever):
+        for name in config.method:
+            settings = run_settings(config, name, generator, retriever)
+            folder = run_path(config, name, settings)
+            with RunFolder(folder, settings, circumstances() | {"batch_size": config.batch_size}) as run:
+                await answer_method(config, name, questions, generator, retriever, run)
+            runs[name] = folder
+    return runs
+
+
+async def answer_method(
+    config: Config,
+    name: str,
+    questions: Sequence[Question],
+    generator: Generator,
+    retriever: Retriever | None,
+    run: RunFolder,
+) -> None:
+    """Answer with one method what the run does not hold yet."""
+    method = bind(name, config)
+    waiting = [question for question in questions if question.id not in run.answered]
+
+    async def answer_one(question: Question) -> Row:
+        tools = Tools(
+            question, generator, retriever, seed=config.seed, budget=config.budget, keep_prompts=config.keep_prompts
+        )
+        return await answer_question(question, method, tools)
+
+    with Progress(name, total=len(questions), finished=len(questions) - len(waiting)) as progress:
+
+        def record(row: Row) -> None:
+            run.append(row)
+            progress.advance(row)
+
+        await answer_all(waiting, answer_one, record, in_flight=config.batch_size)
+
+
+def run_settings(config: Config, name: str, generator: Generator, retriever: Retriever | None) -> dict[str, Any]:
+    """Everything that the method's results depend on; ``limit`` and ``batch_size`` are not among it."""
+    options = config.of(name)
+    return {
+        "method": name,
+        "options": asdict(options),
+        "prompts": [template.identity for template in options.templates()],
+        "demonstrations": {
+            file: _file_hash(file) for file in (options.demonstrations, options.reader_demonstrations) if file
+        },
+        "questions": [_file_hash(config.questions) or config.questions, config.dataset, config.split, config.subset],
+        "model": generator.fingerprint,
+        "retriever": retriever.fingerprint if retriever is not None and METHODS[name].searches else "",
+        "seed": config.seed,
+        "budget": config.budget,
+    }  # fmt: skip
+
+
+def _file_hash(path: str) -> str:
+    file = Path(path)
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else ""
+
+
+def run_path(config: Config, name: str, settings: Mapping[str, Any]) -> Path:
+    """Return the folder of a method's run; the automatic name changes with the settings, so it is never refused."""
+    if config.out != "auto":
+        return Path(config.out) / name
+    stem = Path(config.questions).name.split(".")[0]
+    digest = stable_hash(json.dumps(settings, sort_keys=True, default=str))[:8]
+    return Path("runs") / stem / f"{name}-{digest}"
+
+
+def summarise_runs(
+    runs: Mapping[str, Path], questions: Sequence[Question], chosen: Scorer, recall_at: int
+) -> list[Summary]:
+    """Read the runs back from disk and summarise the given questions of each."""
+    summaries = []
+    for name, folder in runs.items():
+        rows = read_rows(folder)
+        records = [rows[question.id] for question in questions if question.id in rows]
+        # Gold answers come from the question file: aliases may have been added to it since.
+        golds = {question.id: question for question in questions}
+        records = [record | {"question": asdict(golds[record["id"]])} for record in records]
+        summaries.append(summarise(name, records, chosen, recall_at=recall_at))
+    return summaries
+
+
+def print_table(summaries: Sequence[Summary], runs: Mapping[str, Path], scoring: str) -> None:
+    """Print the table with what a reader must know to trust it."""
+    console = Console(width=None if Console().is_terminal else 150)
+    table = Table(caption_justify="left")
+    for heading in HEADINGS:
+        table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)
+    for summary in summaries:
+        table.add_row(*cells(summary))
+    console.print(table)
+    settings = {name: read_manifest(folder)["settings"] for name, folder in runs.items()}
+    retrievers = {setting["retriever"] for setting in settings.values() if setting["retriever"]}
+    console.print(
+        f"EM, F1 and recall@{summaries[0].recall_at} in percent with 95% bootstrap intervals. Scorer: {scoring}."
+    )
+    model = next(iter(settings.values()))["model"]
+    console.print(f"Model: {model}. Retriever: {', '.join(sorted(retrievers)) or 'none'}.", highlight=False)
+    for name, folder in runs.items():
+        console.print(f"{name}: {folder} (prompts: {', '.join(settings[name]['prompts'])})", highlight=False)
+        failed = [record["error"] for record in read_rows(folder).values() if record["error"]]
+        if failed:
+            console.print(f"{name}: {len(failed)} failed, first: {failed[0]}", markup=False, highlight=False)

@@ -1,0 +1,127 @@
+"""Many questions at once, run folders, resume, and failures that stay where they belong."""
+
+import asyncio
+import random
+import subprocess
+import sys
+
+import pytest
+
+from core.errors import BackendError, ConfigError
+from core.records import TRACES, RunFolder, read_manifest, read_rows
+from core.runner import answer_all, answer_question
+from core.tools import Tools
+from core.types import Question
+from scripts.methods import MethodOptions, bind
+from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.methods.test_ircot import WORLD
+
+QUESTIONS = [Question(f"q{number}", f"Who wrote book {number} of Mara Velden?", ("X",)) for number in range(40)]
+
+
+def reply(request):
+    """Depend on the prompt alone, so that any order of work gives the same replies."""
+    draw = random.Random(request.prompt.text).randrange(4)
+    return ["Mara Velden was born in Tarn Hollow.", "Thus, nothing.", "So the answer is: Issel.", "The Glass Orchard is a book."][draw]
+
+
+async def shuffled_pauses(request):
+    for _ in range(random.Random(request.prompt.text + "!").randrange(5)):
+        await asyncio.sleep(0)
+
+
+async def run_all(folder, in_flight, questions=QUESTIONS, generator=None, settings=None, method="ircot"):
+    generator = generator or ScriptedGenerator(reply, shuffled_pauses)
+    retriever = WordRetriever(WORLD)
+    with RunFolder(folder, settings or {"a": {"b": 1}}, {"start": 1}) as run:
+        waiting = [question for question in questions if question.id not in run.answered]
+
+        async def answer_one(question):
+            return await answer_question(question, bind(method, MethodOptions()), Tools(question, generator, retriever))
+
+        await answer_all(waiting, answer_one, run.append, in_flight=in_flight)
+    return generator
+
+
+def comparable(folder):
+    return {name: (row["answer"], row["usage"]) for name, row in read_rows(folder).items()}
+
+
+async def test_the_same_answers_one_at_a_time_and_sixty_four_at_once(tmp_path):
+    await run_all(tmp_path / "one", 1)
+    await run_all(tmp_path / "many", 64)
+    one, many = comparable(tmp_path / "one"), comparable(tmp_path / "many")
+    assert one == many and len(one) == len(QUESTIONS)
+    steps = {row[0]["steps"] for row in one.values()}
+    assert max(steps) > 1, "the script takes more than one hop"
+
+
+async def test_resume_asks_only_what_is_missing_and_drops_a_torn_line(tmp_path):
+    await run_all(tmp_path, 8, QUESTIONS[:10])
+    traces = tmp_path / TRACES
+    whole = traces.read_bytes()
+    *finished, _ = read_rows(tmp_path)
+    traces.write_bytes(whole[:-25])
+    generator = await run_all(tmp_path, 8)
+    assert not any(f"book {name[1:]} of" in prompt for prompt in generator.prompts for name in finished)
+    rows = traces.read_text().splitlines()
+    assert len(rows) == len(QUESTIONS) == len(read_rows(tmp_path))
+    assert len(read_manifest(tmp_path)["starts"]) == 2
+
+
+async def test_failed_questions_are_rows_and_are_tried_again(tmp_path):
+    def failing(request):
+        if "book 3 of" in request.prompt.text:
+            raise RuntimeError("no luck")
+        return "So the answer is: X."
+
+    await run_all(tmp_path, 4, QUESTIONS[:6], ScriptedGenerator(failing))
+    assert read_rows(tmp_path)["q3"]["error"] == "RuntimeError: no luck"
+    again = await run_all(tmp_path, 4, QUESTIONS[:6])
+    assert {row["error"] for row in read_rows(tmp_path).values()} == {""}
+    assert all("book 3 of" in prompt for prompt in again.prompts)
+
+
+async def test_a_failed_back_end_stops_the_run_and_keeps_what_was_finished(tmp_path):
+    def dying(request):
+        if "book 5 of" in request.prompt.text:
+            raise BackendError("the engine is gone: start it again.")
+        return "So the answer is: X."
+
+    with pytest.raises(BackendError, match="the engine is gone"):
+        await run_all(tmp_path, 1, QUESTIONS, ScriptedGenerator(dying))
+    assert list(read_rows(tmp_path)) == [f"q{number}" for number in range(5)]
+
+
+async def test_other_settings_are_refused_with_the_difference(tmp_path):
+    await run_all(tmp_path, 8, QUESTIONS[:2])
+    with pytest.raises(ConfigError, match=r"a\.b: 1 -> 2"):
+        await run_all(tmp_path, 8, QUESTIONS[:2], settings={"a": {"b": 2}})
+
+
+def test_two_writers_are_refused(tmp_path):
+    with RunFolder(tmp_path, {}, {}), pytest.raises(ConfigError, match="another process"):
+        RunFolder(tmp_path, {}, {})
+
+
+def test_a_disk_without_room_is_a_sentence_and_leaves_whole_lines(tmp_path):
+    """The operating system refuses to let the file grow past 3 kB, as a full disk does."""
+    script = f"""
+import resource
+from pathlib import Path
+from core.records import Row, RunFolder
+from core.types import Answer, Question
+resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+with RunFolder(Path({str(tmp_path)!r}), {{}}, {{}}) as run:
+    for number in range(100):
+        run.append(Row(Question(str(number), "Who?"), Answer("X" * 300), (), {{}}, 0.0))
+"""
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False).stderr
+    assert "answered questions are safe there: free some space and run the same command again" in printed
+    text = (tmp_path / TRACES).read_text()
+    assert text.endswith("\n") and 2 <= len(text.splitlines()) == len(read_rows(tmp_path)) < 10
+
+
+async def test_nothing_in_flight_is_refused():
+    with pytest.raises(ConfigError, match="batch_size"):
+        await answer_all([], None, None, in_flight=0)

@@ -1,0 +1,89 @@
+"""Deterministic stand-ins for a model and an index. They live in tests only."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from core.errors import SearchFailedError
+from core.protocols import Completion, GenerateRequest, Generation, Score, ScoreRequest
+from core.types import Hit, Passage, TokenUsage
+
+
+def words(text: str) -> int:
+    """Count tokens as a scripted model does: by white space."""
+    return len(text.split())
+
+
+class ScriptedGenerator:
+    """Replies from a list, one after the other, or from a function of the request. Keeps every request that it saw."""
+
+    fingerprint = "scripted"
+
+    def __init__(
+        self,
+        replies: Iterable[str] | Callable[[GenerateRequest], str],
+        pause: Callable[[GenerateRequest], Awaitable[None]] | None = None,
+    ) -> None:
+        queue = None if callable(replies) else iter(replies)
+        self._reply = replies if callable(replies) else lambda request: next(queue)
+        self._pause = pause
+        self.requests: list[GenerateRequest] = []
+
+    @property
+    def prompts(self) -> list[str]:
+        return [request.prompt.text for request in self.requests]
+
+    def count_tokens(self, text: str) -> int:
+        return words(text)
+
+    async def generate(self, request: GenerateRequest) -> Generation:
+        self.requests.append(request)
+        if self._pause is not None:
+            await self._pause(request)
+        texts = [self._reply(request) for _ in range(request.sampling.n)]
+        completions = tuple(Completion(text, (), "stop") for text in texts)
+        prompt, generated = words(request.prompt.text), sum(map(words, texts))
+        return Generation(completions, TokenUsage(1, prompt, generated, prompt, generated))
+
+    async def score(self, request: ScoreRequest) -> Score:
+        target = request.target if isinstance(request.target, tuple) else tuple(range(words(request.target)))
+        prompt = words(request.prompt.text)
+        return Score(target, (-1.0,) * len(target), TokenUsage(1, prompt, len(target), prompt, len(target)))
+
+    async def close(self) -> None:
+        return None
+
+
+class WordRetriever:
+    """Ranks passages by how many of the query's words they hold; ties go to the earlier passage."""
+
+    fingerprint = "words"
+
+    def __init__(self, passages: Sequence[Passage], failing: str = "") -> None:
+        self._passages = list(passages)
+        self._failing = failing
+        self.queries: list[str] = []
+
+    async def search(self, query: str, k: int) -> list[Hit]:
+        self.queries.append(query)
+        await asyncio.sleep(0)
+        if self._failing and self._failing in query:
+            raise SearchFailedError(f"the search for '{query}' failed.")
+        wanted = set(re.findall(r"\w+", query.lower()))
+        scored = [(len(wanted & set(re.findall(r"\w+", p.contents.lower()))), p) for p in self._passages]
+        ranked = sorted((entry for entry in scored if entry[0]), key=lambda entry: -entry[0])
+        return [Hit(passage, float(score)) for score, passage in ranked[:k]]
+
+    async def passages(self, ids: Sequence[str]) -> list[Passage]:
+        by_id = {passage.id: passage for passage in self._passages}
+        return [by_id[name] for name in ids if name in by_id]
+
+    async def close(self) -> None:
+        return None
+
+
+def passage(title: str, text: str) -> Passage:
+    """Make a passage whose id is its title in lower case."""
+    return Passage(title.lower(), title, text)
