@@ -29,7 +29,8 @@ from core.types import Question
 from eval.datasets import load_questions
 from eval.scorers import Scorer, default_scorer, scorer, scorer_title
 from eval.table import HEADINGS, Summary, cells, json_record, summarise
-from scripts.backends import Setup, circumstances, open_backends
+from scripts.backends import Setup, open_backends
+from scripts.circumstances import circumstances
 from scripts.methods import METHODS, bind
 from scripts.progress import Progress
 

@@ -1,0 +1,21 @@
+"""Build an index over a corpus, resuming where an interrupted build stopped.
+
+corag index data/world/corpus.jsonl --out indexes/world-bm25 --kind bm25
+corag index data/world/corpus.jsonl --out indexes/world-dense --kind dense
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+
+from retrieval.build import build_index
+from retrieval.config import IndexConfig as Config
+
+
+def main(config: Config) -> int:
+    """Build the index and print its manifest as one line of JSON."""
+    manifest = build_index(config, lambda line: print(line, file=sys.stderr))
+    print(json.dumps(asdict(manifest)))
+    return 0

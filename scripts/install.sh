@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Put the locked packages and corag itself into .venv at the repository's root; do nothing if they are there already.
+#   bash scripts/install.sh          CPU (requirements/cpu.lock)
+#   CORAG_GPU=1 bash scripts/install.sh   CUDA GPU (requirements/gpu.lock); chosen by itself where nvidia-smi lists a GPU
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+if [ "${CORAG_GPU:-}" = 1 ] || { [ -z "${CORAG_GPU:-}" ] && nvidia-smi -L >/dev/null 2>&1; }; then kind=gpu; else kind=cpu; fi
+lock=requirements/$kind.lock
+
+python=${CORAG_PYTHON:-}
+if [ -z "$python" ]; then
+    for candidate in python3.11 python3 python3.12; do
+        if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
+            python=$candidate
+            break
+        fi
+    done
+fi
+if [ -z "$python" ]; then
+    echo "corag: Python 3.11 was not found: install it, or name it with CORAG_PYTHON=/path/to/python3.11." >&2
+    exit 2
+fi
+
+[ -x .venv/bin/python ] || "$python" -m venv .venv
+wanted=$(cat "$lock" pyproject.toml | sha256sum | cut -d' ' -f1)
+if [ "$(cat .venv/corag-lock 2>/dev/null || true)" = "$wanted" ]; then
+    exit 0
+fi
+echo "corag: installing $(grep -c '==' "$lock") packages from $lock into .venv (about 4 minutes) ..." >&2
+started=$SECONDS
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25" "setuptools>=77,<81" wheel
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r "$lock"
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+if ! .venv/bin/python -c 'import torch' 2>.venv/torch-error; then
+    tail -n 1 .venv/torch-error >&2
+    echo "corag: torch does not start. On a machine without a GPU it must be the CPU build: add PyTorch's index of CPU builds to" \
+        "pip's configuration (extra-index-url), delete .venv and run this again." >&2
+    exit 2
+fi
+echo "$wanted" >.venv/corag-lock
+echo "corag: installed in $((SECONDS - started)) s." >&2
