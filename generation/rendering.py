@@ -1,0 +1,184 @@
+"""From a prompt to the token ids that a model reads: one renderer for all back ends."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Literal, cast
+
+from core.errors import ConfigError, RequestRefusedError
+from core.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segment, Shortening
+from core.protocols import ScoreRequest
+
+
+class Renderer:
+    """A model's tokenizer and chat template.
+
+    Plain prompts are tokenised as text, with the special tokens that the tokenizer adds. Other prompts go through the chat
+    template; a base model reads the messages' texts separated by blank lines. Not thread-safe, as tokenizers are not.
+    """
+
+    def __init__(self, tokenizer: Any, *, chat: bool) -> None:
+        """``tokenizer``: a transformers tokenizer. ``chat``: use its chat template."""
+        self._tokenizer = tokenizer
+        self.chat = chat
+
+    @classmethod
+    def load(cls, folder: str, chat: Literal["auto", "yes", "no"] = "auto") -> Renderer:
+        """Load the tokenizer of a model folder. Raises :class:`ConfigError` if there is none, or no template for chat "yes"."""
+        from transformers import AutoTokenizer
+
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+        except (OSError, ValueError, KeyError) as error:
+            raise ConfigError(f"cannot load a tokenizer from '{folder}': {error}") from error
+        if chat == "yes" and not tokenizer.chat_template:
+            raise ConfigError(f"'{folder}' has no chat template: choose chat 'no' or 'auto', or a chat model.")
+        return cls(tokenizer, chat=chat != "no" and bool(tokenizer.chat_template))
+
+    @property
+    def eos(self) -> int | None:
+        """The end-of-sequence token, if the tokenizer has one."""
+        return cast("int | None", self._tokenizer.eos_token_id)
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens of a text, without special tokens."""
+        return len(self._ids(text))
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """Return the token ids of a whole prompt, however long."""
+        if prompt.plain or not self.chat:
+            return self._ids(prompt.text, special=True)
+        turns = [{"role": message.role, "content": message.text} for message in prompt.messages]
+        return self._ids(self._template(turns, reply=True) + prompt.prefix)
+
+    def target_ids(self, request: ScoreRequest) -> list[int]:
+        """Return the token ids to score. Raises :class:`RequestRefusedError` if there are none or one is not in the vocabulary."""
+        ids = self._ids(request.target) if isinstance(request.target, str) else list(request.target)
+        if request.end_of_turn:
+            ids.append(self.end_of_turn(plain=request.prompt.plain))
+        if not ids:
+            raise RequestRefusedError(
+                "there is nothing to score: the target is empty. Give a non-empty text or token ids."
+            )
+        if min(ids) < 0 or max(ids) >= len(self._tokenizer):
+            raise RequestRefusedError(
+                f"the target has token ids that the model does not know: they must be in 0..{len(self._tokenizer) - 1}."
+            )
+        return ids
+
+    def end_of_turn(self, *, plain: bool = False) -> int:
+        """Return the token that ends a reply: in chat the special token that the template puts behind it, else end of sequence."""
+        special = set(self._tokenizer.all_special_ids)
+        if self.chat and not plain:
+            reply = "reply"
+            turns = [{"role": "user", "content": "question"}, {"role": "assistant", "content": reply}]
+            for token in self._ids(self._template(turns, reply=False).rpartition(reply)[2]):
+                if token in special:
+                    return token
+        if self.eos is None:
+            raise ConfigError(
+                "the model's tokenizer has no end-of-sequence token, so the end of a turn cannot be scored."
+            )
+        return self.eos
+
+    def continuation(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> str:
+        """Return the text that generated tokens add to a prompt, without special tokens, with its leading space if it has one."""
+        context = list(prompt_ids[-4:])
+        before = self._tokenizer.decode(context, skip_special_tokens=True)
+        after = self._tokenizer.decode(context + list(ids), skip_special_tokens=True)
+        return str(after[len(before) :])
+
+    def fit(self, prompt: Prompt, room: int) -> tuple[list[int], Shortening]:
+        """Return at most ``room`` token ids of a prompt, and what had to be left out for that.
+
+        Whole segments go by rising ``drop``, no more than needed; if those that must stay are too long by themselves, the
+        longest message loses tokens from its front. Raises :class:`RequestRefusedError` if nothing would be left.
+        """
+        ids = self.encode(prompt)
+        if not ids:
+            raise RequestRefusedError("the prompt is empty: give it some text.")
+        if len(ids) <= room:
+            return ids, NOTHING_LEFT_OUT
+        if room < 1:
+            raise RequestRefusedError(
+                "no room is left for a prompt: what is to be generated or scored fills the window. Ask for fewer tokens, or choose "
+                "a larger max_context."
+            )
+        order = _droppable(prompt)
+        sizes = [self.count(prompt.messages[m].segments[s].text) for m, s in order]
+        gone = 0
+        while len(ids) > room and gone < len(
+            order
+        ):  # by the segments' own counts, which are off by a token or two when joined
+            excess = len(ids) - room
+            while excess > 0 and gone < len(order):
+                excess -= sizes[gone]
+                gone += 1
+            ids = self.encode(_without(prompt, order[:gone]))
+        while gone and len(ids) <= room and len(fuller := self.encode(_without(prompt, order[: gone - 1]))) <= room:
+            gone, ids = gone - 1, fuller
+        kinds = Counter(prompt.messages[m].segments[s].kind for m, s in order[:gone])
+        cut = 0
+        if len(ids) > room:
+            ids, cut = self._cut(_without(prompt, order), room)
+        return ids, Shortening(tuple(sorted(kinds.items())), cut)
+
+    def _cut(self, prompt: Prompt, room: int) -> tuple[list[int], int]:
+        """Take tokens from the front of the longest message until the prompt has at most ``room``; return ids and how many went."""
+        cut = 0
+        while (excess := len(ids := self.encode(prompt)) - room) > 0:
+            contents = [self._ids(message.text) for message in prompt.messages]
+            longest = max(range(len(contents)), key=lambda i: len(contents[i]))
+            if not contents[longest]:
+                raise RequestRefusedError(
+                    f"a window with room for {room} prompt tokens is too small for this model's chat template and the reply's "
+                    "beginning: choose a larger max_context or ask for fewer tokens."
+                )
+            taken = min(excess, len(contents[longest]))
+            # A cut may fall inside a character of several tokens: its remains are dropped too.
+            text = self._tokenizer.decode(contents[longest][taken:], clean_up_tokenization_spaces=False).lstrip(
+                "\ufffd"
+            )
+            messages = list(prompt.messages)
+            messages[longest] = Message(messages[longest].role, (Segment(text),))
+            prompt = dataclasses.replace(prompt, messages=tuple(messages))
+            cut += taken
+        if not ids:
+            raise RequestRefusedError(f"nothing of the prompt is left in a window with room for {room} prompt tokens.")
+        return ids, cut
+
+    def _ids(self, text: str, *, special: bool = False) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=special, verbose=False))
+
+    def _template(self, turns: Sequence[dict[str, str]], *, reply: bool) -> str:
+        import jinja2
+
+        try:
+            return str(self._tokenizer.apply_chat_template(list(turns), tokenize=False, add_generation_prompt=reply))
+        except jinja2.TemplateError as error:
+            roles = ", ".join(turn["role"] for turn in turns)
+            raise RequestRefusedError(
+                f"the model's chat template refuses a conversation of {roles}: {error}. Choose another prompt, or chat 'no'."
+            ) from None
+
+
+def _droppable(prompt: Prompt) -> list[tuple[int, int]]:
+    """List (message, segment) of what may be dropped, first to go first."""
+    ranked = [
+        (segment.drop, m, s)
+        for m, message in enumerate(prompt.messages)
+        for s, segment in enumerate(message.segments)
+        if segment.drop is not None
+    ]
+    return [(m, s) for _, m, s in sorted(ranked)]
+
+
+def _without(prompt: Prompt, positions: Sequence[tuple[int, int]]) -> Prompt:
+    gone = set(positions)
+    messages = (
+        Message(message.role, tuple(seg for s, seg in enumerate(message.segments) if (m, s) not in gone))
+        for m, message in enumerate(prompt.messages)
+    )
+    return dataclasses.replace(prompt, messages=tuple(messages))
