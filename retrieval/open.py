@@ -1,0 +1,143 @@
+"""From a configuration to a retriever."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+
+from core.errors import ConfigError, IndexMismatchError
+from core.protocols import Retriever
+from core.seeds import stable_hash
+from retrieval.batched import BatchedRetriever
+from retrieval.cache import CachedRetriever
+from retrieval.config import RetrieverConfig
+from retrieval.dense import DenseSearcher, PassageSource
+from retrieval.encoders import Encoder
+from retrieval.fusion import FusedRetriever
+from retrieval.java import java_class
+from retrieval.lucene import Bm25, LuceneSearcher, is_lucene_index
+from retrieval.manifest import MANIFEST, REBUILD, IndexManifest, read_manifest
+from retrieval.rerank import RerankedRetriever
+from retrieval.store import DOCID, PassageStore
+from retrieval.vectors import INDEX, FaissIndex, LuceneVectorIndex
+
+
+async def open_retriever(config: RetrieverConfig) -> Retriever:
+    """Open the indexes or search servers of a configuration, fused, reranked and cached as it says.
+
+    Raises :class:`IndexMismatchError` for an index that is missing, incomplete or built with another encoder,
+    :class:`core.errors.BackendError` if there is no Java or no server answers, :class:`ConfigError` for settings that clash.
+    """
+    if bool(config.index) == bool(config.url):
+        raise ConfigError(
+            "give the retriever either `index` (folders or names) or `url` (search servers), and not both."
+        )
+    if config.url:
+        from retrieval.client import connect
+
+        retriever: Retriever = await connect(config)
+    else:
+        retriever = await asyncio.to_thread(_open_indexes, config)
+    if config.reranker:
+        retriever = await asyncio.to_thread(RerankedRetriever, retriever, config.reranker, config.rerank_depth)
+    return CachedRetriever(retriever, config.cache_size)
+
+
+def _open_indexes(config: RetrieverConfig) -> Retriever:
+    opened = [_open_index(name, config) for name in config.index]
+    return opened[0] if len(opened) == 1 else FusedRetriever(opened, depth=config.fusion_depth, rrf_k=config.rrf_k)
+
+
+def _open_index(name: str, config: RetrieverConfig) -> BatchedRetriever:
+    folder = _find(name)
+    manifest = read_manifest(folder)
+    if manifest and manifest.settings.kind != "bm25":
+        return _open_dense(folder, manifest, config)
+    if manifest is None and (folder / INDEX).is_file() and (folder / DOCID).is_file():
+        return _open_pyserini_faiss(folder, config)
+    if not is_lucene_index(folder):
+        raise IndexMismatchError(
+            f"'{folder}' is not a complete index: it has neither the manifest {MANIFEST}, which is written last, nor a plain "
+            "Lucene or Pyserini FAISS index. Run `corag index` with the same settings to finish or build it."
+        )
+    bm25 = Bm25.from_config(config)
+    searcher = LuceneSearcher(folder, bm25, config.threads)
+    if manifest and searcher.size != manifest.passages:
+        raise IndexMismatchError(
+            f"the Lucene index '{folder}' has {searcher.size:,} passages, but its manifest says {manifest.passages:,}. {REBUILD}"
+        )
+    return BatchedRetriever(searcher, stable_hash(f"{_contents_fingerprint(folder, manifest)}|{bm25}"))
+
+
+def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) -> BatchedRetriever:
+    settings = manifest.settings
+    encoder = Encoder(config.encoder or settings.encoder, int(settings.detail("max_passage_tokens")))
+    if encoder.fingerprint != settings.encoder_fingerprint:
+        raise IndexMismatchError(
+            f"the index '{folder}' was built with the encoder '{settings.encoder}' ({settings.dimension} dimensions, fingerprint "
+            f"{settings.encoder_fingerprint}), but '{encoder.name}' ({encoder.dimension} dimensions, fingerprint "
+            f"{encoder.fingerprint}) is to search it: use the same encoder, or build the index again with this one."
+        )
+    store = PassageStore(folder)
+    if settings.kind == "dense":
+        vectors: FaissIndex | LuceneVectorIndex = _open_faiss(folder, store.id_of, config)
+    else:
+        vectors = LuceneVectorIndex(folder, settings.kind, ef_search=config.ef_search, threads=config.threads)
+    searcher = DenseSearcher(encoder, vectors, store, settings.detail("query_prefix"))
+    return BatchedRetriever(searcher, stable_hash(f"{manifest.fingerprint}|{config.ef_search}|{config.nprobe}"))
+
+
+def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
+    """A folder with ``index`` and ``docid`` only, as Pyserini builds and downloads them: encoder and texts come from elsewhere."""
+    if not config.encoder or not config.passages_from:
+        raise IndexMismatchError(
+            f"'{folder}' is a FAISS index of Pyserini's, which names neither its encoder nor its texts: set `encoder` (and "
+            "`query_prefix`), and `passages_from` to the Lucene index of the same corpus."
+        )
+    ids = (folder / DOCID).read_text(encoding="utf-8").splitlines()
+    encoder = Encoder(config.encoder)
+    vectors = _open_faiss(folder, ids.__getitem__, config)
+    if vectors.dimension != encoder.dimension or vectors.rows != len(ids):
+        raise IndexMismatchError(
+            f"the FAISS index '{folder}' has {vectors.rows:,} vectors of {vectors.dimension} dimensions, but its docid file has "
+            f"{len(ids):,} ids and the encoder '{config.encoder}' gives {encoder.dimension} dimensions: they do not belong together."
+        )
+    texts: PassageSource = LuceneSearcher(_find(config.passages_from), Bm25.from_config(config), config.threads)
+    fingerprint = f"{_contents_fingerprint(folder, None)}|{encoder.fingerprint}|{config.query_prefix}"
+    searcher = DenseSearcher(encoder, vectors, texts, config.query_prefix)
+    return BatchedRetriever(searcher, stable_hash(f"{fingerprint}|{config.ef_search}|{config.nprobe}"))
+
+
+def _open_faiss(folder: Path, id_of: Callable[[int], str], config: RetrieverConfig) -> FaissIndex:
+    return FaissIndex(folder / INDEX, id_of, ef_search=config.ef_search, nprobe=config.nprobe, threads=config.threads)
+
+
+def _contents_fingerprint(folder: Path, manifest: IndexManifest | None) -> str:
+    """The manifest's fingerprint; without one, the names and sizes of the index files."""
+    if manifest:
+        return manifest.fingerprint
+    return stable_hash("|".join(f"{file.name} {file.stat().st_size}" for file in sorted(folder.iterdir())))
+
+
+def _find(name: str) -> Path:
+    """Return the folder of an index: a path as it is, or the download of one of Pyserini's prebuilt indexes."""
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    if folder.is_absolute() or name.startswith((".", "~")) or "/" in name:
+        raise IndexMismatchError(f"there is no index folder '{name}': check the path, or build it with `corag index`.")
+    java_class("java.lang.Object")  # Pyserini would start Java in a way that fails without the vector module
+    from pyserini import prebuilt_index_info as known
+    from pyserini.util import download_prebuilt_index
+
+    names = [*known.TF_INDEX_INFO, *known.FAISS_INDEX_INFO]
+    if name not in names:
+        close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+        hint = f"did you mean '{close[0]}'?" if close else "build it with `corag index`, or check the path."
+        raise IndexMismatchError(f"'{name}' is neither a folder here nor one of Pyserini's prebuilt indexes: {hint}")
+    try:
+        return Path(download_prebuilt_index(name, verbose=False))
+    except (ValueError, OSError) as error:
+        raise IndexMismatchError(f"the prebuilt index '{name}' cannot be downloaded: {error}") from None

@@ -1,0 +1,27 @@
+"""Passages and hits as JSON, the same on both ends of the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.types import Hit, Passage
+
+
+def passage_to_record(passage: Passage) -> dict[str, str]:
+    """Return {"id", "title", "text"}."""
+    return {"id": passage.id, "title": passage.title, "text": passage.text}
+
+
+def passage_from_wire(record: dict[str, Any]) -> Passage:
+    """Read what :func:`passage_to_record` wrote."""
+    return Passage(record["id"], record["title"], record["text"])
+
+
+def hit_to_record(hit: Hit) -> dict[str, str | float]:
+    """Return a passage's record with its "score"."""
+    return {**passage_to_record(hit.passage), "score": hit.score}
+
+
+def hit_from_wire(record: dict[str, Any]) -> Hit:
+    """Read what :func:`hit_to_record` wrote."""
+    return Hit(passage_from_wire(record), float(record["score"]))
