@@ -123,7 +123,7 @@ class _Builder:
         self.rng = random.Random(derive_seed(seed, "province", number))
         self.facts = Facts()
 
-    def names(self, pool: names.Pool, count: int) -> list[str]:
+    def take(self, pool: names.Pool, count: int) -> list[str]:
         """Take the province's own names from a pool."""
         return [pool.name(self.number * count + i, self.seed) for i in range(count)]
 
@@ -138,10 +138,10 @@ class _Builder:
 
     def land(self) -> None:
         facts, rng = self.facts, self.rng
-        regions = facts.add([Entity(Kind.REGION, name) for name in self.names(names.REGIONS, REGIONS)])
-        stems = self.names(names.RIVERS, RIVERS)
+        regions = facts.add([Entity(Kind.REGION, name) for name in self.take(names.REGIONS, REGIONS)])
+        stems = self.take(names.RIVERS, RIVERS)
         rivers = facts.add([Entity(Kind.RIVER, f"River {stem}", (stem, f"{stem} River")) for stem in stems])
-        plain = self.names(names.TOWNS, TOWNS - NAMESAKES)
+        plain = self.take(names.TOWNS, TOWNS - NAMESAKES)
         alike = [pattern.format(name) for pattern, name in zip(rng.sample(_NAMESAKES, NAMESAKES), plain, strict=False)]
         towns = facts.add([Entity(Kind.TOWN, name) for name in plain + alike])
 
@@ -153,7 +153,7 @@ class _Builder:
         for i, (region, product) in enumerate(zip(regions, rng.sample(_PRODUCTS, REGIONS), strict=True)):
             facts.tell(region, "capital", rng.choice(towns[i::REGIONS]))
             facts.tell(region, "product", value(product))
-        sources = self.names(names.SOURCES, RIVERS)
+        sources = self.take(names.SOURCES, RIVERS)
         for river, source, length in zip(rivers, sources, rng.sample(range(60, 900), RIVERS), strict=True):
             facts.tell(river, "source", value(source))
             facts.tell(river, "length", value(f"{length} kilometres", length, f"{length} km", str(length)))
@@ -161,7 +161,7 @@ class _Builder:
 
     def people(self) -> None:
         facts, rng = self.facts, self.rng
-        families = self.names(names.SURNAMES, FAMILIES)
+        families = self.take(names.SURNAMES, FAMILIES)
         first_year = rng.randrange(1780, 1900)
         given = [(name, True) for name in names.FEMALE] + [(name, False) for name in names.MALE]
         for i, (name, female) in enumerate(rng.sample(given, PEOPLE)):
@@ -187,7 +187,7 @@ class _Builder:
     def companies(self) -> None:
         facts, rng = self.facts, self.rng
         trades = [*_PRESSES, *rng.sample(_TRADES, COMPANIES - len(_PRESSES))]
-        stems = self.names(names.FIRMS, COMPANIES)
+        stems = self.take(names.FIRMS, COMPANIES)
         firms = [
             Entity(Kind.COMPANY, f"{stem} {noun}", (stem,), gloss)
             for stem, (noun, gloss) in zip(stems, trades, strict=True)
@@ -212,7 +212,7 @@ class _Builder:
             matches = [
                 other
                 for other in people
-                if other.female != person.female and abs(born[other.name] - year) <= 12 and other.name not in married
+                if other.female != person.female and abs(born[other.name] - year) <= 10 and other.name not in married
             ]
             if employers:
                 facts.tell(person, "employer", rng.choice(employers))
@@ -238,7 +238,7 @@ class _Builder:
 
     def gatherings(self) -> None:
         facts, rng = self.facts, self.rng
-        feasts = zip(self.names(names.GROUNDS, FESTIVALS), rng.sample(_FEASTS, FESTIVALS), strict=True)
+        feasts = zip(self.take(names.GROUNDS, FESTIVALS), rng.sample(_FEASTS, FESTIVALS), strict=True)
         festivals = [Entity(Kind.FESTIVAL, f"{site} {noun}", (), gloss) for site, (noun, gloss) in feasts]
         for festival in facts.add(festivals):
             initiator = self.any_of(Kind.PERSON)
@@ -246,7 +246,7 @@ class _Builder:
             year = self.tell_year(festival, "first_held", initiator, 25, 50)
             facts.tell(festival, "held_in", self.any_of(Kind.TOWN))
             facts.tell(festival, "winners", *self.grown_up_around(year + 10))
-        battles = [Entity(Kind.BATTLE, f"Battle of {site}", (site,)) for site in self.names(names.FIELDS, BATTLES)]
+        battles = [Entity(Kind.BATTLE, f"Battle of {site}", (site,)) for site in self.take(names.FIELDS, BATTLES)]
         for battle in facts.add(battles):
             victor = self.any_of(Kind.PERSON)
             facts.tell(battle, "victor", victor)
