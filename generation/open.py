@@ -1,0 +1,34 @@
+"""Open the language model that a configuration asks for."""
+
+from __future__ import annotations
+
+from core.protocols import Generator
+from generation.config import ModelConfig
+
+
+async def open_generator(config: ModelConfig) -> Generator:
+    """Return a generator that is ready to work; close it when done.
+
+    Raises :class:`core.errors.ConfigError` if the model or its engine is not there, :class:`core.errors.BackendError` if it does
+    not start or a server cannot be reached.
+    """
+    generator = await _open(config)
+    if not config.remember:
+        return generator
+    from generation.memo import RememberingGenerator
+
+    return RememberingGenerator(generator)
+
+
+async def _open(config: ModelConfig) -> Generator:
+    if config.backend == "server":
+        from generation.server import ServerGenerator
+
+        return await ServerGenerator.open(config)
+    if config.backend == "transformers":
+        from generation.hf import TransformersGenerator
+
+        return TransformersGenerator.open(config)
+    from generation.vllm_engine import VllmGenerator
+
+    return VllmGenerator.open(config)

@@ -1,0 +1,261 @@
+"""The vLLM back end in this process: continuous batching, prefix caching, priorities, and scoring by forced decoding.
+
+vLLM starts its engine in child processes that import the main module again, so a script that opens it needs the usual
+``if __name__ == "__main__":``. Sampled replies depend on their seed, but vLLM's arithmetic is not batch-invariant: what else is in
+flight can change a last digit, and with it, rarely, a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from core.errors import BackendError, ConfigError, RequestRefusedError
+from core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
+from core.types import TokenUsage
+from generation.config import ModelConfig
+from generation.forced import FORCED_TOKENS, PLUGIN
+from generation.models import folder_digest, model_folder
+from generation.rendering import Renderer
+
+CPU_BLOCK_SIZE = 32
+CPU_MAX_NUM_SEQS = 32
+CPU_KV_CACHE_GB = 4.0
+_LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+
+
+class VllmGenerator:
+    """A :class:`core.protocols.Generator` on an asynchronous vLLM engine of its own."""
+
+    def __init__(self, engine: Any, renderer: Renderer, fingerprint: str, lora: Any | None = None) -> None:
+        """``engine``: an ``AsyncLLM`` with the plug-in of :mod:`generation.forced`. ``lora``: a ``LoRARequest``."""
+        self._engine = engine
+        self._renderer = renderer
+        self._window = int(engine.model_config.max_model_len)
+        self._fingerprint = fingerprint
+        self._lora = lora
+        self._numbers = itertools.count()
+        self._closed = False
+
+    @classmethod
+    def open(cls, config: ModelConfig) -> VllmGenerator:
+        """Start an engine (20 to 60 s). Raises :class:`ConfigError` or :class:`BackendError` saying what is missing."""
+        _quieten()
+        try:
+            from vllm.engine.arg_utils import AsyncEngineArgs
+            from vllm.lora.request import LoRARequest
+            from vllm.platforms import current_platform
+            from vllm.v1.engine.async_llm import AsyncLLM
+        except ImportError as error:
+            raise ConfigError(
+                f"vLLM cannot be imported ({error}): install it with pip install 'corag[gpu]' (or 'corag[cpu]'), or choose "
+                "--model.backend transformers."
+            ) from error
+        folder = model_folder(config.name)
+        renderer = Renderer.load(folder, config.chat)
+        rank = _lora_rank(config.adapter) if config.adapter else 0
+        on_cpu = bool(current_platform.is_cpu())
+        kv_cache_gb = config.kv_cache_gb or (CPU_KV_CACHE_GB if on_cpu else 0)
+        eager = config.enforce_eager == "yes" or (config.enforce_eager == "auto" and on_cpu)
+        arguments = AsyncEngineArgs(
+            model=folder,
+            dtype=_native_dtype(on_cpu) if config.dtype == "auto" else config.dtype,
+            max_model_len=config.max_context or None,
+            # Only whole blocks are reused, so small blocks reuse more of a prompt.
+            block_size=config.block_size or (CPU_BLOCK_SIZE if on_cpu else None),
+            max_num_seqs=config.max_num_seqs or (CPU_MAX_NUM_SEQS if on_cpu else 256),
+            kv_cache_memory_bytes=int(kv_cache_gb * 2**30) or None,
+            gpu_memory_utilization=config.gpu_memory_utilization,
+            tensor_parallel_size=config.tensor_parallel,
+            enforce_eager=eager,
+            enable_prefix_caching=True,
+            scheduling_policy="priority",
+            logits_processors=[PLUGIN],
+            enable_lora=bool(rank),
+            max_lora_rank=rank or _LORA_RANKS[0],
+            disable_log_stats=True,
+        )
+        try:
+            engine = AsyncLLM.from_engine_args(arguments)
+        except (ValueError, RuntimeError, OSError, AssertionError, NotImplementedError) as error:
+            raise BackendError(
+                f"vLLM could not start on '{folder}': {error}. What it printed above says more; often memory is short (choose a "
+                "smaller kv_cache_gb, gpu_memory_utilization or max_context) or vLLM does not know the architecture "
+                "(choose --model.backend transformers)."
+            ) from error
+        identity = (
+            f"vllm:{folder_digest(folder)}:{arguments.dtype}:{engine.model_config.max_model_len}:chat={renderer.chat}"
+        )
+        lora = LoRARequest("adapter", 1, str(Path(config.adapter).resolve())) if rank else None
+        return cls(engine, renderer, identity + (f":{folder_digest(config.adapter)}" if rank else ""), lora)
+
+    @property
+    def fingerprint(self) -> str:
+        """Identify model, adapter, precision and engine."""
+        return self._fingerprint
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of a text, without special tokens."""
+        return self._renderer.count(text)
+
+    async def generate(self, request: GenerateRequest) -> Generation:
+        """Continue a prompt. Sample i of n gets the seed ``seed + i``."""
+        ids, shortening = self._renderer.fit(request.prompt, self._window - request.sampling.max_tokens)
+        # One engine request per sample is what vLLM itself makes of n > 1; made here, each tells what it found in the cache.
+        outputs = await asyncio.gather(
+            *(self._run(ids, _params(request.sampling, i), request.priority) for i in range(request.sampling.n))
+        )
+        completions = tuple(_completion(output.outputs[0], request.sampling.logprobs) for output in outputs)
+        generated = sum(len(completion.token_ids) for completion in completions)
+        # The prompt counts once, so the rest of a block that further samples compute again is left out.
+        computed = len(ids) - min(output.num_cached_tokens or 0 for output in outputs)
+        return Generation(completions, TokenUsage(1, len(ids), generated, computed, generated), shortening)
+
+    async def score(self, request: ScoreRequest) -> Score:
+        """Return the log-likelihood of a given continuation, counted as prompt tokens, by forced decoding."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        target = self._renderer.target_ids(request)
+        ids, shortening = self._renderer.fit(request.prompt, self._window - len(target))
+        params = SamplingParams(
+            temperature=0,
+            max_tokens=len(target),
+            ignore_eos=True,
+            logprobs=0,
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+            extra_args={FORCED_TOKENS: target},
+        )
+        output = await self._run(ids, params, request.priority)
+        sample = output.outputs[0]
+        if list(sample.token_ids) != target:
+            raise BackendError(
+                "vLLM did not generate the tokens that it was forced to, so it cannot score: its logits processors work in another "
+                "way than expected. Set VLLM_USE_V2_MODEL_RUNNER=0 in the environment, or choose --model.backend transformers."
+            )
+        read = len(ids) + len(target)
+        usage = TokenUsage(1, read, 0, read - (output.num_cached_tokens or 0), 0)
+        return Score(tuple(target), _logprobs(sample), usage, shortening)
+
+    async def score_by_prompt_logprobs(self, request: ScoreRequest) -> Score:
+        """Return what :meth:`score` does, the obvious and slow way: for comparison, and to check the fast way."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        target = self._renderer.target_ids(request)
+        ids, shortening = self._renderer.fit(request.prompt, self._window - len(target) - 1)
+        params = SamplingParams(
+            temperature=0, max_tokens=1, prompt_logprobs=0, detokenize=False, output_kind=RequestOutputKind.FINAL_ONLY
+        )
+        output = await self._run(ids + target, params, request.priority)
+        rows = output.prompt_logprobs[-len(target) :]
+        logprobs = tuple(row[token].logprob for row, token in zip(rows, target, strict=True))
+        read = len(ids) + len(target)
+        return Score(tuple(target), logprobs, TokenUsage(1, read, 0, read, 0), shortening)
+
+    async def close(self) -> None:
+        """Stop the engine's processes."""
+        if not self._closed:
+            self._closed = True
+            await asyncio.to_thread(self._engine.shutdown)
+
+    async def _run(self, ids: Sequence[int], params: Any, priority: int) -> Any:
+        """Put one request through the engine and return its final ``RequestOutput``."""
+        from vllm import TokensPrompt
+        from vllm.exceptions import VLLMClientError
+        from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+        if self._closed:
+            raise BackendError("the vLLM engine is closed: open it again.")
+        final = None
+        try:
+            async for output in self._engine.generate(
+                TokensPrompt(prompt_token_ids=list(ids)),
+                params,
+                str(next(self._numbers)),
+                lora_request=self._lora,
+                priority=priority,
+            ):
+                final = output
+        except (EngineDeadError, EngineGenerateError) as error:
+            reason = error.__cause__ or error
+            raise BackendError(
+                f"the vLLM engine failed: {reason}. Its own message stands above; start the run again."
+            ) from error
+        except (VLLMClientError, ValueError) as error:
+            raise RequestRefusedError(f"vLLM refused a request: {error}") from error
+        if final is None or final.outputs[0].finish_reason in (None, "abort", "error"):
+            raise BackendError(
+                "the vLLM engine gave a request up without a reply: it may be out of memory or shutting down."
+            )
+        return final
+
+
+def _native_dtype(on_cpu: bool) -> str:
+    """Return bfloat16 where the hardware multiplies it, float32 elsewhere: emulated, it was 7 times slower on a CPU with AVX2 only."""
+    import torch
+
+    return "bfloat16" if not on_cpu or torch.ops.mkldnn._is_mkldnn_bf16_supported() else "float32"
+
+
+def _quieten() -> None:
+    """Set what vLLM reads from the environment when imported, unless the user has: no chatter, no usage statistics, spawn."""
+    for name, value in {
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "VLLM_WORKER_MULTIPROCESSING_METHOD": "spawn",
+    }.items():
+        os.environ.setdefault(name, value)
+
+
+def _lora_rank(adapter: str) -> int:
+    """Return the smallest rank that vLLM offers for this adapter."""
+    path = Path(adapter) / "adapter_config.json"
+    if not path.is_file():
+        raise ConfigError(f"'{adapter}' is no LoRA adapter: the folder has no adapter_config.json.")
+    rank = int(orjson.loads(path.read_bytes()).get("r", 0))
+    fitting = [offered for offered in _LORA_RANKS if offered >= rank]
+    if rank < 1 or not fitting:
+        raise ConfigError(f"the adapter '{adapter}' has rank {rank}; vLLM takes ranks from 1 to {_LORA_RANKS[-1]}.")
+    return fitting[0]
+
+
+def _params(sampling: Sampling, sample: int) -> Any:
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    greedy = sampling.temperature == 0
+    return SamplingParams(
+        temperature=sampling.temperature,
+        top_p=1.0 if greedy else sampling.top_p,
+        top_k=0 if greedy else sampling.top_k,
+        repetition_penalty=sampling.repetition_penalty,
+        seed=None if greedy or sampling.seed is None else sampling.seed + sample,
+        max_tokens=sampling.max_tokens,
+        stop=list(sampling.stop),
+        logprobs=0 if sampling.logprobs else None,
+        logit_bias=dict(sampling.logit_bias) or None,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
+
+
+def _completion(sample: Any, logprobs: bool) -> Completion:
+    return Completion(
+        text=sample.text,
+        token_ids=tuple(sample.token_ids),
+        finish_reason=sample.finish_reason,
+        logprobs=_logprobs(sample) if logprobs else None,
+    )
+
+
+def _logprobs(sample: Any) -> tuple[float, ...]:
+    return tuple(row[token].logprob for row, token in zip(sample.logprobs, sample.token_ids, strict=True))
