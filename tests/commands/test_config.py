@@ -59,7 +59,9 @@ def test_mistakes_on_the_command_line(argv, complaint):
 def test_mistakes_in_a_file(tmp_path):
     file = tmp_path / "c.yaml"
     file.write_text("ircot:\n  budget_polcy: keep_last\n")
-    with pytest.raises(ConfigError, match=r"c\.yaml' has the unknown option 'ircot\.budget_polcy': did you mean 'ircot\.budget_policy'"):
+    with pytest.raises(
+        ConfigError, match=r"c\.yaml' has the unknown option 'ircot\.budget_polcy': did you mean 'ircot\.budget_policy'"
+    ):
         configure("--config", str(file))
     file.write_text("- a list")
     with pytest.raises(ConfigError, match="holds a list"):
@@ -87,7 +89,9 @@ def test_user_errors_are_one_sentence_and_status_2(argv, complaint, capsys):
     assert complaint in printed.err and "Traceback" not in printed.err and printed.out == ""
 
 
-@pytest.mark.parametrize("package", ["core", "corag", "ircot", "baselines", "generation", "retrieval", "eval", "training", "scripts.run"])
+@pytest.mark.parametrize(
+    "package", ["core", "corag", "ircot", "baselines", "generation", "retrieval", "eval", "training", "scripts.run"]
+)
 def test_importing_loads_nothing_heavy(package):
     from scripts.bench.startup import heavy_imports
 
@@ -103,13 +107,17 @@ def test_every_command_explains_itself_without_heavy_imports(command):
 
 
 def test_help_lists_every_command():
-    printed = subprocess.run([sys.executable, "-m", "scripts.cli", "--help"], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        [sys.executable, "-m", "scripts.cli", "--help"], capture_output=True, text=True, check=True
+    ).stdout
     assert all(f"  {name} " in printed for name in COMMANDS)
 
 
 def test_the_house_has_its_floors():
     """The import-linter contracts of pyproject.toml hold."""
-    checked = subprocess.run([sys.executable, "-m", "importlinter.cli", "lint"], capture_output=True, text=True, check=False)
+    checked = subprocess.run(
+        [sys.executable, "-m", "importlinter.cli", "lint"], capture_output=True, text=True, check=False
+    )
     if "No module named" in checked.stderr:
         checked = subprocess.run(["lint-imports"], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr

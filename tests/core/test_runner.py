@@ -22,7 +22,12 @@ QUESTIONS = [Question(f"q{number}", f"Who wrote book {number} of Mara Velden?", 
 def reply(request):
     """Depend on the prompt alone, so that any order of work gives the same replies."""
     draw = random.Random(request.prompt.text).randrange(4)
-    return ["Mara Velden was born in Tarn Hollow.", "Thus, nothing.", "So the answer is: Issel.", "The Glass Orchard is a book."][draw]
+    return [
+        "Mara Velden was born in Tarn Hollow.",
+        "Thus, nothing.",
+        "So the answer is: Issel.",
+        "The Glass Orchard is a book.",
+    ][draw]
 
 
 async def shuffled_pauses(request):

@@ -26,7 +26,9 @@ QUESTION = Question("q", "Who?")
 
 
 def test_a_template_becomes_turns_and_a_prefix():
-    template = parse_template("t", "version: 3\n--- system\nBe brief.\n--- user\n{paragraphs}Q: {query} {not a field}\n--- assistant\nA:")
+    template = parse_template(
+        "t", "version: 3\n--- system\nBe brief.\n--- user\n{paragraphs}Q: {query} {not a field}\n--- assistant\nA:"
+    )
     prompt = template.render({"query": "Who?", "paragraphs": [Segment("P1\n", 1), Segment("P2\n", 2)]})
     assert [message.role for message in prompt.messages] == ["system", "user"]
     assert prompt.messages[1].text == "P1\nP2\nQ: Who? {not a field}" and prompt.prefix == "A:"
@@ -73,7 +75,9 @@ def test_every_released_demonstration_is_rebuilt_byte_for_byte():
 
 def test_demonstrations_can_be_direct_and_counted(tmp_path):
     file = tmp_path / "d.txt"
-    file.write_text("Q: One?\nA: It is so. So the answer is: 1.\n\n\nWikipedia Title: T\nText.\n\nQ: Two?\nA: So the answer is: 2.")
+    file.write_text(
+        "Q: One?\nA: It is so. So the answer is: 1.\n\n\nWikipedia Title: T\nText.\n\nQ: Two?\nA: So the answer is: 2."
+    )
     assert [s.text for s in load_demonstrations(str(file), 1, direct=True)] == ["Q: One?\nA: 1\n\n\n"]
     assert len(load_demonstrations(str(file))) == 2
     with pytest.raises(DataError, match=r"d\.txt, demonstration 1"):
@@ -154,7 +158,12 @@ async def test_a_failing_batch_fails_its_callers_only():
     batcher.close()
 
 
-@given(st.lists(st.tuples(st.sampled_from(["sub-query", "reader", "thought"]), st.integers(1, 5), st.integers(1, 3)), max_size=12))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["sub-query", "reader", "thought"]), st.integers(1, 5), st.integers(1, 3)),
+        max_size=12,
+    )
+)
 def test_the_ledger_adds_up_by_role(calls):
     async def spend():
         generator = ScriptedGenerator(lambda request: "a b c")
@@ -176,7 +185,9 @@ async def test_sampled_calls_get_seeds_of_their_own_and_never_share_one():
     generator = ScriptedGenerator(lambda request: "x")
     tools = Tools(QUESTION, generator, seed=1)
     for chain in range(3):
-        await tools.generate(Prompt.of_text("p"), role="sub-query", max_tokens=5, temperature=0.7, path=f"chain {chain}/hop 1")
+        await tools.generate(
+            Prompt.of_text("p"), role="sub-query", max_tokens=5, temperature=0.7, path=f"chain {chain}/hop 1"
+        )
     seeds = [request.sampling.seed for request in generator.requests]
     assert len(set(seeds)) == 3 and None not in seeds
     with pytest.raises(ValueError, match="share"):

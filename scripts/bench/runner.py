@@ -1,0 +1,107 @@
+"""What the house adds to the bare engine: answering questions with IRCoT against replaying the very same requests.
+
+The replay knows every request in advance and hands them all to the engine at once, so it pays for no search, no chain of steps
+that wait for each other, no trace. Both start with an empty prefix cache and without memory of earlier replies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from core.protocols import GenerateRequest, Generation, Score, ScoreRequest
+from core.records import Row, RunFolder
+from core.runner import answer_all, answer_question
+from core.tools import Tools
+from core.types import Question
+from eval.datasets import load_questions
+from eval.world.write import write_world
+from generation.config import ModelConfig
+from generation.vllm_engine import VllmGenerator
+from ircot.config import IRCoTConfig
+from ircot.method import ircot
+from retrieval.build import build_index
+from retrieval.config import IndexConfig, RetrieverConfig
+from retrieval.open import open_retriever
+
+
+@dataclass
+class Recorder:
+    """A generator that notes every request on its way to another."""
+
+    inner: VllmGenerator
+    requests: list[GenerateRequest] = field(default_factory=list)
+
+    @property
+    def fingerprint(self) -> str:
+        """The inner generator's."""
+        return self.inner.fingerprint
+
+    def count_tokens(self, text: str) -> int:
+        """Pass on."""
+        return self.inner.count_tokens(text)
+
+    async def generate(self, request: GenerateRequest) -> Generation:
+        """Note and pass on."""
+        self.requests.append(request)
+        return await self.inner.generate(request)
+
+    async def score(self, request: ScoreRequest) -> Score:
+        """Pass on."""
+        return await self.inner.score(request)
+
+    async def close(self) -> None:
+        """Pass on."""
+        await self.inner.close()
+
+
+async def main(questions: int = 64) -> dict[str, float]:
+    """Return the seconds of the run and of the replay, their ratio (``replay_ratio``), and how much was asked."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        write_world(root / "world", passages=1000, train=100, dev=10, test=questions, report=lambda line: None)
+        build_index(IndexConfig([str(root / "world/corpus.jsonl")], str(root / "bm25")), lambda line: None)
+        retriever = await open_retriever(RetrieverConfig(index=[str(root / "bm25")]))
+        engine = VllmGenerator.open(ModelConfig(remember=False))
+        recorder = Recorder(engine)
+        config = IRCoTConfig(
+            demonstrations=str(root / "world/demonstrations.txt"), demonstration_count=4, stop_rule="strict",
+            max_thought_tokens=60, max_answer_tokens=24,
+        )  # fmt: skip
+
+        async def answer_file(name: str) -> float:
+            asked = load_questions(str(root / f"world/{name}.jsonl"))
+            started = time.perf_counter()
+            with RunFolder(root / f"run-{name}", {}, {}) as run:
+
+                async def answer_one(question: Question) -> Row:
+                    tools = Tools(question, recorder, retriever)
+                    return await answer_question(question, partial(ircot, config=config), tools)
+
+                await answer_all(asked, answer_one, run.append, in_flight=questions)
+            return time.perf_counter() - started
+
+        try:
+            await answer_file("dev")  # warms up the engine, Lucene and the templates
+            await engine.reset_prefix_cache()
+            recorder.requests.clear()
+            run_seconds = await answer_file("test")
+            requests = list(recorder.requests)
+            await engine.reset_prefix_cache()
+            started = time.perf_counter()
+            await asyncio.gather(*map(engine.generate, requests))
+            replay_seconds = time.perf_counter() - started
+        finally:
+            await engine.close()
+            await retriever.close()
+    return {
+        "run_seconds": run_seconds,
+        "replay_seconds": replay_seconds,
+        "replay_ratio": run_seconds / replay_seconds,
+        "questions": questions,
+        "requests": len(requests),
+    }
