@@ -60,9 +60,10 @@ def read_corpus(paths: Sequence[str | Path], format: CorpusFormat, report: Corpu
 
 
 def passage_from_record(record: dict[str, Any], where: str) -> Passage:
-    """Read one JSON record: ``id``, ``_id`` or ``docid``; ``title`` and ``text``, or Pyserini's ``contents`` (title, newline, text).
+    """Read one JSON record: ``id``, ``_id`` or ``docid``; ``title`` and ``text``, or Pyserini's ``contents``.
 
-    Without an id, the id is derived from title and text. Raises :class:`DataError` starting with ``where``.
+    Contents are title, newline, text. A record without an id gets one derived from title and text.
+    Raises :class:`DataError` starting with ``where``.
     """
     text, title = record.get("text"), record.get("title")
     if text is None and isinstance(record.get("contents"), str):
@@ -114,7 +115,8 @@ def _read_dpr(path: str | Path) -> Iterator[Passage]:
 def _read_kilt(path: str | Path) -> Iterator[Passage]:
     """KILT's knowledge source: an article per line, its ``text`` a list of paragraphs.
 
-    Each becomes a passage with the id "<article id>-<place in the list>". The first paragraph repeats the title and those starting with "Section::::" are headings: neither is a passage.
+    Each becomes a passage with the id "<article id>-<place in the list>". The first paragraph repeats the title and those
+    starting with "Section::::" are headings: neither is a passage.
     """
     for number, article in enumerate(read_jsonl(path), 1):
         identifier = article.get("wikipedia_id", article.get("_id"))

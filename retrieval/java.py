@@ -91,9 +91,10 @@ def _autoclass() -> Any:
     return autoclass
 
 
-def to_json(result: Any) -> str:
-    """Write a Java result as JSON in one call: fields as they are named, Lucene documents as their stored fields."""
-    return str(_mapper().writeValueAsString(result))
+def to_json(result: Any) -> bytes:
+    """Write a Java result as UTF-8 JSON in one call: fields as they are named, Lucene documents as their stored fields."""
+    encoded: bytes = _mapper().writeValueAsBytes(result).tostring()
+    return encoded
 
 
 @cache

@@ -125,7 +125,7 @@ class LuceneSearcher:
             self._decoder.shutdown()
             self._searcher.close()
 
-    def _search_chunk(self, queries: Sequence[str], k: int) -> str:
+    def _search_chunk(self, queries: Sequence[str], k: int) -> bytes:
         numbers = to_java_list(
             [str(number) for number in range(len(queries))]
         )  # equal ids would collapse into one result
@@ -136,10 +136,10 @@ class LuceneSearcher:
             return to_json(self._searcher.batch_search_fields(*arguments, self._fields))
         except java_error():  # Anserini gives up on a batch if one of its queries fails: find out which
             singly = ((number, self._search_one(query, k)) for number, query in enumerate(queries))
-            return "{" + ",".join(f'"{number}":{hits}' for number, hits in singly if hits) + "}"
+            return b"{" + b",".join(b'"%d":%b' % (number, hits) for number, hits in singly if hits) + b"}"
 
-    def _search_one(self, query: str, k: int) -> str:
-        """Return the hits of one query as JSON, "" if Lucene refuses the query."""
+    def _search_one(self, query: str, k: int) -> bytes:
+        """Return the hits of one query as JSON, empty if Lucene refuses the query."""
         try:
             if self._fields is None:
                 return to_json(self._searcher.search(query, k))
@@ -147,9 +147,9 @@ class LuceneSearcher:
         except java_error() as error:
             if any(name in error.classname for name in ("AlreadyClosed", "IOException")):
                 raise self._gone(error) from None
-            return ""
+            return b""
 
-    def _decode(self, results: str, queries: Sequence[str]) -> list[Outcome]:
+    def _decode(self, results: bytes, queries: Sequence[str]) -> list[Outcome]:
         by_number = orjson.loads(results)
         outcomes: list[Outcome] = []
         for number, query in enumerate(queries):

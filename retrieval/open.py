@@ -101,8 +101,8 @@ def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetrie
     vectors = _open_faiss(folder, ids.__getitem__, config)
     if vectors.dimension != encoder.dimension or vectors.rows != len(ids):
         raise IndexMismatchError(
-            f"the FAISS index '{folder}' has {vectors.rows:,} vectors of {vectors.dimension} dimensions, but its docid file has "
-            f"{len(ids):,} ids and the encoder '{config.encoder}' gives {encoder.dimension} dimensions: they do not belong together."
+            f"the FAISS index '{folder}' has {vectors.rows:,} vectors of {vectors.dimension} dimensions, but its docid file "
+            f"has {len(ids):,} ids and the encoder '{config.encoder}' gives {encoder.dimension} dimensions: they do not match."
         )
     texts: PassageSource = LuceneSearcher(_find(config.passages_from), Bm25.from_config(config), config.threads)
     fingerprint = f"{_contents_fingerprint(folder, None)}|{encoder.fingerprint}|{config.query_prefix}"

@@ -2,7 +2,7 @@
 
 | route | asks | answers |
 | --- | --- | --- |
-| POST /search | {"queries": [...], "k": 5} | {"results": [{"hits": [{"id", "title", "text", "score"}]} or {"error": "..."}]}, in order |
+| POST /search | {"queries": [...], "k": 5} | {"results": [{"hits": [{"id", "title", "text", "score"}]} or {"error": ...}]} |
 | POST /passages | {"ids": [...]} | {"passages": [{"id", "title", "text"}]}, unknown ids left out |
 | GET /health | | {"status": "ok", "fingerprint": "..."} |
 

@@ -20,6 +20,7 @@ from retrieval.java import java_class, java_error, to_java_list, to_json
 
 INDEX = "index"  # Pyserini's name for the FAISS file
 _PQ_BITS = 8
+_VECTORS_PER_CLUSTER = 39  # fewer train a cluster badly, FAISS warns
 Matches = list[list[tuple[str, float]]]
 
 
@@ -73,17 +74,15 @@ def _hnsw(shards: Shards, config: IndexConfig) -> Any:
 def _trained_ivfpq(shards: Shards, config: IndexConfig) -> Any:
     import faiss
 
-    lists = config.ivf_lists or max(
-        1, min(4 * math.isqrt(shards.rows), shards.rows // 39)
-    )  # 39 vectors train a cluster
-    if shards.rows < 1 << _PQ_BITS:
+    lists = config.ivf_lists or min(4 * math.isqrt(shards.rows), shards.rows // _VECTORS_PER_CLUSTER)
+    needed = _VECTORS_PER_CLUSTER * max(lists, 1 << _PQ_BITS)
+    if shards.rows < needed:
         raise ConfigError(
-            f"faiss: ivfpq needs at least {1 << _PQ_BITS} passages, this corpus has {shards.rows}: use flat."
+            f"faiss: ivfpq would need {needed:,} passages to train on, but there are {shards.rows:,}: use flat or hnsw."
         )
-    if shards.dimension % config.pq_bytes or lists > shards.rows:
+    if shards.dimension % config.pq_bytes:
         raise ConfigError(
-            f"faiss: ivfpq needs pq_bytes to divide the dimension and no more clusters than passages, but got "
-            f"pq_bytes={config.pq_bytes}, dimension={shards.dimension}, ivf_lists={lists}, passages={shards.rows}."
+            f"pq_bytes must divide the encoder's dimension, but got {config.pq_bytes} and {shards.dimension}."
         )
     index = faiss.IndexIVFPQ(
         faiss.IndexFlatIP(shards.dimension),
@@ -93,7 +92,7 @@ def _trained_ivfpq(shards: Shards, config: IndexConfig) -> Any:
         _PQ_BITS,
         faiss.METRIC_INNER_PRODUCT,
     )
-    index.train(shards.sample(max(lists, 1 << _PQ_BITS) * 64))
+    index.train(shards.sample(64 * max(lists, 1 << _PQ_BITS)))
     return index
 
 
