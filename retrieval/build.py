@@ -13,7 +13,7 @@ from retrieval.corpora import CorpusReport, read_corpus
 from retrieval.encoders import Encoder
 from retrieval.encoding import encode_corpus
 from retrieval.lucene import build_lucene
-from retrieval.manifest import IndexManifest, IndexSettings, begin_build, hash_corpus, write_manifest
+from retrieval.manifest import SHARDS, IndexManifest, IndexSettings, begin_build, hash_corpus, write_manifest
 from retrieval.store import PassageStore, write_store
 from retrieval.vectors import build_faiss, build_lucene_vectors
 
@@ -77,7 +77,7 @@ def _build_dense(
     shards = encode_corpus(
         store,
         encoder,
-        folder / "shards",
+        folder / SHARDS,
         prefix=config.passage_prefix,
         shard_size=config.shard_size,
         batch_size=config.batch_size,
@@ -88,5 +88,5 @@ def _build_dense(
     else:
         build_lucene_vectors(shards, map(store.id_of, range(len(store))), folder, config)
     store.close()
-    shutil.rmtree(folder / "shards")
+    shutil.rmtree(folder / SHARDS)
     return shards.cut

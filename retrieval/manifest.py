@@ -18,6 +18,7 @@ from core.seeds import stable_hash
 
 MANIFEST = "corag_index.json"
 BUILDING = "corag_building.json"
+SHARDS = "shards"
 REBUILD = "Build it again with `corag index` (overwrite: true)."
 _PACKAGES = ("corag", "pyserini", "faiss-cpu", "sentence-transformers")
 
@@ -58,19 +59,19 @@ class IndexSettings:
 
     def differences(self, wanted: IndexSettings) -> list[str]:
         """Name what differs from other settings, as "name: here -> there"."""
-        here, there = _flat(self), _flat(wanted)
-        return [
-            f"{name}: {here.get(name, '(none)')} -> {there.get(name, '(none)')}"
-            for name in sorted(here | there)
-            if here.get(name) != there.get(name)
-        ]
+        here, there = dict(self.details), dict(wanted.details)
+        here |= {"kind": self.kind, "encoder": f"{self.encoder} {self.encoder_fingerprint}".strip()}
+        there |= {"kind": wanted.kind, "encoder": f"{wanted.encoder} {wanted.encoder_fingerprint}".strip()}
+        if self.encoder_fingerprint == wanted.encoder_fingerprint:  # the same weights under another name
+            there["encoder"] = here["encoder"]
+        if [file.hash for file in self.corpus] != [file.hash for file in wanted.corpus]:
+            here["corpus"], there["corpus"] = (_named(settings.corpus) for settings in (self, wanted))
+        names = sorted(name for name in here | there if here.get(name) != there.get(name))
+        return [f"{name}: {here.get(name) or '(none)'} -> {there.get(name) or '(none)'}" for name in names]
 
 
-def _flat(settings: IndexSettings) -> dict[str, str]:
-    corpus = ", ".join(f"{Path(file.path).name} ({file.hash})" for file in settings.corpus)
-    contents = "/".join(file.hash for file in settings.corpus)
-    fixed = {"kind": settings.kind, "encoder fingerprint": settings.encoder_fingerprint, "corpus": contents and corpus}
-    return fixed | dict(settings.details)
+def _named(corpus: Sequence[CorpusFile]) -> str:
+    return ", ".join(f"{Path(file.path).name} ({file.hash})" for file in corpus)
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,8 @@ def read_manifest(folder: Path) -> IndexManifest | None:
 def begin_build(folder: Path, settings: IndexSettings, *, overwrite: bool) -> IndexManifest | None:
     """Make the folder ready for a build; return the manifest instead if this very index is already there.
 
-    What an interrupted build of the same settings left is kept. Raises :class:`IndexMismatchError` naming the difference if
-    another index (or half of one) is there, or files that are not ours, unless ``overwrite`` (never deletes foreign files).
+    What an interrupted build of the same settings left is kept. Raises :class:`IndexMismatchError` if the folder has files and is
+    no index of ours, or, naming the difference, holds another index or the vectors of one; ``overwrite`` empties it in that case.
     """
     folder.mkdir(parents=True, exist_ok=True)
     ours = (folder / MANIFEST).is_file() or (folder / BUILDING).is_file()
@@ -157,19 +158,25 @@ def begin_build(folder: Path, settings: IndexSettings, *, overwrite: bool) -> In
         raise IndexMismatchError(
             f"the folder '{folder}' has files in it but is not an index of ours: choose another `out`."
         )
-    if overwrite and ours:
-        shutil.rmtree(folder)
-        folder.mkdir()
+    if overwrite:
+        _empty(folder)
     existing = read_manifest(folder)
     before = existing.settings if existing else _read_building(folder)
     if before and (differences := before.differences(settings)):
-        raise IndexMismatchError(
-            f"the folder '{folder}' already holds {'an' if existing else 'an unfinished'} index with other settings "
-            f"({'; '.join(differences)}). Choose another `out`, or set overwrite: true to replace it."
-        )
-    if existing is None and before is None:
+        if existing or (folder / SHARDS).is_dir():
+            raise IndexMismatchError(
+                f"the folder '{folder}' already holds {'an' if existing else 'an unfinished'} index with other settings "
+                f"({'; '.join(differences)}). Choose another `out`, or set overwrite: true to replace it."
+            )
+        _empty(folder)
+    if existing is None:
         write_atomically(folder / BUILDING, json.dumps(dataclasses.asdict(settings), indent=1) + "\n")
     return existing
+
+
+def _empty(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
 
 
 def _read_building(folder: Path) -> IndexSettings | None:

@@ -1,0 +1,184 @@
+"""Dense search: FAISS against a brute-force oracle, Lucene's vectors, Pyserini's layout, resumable encoding."""
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.errors import ConfigError, IndexMismatchError
+from core.types import Passage
+from retrieval.build import build_index
+from retrieval.config import IndexConfig, RetrieverConfig
+from retrieval.encoders import Encoder, encoder_folder
+from retrieval.encoding import Shards
+from retrieval.open import open_retriever
+from retrieval.store import PassageStore, write_store
+from retrieval.vectors import INDEX, FaissIndex, build_faiss
+from tests.retrieval.conftest import ignore
+
+pytestmark = pytest.mark.slow
+
+QUERIES = ["Which river flows through Town03?", "who started out selling honey", "an old bridge", "Town21 mayor"]
+
+
+async def test_faiss_flat_equals_brute_force(index_of: Callable[[str], str], passages: list[Passage]) -> None:
+    encoder = Encoder("default")
+    vectors = encoder.encode([passage.contents for passage in passages])
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    scores = encoder.encode(QUERIES) @ vectors.T
+    retriever = await open_retriever(RetrieverConfig([index_of("dense")]))
+    together = await asyncio.gather(*(retriever.search(query, 10) for query in QUERIES))
+    for row, hits in zip(scores, together, strict=True):
+        best = np.argsort(-row, kind="stable")[:10]
+        assert [hit.score for hit in hits] == pytest.approx(row[best].tolist(), abs=1e-5)
+        assert {hit.passage for hit in hits[:9]} <= {passages[place] for place in best}  # the tenth may tie
+    assert [len(await retriever.search(QUERIES[0], k)) for k in (1, 500)] == [1, len(passages)]
+    assert await retriever.search("  ", 5) == ()
+    await retriever.close()
+
+
+async def test_lucene_vectors_find_what_faiss_finds(index_of: Callable[[str], str]) -> None:
+    kinds = ("dense", "lucene_flat", "lucene_hnsw")
+    retrievers = [await open_retriever(RetrieverConfig([index_of(kind)])) for kind in kinds]
+    for query in QUERIES:
+        faiss_hits, *lucene_hits = [await each.search(query, 5) for each in retrievers]
+        for hits in lucene_hits:
+            assert [2 * hit.score - 1 for hit in hits] == pytest.approx([hit.score for hit in faiss_hits], abs=1e-3)
+            assert hits[0].passage == faiss_hits[0].passage
+    for each in retrievers:
+        await each.close()
+
+
+async def test_pyserinis_layout_in_both_directions(index_of: Callable[[str], str], tmp_path: Path) -> None:
+    ours = await open_retriever(RetrieverConfig([index_of("dense")]))
+    from pyserini.search.faiss import FaissSearcher
+
+    pyserini = FaissSearcher(index_of("dense"), query_encoder=object())
+    vector = Encoder("default").encode([QUERIES[0]])
+    expected = [(hit.passage.id, pytest.approx(hit.score, abs=1e-5)) for hit in await ours.search(QUERIES[0], 5)]
+    assert [(hit.docid, hit.score) for hit in pyserini.search(vector, 5)] == expected
+
+    bare = tmp_path / "prebuilt"
+    bare.mkdir()
+    for name in ("index", "docid"):
+        shutil.copy(Path(index_of("dense"), name), bare / name)
+    with pytest.raises(IndexMismatchError, match="set `encoder`"):
+        await open_retriever(RetrieverConfig([str(bare)]))
+    theirs = await open_retriever(RetrieverConfig([str(bare)], encoder="default", passages_from=index_of("bm25")))
+    assert await theirs.search(QUERIES[0], 5) == await ours.search(QUERIES[0], 5)
+    await ours.close()
+    await theirs.close()
+
+
+def test_hnsw_and_ivfpq_find_most_true_neighbours(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    centres = generator.normal(size=(200, 32))
+    vectors = (centres[generator.integers(200, size=10_000)] + 0.4 * generator.normal(size=(10_000, 32))).astype(
+        np.float32
+    )
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    files = []
+    for number, part in enumerate(np.array_split(vectors, 3)):
+        files.append(tmp_path / f"{number}.npy")
+        np.save(files[-1], part)
+    shards = Shards(tuple(files), 10_000, 32, cut=0)
+    truth = np.argsort(-(vectors[:50] @ vectors.T), axis=1)[:, :10]
+    for kind, least in (("flat", 1.0), ("hnsw", 0.95), ("ivfpq", 0.7)):
+        config = IndexConfig([], "", kind="dense", faiss=kind, pq_bytes=16, hnsw_ef_construction=40, threads=2)  # type: ignore[arg-type]
+        build_faiss(shards, tmp_path, config)
+        index = FaissIndex(tmp_path / INDEX, str, ef_search=64, nprobe=32, threads=2)
+        found = [{int(name) for name, _ in matches} for matches in index.search(vectors[:50], 10)]
+        assert (
+            np.mean([len(names & set(row)) / 10 for names, row in zip(found, truth.tolist(), strict=True)]) >= least
+        ), kind
+        index.close()
+    with pytest.raises(ConfigError, match="to train on"):
+        build_faiss(shards, tmp_path, IndexConfig([], "", faiss="ivfpq", ivf_lists=5_000))
+
+
+def test_encoding_goes_on_where_it_was_interrupted(
+    corpus: Path, index_of: Callable[[str], str], tmp_path: Path
+) -> None:
+    config = IndexConfig([str(corpus)], str(tmp_path / "dense"), kind="dense", shard_size=32)
+    told: list[str] = []
+
+    def interrupt(line: str) -> None:
+        told.append(line)
+        if len(told) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_index(config, interrupt)
+    first = tmp_path / "dense" / "shards" / "000000000000.npy"
+    written = first.stat().st_mtime_ns
+    assert written and told[0].startswith("32 of 72 passages encoded")
+    with pytest.raises(IndexMismatchError, match=r"an unfinished index with other settings \(shard_size: 32 -> 16\)"):
+        build_index(replace(config, shard_size=16), ignore)
+    told.clear()
+    stamps: list[int] = []
+
+    def watch(line: str) -> None:
+        told.append(line)
+        if "encoded" in line:
+            stamps.append(first.stat().st_mtime_ns)
+
+    build_index(config, watch)
+    assert told[0].startswith("72 of 72 passages encoded") and stamps == [written]
+    assert Path(config.out, "index").read_bytes() == Path(index_of("dense"), "index").read_bytes()
+    assert not (tmp_path / "dense" / "shards").exists()
+
+
+async def test_searching_with_another_encoder_is_refused(index_of: Callable[[str], str], tiny_encoder: str) -> None:
+    with pytest.raises(
+        IndexMismatchError, match=r"built with the encoder 'default' \(384 dimensions.*use the same encoder"
+    ):
+        await open_retriever(RetrieverConfig([index_of("dense")], encoder=tiny_encoder))
+    same = await open_retriever(RetrieverConfig([index_of("dense")], encoder=str(encoder_folder("default"))))
+    await same.close()
+
+
+async def test_prefixes_reach_passages_and_queries(
+    corpus: Path, tiny_encoder: str, tmp_path: Path, passages: list[Passage]
+) -> None:
+    out = str(tmp_path / "e5")
+    prefixes = {"query_prefix": "query: ", "passage_prefix": "passage: "}
+    manifest = build_index(IndexConfig([str(corpus)], out, kind="dense", encoder=tiny_encoder, **prefixes), ignore)  # type: ignore[arg-type]
+    encoder = Encoder(tiny_encoder)
+    expected = encoder.encode(["query: " + QUERIES[0]]) @ encoder.encode(["passage: " + passages[5].contents]).T
+    retriever = await open_retriever(RetrieverConfig([out]))
+    scores = {hit.passage.id: hit.score for hit in await retriever.search(QUERIES[0], 72)}
+    assert scores[passages[5].id] == pytest.approx(expected.item(), abs=1e-5)
+    assert manifest.settings.detail("query_prefix") == "query: "
+    await retriever.close()
+
+
+def test_passages_longer_than_the_encoder_reads_are_counted(tmp_path: Path, tiny_encoder: str) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"id": "1", "text": "short"}\n{"id": "2", "text": "%s"}\n' % ("word " * 40))
+    told: list[str] = []
+    build_index(
+        IndexConfig([str(corpus)], str(tmp_path / "out"), kind="dense", encoder=tiny_encoder, max_passage_tokens=32),
+        told.append,
+    )
+    assert "1 passages are longer than 32 tokens, so lost their end in encoding." in told
+    with pytest.raises(ConfigError, match="reads 512 tokens at most"):
+        Encoder(tiny_encoder, max_tokens=1_000)
+
+
+def test_encoders_that_are_not_there() -> None:
+    with pytest.raises(ConfigError, match="no encoder folder"):
+        Encoder("./no/such/encoder")
+    assert encoder_folder("intfloat/e5-base-v2") == "intfloat/e5-base-v2"
+
+
+def test_the_store_finds_passages_by_row_and_id(passages: list[Passage], tmp_path: Path) -> None:
+    assert write_store(iter(passages), tmp_path) == len(passages)
+    store = PassageStore(tmp_path)
+    assert [store.row(place) for place in range(len(store))] == passages == list(store.rows(0, 1_000))
+    assert store.passages(["b7", "nobody", "t0"]) == {"b7": passages[23], "t0": passages[0]}
+    assert (tmp_path / "docid").read_text().splitlines() == [passage.id for passage in passages]
+    store.close()

@@ -1,0 +1,133 @@
+"""The search server and its client, over loopback."""
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from core.errors import BackendError, ConfigError, IndexMismatchError, SearchFailedError
+from core.protocols import Retriever
+from core.types import Hit, Passage
+from retrieval.config import RetrieverConfig
+from retrieval.open import open_retriever
+from retrieval.server import serve
+
+
+@asynccontextmanager
+async def served(retriever: Retriever) -> AsyncIterator[str]:
+    """Serve a retriever on a free port and hand out its address."""
+    told: asyncio.Queue[str] = asyncio.Queue()
+    server = asyncio.create_task(serve(retriever, "127.0.0.1", 0, told.put_nowait))
+    try:
+        yield (await told.get()).split(" at ")[1]
+    finally:
+        server.cancel()
+        await asyncio.gather(server, return_exceptions=True)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+class Troubled:
+    """A retriever that is slow, broken or gone, depending on the query."""
+
+    def __init__(self, fingerprint: str = "troubled") -> None:
+        self.fingerprint = fingerprint
+
+    async def search(self, query: str, k: int) -> Sequence[Hit]:
+        if query == "slow":
+            await asyncio.sleep(5)
+        if query == "broken":
+            raise SearchFailedError("this query is refused")
+        if query == "gone":
+            raise BackendError("the index is gone")
+        return [Hit(Passage("1", "T", "x"), 0.5)]
+
+    async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        return []
+
+    async def close(self) -> None: ...
+
+
+@pytest.mark.slow
+async def test_a_served_index_answers_as_the_index_itself(index_of: Callable[[str], str]) -> None:
+    local = await open_retriever(RetrieverConfig([index_of("bm25")]))
+    async with served(local) as url:
+        remote = await open_retriever(RetrieverConfig(url=[url, url + "/"]))
+        assert remote.fingerprint == local.fingerprint
+        queries = [f"bridge mayor Town{number:02d} naïve 😀" for number in range(24)]
+        answers = await asyncio.gather(*(remote.search(query, 1 + number % 4) for number, query in enumerate(queries)))
+        for number, (query, hits) in enumerate(zip(queries, answers, strict=True)):
+            assert list(hits) == list(await local.search(query, 1 + number % 4))
+        assert list(await remote.passages(["b3", "?", "t0"])) == list(await local.passages(["b3", "?", "t0"]))
+        assert await remote.search("  ", 3) == ()
+        await remote.close()
+    await local.close()
+
+
+@pytest.mark.slow
+async def test_batches_and_bad_requests(index_of: Callable[[str], str]) -> None:
+    local = await open_retriever(RetrieverConfig([index_of("bm25")]))
+    async with served(local) as url, httpx.AsyncClient(base_url=url) as client:
+        reply = await client.post("/search", json={"queries": ["mayor", " ", " ".join(map(str, range(2_000)))], "k": 2})
+        results = reply.json()["results"]
+        assert [len(result.get("hits", "?")) for result in results] == [2, 0, 1] and "2,000 words" in results[2][
+            "error"
+        ]
+        assert (await client.get("/health")).json() == {"status": "ok", "fingerprint": local.fingerprint}
+        for body, sentence in (
+            ({"queries": "mayor", "k": 2}, "'queries' must be a list of strings"),
+            ({"queries": ["mayor"], "k": 0}, "'k' must be a whole number from 1"),
+            ({"queries": ["mayor"]}, "but is None"),
+            (["mayor"], "must be a JSON object"),
+        ):
+            reply = await client.post("/search", json=body)
+            assert reply.status_code == 400 and sentence in reply.json()["error"]
+        assert (await client.post("/search", content=b"{")).status_code == 400
+    await local.close()
+
+
+async def test_slow_broken_and_gone_are_told_apart() -> None:
+    async with served(Troubled()) as url:
+        remote = await open_retriever(RetrieverConfig(url=[url], timeout_s=0.3, retries=1))
+        with pytest.raises(SearchFailedError, match=r"did not answer within 0\.3 s"):
+            await remote.search("slow", 3)
+        with pytest.raises(SearchFailedError, match="this query is refused"):
+            await remote.search("broken", 3)
+        with pytest.raises(BackendError, match="the index is gone"):
+            await remote.search("gone", 3)
+        assert len(await remote.search("fine", 3)) == 1
+        await remote.close()
+
+
+async def test_an_unreachable_server_is_a_sentence_and_quick() -> None:
+    started = time.monotonic()
+    with pytest.raises(BackendError, match=r"cannot be reached .* is the search server running"):
+        await open_retriever(RetrieverConfig(url=[f"http://127.0.0.1:{free_port()}"], retries=1))
+    assert time.monotonic() - started < 5
+
+
+async def test_a_server_that_dies_is_survived_by_its_sibling() -> None:
+    async with served(Troubled()) as staying:
+        async with served(Troubled()) as dying:
+            remote = await open_retriever(RetrieverConfig(url=[dying, staying], retries=2, cache_size=0))
+        hits = await asyncio.gather(*(remote.search("fine", 1) for _ in range(8)))
+        assert all(len(found) == 1 for found in hits)
+        await remote.close()
+
+
+async def test_servers_must_search_the_same_index_and_be_search_servers() -> None:
+    async with served(Troubled("a")) as one, served(Troubled("b")) as other:
+        with pytest.raises(IndexMismatchError, match="search different indexes"):
+            await open_retriever(RetrieverConfig(url=[one, other]))
+        with pytest.raises(BackendError, match=r"Is this a search server\?"):
+            await open_retriever(RetrieverConfig(url=[one + "/elsewhere"], retries=0))
+        port = int(one.rsplit(":", 1)[1])
+        with pytest.raises(ConfigError, match=r"cannot listen on 127\.0\.0\.1"):
+            await serve(Troubled(), "127.0.0.1", port, print)

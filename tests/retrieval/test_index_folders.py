@@ -1,0 +1,118 @@
+"""Index folders: built once, reused, refused with the difference named, never half-open."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.errors import ConfigError, DataError, IndexMismatchError
+from core.types import Passage
+from retrieval.build import build_index
+from retrieval.config import IndexConfig, RetrieverConfig
+from retrieval.manifest import MANIFEST, read_manifest
+from retrieval.open import open_retriever
+from tests.retrieval.conftest import ignore, write_jsonl
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def built(corpus: Path, tmp_path: Path) -> IndexConfig:
+    config = IndexConfig([str(corpus)], str(tmp_path / "bm25"))
+    build_index(config, ignore)
+    return config
+
+
+def test_the_manifest_tells_what_was_built(index_of: Callable[[str], str], corpus: Path) -> None:
+    manifest = read_manifest(Path(index_of("dense")))
+    assert manifest is not None
+    assert (manifest.settings.kind, manifest.passages, manifest.settings.dimension) == ("dense", 72, 384)
+    assert manifest.settings.corpus[0].bytes == corpus.stat().st_size
+    assert {"pyserini", "sentence-transformers"} <= dict(manifest.versions).keys()
+    assert {"index", "docid", "passages.jsonl"} <= dict(manifest.files).keys()
+
+
+def test_the_same_index_is_reused_wherever_the_corpus_lies(
+    built: IndexConfig, passages: list[Passage], tmp_path: Path
+) -> None:
+    before = Path(built.out, MANIFEST).stat().st_mtime_ns
+    moved = write_jsonl(tmp_path / "moved.jsonl", passages)
+    told: list[str] = []
+    build_index(replace(built, corpus=[str(moved)], threads=1), told.append)
+    assert told == [f"the index '{built.out}' is already there (72 passages): nothing to do."]
+    assert Path(built.out, MANIFEST).stat().st_mtime_ns == before
+
+
+def test_another_index_is_refused_unless_overwritten(
+    built: IndexConfig, passages: list[Passage], tmp_path: Path
+) -> None:
+    fewer = replace(built, corpus=[str(write_jsonl(tmp_path / "fewer.jsonl", passages[:10]))])
+    with pytest.raises(IndexMismatchError, match=r"corpus: corpus\.jsonl \(\w+\) -> fewer\.jsonl \(\w+\).*overwrite"):
+        build_index(fewer, ignore)
+    assert build_index(replace(fewer, overwrite=True), ignore).passages == 10
+
+
+def test_foreign_files_are_never_touched(built: IndexConfig, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "thesis.tex").write_text("x")
+    with pytest.raises(IndexMismatchError, match="not an index of ours"):
+        build_index(replace(built, out=str(tmp_path / "home"), overwrite=True), ignore)
+    assert (tmp_path / "home" / "thesis.tex").exists()
+
+
+def test_a_broken_corpus_leaves_no_index_and_can_be_mended(tmp_path: Path, passages: list[Passage]) -> None:
+    corpus = write_jsonl(tmp_path / "corpus.jsonl", passages)
+    whole = corpus.read_text()
+    corpus.write_text(whole + '{"id": \n')
+    config = IndexConfig([str(corpus)], str(tmp_path / "bm25"))
+    with pytest.raises(DataError, match="line 73"):
+        build_index(config, ignore)
+    assert read_manifest(tmp_path / "bm25") is None
+    corpus.write_text(whole)
+    assert build_index(config, ignore).passages == 72
+
+
+async def test_what_cannot_be_opened_says_what_to_do(built: IndexConfig, tmp_path: Path) -> None:
+    folder = Path(built.out)
+    (tmp_path / "empty").mkdir()
+    for name, message in (
+        (tmp_path / "empty", "not a complete index.*corag index"),
+        (tmp_path / "nowhere", "no index folder.*nowhere"),
+        ("beir-v1.0.0-hotpotqa.flatt", "did you mean 'beir-v1.0.0-hotpotqa.flat"),
+    ):
+        with pytest.raises(IndexMismatchError, match=message):
+            await open_retriever(RetrieverConfig([str(name)]))
+    documents = next(folder.glob("*.fdt"))
+    contents = documents.read_bytes()
+    documents.write_bytes(contents[:-1])
+    with pytest.raises(IndexMismatchError, match="is damaged"):
+        await open_retriever(RetrieverConfig([built.out]))
+    documents.unlink()
+    with pytest.raises(IndexMismatchError, match=f"lacks its file '{documents.name}'"):
+        await open_retriever(RetrieverConfig([built.out]))
+    (folder / MANIFEST).write_text(json.dumps({"kind": "bm25"}))
+    with pytest.raises(IndexMismatchError, match="not a manifest"):
+        await open_retriever(RetrieverConfig([built.out]))
+
+
+async def test_an_index_or_a_server_but_not_both() -> None:
+    for config in (RetrieverConfig(), RetrieverConfig(["a"], ["http://localhost:1"])):
+        with pytest.raises(ConfigError, match="either `index`"):
+            await open_retriever(config)
+
+
+async def test_fingerprints_follow_what_is_found_not_where_it_lies(
+    built: IndexConfig, index_of: Callable[[str], str]
+) -> None:
+    configs = [
+        RetrieverConfig([built.out]),
+        RetrieverConfig([index_of("bm25")]),
+        RetrieverConfig([built.out], bm25="ircot"),
+    ]
+    opened = [await open_retriever(config) for config in configs]
+    same, also, other = (each.fingerprint for each in opened)
+    assert same == also != other
+    for each in opened:
+        await each.close()

