@@ -45,9 +45,11 @@ class Summary:
 
 
 def score_record(record: Record, scorer: Scorer, recall_at: int) -> Scores:
-    """Score one row of a run."""
+    """Score one row of a run. Recall is None for a question that was answered without any search."""
     question, answer = record["question"], record["answer"]
     supporting = question["supporting"]
+    if answer is not None and not any(step["kind"] == "search" for step in record["steps"]):
+        supporting = ()
     if answer is None:
         return Scores(0.0, 0.0, 0.0 if supporting else None)
     item = scorer.score(answer["text"], question["answers"])

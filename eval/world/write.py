@@ -16,6 +16,7 @@ from core.errors import DataError
 from core.files import write_atomically
 from core.seeds import derive_seed
 from core.types import Passage, Question
+from eval.datasets.plain import question_record
 from eval.world.questions import Asked
 from eval.world.world import VERSION, Province, generate
 
@@ -58,6 +59,7 @@ def write_world(
     provinces = generate(seed=seed, passages=passages, train=train, dev=dev, test=test)
     demonstrations: list[str] = []
     written, step = 0, max(1, passages // 10)
+    next_report = step
     digest = hashlib.blake2b(digest_size=8)
     with _files(folder, [CORPUS, "train.jsonl", "dev.jsonl", "test.jsonl"]) as files:
 
@@ -73,7 +75,9 @@ def write_world(
                 write(f"{province.split}.jsonl", question_record(question))
             if province.split == "train":
                 demonstrations += _demonstrations(province, seed, DEMONSTRATIONS - len(demonstrations))
-            if written // step != (written := written + len(province.passages)) // step:
+            written += len(province.passages)
+            if written >= next_report:
+                next_report += step
                 report(f"{written:,} of {passages:,} passages written")
     text = "\n\n\n".join(demonstrations)
     digest.update(text.encode())
@@ -84,19 +88,6 @@ def write_world(
         f"world {manifest.fingerprint}: {passages:,} passages, {train:,} train, {dev:,} dev, {test:,} test questions in {folder}"
     )
     return manifest
-
-
-def question_record(question: Question) -> dict[str, object]:
-    """Return a question as one line of the plain question JSONL."""
-    return {
-        "id": question.id,
-        "question": question.text,
-        "answers": question.answers,
-        "supporting": question.supporting,
-        "type": question.kind,
-        "hops": question.hops,
-        "decomposition": [asdict(hop) for hop in question.decomposition],
-    }
 
 
 def _demonstrations(province: Province, seed: int, limit: int) -> Iterator[str]:

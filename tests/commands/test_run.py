@@ -37,7 +37,8 @@ def run_options(world, out, *more):
     demos = world / "world/demonstrations.txt"
     return (
         "run", "--questions", world / "world/test.jsonl", "--retriever.index", f"{world / 'bm25'},{world / 'dense'}", "--out", out,
-        "--one_step.demonstrations", demos, "--one_step.demonstration_count", 1, "--one_step.k", 4, "--one_step.max_answer_tokens", 8,
+        "--one_step.demonstrations", demos, "--one_step.demonstration_count", 1, "--one_step.k", 4,
+        "--one_step.max_answer_tokens", 8,
         "--ircot.demonstrations", demos, "--ircot.demonstration_count", 1, "--ircot.k_per_step", 2, "--ircot.max_steps", 3,
         "--ircot.max_thought_tokens", 24, "--ircot.max_answer_tokens", 8, "--closed_book.max_answer_tokens", 8, *more,
     )  # fmt: skip
@@ -54,7 +55,7 @@ def test_the_main_job_under_vllm(world, tmp_path):
         rows = read_rows(out / name)
         tokens = [sum(u["prompt"] + u["generated"] for u in row["usage"].values()) for row in rows.values()]
         assert figures["tokens_per_question"] == pytest.approx(sum(tokens) / 8, abs=0.01)
-    assert record["runs"]["closed_book"]["recall"] == 0.0
+    assert record["runs"]["closed_book"]["recall"] is None
     assert record["runs"]["one_step"]["recall"] > 0 and record["runs"]["ircot"]["recall"] > 0
     ircot = read_rows(out / "ircot")
     assert max(row["answer"]["steps"] for row in ircot.values()) >= 2

@@ -85,14 +85,20 @@ async def test_early_stop_at_the_first_thought_and_lenient_against_strict():
 
 
 async def test_an_empty_generation_stops_and_the_reader_still_reads():
-    answer, _, tools = await replay(["The Glass Orchard is by Mara Velden.", "  ", "Issel"])
+    answer, _, _ = await replay(["The Glass Orchard is by Mara Velden.", "  ", "Issel"])
     assert (answer.stopped, answer.steps, answer.text) == ("empty_generation", 2, "Issel")
     assert answer.cot_sentences[-1] == ""
 
 
 async def test_inferences_are_not_queries_and_repeats_are_flagged():
     answer, _, _ = await replay(
-        ["So we need the author.", "Thus it was 3 - 1 = 2 people.", "Mara Velden wrote it.", "So the answer is: X.", "X"]
+        [
+            "So we need the author.",
+            "Thus it was 3 - 1 = 2 people.",
+            "Mara Velden wrote it.",
+            "So the answer is: X.",
+            "X",
+        ]
     )
     assert [retrieval.repeated_query for retrieval in answer.retrievals] == [False, True, True, False]
     assert answer.retrievals[1].new_passages == 0
@@ -118,7 +124,9 @@ async def test_few_shot_layout_byte_for_byte(tmp_path):
     file = tmp_path / "demos.txt"
     file.write_text(DEMONSTRATIONS)
     config = IRCoTConfig(k_per_step=1, demonstrations=str(file), stop_rule="strict", reader="direct", max_steps=2)
-    _, generator, _ = await replay(["The Glass Orchard is by Mara Velden.", "So the answer is: Issel.", "Issel"], config)
+    _, generator, _ = await replay(
+        ["The Glass Orchard is by Mara Velden.", "So the answer is: Issel.", "Issel"], config
+    )
     demo = DEMONSTRATIONS.split("\n", 1)[1]
     book = "Wikipedia Title: The Glass Orchard\nThe Glass Orchard is a novel by Mara Velden.\n\n"
     asked = f"Q: {QUESTION.text}\nA:"
@@ -190,7 +198,14 @@ def test_first_sentence(text, first):
 def test_queries():
     assert strip_question_words("Who is what's-his-name, and WHERE does he live?") == "what's-his-name, and he live?"
     assert strip_question_words("What is") == ""
-    for sentence in ("Thus, X.", "so the answer is: Y.", "Therefore Z.", "Hence.", "That is, W.", "It is 3 + 4 = 7 years."):
+    for sentence in (
+        "Thus, X.",
+        "so the answer is: Y.",
+        "Therefore Z.",
+        "Hence.",
+        "That is, W.",
+        "It is 3 + 4 = 7 years.",
+    ):
         assert is_inference(sentence), sentence
     assert not is_inference("Sofia is a city.")
     assert next_query("the question", ["A fact.", "So the end."]) == "A fact."
