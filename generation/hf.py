@@ -79,12 +79,12 @@ class TransformersGenerator:
         return Generation(completions, TokenUsage(1, len(ids), generated, len(ids), generated), shortening)
 
     async def score(self, request: ScoreRequest) -> Score:
-        """Return the log-likelihood of a given continuation, counted as prompt tokens."""
+        """Return the log-likelihood of a given continuation, whose tokens count as generated."""
         target = tuple(self._renderer.target_ids(request))
         ids, shortening = self._renderer.fit(request.prompt, self._window - len(target))
         result = await self._batcher.submit(ScoreJob(tuple(ids), target), request.priority)
-        read = len(ids) + len(target)
-        return Score(target, cast("tuple[float, ...]", result), TokenUsage(1, read, 0, read, 0), shortening)
+        usage = TokenUsage(1, len(ids), len(target), len(ids), len(target))
+        return Score(target, cast("tuple[float, ...]", result), usage, shortening)
 
     async def close(self) -> None:
         """Stop taking requests. The model's memory goes with the object."""

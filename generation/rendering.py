@@ -123,6 +123,8 @@ class Renderer:
         cut = 0
         if len(ids) > room:
             ids, cut = self._cut(_without(prompt, order), room)
+        if not ids:
+            raise RequestRefusedError(f"nothing of the prompt is left in a window with room for {room} prompt tokens.")
         return ids, Shortening(tuple(sorted(kinds.items())), cut)
 
     def _cut(self, prompt: Prompt, room: int) -> tuple[list[int], int]:
@@ -145,8 +147,6 @@ class Renderer:
             messages[longest] = Message(messages[longest].role, (Segment(text),))
             prompt = dataclasses.replace(prompt, messages=tuple(messages))
             cut += taken
-        if not ids:
-            raise RequestRefusedError(f"nothing of the prompt is left in a window with room for {room} prompt tokens.")
         return ids, cut
 
     def _ids(self, text: str, *, special: bool = False) -> list[int]:

@@ -114,7 +114,7 @@ class ServerGenerator:
         return Generation(completions, TokenUsage(1, len(ids), generated, computed, generated), shortening)
 
     async def score(self, request: ScoreRequest) -> Score:
-        """Return the log-likelihood of a given continuation, counted as prompt tokens."""
+        """Return the log-likelihood of a given continuation, whose tokens count as generated."""
         target = self._renderer.target_ids(request)
         if not all(endpoint.forces for endpoint in self._endpoints):
             return await self.score_by_prompt_logprobs(request)
@@ -126,8 +126,8 @@ class ServerGenerator:
             raise BackendError(
                 "a server did not generate the tokens that it was forced to: restart it with the plug-in."
             )
-        read = len(ids) + len(target)
-        return Score(tuple(target), completion.logprobs, TokenUsage(1, read, 0, read - _cached(reply), 0), shortening)
+        usage = TokenUsage(1, len(ids), len(target), len(ids) - _cached(reply), len(target))
+        return Score(tuple(target), completion.logprobs, usage, shortening)
 
     async def score_by_prompt_logprobs(self, request: ScoreRequest) -> Score:
         """Return the same for servers without the plug-in: the whole prompt is computed again, past the prefix cache."""
@@ -137,8 +137,8 @@ class ServerGenerator:
         reply = await self._ask([*ids, *target], body, request)
         rows = reply["choices"][0]["prompt_logprobs"][-len(target) :]
         logprobs = tuple(float(row[str(token)]["logprob"]) for row, token in zip(rows, target, strict=True))
-        read = len(ids) + len(target)
-        return Score(tuple(target), logprobs, TokenUsage(1, read, 0, read, 0), shortening)
+        usage = TokenUsage(1, len(ids), len(target), len(ids), len(target))
+        return Score(tuple(target), logprobs, usage, shortening)
 
     async def close(self) -> None:
         """Close the connections. The servers go on."""

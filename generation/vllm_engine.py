@@ -27,6 +27,7 @@ from generation.rendering import Renderer
 CPU_BLOCK_SIZE = 32
 CPU_MAX_NUM_SEQS = 32
 CPU_KV_CACHE_GB = 4.0
+_SHUTDOWN_S = 20.0
 _LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 
@@ -118,7 +119,7 @@ class VllmGenerator:
         return Generation(completions, TokenUsage(1, len(ids), generated, computed, generated), shortening)
 
     async def score(self, request: ScoreRequest) -> Score:
-        """Return the log-likelihood of a given continuation, counted as prompt tokens, by forced decoding."""
+        """Return the log-likelihood of a given continuation, whose tokens count as generated, by forced decoding."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
@@ -140,8 +141,7 @@ class VllmGenerator:
                 "vLLM did not generate the tokens that it was forced to, so it cannot score: its logits processors work in another "
                 "way than expected. Set VLLM_USE_V2_MODEL_RUNNER=0 in the environment, or choose --model.backend transformers."
             )
-        read = len(ids) + len(target)
-        usage = TokenUsage(1, read, 0, read - (output.num_cached_tokens or 0), 0)
+        usage = TokenUsage(1, len(ids), len(target), len(ids) - (output.num_cached_tokens or 0), len(target))
         return Score(tuple(target), _logprobs(sample), usage, shortening)
 
     async def score_by_prompt_logprobs(self, request: ScoreRequest) -> Score:
@@ -157,14 +157,20 @@ class VllmGenerator:
         output = await self._run(ids + target, params, request.priority)
         rows = output.prompt_logprobs[-len(target) :]
         logprobs = tuple(row[token].logprob for row, token in zip(rows, target, strict=True))
-        read = len(ids) + len(target)
-        return Score(tuple(target), logprobs, TokenUsage(1, read, 0, read, 0), shortening)
+        usage = TokenUsage(1, len(ids), len(target), len(ids), len(target))
+        return Score(tuple(target), logprobs, usage, shortening)
 
     async def close(self) -> None:
         """Stop the engine's processes."""
-        if not self._closed:
-            self._closed = True
-            await asyncio.to_thread(self._engine.shutdown)
+        if self._closed:
+            return
+        self._closed = True
+        if self._engine.output_handler is not None:
+            self._engine.output_handler.cancel()  # it would report the engine's end as a failure
+        await asyncio.to_thread(self._engine.shutdown, timeout=_SHUTDOWN_S)
+        self._engine = (
+            None  # vLLM cleans up again when it is collected, which must not wait until Python itself shuts down
+        )
 
     async def _run(self, ids: Sequence[int], params: Any, priority: int) -> Any:
         """Put one request through the engine and return its final ``RequestOutput``."""
@@ -199,7 +205,7 @@ class VllmGenerator:
 
 
 def _native_dtype(on_cpu: bool) -> str:
-    """Return bfloat16 where the hardware multiplies it, float32 elsewhere: emulated, it was 7 times slower on a CPU with AVX2 only."""
+    """Return bfloat16 where the hardware multiplies it, else float32: a CPU with AVX2 only emulated it 7 times slower."""
     import torch
 
     return "bfloat16" if not on_cpu or torch.ops.mkldnn._is_mkldnn_bf16_supported() else "float32"

@@ -1,0 +1,27 @@
+"""Real models that many tests share: loading one takes longer than most tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from generation.config import ModelConfig
+from generation.hf import TransformersGenerator
+from generation.vllm_engine import VllmGenerator
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def vllm_generator() -> AsyncIterator[VllmGenerator]:
+    """The default model in vLLM, in float32, for tests marked asyncio(loop_scope="session")."""
+    generator = VllmGenerator.open(ModelConfig(dtype="float32", max_context=2048, kv_cache_gb=1.0))
+    yield generator
+    await generator.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def hf_generator() -> AsyncIterator[TransformersGenerator]:
+    """The default model in transformers, in float32, with the same window."""
+    generator = TransformersGenerator.open(ModelConfig(backend="transformers", dtype="float32", max_context=2048))
+    yield generator
+    await generator.close()

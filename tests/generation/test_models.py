@@ -1,0 +1,78 @@
+"""The model folder, or a sentence that says what is wrong with it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from core.errors import BackendError, ConfigError
+from generation.config import ModelConfig
+from generation.models import folder_digest, model_folder
+from generation.open import open_generator
+
+
+@pytest.fixture
+def small_files(tmp_path: Path) -> Path:
+    """Copy everything of the default model but its weights."""
+    for path in Path(model_folder("default")).iterdir():
+        if path.suffix != ".safetensors":
+            shutil.copy(path, tmp_path)
+    return tmp_path
+
+
+def test_the_default_model_is_made_once_with_tokenizer_and_chat_template() -> None:
+    folder = Path(model_folder("default"))
+    made = (folder / "model.safetensors").stat().st_mtime
+    assert model_folder("default") == str(folder) and (folder / "model.safetensors").stat().st_mtime == made
+    assert (folder / "chat_template.jinja").is_file()
+    assert not list(folder.parent.glob("*.tmp"))
+
+
+def test_a_folder_that_is_not_there_or_incomplete_is_named_with_what_is_missing(small_files: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no model folder '\./nowhere'"):
+        model_folder("./nowhere")
+    with pytest.raises(ConfigError, match="no weights"):
+        model_folder(str(small_files))
+    assert model_folder(str(small_files), weights=False) == str(small_files)
+    (small_files / "tokenizer.json").unlink()
+    with pytest.raises(ConfigError, match="has no tokenizer"):
+        model_folder(str(small_files), weights=False)
+    (small_files / "config.json").unlink()
+    with pytest.raises(ConfigError, match=r"no config\.json"):
+        model_folder(str(small_files))
+
+
+def test_the_digest_changes_with_the_content(small_files: Path) -> None:
+    before = folder_digest(small_files)
+    (small_files / "adapter_model.safetensors").write_bytes(b"weights of round 1")
+    first = folder_digest(small_files)
+    (small_files / "adapter_model.safetensors").write_bytes(b"weights of round 2")
+    assert len({before, first, folder_digest(small_files)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "sentence"),
+    [
+        (ModelConfig(backend="transformers", name="/no/such/model"), ConfigError, "no model folder"),
+        (ModelConfig(name="/no/such/model"), ConfigError, "no model folder"),
+        (ModelConfig(backend="transformers", adapter="/no/such/adapter"), ConfigError, "no LoRA adapter"),
+        (ModelConfig(adapter="/no/such/adapter"), ConfigError, "no LoRA adapter"),
+        (ModelConfig(backend="server", urls=("http://127.0.0.1:9",)), BackendError, "cannot be reached"),
+    ],
+)
+async def test_what_cannot_be_opened_says_why(config: ModelConfig, error: type[Exception], sentence: str) -> None:
+    with pytest.raises(error, match=sentence):
+        await open_generator(config)
+
+
+def test_settings_that_cannot_work_are_refused() -> None:
+    for bad in (
+        {"backend": "server"},
+        {"urls": ("http://localhost:8000",)},
+        {"batch_size": 0},
+        {"gpu_memory_utilization": 2.0},
+    ):
+        with pytest.raises(ConfigError):
+            ModelConfig(**bad)  # type: ignore[arg-type]

@@ -1,0 +1,144 @@
+"""Prompts become token ids, and too long ones are shortened by rule, with a report."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from core.errors import RequestRefusedError
+from core.prompt import Message, Prompt, Segment
+from core.protocols import ScoreRequest
+from generation.models import model_folder
+from generation.rendering import Renderer
+
+
+@pytest.fixture(scope="module")
+def renderer() -> Renderer:
+    return Renderer.load(model_folder("default"))
+
+
+@pytest.fixture(scope="module")
+def base_renderer() -> Renderer:
+    return Renderer.load(model_folder("default"), chat="no")
+
+
+def decoded(renderer: Renderer, ids: list[int]) -> str:
+    return str(renderer._tokenizer.decode(ids))
+
+
+def test_a_chat_prompt_goes_through_the_template_and_the_prefix_begins_the_reply(renderer: Renderer) -> None:
+    text = decoded(
+        renderer, renderer.encode(Prompt.of_user("Who wrote it?", system="Be brief.", prefix="So the answer is:"))
+    )
+    assert text == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWho wrote it?<|im_end|>\n"
+        "<|im_start|>assistant\nSo the answer is:"
+    )
+
+
+def test_a_plain_prompt_is_continued_as_it_stands_stripped(renderer: Renderer) -> None:
+    assert decoded(renderer, renderer.encode(Prompt.of_text("\n Q: Who?\nA: \n"))) == "Q: Who?\nA:"
+
+
+def test_a_base_model_reads_the_messages_separated_by_blank_lines(base_renderer: Renderer) -> None:
+    prompt = Prompt.of_user("Who wrote it?", system="Be brief.", prefix="\nA:")
+    assert decoded(base_renderer, base_renderer.encode(prompt)) == "Be brief.\n\nWho wrote it?\nA:"
+
+
+def test_the_end_of_turn_is_what_the_template_puts_behind_a_reply(renderer: Renderer) -> None:
+    ids = renderer.target_ids(ScoreRequest(Prompt.of_user("Who?"), "Ada", end_of_turn=True))
+    assert decoded(renderer, ids) == "Ada<|im_end|>"
+
+
+@pytest.mark.parametrize("target", ["", (), (-1,), (10**7,)])
+def test_a_target_that_cannot_be_scored_is_refused(renderer: Renderer, target: str | tuple[int, ...]) -> None:
+    with pytest.raises(RequestRefusedError):
+        renderer.target_ids(ScoreRequest(Prompt.of_user("Who?"), target))
+
+
+def test_a_prompt_that_fits_is_left_alone(renderer: Renderer) -> None:
+    prompt = Prompt.of_user([Segment("passage ", drop=0), Segment("question?")])
+    ids, shortening = renderer.fit(prompt, len(renderer.encode(prompt)))
+    assert ids == renderer.encode(prompt)
+    assert not shortening
+
+
+def test_segments_go_by_rising_rank_and_are_counted_by_kind(renderer: Renderer) -> None:
+    prompt = Prompt.of_user(
+        [
+            Segment("Demonstration one. " * 5, drop=2, kind="demonstration"),
+            Segment("The best passage. " * 5, drop=1, kind="passage"),
+            Segment("The worst passage. " * 5, drop=0, kind="passage"),
+            Segment("The question?"),
+        ]
+    )
+    ids, shortening = renderer.fit(prompt, len(renderer.encode(prompt)) - 1)
+    assert shortening.dropped == (("passage", 1),)
+    assert "worst" not in decoded(renderer, ids) and "best" in decoded(renderer, ids)
+    ids, shortening = renderer.fit(prompt, len(renderer.encode(prompt)) - 45)
+    assert shortening.count("passage") == 2 and shortening.count("demonstration") == 1
+    assert "The question?" in decoded(renderer, ids)
+
+
+def test_what_must_stay_is_cut_from_its_front_and_the_cut_is_counted(renderer: Renderer) -> None:
+    prompt = Prompt.of_user(
+        [Segment("dropped first ", drop=0), Segment("far away " * 200 + "near the question?")], prefix="A:"
+    )
+    ids, shortening = renderer.fit(prompt, 60)
+    assert len(ids) <= 60
+    assert decoded(renderer, ids).endswith("near the question?<|im_end|>\n<|im_start|>assistant\nA:")
+    assert shortening.count("text") == 1 and shortening.cut_tokens > 300
+
+
+def test_a_window_smaller_than_the_template_is_refused(renderer: Renderer) -> None:
+    with pytest.raises(RequestRefusedError, match="too small"):
+        renderer.fit(Prompt.of_user("Who?"), 5)
+    with pytest.raises(RequestRefusedError, match="no room"):
+        renderer.fit(Prompt.of_user("Who?"), 0)
+    with pytest.raises(RequestRefusedError, match="empty"):
+        renderer.fit(Prompt.of_text("  "), 100)
+
+
+_texts = st.text(st.sampled_from("abc déß 山🏔\n.,"), max_size=60)
+_segments = st.builds(Segment, _texts, st.none() | st.integers(0, 3), st.sampled_from(["passage", "demonstration"]))
+_messages = st.builds(
+    Message, st.sampled_from(["system", "user"]), st.lists(_segments, min_size=1, max_size=5).map(tuple)
+)
+_prompts = st.builds(Prompt, st.lists(_messages, min_size=1, max_size=2).map(tuple), st.just(""), st.booleans())
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(prompt=_prompts, room=st.integers(1, 200))
+def test_fitting_keeps_to_the_window_and_drops_no_more_than_it_must(
+    renderer: Renderer, prompt: Prompt, room: int
+) -> None:
+    try:
+        ids, shortening = renderer.fit(prompt, room)
+    except RequestRefusedError:
+        return
+    assert 0 < len(ids) <= room
+    ranked = sorted(
+        (segment.drop, m, s, segment.kind)
+        for m, message in enumerate(prompt.messages)
+        for s, segment in enumerate(message.segments)
+        if segment.drop is not None
+    )
+
+    def without(count: int) -> list[int]:
+        gone = {(m, s) for _, m, s, _ in ranked[:count]}
+        messages = tuple(
+            Message(message.role, tuple(seg for s, seg in enumerate(message.segments) if (m, s) not in gone))
+            for m, message in enumerate(prompt.messages)
+        )
+        return renderer.encode(Prompt(messages, prompt.prefix, prompt.plain))
+
+    gone = sum(count for _, count in shortening.dropped)
+    if shortening.cut_tokens:
+        assert gone == len(ranked) and len(without(gone)) > room
+    else:
+        assert ids == without(gone)
+        assert gone == 0 or len(without(gone - 1)) > room
+    assert sorted(dict(shortening.dropped).items()) == sorted(
+        {kind: sum(k == kind for *_, k in ranked[:gone]) for *_, kind in ranked[:gone]}.items()
+    )
