@@ -8,6 +8,7 @@ flight can change a last digit, and with it, rarely, a token.
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import os
 from collections.abc import Sequence
@@ -81,6 +82,7 @@ class VllmGenerator:
             enable_lora=bool(rank),
             max_lora_rank=rank or _LORA_RANKS[0],
             disable_log_stats=True,
+            use_tqdm_on_load=False,
         )
         try:
             engine = AsyncLLM.from_engine_args(arguments)

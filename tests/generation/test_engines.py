@@ -1,0 +1,132 @@
+"""vLLM and transformers, asked the same in float32, say the same; transformers' forward pass is the oracle."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from core.errors import RequestRefusedError
+from core.prompt import Prompt, Segment
+from core.protocols import GenerateRequest, Generation, Generator, Sampling, ScoreRequest
+from core.types import TokenUsage
+from generation.hf import TransformersGenerator
+from generation.vllm_engine import VllmGenerator
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
+
+PLACES = ("France", "Japan", "Peru", "Kenya", "Norway", "Cuba")
+PROMPTS = [Prompt.of_user(f"What is the capital of {place}? Answer in one sentence.") for place in PLACES] + [
+    Prompt.of_text(f"The three largest cities of {place} are") for place in PLACES
+]
+LONG = Prompt.of_text("The river runs from the old town through the valley to the sea, past mills and orchards. " * 12)
+
+
+async def ask(generator: Generator, prompt: Prompt, sampling: Sampling, priority: int = 0) -> Generation:
+    return await generator.generate(GenerateRequest(prompt, sampling, priority))
+
+
+async def test_greedy_replies_agree(vllm_generator: VllmGenerator, hf_generator: TransformersGenerator) -> None:
+    sampling = Sampling(12, logprobs=True)
+    fast, plain = [
+        await asyncio.gather(*(ask(generator, prompt, sampling) for prompt in PROMPTS))
+        for generator in (vllm_generator, hf_generator)
+    ]
+    equal = [
+        a.completions[0] == replace(b.completions[0], logprobs=a.completions[0].logprobs)
+        for a, b in zip(fast, plain, strict=True)
+    ]
+    assert sum(equal) >= len(PROMPTS) - 1  # two tokens of almost equal probability may change places
+    for a, b, same in zip(fast, plain, equal, strict=True):
+        if same:
+            assert a.completions[0].logprobs == pytest.approx(b.completions[0].logprobs, abs=1e-3)
+
+
+async def test_forced_scores_are_those_of_the_forward_pass(
+    vllm_generator: VllmGenerator, hf_generator: TransformersGenerator
+) -> None:
+    requests = [
+        ScoreRequest(prompt, target, end_of_turn)
+        for prompt in (*PROMPTS[:3], *PROMPTS[-3:], LONG)
+        for target, end_of_turn in ((" Paris", False), ("The answer is a very unlikely 💎 string", True))
+    ]
+    # Other requests share the batch while the scores are computed, and must not be disturbed.
+    alone = await ask(vllm_generator, LONG, Sampling(24))
+    beside, *fast = await asyncio.gather(
+        ask(vllm_generator, LONG, Sampling(24)), *(vllm_generator.score(request) for request in requests)
+    )
+    plain = await asyncio.gather(*(hf_generator.score(request) for request in requests))
+    slow = await asyncio.gather(*(vllm_generator.score_by_prompt_logprobs(request) for request in requests))
+    assert beside.completions == alone.completions
+    for forced, oracle, prompt_logprobs in zip(fast, plain, slow, strict=True):
+        assert forced.token_ids == oracle.token_ids
+        assert forced.token_logprobs == pytest.approx(oracle.token_logprobs, abs=1e-3)
+        assert prompt_logprobs.token_logprobs == pytest.approx(oracle.token_logprobs, abs=1e-3)
+
+
+async def test_a_prompt_that_was_read_before_is_not_computed_again(vllm_generator: VllmGenerator) -> None:
+    prompt = Prompt.of_text("A sentence that nobody has read before. " * 20)
+    first = await ask(vllm_generator, prompt, Sampling(4))
+    again = await ask(vllm_generator, prompt, Sampling(4, n=3, temperature=1.0, seed=1), priority=-5)
+    scored = await vllm_generator.score(ScoreRequest(prompt, " The end", priority=7))
+    assert first.usage == TokenUsage(1, first.usage.prompt, 4, first.usage.prompt, 4)
+    for reply in (again, scored):
+        assert reply.usage.prompt == first.usage.prompt
+        assert 0 < reply.usage.computed_prompt <= 32
+    assert again.usage.generated == sum(len(completion.token_ids) for completion in again.completions)
+    assert scored.usage.generated == len(scored.token_ids)
+
+
+@pytest.mark.parametrize("engine", ["vllm_generator", "hf_generator"])
+async def test_samples_differ_from_each_other_and_repeat_with_their_seed(
+    engine: str, request: pytest.FixtureRequest
+) -> None:
+    generator = request.getfixturevalue(engine)
+    sampling = Sampling(12, temperature=1.0, top_p=0.95, n=4, seed=5)
+    first = await ask(generator, PROMPTS[-1], sampling)
+    assert len({completion.token_ids for completion in first.completions}) > 1
+    assert (await ask(generator, PROMPTS[-1], sampling)).completions == first.completions
+    assert (await ask(generator, PROMPTS[-1], replace(sampling, seed=6))).completions != first.completions
+
+
+@pytest.mark.parametrize("engine", ["vllm_generator", "hf_generator"])
+async def test_a_stop_string_ends_the_reply_and_is_left_out(engine: str, request: pytest.FixtureRequest) -> None:
+    generator = request.getfixturevalue(engine)
+    reply = await ask(generator, Prompt.of_text("One, two, three, four,"), Sampling(20, stop=(" six,", "\n")))
+    assert reply.text == " five,"
+    assert reply.completions[0].finish_reason == "stop"
+
+
+@pytest.mark.parametrize("engine", ["vllm_generator", "hf_generator"])
+async def test_biases_and_penalties_change_the_choice_but_not_the_reported_probability(
+    engine: str, request: pytest.FixtureRequest
+) -> None:
+    generator = request.getfixturevalue(engine)
+    free = (await ask(generator, PROMPTS[0], Sampling(1, logprobs=True))).completions[0]
+    banned = Sampling(1, logprobs=True, logit_bias=((free.token_ids[0], -100.0),))
+    other = (await ask(generator, PROMPTS[0], banned)).completions[0]
+    assert other.token_ids != free.token_ids
+    assert other.logprobs == pytest.approx(
+        (await generator.score(ScoreRequest(PROMPTS[0], other.token_ids))).token_logprobs, abs=1e-3
+    )
+    penalised = await ask(generator, LONG, Sampling(8, repetition_penalty=1.8))
+    assert penalised.text not in LONG.text  # left alone, it would go on repeating the prompt
+    assert (await ask(generator, LONG, Sampling(8))).text in LONG.text
+
+
+@pytest.mark.parametrize("engine", ["vllm_generator", "hf_generator"])
+async def test_what_can_never_fit_is_refused_and_what_can_is_shortened(
+    engine: str, request: pytest.FixtureRequest
+) -> None:
+    generator = request.getfixturevalue(engine)
+    with pytest.raises(RequestRefusedError):
+        await generator.score(ScoreRequest(PROMPTS[0], (10,) * 2048))
+    with pytest.raises(RequestRefusedError):
+        await generator.score(ScoreRequest(PROMPTS[0], ""))
+    with pytest.raises(RequestRefusedError):
+        await ask(generator, PROMPTS[0], Sampling(2048))
+    passages = [Segment("A long passage about nothing. " * 60, drop=i, kind="passage") for i in range(8)]
+    reply = await ask(generator, Prompt.of_user([*passages, Segment("Say yes.")]), Sampling(1500, stop=("e", "a", "o")))
+    assert reply.shortening.dropped == (("passage", 7),)
+    assert reply.usage.prompt < 2048 - 1500

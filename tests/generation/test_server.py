@@ -1,0 +1,234 @@
+"""Running servers: load, affinity, retries and refusals against a stand-in; scores and replies against a real vLLM server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from core.errors import BackendError, ConfigError, RequestRefusedError
+from core.prompt import Prompt
+from core.protocols import GenerateRequest, Sampling, ScoreRequest
+from generation.config import ModelConfig
+from generation.forced import PLUGIN
+from generation.hf import TransformersGenerator
+from generation.models import model_folder
+from generation.server import ServerGenerator
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class StandIn:
+    """A server that speaks vLLM's protocol, forces nothing, and fails as told."""
+
+    def __init__(self, models: tuple[str, ...] = ("only",), pause: float = 0.0) -> None:
+        self.models, self.pause = models, pause
+        self.status: list[int] = []  # what the next completions are answered with instead
+        self.bodies: list[dict[str, Any]] = []
+        self.url = f"http://127.0.0.1:{free_port()}"
+        routes = [Route("/v1/models", self._list), Route("/v1/completions", self._complete, methods=["POST"])]
+        config = uvicorn.Config(Starlette(routes=routes), port=int(self.url.rpartition(":")[2]), log_level="error")
+        self.server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self.server.run, daemon=True)
+
+    async def _list(self, _: Request) -> JSONResponse:
+        return JSONResponse({"data": [{"id": name, "root": name, "max_model_len": 512} for name in self.models]})
+
+    async def _complete(self, request: Request) -> JSONResponse:
+        body = await request.json()
+        if body.get("priority"):
+            return JSONResponse({"error": "priority scheduling is not enabled"}, 400)
+        self.bodies.append(body)
+        await asyncio.sleep(self.pause)
+        if self.status:
+            return JSONResponse({"error": "as told"}, self.status.pop(0))
+        choice: dict[str, Any] = {
+            "index": 0,
+            "text": " yes",
+            "token_ids": [1] * body["max_tokens"],
+            "finish_reason": "length",
+        }
+        choice["logprobs"] = {"token_logprobs": [-0.5] * body["max_tokens"]}
+        if "prompt_logprobs" in body:
+            choice["prompt_logprobs"] = [None] + [
+                {str(token): {"logprob": -token / 1000}} for token in body["prompt"][1:]
+            ]
+        return JSONResponse({"choices": [choice], "usage": {}})
+
+    def __enter__(self) -> StandIn:
+        self._thread.start()
+        while not self.server.started:
+            time.sleep(0.01)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.should_exit = True
+        self._thread.join(5)
+
+
+@asynccontextmanager
+async def opened(*servers: StandIn, retries: int = 2, adapter: str = "") -> AsyncIterator[ServerGenerator]:
+    urls = tuple(server.url for server in servers)
+    generator = await ServerGenerator.open(ModelConfig(backend="server", urls=urls, retries=retries, adapter=adapter))
+    for server in servers:
+        server.bodies.clear()
+    yield generator
+    await generator.close()
+
+
+def request(affinity: str = "", text: str = "Is it so?") -> GenerateRequest:
+    return GenerateRequest(Prompt.of_text(text), Sampling(1), priority=3, affinity=affinity)
+
+
+async def test_a_question_stays_on_one_server_and_questions_are_spread() -> None:
+    with StandIn(pause=0.02) as a, StandIn(pause=0.02) as b:
+        async with opened(a, b) as generator:
+            for _ in range(3):
+                await asyncio.gather(
+                    *(generator.generate(request(f"question {i}", f"Question {i}?")) for i in range(8))
+                )
+            seen = [{tuple(body["prompt"]) for body in server.bodies} for server in (a, b)]
+            assert len(seen[0]) == len(seen[1]) == 4 and not seen[0] & seen[1]
+            assert len(a.bodies) + len(b.bodies) == 24
+
+
+async def test_a_failing_server_is_left_for_another_and_in_the_end_given_up() -> None:
+    with StandIn() as a, StandIn() as b:
+        async with opened(a, b, retries=1) as generator:
+            a.status = b.status = [503]
+            assert (await generator.generate(request("q"))).text == " yes"
+            assert len(a.bodies) == len(b.bodies) == 1
+            a.status, b.status = [500], [500]
+            with pytest.raises(BackendError, match=r"no reply after 2 attempts.*status 500"):
+                await generator.generate(request())
+            a.status, b.status = [400], [400]
+            with pytest.raises(RequestRefusedError, match=r"status 400.*as told"):
+                await generator.generate(request())
+
+
+async def test_a_server_that_dies_is_reported_with_its_address() -> None:
+    with StandIn() as a:
+        async with opened(a, retries=0) as generator:
+            a.server.should_exit = True
+            a._thread.join(5)
+            with pytest.raises(BackendError, match=a.url):
+                await generator.generate(request())
+
+
+async def test_without_the_plugin_scores_come_from_prompt_logprobs() -> None:
+    with StandIn() as a:
+        async with opened(a) as generator:
+            score = await generator.score(ScoreRequest(Prompt.of_text("Is it so?"), (40, 50)))
+            assert score.token_logprobs == (-0.04, -0.05)
+            assert a.bodies[0]["prompt"][-2:] == [40, 50]
+
+
+async def test_a_server_of_other_models_is_refused_with_their_names() -> None:
+    with StandIn(models=("llama", "qwen")) as a:
+        with pytest.raises(ConfigError, match="serves llama, qwen"):
+            await ServerGenerator.open(ModelConfig(backend="server", urls=(a.url,)))
+        async with opened(a, adapter="qwen") as generator:
+            await generator.generate(request())
+            assert a.bodies[0]["model"] == "qwen"
+
+
+@pytest.fixture(scope="module")
+def vllm_server() -> Iterator[str]:
+    """A real vLLM server with the plug-in, in float32."""
+    port = free_port()
+    command = [
+        sys.executable,
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--model",
+        model_folder("default"),
+        "--port",
+        str(port),
+    ]
+    command += [
+        "--dtype",
+        "float32",
+        "--max-model-len",
+        "1024",
+        "--block-size",
+        "32",
+        "--max-num-seqs",
+        "16",
+        "--enforce-eager",
+    ]
+    command += ["--logits-processors", PLUGIN, "--scheduling-policy", "priority", "--enable-prompt-tokens-details"]
+    command += ["--kv-cache-memory-bytes", str(2**29)]
+    root = Path(__file__).parents[2]
+    environment = os.environ | {"PYTHONPATH": str(root), "VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
+    with tempfile.TemporaryFile("w+") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+        try:
+            url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 300
+            while not _healthy(url):
+                if server.poll() is not None or time.monotonic() > deadline:
+                    log.seek(0)
+                    pytest.fail(f"the vLLM server did not start:\n{log.read()[-3000:]}")
+                time.sleep(1)
+            yield url
+        finally:
+            server.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                server.wait(20)
+            with suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGKILL)  # the engine's processes, if any are left
+            server.wait()
+
+
+def _healthy(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_real_server_scores_forced_and_by_prompt_logprobs_as_transformers_does(
+    vllm_server: str, hf_generator: TransformersGenerator
+) -> None:
+    generator = await ServerGenerator.open(ModelConfig(backend="server", urls=(vllm_server,)))
+    assert all(endpoint.forces and endpoint.priorities for endpoint in generator._endpoints)
+    prompt = Prompt.of_user("The river runs through the valley to the sea. " * 12 + "Where does the river run to?")
+    asked = GenerateRequest(prompt, Sampling(6, logprobs=True), priority=2)
+    reply, oracle_reply = await generator.generate(asked), await hf_generator.generate(asked)
+    assert reply.completions[0].token_ids == oracle_reply.completions[0].token_ids
+    assert reply.text == oracle_reply.text
+    scoring = ScoreRequest(prompt, "to the sea", end_of_turn=True, priority=5)
+    oracle = await hf_generator.score(scoring)
+    forced, fallback = await generator.score(scoring), await generator.score_by_prompt_logprobs(scoring)
+    for score in (forced, fallback):
+        assert score.token_ids == oracle.token_ids
+        assert score.token_logprobs == pytest.approx(oracle.token_logprobs, abs=1e-3)
+    assert reply.usage.cached == 0 and 0 < forced.usage.computed_prompt <= 32
+    with pytest.raises(RequestRefusedError):
+        await generator.generate(GenerateRequest(prompt, Sampling(5000)))
+    samples = await generator.generate(GenerateRequest(prompt, Sampling(6, temperature=1.0, n=3, seed=4)))
+    assert len(samples.completions) == 3 and len({sample.token_ids for sample in samples.completions}) > 1
+    await generator.close()
