@@ -76,7 +76,7 @@ def _read_whole(path: Path) -> Iterator[dict[str, Any]]:
         columns = cast("dict[str, dict[str, Any]]", data)
         rows = next(iter(columns.values()))
         if any(column.keys() != rows.keys() for column in columns.values()):
-            raise DataError(f"{path}: the columns have different rows: expected {{column: {{row: value}}}} with the same rows in each.")
+            raise DataError(f"{path}: the columns have different rows: expected the same rows in each column.")
         yield from ({name: column[row] for name, column in columns.items()} for row in rows)
         return
     if isinstance(data, dict) and isinstance(data.get("data"), list):

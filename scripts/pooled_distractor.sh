@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Closed-book, one-step retrieval and IRCoT with BM25, dense and hybrid search on a question file that brings its own paragraphs.
+# The corpus is the union of those paragraphs: call the figures pooled-distractor, never open. Run it again to go on.
+#   bash scripts/pooled_distractor.sh DATASET QUESTIONS DEMONSTRATIONS LIMIT [more options of 'corag run']
+#   bash scripts/pooled_distractor.sh hotpotqa hotpot_dev_distractor_v1.json gold_with_1_distractors_context_cot_qa_codex.txt 100
+set -euo pipefail
+dataset=$1 questions=$(realpath "$2") demonstrations=$(realpath "$3") limit=$4
+shift 4
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+bash scripts/install.sh
+export PATH="$PWD/.venv/bin:$PATH"
+name=$(basename "$questions" | cut -d. -f1)
+indexes=indexes/$dataset-$name
+for kind in bm25 dense; do
+    corag index "$questions" --format "$dataset" --kind "$kind" --out "$indexes-$kind" >&2
+done
+options=(--config scripts/configs/pooled.yaml --dataset "$dataset" --questions "$questions" --limit "$limit")
+for method in closed_book one_step ircot; do options+=("--$method.demonstrations" "$demonstrations"); done
+corag run "${options[@]}" --retriever.index "$indexes-bm25" --retriever.bm25 ircot "$@"
+for index in "$indexes-dense" "$indexes-bm25,$indexes-dense"; do
+    corag run "${options[@]}" --method one_step,ircot --retriever.index "$index" --retriever.bm25 ircot "$@"
+done
