@@ -104,11 +104,9 @@ class LuceneSearcher:
 
     def search(self, queries: Sequence[str], k: int) -> Sequence[Outcome]:
         """Return for each query up to k hits, best first; equal scores are ordered by id, as in Pyserini."""
-        decoding = []
-        for start in range(0, len(queries), _SEARCH_CHUNK):
-            chunk = queries[start : start + _SEARCH_CHUNK]
-            decoding.append(self._decoder.submit(self._decode, self._search_chunk(chunk, k), chunk))
-        return [outcome for chunk_outcomes in decoding for outcome in chunk_outcomes.result()]
+        chunks = [queries[start : start + _SEARCH_CHUNK] for start in range(0, len(queries), _SEARCH_CHUNK)]
+        decoding = [self._decoder.submit(self._decode, self._search_chunk(chunk, k), chunk) for chunk in chunks]
+        return [outcome for decoded in decoding for outcome in decoded.result()]
 
     def passages(self, ids: Sequence[str]) -> dict[str, Passage]:
         """Return the passages with these ids by id, leaving out unknown ones."""
@@ -126,17 +124,18 @@ class LuceneSearcher:
             self._searcher.close()
 
     def _search_chunk(self, queries: Sequence[str], k: int) -> bytes:
-        numbers = to_java_list(
-            [str(number) for number in range(len(queries))]
-        )  # equal ids would collapse into one result
-        arguments = (to_java_list(queries), numbers, k, self._threads)
-        try:
-            if self._fields is None:
-                return to_json(self._searcher.batch_search(*arguments))
-            return to_json(self._searcher.batch_search_fields(*arguments, self._fields))
-        except java_error():  # Anserini gives up on a batch if one of its queries fails: find out which
-            singly = ((number, self._search_one(query, k)) for number, query in enumerate(queries))
-            return b"{" + b",".join(b'"%d":%b' % (number, hits) for number, hits in singly if hits) + b"}"
+        """Return the hits of each query as one JSON object, by the query's number; what Lucene refuses is left out."""
+        if len(queries) > 1:
+            numbers = to_java_list(map(str, range(len(queries))))  # equal ids would collapse into one result
+            arguments = (to_java_list(queries), numbers, k, self._threads)
+            try:
+                if self._fields is None:
+                    return to_json(self._searcher.batch_search(*arguments))
+                return to_json(self._searcher.batch_search_fields(*arguments, self._fields))
+            except java_error():
+                pass  # Anserini gives up on a batch if one of its queries fails: find out which
+        singly = ((number, self._search_one(query, k)) for number, query in enumerate(queries))
+        return b"{" + b",".join(b'"%d":%b' % (number, hits) for number, hits in singly if hits) + b"}"
 
     def _search_one(self, query: str, k: int) -> bytes:
         """Return the hits of one query as JSON, empty if Lucene refuses the query."""
