@@ -15,7 +15,7 @@ from retrieval.encoding import encode_corpus
 from retrieval.lucene import build_lucene
 from retrieval.manifest import SHARDS, IndexManifest, IndexSettings, begin_build, hash_corpus, write_manifest
 from retrieval.store import PassageStore, write_store
-from retrieval.vectors import build_faiss, build_lucene_vectors
+from retrieval.vectors import build_faiss, build_lucene_vectors, ivf_lists
 
 
 def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
@@ -72,7 +72,9 @@ def _build_dense(
     passages: Iterator[Passage], encoder: Encoder, folder: Path, config: IndexConfig, report: Callable[[str], None]
 ) -> int:
     """Store the texts, encode them, index the vectors; return how many passages were longer than the encoder's limit."""
-    write_store(passages, folder)
+    rows = write_store(passages, folder)
+    if config.kind == "dense" and config.faiss == "ivfpq":
+        ivf_lists(config, rows, encoder.dimension)  # refuse now what would fail after hours of encoding
     store = PassageStore(folder)
     shards = encode_corpus(
         store,

@@ -36,6 +36,19 @@ class VectorIndex(Protocol):
         ...
 
 
+def ivf_lists(config: IndexConfig, rows: int, dimension: int) -> int:
+    """Return the number of clusters of an "ivfpq" index. Raises :class:`ConfigError` if such an index cannot be trained."""
+    lists = config.ivf_lists or min(4 * math.isqrt(rows), rows // _VECTORS_PER_CLUSTER)
+    needed = _VECTORS_PER_CLUSTER * max(lists, 1 << _PQ_BITS)
+    if rows < needed:
+        raise ConfigError(
+            f"faiss: ivfpq would need {needed:,} passages to train on, but there are {rows:,}: use flat or hnsw."
+        )
+    if dimension % config.pq_bytes:
+        raise ConfigError(f"pq_bytes must divide the encoder's dimension, but got {config.pq_bytes} and {dimension}.")
+    return lists
+
+
 def build_faiss(shards: Shards, folder: Path, config: IndexConfig) -> None:
     """Write a FAISS index of the shards' vectors; row i is passage i. Flat and IVF-PQ never hold all vectors in memory."""
     import faiss
@@ -74,16 +87,7 @@ def _hnsw(shards: Shards, config: IndexConfig) -> Any:
 def _trained_ivfpq(shards: Shards, config: IndexConfig) -> Any:
     import faiss
 
-    lists = config.ivf_lists or min(4 * math.isqrt(shards.rows), shards.rows // _VECTORS_PER_CLUSTER)
-    needed = _VECTORS_PER_CLUSTER * max(lists, 1 << _PQ_BITS)
-    if shards.rows < needed:
-        raise ConfigError(
-            f"faiss: ivfpq would need {needed:,} passages to train on, but there are {shards.rows:,}: use flat or hnsw."
-        )
-    if shards.dimension % config.pq_bytes:
-        raise ConfigError(
-            f"pq_bytes must divide the encoder's dimension, but got {config.pq_bytes} and {shards.dimension}."
-        )
+    lists = ivf_lists(config, shards.rows, shards.dimension)
     index = faiss.IndexIVFPQ(
         faiss.IndexFlatIP(shards.dimension),
         shards.dimension,

@@ -17,7 +17,7 @@ from retrieval.encoders import Encoder, encoder_folder
 from retrieval.encoding import Shards
 from retrieval.open import open_retriever
 from retrieval.store import PassageStore, write_store
-from retrieval.vectors import INDEX, FaissIndex, build_faiss
+from retrieval.vectors import INDEX, FaissIndex, build_faiss, ivf_lists
 from tests.retrieval.conftest import ignore
 
 pytestmark = pytest.mark.slow
@@ -96,8 +96,13 @@ def test_hnsw_and_ivfpq_find_most_true_neighbours(tmp_path: Path) -> None:
             np.mean([len(names & set(row)) / 10 for names, row in zip(found, truth.tolist(), strict=True)]) >= least
         ), kind
         index.close()
-    with pytest.raises(ConfigError, match="to train on"):
-        build_faiss(shards, tmp_path, IndexConfig([], "", faiss="ivfpq", ivf_lists=5_000))
+
+
+def test_what_cannot_be_trained_is_refused_before_encoding(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="would need 9,984 passages to train on, but there are 72"):
+        build_index(IndexConfig([str(corpus)], str(tmp_path / "out"), kind="dense", faiss="ivfpq"), ignore)
+    with pytest.raises(ConfigError, match="pq_bytes must divide"):
+        ivf_lists(IndexConfig([], "", pq_bytes=60), 20_000, 384)
 
 
 def test_encoding_goes_on_where_it_was_interrupted(
