@@ -124,6 +124,10 @@ class VllmGenerator:
         usage = TokenUsage(1, len(ids), len(target), len(ids), len(target))
         return Score(tuple(target), logprobs, usage, shortening)
 
+    async def reset_prefix_cache(self) -> None:
+        """Forget every cached prefix, so that what is measured next starts cold."""
+        await self._engine.reset_prefix_cache()
+
     async def close(self) -> None:
         """Stop the engine's processes."""
         if self._closed:

@@ -69,8 +69,8 @@ async def main(questions: int = 64) -> dict[str, float]:
         engine = VllmGenerator.open(ModelConfig(remember=False))
         recorder = Recorder(engine)
         config = IRCoTConfig(
-            demonstrations=str(root / "world/demonstrations.txt"), demonstration_count=4, stop_rule="strict",
-            max_thought_tokens=60, max_answer_tokens=24,
+            demonstrations=str(root / "world/demonstrations.txt"), demonstration_count=2, stop_rule="strict",
+            reader="cot", k_per_step=2, paragraph_budget=6, max_steps=5, max_thought_tokens=40, max_answer_tokens=40,
         )  # fmt: skip
 
         async def answer_file(name: str) -> float:
