@@ -16,7 +16,7 @@ class Renderer:
     """A model's tokenizer and chat template.
 
     Plain prompts are tokenised as text, with the special tokens that the tokenizer adds. Other prompts go through the chat
-    template; a base model reads the messages' texts separated by blank lines. Not thread-safe, as tokenizers are not.
+    template; a base model reads the messages' texts separated by blank lines. One thread may encode while another decodes.
     """
 
     def __init__(self, tokenizer: Any, *, chat: bool) -> None:

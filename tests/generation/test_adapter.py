@@ -15,8 +15,6 @@ from generation.hf import TransformersGenerator
 from generation.models import model_folder
 from generation.vllm_engine import _lora_rank
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
-
 
 def random_adapter(folder: Path) -> str:
     """Save a small adapter whose weights are random, so that it changes every reply."""
@@ -30,9 +28,13 @@ def random_adapter(folder: Path) -> str:
     return str(folder)
 
 
+@pytest.mark.slow
+@pytest.mark.asyncio(loop_scope="session")
 async def test_an_adapter_changes_scores_and_fingerprint(tmp_path: Path, hf_generator: TransformersGenerator) -> None:
     adapter = random_adapter(tmp_path)
-    adapted = TransformersGenerator.open(ModelConfig(backend="transformers", dtype="float32", max_context=2048, adapter=adapter))
+    adapted = TransformersGenerator.open(
+        ModelConfig(backend="transformers", dtype="float32", max_context=2048, adapter=adapter)
+    )
     request = ScoreRequest(Prompt.of_user("What is the capital of France?"), "Paris")
     scores = [(await generator.score(request)).sum for generator in (adapted, hf_generator)]
     await adapted.close()
