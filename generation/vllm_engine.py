@@ -159,7 +159,7 @@ class VllmGenerator:
             ):
                 final = output
         except (EngineDeadError, EngineGenerateError) as error:
-            reason = error.__cause__ or error
+            reason = str(error.__cause__ or error).rstrip(".")
             raise BackendError(
                 f"the vLLM engine failed: {reason}. Its own message stands above; start the run again."
             ) from error
