@@ -33,6 +33,7 @@ class ClosedBookConfig(ReaderConfig):
         return load_demonstrations(
             self.reader_demonstrations or self.demonstrations,
             self.demonstration_count,
+            tuple(self.demonstration_ids),
             direct=self.reader == "direct",
             with_context=False,
         )

@@ -60,5 +60,5 @@ class MicroBatcher(Generic[In, Out]):
                     entry[3].set_result(result)
 
     def close(self) -> None:
-        """Stop the worker thread once its current batch is done."""
-        self._thread.shutdown(wait=False)
+        """Wait for the current batch and stop the worker thread."""
+        self._thread.shutdown(wait=True)

@@ -71,7 +71,11 @@ def passage_segments(passages: Iterable[Passage], max_words: int) -> list[Segmen
     Should the prompt be too long, passages go after the demonstrations, the first ones first.
     """
     return [
-        Segment(f"Wikipedia Title: {passage.title}\n{clip_words(passage.text, max_words)}\n\n", 1_000 + rank, "passage")
+        Segment(
+            f"Wikipedia Title: {passage.title}\n{clip_words(passage.text.strip(), max_words)}\n\n",
+            1_000 + rank,
+            "passage",
+        )
         for rank, passage in enumerate(passages)
     ]
 

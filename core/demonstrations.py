@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from core.errors import DataError
+from core.errors import DataError, nearest
 from core.files import open_text
 from core.prompt import Segment
 from core.text import extract_answer
@@ -80,19 +80,24 @@ def rebuild(demonstrations: tuple[Demonstration, ...]) -> str:
 
 @lru_cache(maxsize=64)
 def load_demonstrations(
-    path: str, count: int = 0, *, direct: bool = False, with_context: bool = True
+    path: str, count: int = 0, ids: tuple[str, ...] = (), *, direct: bool = False, with_context: bool = True
 ) -> tuple[Segment, ...]:
     """Read a demonstration file into prompt segments, each ending in the separator; "" gives none.
 
-    ``count``: keep the first so many (0: all). ``direct`` replaces each chain of thought by its answer;
-    ``with_context`` false leaves the paragraphs out.
+    ``count``: keep the first so many (0: all); ``ids``: keep these instead, in this order. ``direct`` replaces each chain of
+    thought by its answer; ``with_context`` false leaves the paragraphs out.
     When a prompt is too long, the demonstrations at the FRONT go first, before any passage (IRCoT, released code).
     """
     if not path:
         return ()
     with open_text(path) as stream:
         demonstrations = parse_demonstrations(stream.read(), path)
-    if count:
+    if ids:
+        known = {demo.qid: demo for demo in demonstrations}
+        if missing := [qid for qid in ids if qid not in known]:
+            raise DataError(f"{path} has no demonstration '{missing[0]}': {nearest(missing[0], known)}")
+        demonstrations = tuple(known[qid] for qid in ids)
+    elif count:
         demonstrations = demonstrations[:count]
     if direct:
         demonstrations = tuple(demo.direct() for demo in demonstrations)

@@ -71,7 +71,8 @@ class Prompt:
     @property
     def text(self) -> str:
         """All text of the prompt without any chat template: for reading, hashing and scripted tests."""
-        joined = "\n\n".join(message.text for message in self.messages) + self.prefix
+        blocks = [message.text for message in self.messages] + [self.prefix] * bool(self.prefix)
+        joined = "\n\n".join(blocks)
         return joined.strip() if self.plain else joined
 
 

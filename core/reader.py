@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -31,6 +31,7 @@ class ReaderConfig:
         demonstrations: file of worked examples in IRCoT's format with chains of thought; "" for none.
         reader_demonstrations: the same for the reader; "" makes them from ``demonstrations`` (a direct reader gets bare answers).
         demonstration_count: use the first so many demonstrations; 0 for all.
+        demonstration_ids: use the demonstrations with these qids instead, in this order (IRCoT's paper draws three sets of 15).
         max_answer_tokens: most tokens that the reader may write.
         max_paragraph_words: passages are cut to so many words in prompts (IRCoT: 350).
     """
@@ -40,6 +41,7 @@ class ReaderConfig:
     demonstrations: str = ""
     reader_demonstrations: str = ""
     demonstration_count: int = 15
+    demonstration_ids: list[str] = field(default_factory=list)
     max_answer_tokens: int = 200
     max_paragraph_words: int = 350
 
@@ -60,7 +62,10 @@ class ReaderConfig:
     def examples(self) -> tuple[Segment, ...]:
         """Load the reader's demonstrations."""
         return load_demonstrations(
-            self.reader_demonstrations or self.demonstrations, self.demonstration_count, direct=self.reader == "direct"
+            self.reader_demonstrations or self.demonstrations,
+            self.demonstration_count,
+            tuple(self.demonstration_ids),
+            direct=self.reader == "direct",
         )
 
     def templates(self) -> tuple[Template, ...]:

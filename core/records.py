@@ -20,7 +20,7 @@ import orjson
 
 from core.errors import ConfigError, DataError
 from core.files import read_jsonl, write_atomically
-from core.tools import SearchStep, Step
+from core.tools import GenerateStep, SearchStep, Step
 from core.types import Answer, Question, TokenUsage
 
 MANIFEST = "manifest.json"
@@ -62,7 +62,7 @@ class Row:
 
 def _step_record(step: Step) -> dict[str, Any]:
     if not isinstance(step, SearchStep):
-        return asdict(step)
+        return {"kind": "generate" if isinstance(step, GenerateStep) else "score", **asdict(step)}
     hits = [{"id": hit.passage.id, "title": hit.passage.title, "score": hit.score} for hit in step.hits]
     return {
         "kind": "search",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Iterable
 
 from core.errors import BackendError, ConfigError, CoragError
@@ -29,7 +30,7 @@ async def answer_question(question: Question, method: Method, tools: Tools) -> R
     except CoragError as failure:
         error = f"{type(failure).__name__}: {failure}"
     except Exception as failure:  # noqa: BLE001 - a defect met by one question must not cost the others
-        error = f"{type(failure).__name__}: {failure}"
+        error = f"{type(failure).__name__}: {failure}\n{traceback.format_exc()}"
     return Row(question, answer, tuple(tools.steps), dict(tools.ledger), time.perf_counter() - started, error)
 
 

@@ -48,29 +48,33 @@ def stated_answer(sentence: str) -> str | None:
 
 
 def extract_answer(reply: str) -> str:
-    """Take the answer out of a reader's reply: the stated answer, else the first line (IRCoT, released code).
+    r"""Take the answer out of a reader's reply: what its last line that states one states, else the first line.
 
-    One outer pair of double quotes and one closing full stop are removed; a JSON list of several strings is joined by spaces.
+    As in IRCoT's released code, one pair of double quotes around the reply goes first, one closing full stop last, and a
+    JSON string or list of strings is decoded (lists are joined by spaces). There, replies have one line; chat models
+    write several.
 
-    >>> extract_answer("The singer was born in Oslo. So the answer is: Oslo.")
+    >>> extract_answer("The singer was born in Oslo.\nSo the answer is: Oslo.")
     'Oslo'
     >>> extract_answer("Oslo.")
     'Oslo'
     """
-    reply = reply.strip()
-    stated = stated_answer(reply)
-    answer = (reply.split("\n", 1)[0] if stated is None else stated).strip()
-    if len(answer) >= 2 and answer[0] == answer[-1] == '"':
-        answer = answer[1:-1]
-    answer = answer.removesuffix(".") if stated is None else answer
-    if answer.startswith("["):
+    reply = _unquoted(reply.strip())
+    stated = [answer for line in reply.splitlines() if (answer := stated_answer(line)) is not None]
+    answer = stated[-1].strip() if stated else reply.split("\n", 1)[0].strip().removesuffix(".")
+    if answer.startswith(("[", '"')):
         try:
-            parts = json.loads(answer)
+            decoded = json.loads(answer)
         except json.JSONDecodeError:
             return answer
-        if isinstance(parts, list) and all(isinstance(part, str) for part in parts):
+        parts = decoded if isinstance(decoded, list) else [decoded]
+        if all(isinstance(part, str) for part in parts):
             return " ".join(parts)
     return answer
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1].strip() if len(text) >= 2 and text[0] == text[-1] == '"' else text
 
 
 def strip_question_words(query: str) -> str:

@@ -25,7 +25,6 @@ class GenerateStep:
     shortening: Shortening
     seconds: float
     prompt: str = ""
-    kind: str = "generate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,6 @@ class ScoreStep:
     usage: TokenUsage
     shortening: Shortening
     seconds: float
-    kind: str = "score"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,6 @@ class SearchStep:
     k: int
     hits: tuple[Hit, ...]
     seconds: float
-    kind: str = "search"
 
 
 Step = GenerateStep | ScoreStep | SearchStep

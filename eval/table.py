@@ -33,6 +33,7 @@ class Summary:
     method: str
     n: int
     failed: int
+    first_error: str
     em: Interval | None
     f1: Interval | None
     recall: Interval | None
@@ -44,12 +45,10 @@ class Summary:
     steps: float
 
 
-def score_record(record: Record, scorer: Scorer, recall_at: int) -> Scores:
-    """Score one row of a run. Recall is None for a question that was answered without any search."""
+def score_record(record: Record, scorer: Scorer, recall_at: int, *, searches: bool = True) -> Scores:
+    """Score one row of a run. ``searches``: whether the method searches at all; else there is no recall."""
     question, answer = record["question"], record["answer"]
-    supporting = question["supporting"]
-    if answer is not None and not any(step["kind"] == "search" for step in record["steps"]):
-        supporting = ()
+    supporting = question["supporting"] if searches else ()
     if answer is None:
         return Scores(0.0, 0.0, 0.0 if supporting else None)
     item = scorer.score(answer["text"], question["answers"])
@@ -61,16 +60,19 @@ def usage_of(record: Record) -> TokenUsage:
     return sum((TokenUsage(**usage) for usage in record["usage"].values()), TokenUsage())
 
 
-def summarise(method: str, records: Sequence[Record], scorer: Scorer, *, recall_at: int = 15) -> Summary:
-    """Turn a run's rows into a line of the table."""
-    scores = [score_record(record, scorer, recall_at) for record in records]
+def summarise(
+    method: str, records: Sequence[Record], scorer: Scorer, *, recall_at: int = 15, searches: bool = True
+) -> Summary:
+    """Turn a run's rows into a line of the table. ``searches``: whether the method searches at all."""
+    scores = [score_record(record, scorer, recall_at, searches=searches) for record in records]
     usages = [usage_of(record) for record in records]
-    searches = [sum(step["kind"] == "search" for step in record["steps"]) for record in records]
+    searched = [sum(step["kind"] == "search" for step in record["steps"]) for record in records]
     steps = [record["answer"]["steps"] for record in records if record["answer"] is not None]
     return Summary(
         method=method,
         n=len(records),
         failed=sum(record["answer"] is None for record in records),
+        first_error=next((record["error"] for record in records if record["answer"] is None), ""),
         em=bootstrap_mean([score.em for score in scores]),
         f1=bootstrap_mean([score.f1 for score in scores]),
         recall=bootstrap_mean([score.recall for score in scores if score.recall is not None]),
@@ -78,7 +80,7 @@ def summarise(method: str, records: Sequence[Record], scorer: Scorer, *, recall_
         tokens=_mean([usage.total for usage in usages]),
         computed_tokens=_mean([usage.computed for usage in usages]),
         calls=_mean([usage.calls for usage in usages]),
-        searches=_mean(searches),
+        searches=_mean(searched),
         steps=_mean(steps),
     )
 
@@ -118,13 +120,6 @@ def percent(interval: Interval | None) -> str:
     if interval.low is None or interval.high is None:
         return f"{100 * interval.mean:.1f}"
     return f"{100 * interval.mean:.1f} [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
-
-
-def markdown(summaries: Sequence[Summary]) -> str:
-    """Write the table in Markdown."""
-    lines = ["| " + " | ".join(HEADINGS) + " |", "|" + " --- |" * len(HEADINGS)]
-    lines += ["| " + " | ".join(cells(summary)) + " |" for summary in summaries]
-    return "\n".join(lines)
 
 
 def json_record(summary: Summary) -> dict[str, Any]:

@@ -44,7 +44,9 @@ class TransformersGenerator:
         """Load model, adapter and tokenizer. Raises :class:`ConfigError` or :class:`BackendError` with what is missing."""
         import torch
         from transformers import AutoModelForCausalLM
+        from transformers.utils import logging
 
+        logging.disable_progress_bar()
         folder = model_folder(config.name)
         renderer = Renderer.load(folder, config.chat)
         device = config.device if config.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"

@@ -98,6 +98,9 @@ def _dequantise(source: Path, file: str, target: Path) -> None:
     """Unpack a GGUF file into bfloat16 safetensors, tokenizer and chat template."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
 
     model = AutoModelForCausalLM.from_pretrained(
         source, gguf_file=file, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)

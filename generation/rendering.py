@@ -46,6 +46,10 @@ class Renderer:
         """Return the number of tokens of a text, without special tokens."""
         return len(self._ids(text))
 
+    def text_ids(self, text: str) -> list[int]:
+        """Return the token ids of a text, without special tokens."""
+        return self._ids(text)
+
     def encode(self, prompt: Prompt) -> list[int]:
         """Return the token ids of a whole prompt, however long."""
         if prompt.plain or not self.chat:

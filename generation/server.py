@@ -82,7 +82,9 @@ class ServerGenerator:
             headers={"Authorization": f"Bearer {key}"} if key else {},
         )
         try:
-            endpoints = await asyncio.gather(*(_meet(client, url.rstrip("/"), folder, config) for url in config.urls))
+            endpoints = await asyncio.gather(
+                *(_meet(client, url.rstrip("/"), folder, renderer, config) for url in config.urls)
+            )
         except BaseException:
             await client.aclose()
             raise
@@ -106,11 +108,11 @@ class ServerGenerator:
         """Continue a prompt."""
         sampling = request.sampling
         ids, shortening = self._renderer.fit(request.prompt, self._window - sampling.max_tokens)
-        reply = await self._ask(ids, _body(sampling), request)
-        choices = sorted(reply["choices"], key=lambda choice: int(choice["index"]))
-        completions = tuple(_completion(choice, sampling.logprobs) for choice in choices)
+        # One request per sample, seeded as in the engine of this process: of n > 1, servers tell one sample's cache hits only.
+        replies = await asyncio.gather(*(self._ask(ids, _body(sampling, i), request) for i in range(sampling.n)))
+        completions = tuple(_completion(reply["choices"][0], sampling.logprobs) for reply in replies)
         generated = sum(len(completion.token_ids) for completion in completions)
-        computed = len(ids) - _cached(reply)
+        computed = len(ids) - min(map(_cached, replies))
         return Generation(completions, TokenUsage(1, len(ids), generated, computed, generated), shortening)
 
     async def score(self, request: ScoreRequest) -> Score:
@@ -188,7 +190,7 @@ class ServerGenerator:
         )
 
 
-async def _meet(client: httpx.AsyncClient, url: str, folder: str, config: ModelConfig) -> _Endpoint:
+async def _meet(client: httpx.AsyncClient, url: str, folder: str, renderer: Renderer, config: ModelConfig) -> _Endpoint:
     """Ask a server which model it serves and try out what it can do."""
     try:
         listed = await client.get(f"{url}/v1/models")
@@ -215,8 +217,22 @@ async def _meet(client: httpx.AsyncClient, url: str, folder: str, config: ModelC
     if not windows:
         raise BackendError(f"{url} does not tell its context length, as vLLM servers do: use a vLLM server.")
     endpoint = _Endpoint(url, str(fitting[0]["id"]), int(windows[0]))
+    await _compare_tokenizers(client, endpoint, renderer, config.name)
     await _try_out(client, endpoint)
     return endpoint
+
+
+async def _compare_tokenizers(client: httpx.AsyncClient, endpoint: _Endpoint, renderer: Renderer, name: str) -> None:
+    """Refuse a server whose tokenizer splits a text otherwise: it would read our token ids as other words."""
+    text = "Ein Dutzend Äpfel, 1984 and the river's end."
+    response = await _post(
+        client, f"{endpoint.url}/tokenize", {"model": endpoint.model, "prompt": text, "add_special_tokens": False}
+    )
+    if response.status_code == 200 and orjson.loads(response.content)["tokens"] != renderer.text_ids(text):
+        raise ConfigError(
+            f"the server {endpoint.url} serves '{endpoint.model}', whose tokenizer is not that of '{name}': set --model.name to "
+            "the model that it serves, so that prompts are tokenised as it expects."
+        )
 
 
 async def _try_out(client: httpx.AsyncClient, endpoint: _Endpoint) -> None:
@@ -258,11 +274,10 @@ def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def _body(sampling: Sampling) -> dict[str, Any]:
+def _body(sampling: Sampling, sample: int) -> dict[str, Any]:
     """Spell out every setting: what is left out, a server fills in from the model's own generation_config."""
     greedy = sampling.temperature == 0
     body: dict[str, Any] = {
-        "n": sampling.n,
         "max_tokens": sampling.max_tokens,
         "temperature": sampling.temperature,
         "top_p": 1.0 if greedy else sampling.top_p,
@@ -272,7 +287,7 @@ def _body(sampling: Sampling) -> dict[str, Any]:
         "stop": list(sampling.stop),
         "logit_bias": {str(token): bias for token, bias in sampling.logit_bias} or None,
         "logprobs": 0 if sampling.logprobs else None,
-        "seed": None if greedy else sampling.seed,
+        "seed": None if greedy or sampling.seed is None else sampling.seed + sample,
     }
     return {name: value for name, value in body.items() if value is not None}
 

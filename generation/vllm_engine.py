@@ -24,6 +24,7 @@ from generation.config import ModelConfig
 from generation.forced import FORCED_TOKENS, PLUGIN
 from generation.models import folder_digest, model_folder
 from generation.rendering import Renderer
+from generation.segfaults import keep_fault_handler
 
 CPU_BLOCK_SIZE = 32
 """Only whole blocks are found in the cache, and 32 is the smallest that CPU attention takes. On 96 requests that extended prompts
@@ -176,9 +177,10 @@ def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
     """Start an ``AsyncLLM``, ready to score, with LoRA if a rank is given."""
     _set_environment()
     try:
-        from vllm.engine.arg_utils import AsyncEngineArgs
-        from vllm.platforms import current_platform
-        from vllm.v1.engine.async_llm import AsyncLLM
+        with keep_fault_handler():
+            from vllm.engine.arg_utils import AsyncEngineArgs
+            from vllm.platforms import current_platform
+            from vllm.v1.engine.async_llm import AsyncLLM
     except ImportError as error:
         raise ConfigError(
             f"vLLM cannot be imported ({error}): install it with pip install 'corag[gpu]' (or 'corag[cpu]'), or choose "

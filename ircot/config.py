@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from core.collected import BudgetPolicy
 from core.errors import ConfigError
@@ -54,7 +54,7 @@ class IRCoTConfig(ReaderConfig):
     reasoning_prompt: str = "auto"
 
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "k_per_step"}
-    PRESETS: ClassVar[dict[str, dict[str, object]]] = {
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {"stop_rule": "strict", "reader": "cot", "max_thought_tokens": 300, "max_answer_tokens": 300},
         "paper_code": {
             "stop_rule": "strict", "reader": "cot", "max_thought_tokens": 300, "max_answer_tokens": 300, "max_steps": 10,
@@ -69,6 +69,17 @@ class IRCoTConfig(ReaderConfig):
                 f"ircot needs k_per_step, max_steps and paragraph_budget of at least 1, but they are {self.k_per_step}, "
                 f"{self.max_steps} and {self.paragraph_budget}."
             )
+
+        if self.preset != "zero_shot" and not self.demonstrations and self.reasoning_prompt == "auto":
+            raise ConfigError(
+                f"ircot's preset '{self.preset}' is few-shot: name a file in IRCoT's format with --ircot.demonstrations, "
+                "or use the preset 'zero_shot'."
+            )
+
+    @classmethod
+    def of_preset(cls, preset: Literal["paper", "paper_code", "zero_shot"], **options: Any) -> IRCoTConfig:
+        """Build a configuration from a preset; ``options`` override it."""
+        return cls(preset=preset, **(cls.PRESETS[preset] | options))
 
     def reasoning_template(self) -> Template:
         """Load the prompt that asks for the next thought."""

@@ -70,7 +70,7 @@ async def ircot(question: Question, tools: Tools, config: IRCoTConfig) -> IRCoTA
         answer = await read_or_conclude(question, collected, thoughts, tools, config)
     except BudgetExhaustedError:
         stopped = "budget"
-        answer = extract_answer(" ".join(thoughts))
+        answer = conclusion(thoughts, config)
     return IRCoTAnswer(
         text=answer,
         passage_ids=collected.ids,
@@ -91,7 +91,9 @@ async def next_thought(
             "query": question.text,
             "paragraphs": passage_segments(collected.passages, config.max_paragraph_words),
             "cot_history": " ".join(thoughts),
-            "demonstrations": load_demonstrations(config.demonstrations, config.demonstration_count),
+            "demonstrations": load_demonstrations(
+                config.demonstrations, config.demonstration_count, tuple(config.demonstration_ids)
+            ),
         }
     )
     reply = await tools.generate(
@@ -116,5 +118,15 @@ async def read_or_conclude(
 ) -> str:
     """Let the reader answer from all collected paragraphs; without a reader, take the answer from the thoughts (Table 6)."""
     if config.reader == "none":
-        return extract_answer(" ".join(thoughts))
+        return conclusion(thoughts, config)
     return await read(question, collected.passages, tools, config)
+
+
+def conclusion(thoughts: list[str], config: IRCoTConfig) -> str:
+    """Take the answer from the chain of thought: what it states, by the rule that ended it."""
+    chain = " ".join(thoughts)
+    if config.stop_rule == "lenient" and stated_answer(chain) is None:
+        _, found, rest = chain.lower().rpartition(config.stop_sequence.lower())
+        if found:
+            return extract_answer(chain[-len(rest) :] if rest else "")
+    return extract_answer(chain)

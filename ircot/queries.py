@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_INFERENCE_STARTS = ("thus ", "thus,", "so ", "that is,", "therefore", "hence")
-_ARITHMETIC = re.compile(r"\d+ [+-] \d+ = \d+")
+_INFERENCE_STARTS = ("thus ", "thus,", "so ", "so,", "that is,", "therefore", "hence")
+_NUMBER = r"(?:\d[\d,]*\.?\d+|\d+)"
+_ARITHMETIC = re.compile(rf"{_NUMBER} [+-] {_NUMBER} = {_NUMBER}")
 
 
 def is_inference(sentence: str) -> bool:

@@ -12,8 +12,10 @@ Splitter = Literal["rules", "spacy"]
 
 # A closing mark, perhaps a quote or bracket after it, then white space and something that can open a sentence.
 _BOUNDARY = re.compile(r"(?P<word>\S*?)(?P<mark>[.!?]+)(?P<close>[\"'”’)\]]*)(?=\s+[\"'“‘(\[]*[^\s\"'“‘(\[a-z])")
+_BEFORE_NUMBERS = frozenset("no vol pp p fig".split())
+_LIST_NUMBER = re.compile(r"(?:step\s+)?\d+", re.IGNORECASE)
 _ABBREVIATIONS = frozenset(
-    "mr mrs ms dr prof rev hon st sr jr gen col lt sgt capt cmdr maj gov sen rep pres messrs mt ft vs etc no vol pp p ed eds fig "
+    "mr mrs ms dr prof rev hon st sr jr gen col lt sgt capt cmdr maj gov sen rep pres messrs mt ft vs etc ed eds "
     "al ca c cf inc ltd co corp bros dept univ assn jan feb mar apr jun jul aug sep sept oct nov dec approx op".split()
 )
 
@@ -30,15 +32,20 @@ def first_sentence(text: str, splitter: Splitter = "rules") -> str:
     if splitter == "spacy":
         return _spacy_first(line)
     for boundary in _BOUNDARY.finditer(line):
-        if not _is_abbreviation(boundary["word"], boundary["mark"]):
+        if not _goes_on(line, boundary):
             return line[: boundary.end()]
     return line
 
 
-def _is_abbreviation(word: str, mark: str) -> bool:
-    if mark != ".":
+def _goes_on(line: str, boundary: re.Match[str]) -> bool:
+    """Whether a full stop belongs to an abbreviation, an initial, or the number of a list's item."""
+    if boundary["mark"] != ".":
         return False
-    word = word.lstrip("\"'“‘([")
+    if _LIST_NUMBER.fullmatch(line[: boundary.end() - 1]):
+        return True
+    word = boundary["word"].lstrip("\"'“‘([")
+    if word.lower() in _BEFORE_NUMBERS:
+        return line[boundary.end() :].lstrip()[:1].isdigit()
     inner_dots = re.fullmatch(r"(?:[^\W\d_]\.)+[^\W\d_]", word) is not None  # U.S, i.e, J.R.R
     initial = re.fullmatch(r"[A-Z]", word) is not None
     return inner_dots or initial or word.lower() in _ABBREVIATIONS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -15,7 +16,7 @@ MAX_BATCH = 1024
 
 
 class BatchSearcher(Protocol):
-    """A search over one index, called from one thread with whole batches."""
+    """A search over one index, called with whole batches: searches from one thread, look-ups from another."""
 
     def search(self, queries: Sequence[str], k: int) -> Sequence[Outcome]:
         """Return for each query up to k hits, best first, or the error of that query alone."""
@@ -64,8 +65,8 @@ class BatchedRetriever:
         """Free the index."""
         if not self._closed:
             self._closed = True
-            self._searches.close()
-            self._lookups.close()
+            await asyncio.to_thread(self._searches.close)
+            await asyncio.to_thread(self._lookups.close)
             self._searcher.close()
 
     def _refuse_if_closed(self) -> None:

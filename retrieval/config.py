@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
+
+from core.errors import ConfigError
 
 IndexKind = Literal["bm25", "dense", "lucene_flat", "lucene_hnsw"]
 FaissKind = Literal["flat", "hnsw", "ivfpq"]
@@ -54,6 +57,10 @@ class IndexConfig:
     threads: int = 0
     overwrite: bool = False
 
+    def __post_init__(self) -> None:
+        _refuse_below(self, 1, ("hnsw_m", "hnsw_ef_construction", "pq_bytes", "batch_size", "shard_size"))
+        _refuse_below(self, 0, ("max_passage_tokens", "ivf_lists", "threads"))
+
 
 @dataclass(frozen=True)
 class RetrieverConfig:
@@ -98,3 +105,16 @@ class RetrieverConfig:
     timeout_s: float = 30.0
     retries: int = 3
     cache_size: int = 100_000
+
+    def __post_init__(self) -> None:
+        _refuse_below(self, 1, ("ef_search", "nprobe", "fusion_depth", "rerank_depth"))
+        _refuse_below(self, 0, ("rrf_k", "threads", "retries", "cache_size"))
+        if self.timeout_s <= 0:
+            raise ConfigError(f"timeout_s must be above 0 seconds, but is {self.timeout_s}.")
+
+
+def _refuse_below(config: IndexConfig | RetrieverConfig, least: int, names: Sequence[str]) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if value < least:
+            raise ConfigError(f"{name} must be at least {least}, but is {value}.")

@@ -104,8 +104,10 @@ def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetrie
             f"the FAISS index '{folder}' has {vectors.rows:,} vectors of {vectors.dimension} dimensions, but its docid file "
             f"has {len(ids):,} ids and the encoder '{config.encoder}' gives {encoder.dimension} dimensions: they do not match."
         )
-    texts: PassageSource = LuceneSearcher(_find(config.passages_from), Bm25.from_config(config), config.threads)
-    fingerprint = f"{_contents_fingerprint(folder, None)}|{encoder.fingerprint}|{config.query_prefix}"
+    source = _find(config.passages_from)
+    texts: PassageSource = LuceneSearcher(source, Bm25.from_config(config), config.threads)
+    contents = f"{_contents_fingerprint(folder, None)}|{_contents_fingerprint(source, read_manifest(source))}"
+    fingerprint = f"{contents}|{encoder.fingerprint}|{config.query_prefix}"
     searcher = DenseSearcher(encoder, vectors, texts, config.query_prefix)
     return BatchedRetriever(searcher, stable_hash(f"{fingerprint}|{config.ef_search}|{config.nprobe}"))
 

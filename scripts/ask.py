@@ -15,7 +15,7 @@ from rich.console import Console
 from core.errors import ConfigError
 from core.records import Row
 from core.runner import answer_question
-from core.tools import SearchStep, Step, Tools
+from core.tools import GenerateStep, SearchStep, Step, Tools
 from core.types import Question
 from scripts.backends import Setup, open_backends
 from scripts.methods import bind
@@ -81,8 +81,8 @@ def step_printer(console: Console, show_text: int) -> Callable[[Step], None]:
                 text = " ".join(hit.passage.text.split())
                 clipped = f": {text[:show_text]}{'…' if len(text) > show_text else ''}" if show_text else ""
                 console.print(f"  {rank:>2}. {hit.passage.title} ({hit.score:.3f}){clipped}", style="dim", markup=False)
-        elif step.kind == "generate":
-            for text in step.texts:  # type: ignore[union-attr]
+        elif isinstance(step, GenerateStep):
+            for text in step.texts:
                 console.print(f"[bold]{step.role}[/bold] ", end="")
                 console.print(text.strip() or "(nothing)", markup=False)
             if step.shortening:

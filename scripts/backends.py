@@ -47,6 +47,9 @@ class Setup(MethodOptions):
 @asynccontextmanager
 async def open_backends(setup: Setup) -> AsyncIterator[tuple[Generator, Retriever | None]]:
     """Open the retriever (if a method searches) and then the model; close both at the end, whatever happens."""
+    for name in setup.method:  # a missing prompt or demonstration file is found before minutes go into an engine
+        setup.of(name).templates()
+        setup.of(name).examples()
     async with AsyncExitStack() as stack:
         retriever = None
         if setup.searches:

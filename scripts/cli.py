@@ -45,7 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"corag: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("corag: interrupted. Finished questions are kept: the same command goes on from there.", file=sys.stderr)
+        print(
+            "corag: interrupted. What a run or an index build had finished is kept: the same command goes on from there.",
+            file=sys.stderr,
+        )
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from core.errors import ConfigError
-from core.records import read_manifest, read_rows
+from core.records import differences, read_manifest, read_rows
 from eval.scorers import Scorer, default_scorer, scorer
-from eval.statistics import compare_paired
+from eval.statistics import compare_paired, holm
 from eval.table import percent, score_record
 
 
@@ -40,21 +40,26 @@ class Config:
 def main(config: Config) -> int:
     """Print the paired difference of each measure with its interval and p-value, then one line of JSON."""
     first, second = (Path(run) for run in config.runs)
-    dataset = read_manifest(first)["settings"]["questions"][1]
-    chosen = default_scorer(dataset) if config.scorer == "auto" else scorer(config.scorer)
+    asked, asked_too = (read_manifest(run)["settings"]["questions"] for run in (first, second))
+    if changed := differences(asked, asked_too, "questions"):
+        raise ConfigError(
+            f"the runs answered different question files ({'; '.join(changed)}): compare runs on the same file."
+        )
+    chosen = default_scorer(asked["dataset"]) if config.scorer == "auto" else scorer(config.scorer)
     before, after = (measures(path, chosen, config.recall_at) for path in (first, second))
+    compared = {name: compare_paired(before[name], after[name]) for name in before if before[name] and after[name]}
+    adjusted = dict(zip(compared, holm([comparison.p_value for comparison in compared.values()]), strict=True))
     result: dict[str, object] = {"scorer": chosen.name}
-    for name in ("em", "f1", "recall"):
-        if not before[name] and not after[name]:
-            continue
-        comparison = compare_paired(before[name], after[name])
+    for name, comparison in compared.items():
         n = comparison.difference.n
         print(
-            f"{name:>6}: {percent(comparison.difference)} points, p = {comparison.p_value:.4f} (sign-flip test, n = {n})"
+            f"{name:>6}: {percent(comparison.difference)} points, p = {comparison.p_value:.4f} "
+            f"({adjusted[name]:.4f} by Holm over {len(compared)} measures; sign-flip test, n = {n})"
         )
         result[name] = {
             "difference": round(comparison.difference.mean, 4),
             "p_value": round(comparison.p_value, 4),
+            "p_value_holm": round(adjusted[name], 4),
             "n": n,
         }
     print(json.dumps(result))
@@ -62,8 +67,10 @@ def main(config: Config) -> int:
 
 
 def measures(run: Path, chosen: Scorer, recall_at: int) -> dict[str, dict[str, float]]:
-    """Return EM, F1 and recall of a run by question id."""
-    scores = {name: score_record(record, chosen, recall_at) for name, record in read_rows(run).items()}
+    """Return EM, F1 and recall of a run by question id; no recall if its method does not search."""
+    searches = bool(read_manifest(run)["settings"]["retriever"])
+    rows = read_rows(run)
+    scores = {name: score_record(record, chosen, recall_at, searches=searches) for name, record in rows.items()}
     return {
         "em": {name: score.em for name, score in scores.items()},
         "f1": {name: score.f1 for name, score in scores.items()},

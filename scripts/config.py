@@ -112,7 +112,7 @@ def _read_yaml(file: str, config: type[Any]) -> Arguments:
     if not path.is_file():
         raise ConfigError(f"there is no configuration file '{file}': check --config.")
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        data = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader) or {}
     except yaml.YAMLError as error:
         raise ConfigError(f"'{file}' is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):

@@ -10,7 +10,7 @@ lock=requirements/$kind.lock
 
 python=${CORAG_PYTHON:-}
 if [ -z "$python" ]; then
-    for candidate in python3.11 python3 python3.12; do
+    for candidate in python3.11 python3 python; do
         if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
             python=$candidate
             break

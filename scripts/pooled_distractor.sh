@@ -17,6 +17,7 @@ done
 options=(--config scripts/configs/pooled.yaml --dataset "$dataset" --questions "$questions" --limit "$limit")
 for method in closed_book one_step ircot; do options+=("--$method.demonstrations" "$demonstrations"); done
 corag run "${options[@]}" --retriever.index "$indexes-bm25" --retriever.bm25 ircot "$@"
-for index in "$indexes-dense" "$indexes-bm25,$indexes-dense"; do
-    corag run "${options[@]}" --method one_step,ircot --retriever.index "$index" --retriever.bm25 ircot "$@"
-done
+# Question words are noise to BM25 but not to an encoder: the dense queries keep them.
+corag run "${options[@]}" --method one_step,ircot --retriever.index "$indexes-dense" \
+    --one_step.strip_question_words false --ircot.strip_question_words false "$@"
+corag run "${options[@]}" --method one_step,ircot --retriever.index "$indexes-bm25,$indexes-dense" --retriever.bm25 ircot "$@"

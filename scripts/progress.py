@@ -10,7 +10,10 @@ from core.records import Row
 
 
 class Progress:
-    """Counts finished questions and computed tokens. Writes to standard error, so that standard output stays clean."""
+    """Counts finished questions and the tokens that the engine worked through for them.
+
+    Writes to standard error, so that standard output stays clean.
+    """
 
     def __init__(self, name: str, *, total: int, finished: int = 0) -> None:
         """``finished`` questions were answered by an earlier start and do not count for the rate."""
@@ -27,7 +30,7 @@ class Progress:
     def advance(self, row: Row) -> None:
         """Count one finished question."""
         self._new += 1
-        self._tokens += row.total_usage.total
+        self._tokens += row.total_usage.computed
         self._failed += bool(row.error)
         now = time.monotonic()
         if now - self._shown >= (0.2 if self._bar else 15.0):
@@ -40,7 +43,7 @@ class Progress:
         left = (self._total - done) * seconds / self._new if self._new else 0.0
         text = (
             f"{self._name}: {done}/{self._total} questions, {self._new / seconds:.2f} questions/s, "
-            f"{self._tokens / seconds:,.0f} tokens/s, {_clock(left)} left"
+            f"{self._tokens / seconds:,.0f} computed tokens/s, {_clock(left)} left"
         )
         if self._failed:
             text += f", {self._failed} failed"

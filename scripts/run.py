@@ -79,12 +79,17 @@ class Config(Setup):
 def main(config: Config) -> int:
     """Run the methods, print the table, return 0; 1 if every question of some method failed."""
     questions = load_questions(
-        config.questions, config.dataset, split=config.split, limit=config.limit, aliases=config.aliases
+        config.questions,
+        config.dataset,
+        config.split,
+        config.limit,
+        subset=config.subset,
+        aliases=config.aliases,
     )
     chosen = default_scorer(config.dataset) if config.scorer == "auto" else scorer(config.scorer)
     runs = asyncio.run(answer_dataset(config, questions))
     summaries = summarise_runs(runs, questions, chosen, config.recall_at)
-    print_table(summaries, runs, scorer_title(chosen, questions))
+    print_table(config, summaries, runs, scorer_title(chosen, questions))
     print(json.dumps({"runs": {s.method: json_record(s) for s in summaries}, "scorer": chosen.name}))
     return 1 if any(summary.failed == summary.n for summary in summaries) else 0
 
@@ -96,7 +101,12 @@ async def answer_dataset(config: Config, questions: Sequence[Question]) -> dict[
         for name in config.method:
             settings = run_settings(config, name, generator, retriever)
             folder = run_path(config, name, settings)
-            with RunFolder(folder, settings, circumstances() | {"batch_size": config.batch_size}) as run:
+            chosen = {
+                "model": asdict(config.model),
+                "retriever": asdict(config.retriever),
+                "batch_size": config.batch_size,
+            }
+            with RunFolder(folder, settings, circumstances() | chosen) as run:
                 await answer_method(config, name, questions, generator, retriever, run)
             runs[name] = folder
     return runs
@@ -139,7 +149,12 @@ def run_settings(config: Config, name: str, generator: Generator, retriever: Ret
         "demonstrations": {
             file: _file_hash(file) for file in (options.demonstrations, options.reader_demonstrations) if file
         },
-        "questions": [_file_hash(config.questions) or config.questions, config.dataset, config.split, config.subset],
+        "questions": {
+            "source": _file_hash(config.questions) or config.questions,
+            "dataset": config.dataset,
+            "split": config.split,
+            "subset": config.subset,
+        },
         "model": generator.fingerprint,
         "retriever": retriever.fingerprint if retriever is not None and METHODS[name].searches else "",
         "seed": config.seed,
@@ -165,20 +180,19 @@ def summarise_runs(
     runs: Mapping[str, Path], questions: Sequence[Question], chosen: Scorer, recall_at: int
 ) -> list[Summary]:
     """Read the runs back from disk and summarise the given questions of each."""
+    asked = {question.id: asdict(question) for question in questions}
     summaries = []
     for name, folder in runs.items():
         rows = read_rows(folder)
-        records = [rows[question.id] for question in questions if question.id in rows]
         # Gold answers come from the question file: aliases may have been added to it since.
-        golds = {question.id: question for question in questions}
-        records = [record | {"question": asdict(golds[record["id"]])} for record in records]
-        summaries.append(summarise(name, records, chosen, recall_at=recall_at))
+        records = [rows[key] | {"question": question} for key, question in asked.items() if key in rows]
+        summaries.append(summarise(name, records, chosen, recall_at=recall_at, searches=METHODS[name].searches))
     return summaries
 
 
-def print_table(summaries: Sequence[Summary], runs: Mapping[str, Path], scoring: str) -> None:
+def print_table(config: Config, summaries: Sequence[Summary], runs: Mapping[str, Path], scoring: str) -> None:
     """Print the table with what a reader must know to trust it."""
-    console = Console(width=None if Console().is_terminal else 150)
+    console = Console(width=None if Console().is_terminal else 150, highlight=False)
     table = Table(caption_justify="left")
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)
@@ -186,14 +200,14 @@ def print_table(summaries: Sequence[Summary], runs: Mapping[str, Path], scoring:
         table.add_row(*cells(summary))
     console.print(table)
     settings = {name: read_manifest(folder)["settings"] for name, folder in runs.items()}
-    retrievers = {setting["retriever"] for setting in settings.values() if setting["retriever"]}
-    console.print(
-        f"EM, F1 and recall@{summaries[0].recall_at} in percent with 95% bootstrap intervals. Scorer: {scoring}."
-    )
-    model = next(iter(settings.values()))["model"]
-    console.print(f"Model: {model}. Retriever: {', '.join(sorted(retrievers)) or 'none'}.", highlight=False)
-    for name, folder in runs.items():
-        console.print(f"{name}: {folder} (prompts: {', '.join(settings[name]['prompts'])})", highlight=False)
-        failed = [record["error"] for record in read_rows(folder).values() if record["error"]]
-        if failed:
-            console.print(f"{name}: {len(failed)} failed, first: {failed[0]}", markup=False, highlight=False)
+    console.print(f"EM, F1 and recall@{config.recall_at} in percent with 95% bootstrap intervals. Scorer: {scoring}.")
+    console.print(f"Questions: {config.questions} ({config.dataset}).", soft_wrap=True)
+    console.print(f"Model: {config.model.name} ({next(iter(settings.values()))['model']}).", soft_wrap=True)
+    fingerprint = next((setting["retriever"] for setting in settings.values() if setting["retriever"]), "")
+    searched = ", ".join(config.retriever.index or config.retriever.url) if fingerprint else "none"
+    console.print(f"Retriever: {searched} ({fingerprint or 'no method searches'}).", soft_wrap=True)
+    for summary in summaries:
+        prompts = ", ".join(dict.fromkeys(settings[summary.method]["prompts"]))
+        console.print(f"{summary.method}: {runs[summary.method]} (prompts: {prompts})", soft_wrap=True)
+        if summary.failed:
+            console.print(f"{summary.method}: {summary.failed} failed, first: {summary.first_error}", markup=False)

@@ -33,7 +33,7 @@ DATASETS = tuple(_PARSERS)
 
 
 def load_questions(
-    source: str, dataset: str = "jsonl", split: str = "", limit: int = 0, *, config: str = "", aliases: str = ""
+    source: str, dataset: str = "jsonl", split: str = "", limit: int = 0, *, subset: str = "", aliases: str = ""
 ) -> list[Question]:
     """Read the questions of a file, or of a Hugging Face dataset if ``split`` is given.
 
@@ -42,7 +42,7 @@ def load_questions(
         dataset: one of ``DATASETS``; "jsonl" is our own format, see :mod:`eval.datasets.plain`.
         split: the split of a Hugging Face dataset, such as "validation".
         limit: take the first so many questions; 0 takes all.
-        config: the configuration of a Hugging Face dataset, such as "distractor".
+        subset: the configuration of a Hugging Face dataset, such as "distractor".
         aliases: 2WikiMultihopQA's ``id_aliases.json``. Without it the official scorer's figures are lower.
 
     Raises:
@@ -55,12 +55,12 @@ def load_questions(
         raise ConfigError(f"the limit on questions is {limit}: give 0 for all, or a positive number.")
     if aliases and dataset != "2wikimultihopqa":
         raise ConfigError(f"an aliases file belongs to 2wikimultihopqa, but the dataset is {dataset}: leave it out.")
-    if config and not split:
+    if subset and not split:
         raise ConfigError(
-            f"config '{config}' belongs to a Hugging Face dataset: give its split too, such as 'validation'."
+            f"subset '{subset}' belongs to a Hugging Face dataset: give its split too, such as 'validation'."
         )
     known_aliases = official.read_aliases(aliases) if aliases else None
-    records = _hub_records(source, config, split) if split else _file_records(source)
+    records = _hub_records(source, subset, split) if split else _file_records(source)
     questions: dict[str, Question] = {}
     for number, record in enumerate(itertools.islice(records, limit or None), 1):
         where = f"{source}, record {number}"
@@ -95,15 +95,15 @@ def _table_records(source: str, delimiter: str) -> Iterator[Record]:
             yield row
 
 
-def _hub_records(name: str, config: str, split: str) -> Iterator[Record]:
+def _hub_records(name: str, subset: str, split: str) -> Iterator[Record]:
     from datasets import load_dataset  # slow to import
 
     try:
-        table: Any = load_dataset(name, config or None, split=split)
+        table: Any = load_dataset(name, subset or None, split=split)
     except (OSError, ValueError, RuntimeError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise DataError(
-            f"cannot load the Hugging Face dataset '{name}' (config '{config or 'default'}', split '{split}'): {reason}. "
+            f"cannot load the Hugging Face dataset '{name}' (subset '{subset or 'default'}', split '{split}'): {reason}. "
             "It is downloaded once and then kept; without a network, give a file and no split."
         ) from error
     return iter(table)

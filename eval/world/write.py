@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TextIO
 
+from core.demonstrations import Demonstration, rebuild
 from core.errors import DataError
 from core.files import write_atomically
 from core.seeds import derive_seed
@@ -57,7 +58,7 @@ def write_world(
     :func:`eval.world.world.generate`) and when the folder cannot be written.
     """
     provinces = generate(seed=seed, passages=passages, train=train, dev=dev, test=test)
-    demonstrations: list[str] = []
+    demonstrations: list[Demonstration] = []
     written, step = 0, max(1, passages // 10)
     next_report = step
     digest = hashlib.blake2b(digest_size=8)
@@ -79,7 +80,7 @@ def write_world(
             if written >= next_report:
                 next_report += step
                 report(f"{written:,} of {passages:,} passages written")
-    text = "\n\n\n".join(demonstrations)
+    text = rebuild(tuple(demonstrations))
     digest.update(text.encode())
     write_atomically(folder / DEMONSTRATIONS_FILE, text)
     manifest = WorldManifest(VERSION, seed, passages, train, dev, test, len(demonstrations), digest.hexdigest())
@@ -90,7 +91,7 @@ def write_world(
     return manifest
 
 
-def _demonstrations(province: Province, seed: int, limit: int) -> Iterator[str]:
+def _demonstrations(province: Province, seed: int, limit: int) -> Iterator[Demonstration]:
     for asked, question in list(zip(province.asked, province.questions, strict=True))[:limit]:
         rng = random.Random(derive_seed(seed, "demonstration", question.id))
         gold = [passage for passage in province.passages if passage.id in question.supporting]
@@ -100,11 +101,11 @@ def _demonstrations(province: Province, seed: int, limit: int) -> Iterator[str]:
         yield demonstration(question, shown, asked)
 
 
-def demonstration(question: Question, passages: list[Passage], asked: Asked) -> str:
-    """Return one demonstration in the layout of IRCoT's prompt files."""
-    blocks = "\n\n".join(f"Wikipedia Title: {passage.title}\n{passage.text}" for passage in passages)
-    header = json.dumps({"qid": question.id})
-    return f"# METADATA: {header}\n{blocks}\n\nQ: {question.text}\nA: {asked.thoughts}"
+def demonstration(question: Question, passages: list[Passage], asked: Asked) -> Demonstration:
+    """Return a question with its passages and chain of thought as one of IRCoT's demonstrations."""
+    context = "".join(f"Wikipedia Title: {passage.title}\n{passage.text}\n\n" for passage in passages)
+    comment = f"# METADATA: {json.dumps({'qid': question.id})}"
+    return Demonstration(question.id, context, question.text, asked.thoughts, comment)
 
 
 @contextmanager

@@ -68,9 +68,11 @@ async def main(questions: int = 64) -> dict[str, float]:
         retriever = await open_retriever(RetrieverConfig(index=[str(root / "bm25")]))
         engine = VllmGenerator.open(ModelConfig(remember=False))
         recorder = Recorder(engine)
-        config = IRCoTConfig(
-            demonstrations=str(root / "world/demonstrations.txt"), demonstration_count=2, stop_rule="strict",
-            reader="cot", k_per_step=2, paragraph_budget=6, max_steps=5, max_thought_tokens=40, max_answer_tokens=40,
+        config = IRCoTConfig.of_preset(
+            "paper",
+            demonstrations=str(root / "world/demonstrations.txt"),
+            demonstration_count=2,
+            k_per_step=2, paragraph_budget=6, max_steps=5, max_thought_tokens=40, max_answer_tokens=40,
         )  # fmt: skip
 
         async def answer_file(name: str) -> float:

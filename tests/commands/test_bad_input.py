@@ -16,7 +16,7 @@ def refused(capsys, argv):
     """Run a command that must fail with status 2 and one message, and return the message."""
     assert main(argv) == 2
     printed = capsys.readouterr()
-    assert printed.err.startswith("corag: ") and "Traceback" not in printed.err
+    assert "corag: " in printed.err and "Traceback" not in printed.err
     return printed.err
 
 
@@ -104,7 +104,7 @@ def test_unknown_dataset(capsys, tmp_path):
 
 def test_empty_question_in_a_file(capsys, tmp_path):
     message = refused(capsys, ["run", "--questions", write_questions(tmp_path, GOOD | {"question": " "})])
-    assert "'1' has no text" in message or "question" in message
+    assert "field 'question'" in message
 
 
 def test_missing_demonstrations(capsys, tmp_path):

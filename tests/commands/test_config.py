@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from core.errors import ConfigError
+from ircot.config import IRCoTConfig
 from scripts.cli import COMMANDS, main
 from scripts.config import parse
 from scripts.run import Config
@@ -31,10 +32,12 @@ def test_later_wins_preset_yaml_command_line(tmp_path):
 
 
 def test_presets_of_ircot():
-    assert configure("--ircot.preset", "paper").ircot.max_steps == 8
-    assert configure("--ircot.preset=paper_code").ircot.max_steps == 10
+    few_shot = ("--ircot.demonstrations", "demos.txt", "--ircot.preset")
+    assert configure(*few_shot, "paper").ircot.max_steps == 8
+    assert configure(*few_shot[:2], "--ircot.preset=paper_code").ircot.max_steps == 10
     assert configure().ircot.stop_rule == "lenient"
-    assert configure("--ircot.preset", "paper", "--ircot.max_steps", "3").ircot.max_steps == 3
+    assert configure(*few_shot, "paper", "--ircot.max_steps", "3").ircot.max_steps == 3
+    assert configure(*few_shot, "paper").ircot == IRCoTConfig.of_preset("paper", demonstrations="demos.txt")
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,7 @@ def test_presets_of_ircot():
         (["--ircot.max_steps", "many"], "--ircot.max_steps.*Expected a int.*many"),
         (["--ircot.preset", "papr"], "--ircot.preset.*paper_code"),
         (["--ircot.max_steps", "0"], "at least 1"),
+        (["--ircot.preset", "paper"], "few-shot: name a file"),
         (["--method", "irct"], "no method 'irct': did you mean 'ircot'"),
         (["--limit"], "'--limit' has no value"),
         (["stray"], "unexpected argument 'stray'"),

@@ -70,6 +70,8 @@ def test_the_main_job_under_vllm(world, tmp_path):
     )
     compared = corag("compare", out / "one_step", out / "ircot")
     assert {"em", "f1", "recall"} <= set(json.loads(compared.stdout.splitlines()[-1]))
+    compared = corag("compare", out / "closed_book", out / "ircot")
+    assert "recall" not in json.loads(compared.stdout.splitlines()[-1])
 
 
 def test_a_killed_run_goes_on_where_it_was(world, tmp_path):
@@ -109,6 +111,11 @@ def test_ask_shows_every_step(world):
 
 
 def test_doctor_speaks_of_every_part():
-    ended = corag("doctor", check=False)
+    ended = corag("doctor")
     for part in ("Python", "Java", "pyserini", "faiss", "vllm", "default model", "cores"):
         assert part in ended.stdout
+    assert "MISSING" not in ended.stdout
+    broken = subprocess.run(
+        command("doctor"), env=os.environ | {"CORAG_JAVA_HOME": "/nowhere"}, capture_output=True, text=True, check=False
+    )
+    assert broken.returncode == 1 and "MISSING Java" in broken.stdout

@@ -80,6 +80,11 @@ def test_demonstrations_can_be_direct_and_counted(tmp_path):
     )
     assert [s.text for s in load_demonstrations(str(file), 1, direct=True)] == ["Q: One?\nA: 1\n\n\n"]
     assert len(load_demonstrations(str(file))) == 2
+    assert [s.text for s in load_demonstrations(str(file), 1, ("2",), direct=True, with_context=False)] == [
+        "Q: Two?\nA: 2\n\n\n"
+    ]
+    with pytest.raises(DataError, match="no demonstration '9'"):
+        load_demonstrations(str(file), 0, ("9",))
     with pytest.raises(DataError, match=r"d\.txt, demonstration 1"):
         parse_demonstrations("Q: no answer", "d.txt")
 

@@ -175,7 +175,7 @@ def test_wrong_options_are_sentences(write):
     with pytest.raises(ConfigError, match="aliases file belongs to 2wikimultihopqa"):
         load_questions(path, "musique", aliases="id_aliases.json")
     with pytest.raises(ConfigError, match="give its split"):
-        load_questions("hotpotqa/hotpot_qa", "hotpotqa", config="distractor")
+        load_questions("hotpotqa/hotpot_qa", "hotpotqa", subset="distractor")
     with pytest.raises(DataError, match=r"no file 'hotpotqa/hotpot_qa': .* give a split"):
         load_questions("hotpotqa/hotpot_qa", "hotpotqa")
 

@@ -42,8 +42,8 @@ def test_a_plain_prompt_is_continued_as_it_stands_stripped(renderer: Renderer) -
 
 
 def test_a_base_model_reads_the_messages_separated_by_blank_lines(base_renderer: Renderer) -> None:
-    prompt = Prompt.of_user("Who wrote it?", system="Be brief.", prefix="\nA:")
-    assert decoded(base_renderer, base_renderer.encode(prompt)) == "Be brief.\n\nWho wrote it?\nA:"
+    prompt = Prompt.of_user("Who wrote it?", system="Be brief.", prefix="A:")
+    assert decoded(base_renderer, base_renderer.encode(prompt)) == "Be brief.\n\nWho wrote it?\n\nA:"
 
 
 def test_the_end_of_turn_is_what_the_template_puts_behind_a_reply(renderer: Renderer) -> None:

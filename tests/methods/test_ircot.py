@@ -118,6 +118,8 @@ async def test_no_reader_takes_the_answer_from_the_thoughts():
     config = IRCoTConfig(k_per_step=1, reader="none")
     answer, generator, _ = await replay(["Mara wrote it.", "So the answer is: the Issel."], config)
     assert answer.text == "the Issel" and len(generator.requests) == 2
+    answer, _, _ = await replay(["Mara wrote it. ", "So the Answer is: the Issel."], config)
+    assert answer.text == "the Issel", "the lenient rule that stops also finds the answer"
 
 
 async def test_few_shot_layout_byte_for_byte(tmp_path):
@@ -171,6 +173,9 @@ def test_exit_pattern(sentence, stated):
         ("She was born there. So the answer is: Oslo.", "Oslo"),
         ('["Oslo", "Bergen"]', "Oslo Bergen"),
         ("[not json", "[not json"),
+        ("Emma is by Austen.\nShe was born in Steventon.\nSo the answer is: Steventon.", "Steventon"),
+        ('"So the answer is: Paris."', "Paris"),
+        ('"Paris".', "Paris"),
         ("", ""),
     ],
 )
@@ -189,6 +194,10 @@ def test_reader_extraction(reply, answer):
         ("  \n ", ""),
         ("No closing mark", "No closing mark"),
         ("It was founded in 1990. 300 people came.", "It was founded in 1990."),
+        ("So the answer is: no. Both are older.", "So the answer is: no."),
+        ("It is listed as no. 5 on the list. Then more.", "It is listed as no. 5 on the list."),
+        ("1. Emma was written by Jane Austen. 2. She was English.", "1. Emma was written by Jane Austen."),
+        ("Step 1. Emma was written by Austen. Next.", "Step 1. Emma was written by Austen."),
     ],
 )
 def test_first_sentence(text, first):
