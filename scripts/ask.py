@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from rich.console import Console
+from rich.markup import escape
 
 from core.errors import ConfigError
 from core.records import Row
@@ -74,9 +75,7 @@ def step_printer(console: Console, show_text: int) -> Callable[[Step], None]:
 
     def show(step: Step) -> None:
         if isinstance(step, SearchStep):
-            console.print(
-                f"[bold]search[/bold] {step.query!r}" if step.query else "[bold]search[/bold] skipped: empty query"
-            )
+            console.print("[bold]search[/bold] " + (escape(repr(step.query)) if step.query else "skipped: empty query"))
             for rank, hit in enumerate(step.hits, 1):
                 text = " ".join(hit.passage.text.split())
                 clipped = f": {text[:show_text]}{'…' if len(text) > show_text else ''}" if show_text else ""
@@ -101,7 +100,7 @@ def show_result(console: Console, row: Row) -> None:
         console.print(f"failed: {row.error}", style="red", markup=False)
         return
     usage = row.total_usage
-    console.print(f"[bold green]answer[/bold green] {row.answer.text}")
+    console.print(f"[bold green]answer[/bold green] {escape(row.answer.text)}")
     console.print(
         f"{row.answer.steps} steps, stopped: {row.answer.stopped}; {len(row.answer.passage_ids)} passages; {usage.calls} calls; "
         f"{usage.total} tokens ({usage.computed} computed); {row.seconds:.1f} s",

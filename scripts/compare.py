@@ -49,6 +49,7 @@ def main(config: Config) -> int:
     before, after = (measures(path, chosen, config.recall_at) for path in (first, second))
     compared = {name: compare_paired(before[name], after[name]) for name in before if before[name] and after[name]}
     adjusted = dict(zip(compared, holm([comparison.p_value for comparison in compared.values()]), strict=True))
+    print(f"{second} minus {first}, scorer {chosen.name}, recall@{config.recall_at}:")
     result: dict[str, object] = {"scorer": chosen.name}
     for name, comparison in compared.items():
         n = comparison.difference.n
