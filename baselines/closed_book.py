@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.demonstrations import load_demonstrations
 from core.errors import ConfigError
 from core.prompt import Segment
 from core.reader import PROMPTS, ReaderConfig, read
@@ -28,15 +27,9 @@ class ClosedBookConfig(ReaderConfig):
             return load_template(f"chat_closed_book_{self.reader}", PROMPTS)
         return super().qa_template()
 
-    def examples(self) -> tuple[Segment, ...]:
+    def examples(self, *, with_context: bool = False) -> tuple[Segment, ...]:
         """Load the demonstrations without their passages."""
-        return load_demonstrations(
-            self.reader_demonstrations or self.demonstrations,
-            self.demonstration_count,
-            tuple(self.demonstration_ids),
-            direct=self.reader == "direct",
-            with_context=False,
-        )
+        return super().examples(with_context=with_context)
 
 
 async def closed_book(question: Question, tools: Tools, config: ClosedBookConfig) -> Answer:

@@ -53,3 +53,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean '{close[0]}'?"
     return "known: " + ", ".join(options)
+
+
+def reason(error: BaseException) -> str:
+    r"""Return the first line of what an error says, or its type if it says nothing: for a sentence that names the cause.
+
+    >>> reason(ValueError("no such file\nlook elsewhere"))
+    'no such file'
+    """
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

