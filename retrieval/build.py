@@ -14,8 +14,8 @@ from retrieval.encoders import Encoder
 from retrieval.encoding import encode_corpus
 from retrieval.lucene import build_lucene
 from retrieval.manifest import SHARDS, IndexManifest, IndexSettings, begin_build, hash_corpus, write_manifest
-from retrieval.store import PassageStore, write_store
-from retrieval.vectors import build_faiss, build_lucene_vectors, ivf_lists
+from retrieval.store import PassageStore, storing
+from retrieval.vectors import DOCID, build_faiss, build_lucene_vectors, ivf_lists
 
 
 def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
@@ -33,7 +33,7 @@ def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexMani
     corpus = CorpusReport()
     passages = read_corpus(config.corpus, config.format, corpus)
     if encoder is None:
-        build_lucene(passages, folder, config.threads or os.cpu_count() or 1, report)
+        build_lucene(storing(passages, folder), folder, config.threads or os.cpu_count() or 1, report)
         notes = [f"{corpus}."]
     else:
         cut = _build_dense(passages, encoder, folder, config, report)
@@ -72,7 +72,8 @@ def _build_dense(
     passages: Iterator[Passage], encoder: Encoder, folder: Path, config: IndexConfig, report: Callable[[str], None]
 ) -> int:
     """Store the texts, encode them, index the vectors; return how many passages were longer than the encoder's limit."""
-    rows = write_store(passages, folder)
+    with (folder / DOCID).open("w", encoding="utf-8") as ids:
+        rows = sum(ids.write(f"{passage.id}\n") > 0 for passage in storing(passages, folder))
     if config.kind == "dense" and config.faiss == "ivfpq":
         ivf_lists(config, rows, encoder.dimension)  # refuse now what would fail after hours of encoding
     store = PassageStore(folder)

@@ -91,28 +91,36 @@ def _autoclass() -> Any:
     return autoclass
 
 
-def to_json(result: Any) -> bytes:
-    """Write a Java result as UTF-8 JSON in one call: fields as they are named, Lucene documents as their stored fields."""
-    encoded: bytes = _mapper().writeValueAsBytes(result).tostring()
+def to_json(result: Any, *, documents: bool = True) -> bytes:
+    """Write a Java result as UTF-8 JSON in one call: fields as they are named, Lucene documents as their stored fields.
+
+    Without ``documents``, hits are written as id and score alone.
+    """
+    encoded: bytes = _mapper(documents).writeValueAsBytes(result).tostring()
     return encoded
 
 
 @cache
-def _mapper() -> Any:
+def _mapper(documents: bool) -> Any:
     package = "com.fasterxml.jackson"
     mapper = java_class(f"{package}.databind.ObjectMapper")()
     visibility = java_class(f"{package}.annotation.JsonAutoDetect$Visibility")
     accessor = java_class(f"{package}.annotation.PropertyAccessor")
     mapper.setVisibility(accessor.ALL, visibility.NONE)
     mapper.setVisibility(accessor.FIELD, visibility.ANY)
-    unwanted = java_class("java.util.HashSet")()
-    unwanted.add("type")
-    unwanted.add("tokenStream")
-    ignored = java_class(f"{package}.annotation.JsonIgnoreProperties$Value").forIgnoredProperties(unwanted)
     for field in ("Field", "StoredField"):
-        field_class = java_class("java.lang.Class").forName(f"org.apache.lucene.document.{field}")
-        mapper.configOverride(field_class).setIgnorals(ignored)
+        _leave_out(mapper, f"org.apache.lucene.document.{field}", ("type", "tokenStream"))
+    if not documents:
+        _leave_out(mapper, "io.anserini.search.ScoredDoc", ("lucene_document", "lucene_docid"))
     return mapper
+
+
+def _leave_out(mapper: Any, class_name: str, fields: Iterable[str]) -> None:
+    unwanted = java_class("java.util.HashSet")()
+    for field in fields:
+        unwanted.add(field)
+    ignored = java_class("com.fasterxml.jackson.annotation.JsonIgnoreProperties$Value").forIgnoredProperties(unwanted)
+    mapper.configOverride(java_class("java.lang.Class").forName(class_name)).setIgnorals(ignored)
 
 
 def to_java_list(items: Iterable[str]) -> Any:

@@ -1,7 +1,8 @@
 """Lucene BM25 through Pyserini's jar: build an index that Pyserini opens too, and search it in batches.
 
 A document has three indexed fields: ``contents`` (title, newline, text: what Pyserini searches), ``title`` and ``text``
-(searched apart, scores added, as IRCoT's Elasticsearch did). The raw JSON is stored, so passages come back without the corpus.
+(searched apart, scores added, as IRCoT's Elasticsearch did). The raw JSON is stored, as Pyserini's users expect. An index that
+``corag index`` built also has a passage store beside Lucene's files.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from retrieval.batched import Outcome
 from retrieval.config import RetrieverConfig
 from retrieval.corpora import passage_from_record
 from retrieval.java import java_class, java_error, to_java_list, to_json
+from retrieval.store import PassageStore, has_store
 
 _INDEX_CHUNK = 2_000
-_SEARCH_CHUNK = 128
+_SEARCH_CHUNK = 512  # Anserini starts its threads afresh for every batch, so small ones waste them
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ class LuceneSearcher:
     """A :class:`retrieval.batched.BatchSearcher` over a Lucene index, ours or any that Pyserini built with ``-storeRaw``.
 
     Lucene searches a chunk of queries with all threads while another thread decodes the hits of the chunk before. The hits of a
-    chunk, with their documents, cross over from Java as one JSON string: a call per document would cost more than the search.
+    chunk cross over from Java as one JSON string: a call per document would cost more than the search. If there is a passage
+    store, only ids and scores cross over, which halves the time; else the stored documents do.
     """
 
     def __init__(self, folder: Path, bm25: Bm25, threads: int = 0) -> None:
@@ -93,6 +96,7 @@ class LuceneSearcher:
         except java_error() as error:
             raise IndexMismatchError(f"Lucene cannot open the index '{folder}': {reason(error)}") from None
         self._searcher.set_bm25(float(bm25.k1), float(bm25.b))
+        self._store = PassageStore(folder) if has_store(folder) else None
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decode")
         self._closed = False
         self._refuse_unusable(bm25)
@@ -110,6 +114,8 @@ class LuceneSearcher:
 
     def passages(self, ids: Sequence[str]) -> dict[str, Passage]:
         """Return the passages with these ids by id, leaving out unknown ones."""
+        if self._store is not None:
+            return self._store.passages(ids)
         try:
             documents = orjson.loads(to_json(self._searcher.batch_get_docs(to_java_list(ids), self._threads)))
         except java_error() as error:
@@ -122,6 +128,8 @@ class LuceneSearcher:
             self._closed = True
             self._decoder.shutdown()
             self._searcher.close()
+            if self._store is not None:
+                self._store.close()
 
     def _search_chunk(self, queries: Sequence[str], k: int) -> bytes:
         """Return the hits of each query as one JSON object, by the query's number; what Lucene refuses is left out."""
@@ -130,8 +138,8 @@ class LuceneSearcher:
             arguments = (to_java_list(queries), numbers, k, self._threads)
             try:
                 if self._fields is None:
-                    return to_json(self._searcher.batch_search(*arguments))
-                return to_json(self._searcher.batch_search_fields(*arguments, self._fields))
+                    return self._to_json(self._searcher.batch_search(*arguments))
+                return self._to_json(self._searcher.batch_search_fields(*arguments, self._fields))
             except java_error():
                 pass  # Anserini gives up on a batch if one of its queries fails: find out which
         singly = ((number, self._search_one(query, k)) for number, query in enumerate(queries))
@@ -141,15 +149,19 @@ class LuceneSearcher:
         """Return the hits of one query as JSON, empty if Lucene refuses the query."""
         try:
             if self._fields is None:
-                return to_json(self._searcher.search(query, k))
-            return to_json(self._searcher.search_fields(query, self._fields, k))
+                return self._to_json(self._searcher.search(query, k))
+            return self._to_json(self._searcher.search_fields(query, self._fields, k))
         except java_error() as error:
             if any(name in error.classname for name in ("AlreadyClosed", "IOException")):
                 raise self._gone(error) from None
             return b""
 
+    def _to_json(self, hits: Any) -> bytes:
+        return to_json(hits, documents=self._store is None)
+
     def _decode(self, results: bytes, queries: Sequence[str]) -> list[Outcome]:
         by_number = orjson.loads(results)
+        passages = self._passages_of(by_number.values())
         outcomes: list[Outcome] = []
         for number, query in enumerate(queries):
             hits = by_number.get(str(number))
@@ -159,10 +171,14 @@ class LuceneSearcher:
                     SearchFailedError(f"Lucene refused the query {words}; it takes up to 1,024 distinct terms.")
                 )
             else:
-                outcomes.append(
-                    tuple(Hit(self._passage(hit["docid"], hit["lucene_document"]), hit["score"]) for hit in hits)
-                )
+                outcomes.append(tuple(Hit(passages[hit["docid"]], hit["score"]) for hit in hits))
         return outcomes
+
+    def _passages_of(self, found: Iterable[Sequence[dict[str, Any]]]) -> dict[str, Passage]:
+        if self._store is not None:
+            return self._store.passages(list({hit["docid"]: None for hits in found for hit in hits}))
+        documents = {hit["docid"]: hit["lucene_document"] for hits in found for hit in hits}
+        return {identifier: self._passage(identifier, document) for identifier, document in documents.items()}
 
     def _passage(self, identifier: str, document: dict[str, Any]) -> Passage:
         raw = next(field["fieldsData"] for field in document["fields"] if field["name"] == "raw")

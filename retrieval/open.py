@@ -20,8 +20,8 @@ from retrieval.java import java_class
 from retrieval.lucene import Bm25, LuceneSearcher, is_lucene_index
 from retrieval.manifest import BUILDING, MANIFEST, REBUILD, IndexManifest, read_manifest
 from retrieval.rerank import RerankedRetriever
-from retrieval.store import DOCID, PassageStore
-from retrieval.vectors import INDEX, FaissIndex, LuceneVectorIndex
+from retrieval.store import PassageStore
+from retrieval.vectors import DOCID, INDEX, FaissIndex, LuceneVectorIndex
 
 
 async def open_retriever(config: RetrieverConfig) -> Retriever:

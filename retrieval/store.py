@@ -14,38 +14,43 @@ import orjson
 from core.errors import DataError
 from core.types import Passage
 
-TEXTS, OFFSETS, IDS, DOCID = "passages.jsonl", "passages.offsets.npy", "passages.ids.npy", "docid"
+TEXTS, OFFSETS, IDS = "passages.jsonl", "passages.offsets.npy", "passages.ids.npy"
 
 
-def write_store(passages: Iterable[Passage], folder: Path) -> int:
-    """Write passages as JSONL with the offset of every line, an id table, and Pyserini's ``docid`` (an id per line).
+def storing(passages: Iterable[Passage], folder: Path) -> Iterator[Passage]:
+    """Pass passages on while writing them as JSONL; at their end write the offset of every line and a table of ids.
 
-    Returns their number. Raises :class:`DataError` for an id that spans lines.
+    Raises :class:`DataError` for an id that spans lines.
     """
     offsets, hashes, end = array("Q", [0]), array("Q"), 0
-    with (folder / TEXTS).open("wb") as texts, (folder / DOCID).open("w", encoding="utf-8") as ids:
+    with (folder / TEXTS).open("wb") as texts:
         for passage in passages:
             if passage.id.splitlines() != [passage.id]:
                 raise DataError(
                     f"the passage id {passage.id!r} is empty or spans lines: give every passage a one-line id."
                 )
             end += texts.write(orjson.dumps([passage.id, passage.title, passage.text]) + b"\n")
-            ids.write(passage.id + "\n")
             offsets.append(end)
             hashes.append(_hash(passage.id))
+            yield passage
     all_hashes = np.frombuffer(hashes, "<u8")
     order = np.argsort(all_hashes, kind="stable")
     np.save(folder / OFFSETS, np.frombuffer(offsets, "<u8"))
     np.save(folder / IDS, np.stack([all_hashes[order], order.astype("<u8")]))
-    return len(hashes)
+
+
+def has_store(folder: Path) -> bool:
+    """Whether :func:`storing` wrote passages into this folder, to their end."""
+    return (folder / IDS).is_file()
 
 
 class PassageStore:
-    """Random access to what :func:`write_store` wrote, through memory maps: opening is immediate at any size."""
+    """Random access to what :func:`storing` wrote, through memory maps: opening is immediate at any size."""
 
     def __init__(self, folder: Path) -> None:
-        self._offsets = np.load(folder / OFFSETS, mmap_mode="r")
-        self._sorted_hashes, self._rows = np.load(folder / IDS, mmap_mode="r")
+        # asarray: the same map seen as a plain array, whose elements are read several times faster than a memmap's
+        self._offsets = np.asarray(np.load(folder / OFFSETS, mmap_mode="r"))
+        self._sorted_hashes, self._rows = np.asarray(np.load(folder / IDS, mmap_mode="r"))
         with (folder / TEXTS).open("rb") as texts:
             self._texts = mmap.mmap(texts.fileno(), 0, access=mmap.ACCESS_READ)
 
@@ -66,13 +71,29 @@ class PassageStore:
 
     def passages(self, ids: Sequence[str]) -> dict[str, Passage]:
         """Return the passages with these ids by id, leaving out unknown ones."""
+        if not len(self):
+            return {}
+        wanted = np.fromiter(map(_hash, ids), "<u8", len(ids))
+        first = np.searchsorted(self._sorted_hashes, wanted)
+        rows = self._rows[np.minimum(first, len(self) - 1)]
+        starts, stops = self._offsets[rows].tolist(), self._offsets[rows + 1].tolist()
         found = {}
-        for identifier in ids:
-            wanted = np.uint64(_hash(identifier))
-            first, last = (int(np.searchsorted(self._sorted_hashes, wanted, side)) for side in ("left", "right"))
-            candidates = (self.row(int(number)) for number in self._rows[first:last])  # several only if hashes collide
-            found.update({passage.id: passage for passage in candidates if passage.id == identifier})
+        for place, (identifier, start, stop) in enumerate(zip(ids, starts, stops, strict=True)):
+            passage = Passage(*orjson.loads(self._texts[start:stop]))
+            if passage.id == identifier:
+                found[identifier] = passage
+            elif other := self._look_further(identifier, wanted[place], int(first[place])):
+                found[identifier] = other
         return found
+
+    def _look_further(self, identifier: str, wanted: np.uint64, place: int) -> Passage | None:
+        """Search the rows whose ids have the same hash: for unknown ids and the rare hash that two ids share."""
+        while place < len(self) and self._sorted_hashes[place] == wanted:
+            passage = self.row(int(self._rows[place]))
+            if passage.id == identifier:
+                return passage
+            place += 1
+        return None
 
     def close(self) -> None:
         """Let go of the texts. Safe to call twice."""

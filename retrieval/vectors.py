@@ -18,7 +18,7 @@ from retrieval.config import IndexConfig
 from retrieval.encoding import Shards
 from retrieval.java import java_class, java_error, to_java_list, to_json
 
-INDEX = "index"  # Pyserini's name for the FAISS file
+INDEX, DOCID = "index", "docid"  # Pyserini's names for the FAISS file and for the list of ids, one per line
 _PQ_BITS = 8
 _VECTORS_PER_CLUSTER = 39  # fewer train a cluster badly, FAISS warns
 Matches = list[list[tuple[str, float]]]

@@ -16,7 +16,7 @@ from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.encoders import Encoder, encoder_folder
 from retrieval.encoding import Shards
 from retrieval.open import open_retriever
-from retrieval.store import PassageStore, write_store
+from retrieval.store import PassageStore, storing
 from retrieval.vectors import INDEX, FaissIndex, build_faiss, ivf_lists
 from tests.retrieval.conftest import ignore
 
@@ -181,9 +181,19 @@ def test_encoders_that_are_not_there() -> None:
 
 
 def test_the_store_finds_passages_by_row_and_id(passages: list[Passage], tmp_path: Path) -> None:
-    assert write_store(iter(passages), tmp_path) == len(passages)
+    assert list(storing(iter(passages), tmp_path)) == passages
     store = PassageStore(tmp_path)
     assert [store.row(place) for place in range(len(store))] == passages == list(store.rows(0, 1_000))
     assert store.passages(["b7", "nobody", "t0"]) == {"b7": passages[23], "t0": passages[0]}
-    assert (tmp_path / "docid").read_text().splitlines() == [passage.id for passage in passages]
+    store.close()
+
+
+def test_the_store_tells_apart_ids_whose_hashes_are_equal(
+    passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retrieval.store._hash", lambda identifier: len(identifier))
+    assert list(storing(iter(passages), tmp_path)) == passages
+    store = PassageStore(tmp_path)
+    ids = [passage.id for passage in passages]
+    assert store.passages([*ids, "zz", "a-longer-id"]) == dict(zip(ids, passages, strict=True))
     store.close()

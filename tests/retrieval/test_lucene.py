@@ -108,6 +108,20 @@ def test_k1_and_b_change_scores(index_of: Callable[[str], str]) -> None:
         Bm25.from_config(RetrieverConfig(b=1.5))
 
 
+async def test_the_passage_store_changes_nothing_but_the_time(
+    index_of: Callable[[str], str], passages: list[Passage], tmp_path: Path
+) -> None:
+    build_lucene(passages, tmp_path / "plain", 2, ignore)  # what Pyserini builds: no store beside Lucene's files
+    folders = [index_of("bm25"), str(tmp_path / "plain")]
+    for preset in ("pyserini", "ircot"):
+        stored, plain = [await open_retriever(RetrieverConfig([folder], bm25=preset)) for folder in folders]  # type: ignore[arg-type]
+        for query in QUERIES:
+            assert await stored.search(query, 5) == await plain.search(query, 5)
+        assert await stored.passages(["b3", "no", "t0"]) == await plain.passages(["b3", "no", "t0"])
+        await stored.close()
+        await plain.close()
+
+
 async def test_a_plain_lucene_index_without_our_manifest(passages: list[Passage], tmp_path: Path) -> None:
     build_lucene(passages, tmp_path / "plain", 2, ignore)
     retriever = await open_retriever(RetrieverConfig([str(tmp_path / "plain")]))
