@@ -10,6 +10,7 @@ from typing import Literal
 from core.collected import passage_segments
 from core.demonstrations import load_demonstrations
 from core.errors import ConfigError
+from core.method import MethodConfig
 from core.prompt import Segment
 from core.templates import Template, load_template
 from core.text import extract_answer
@@ -20,7 +21,7 @@ PROMPTS = Path(__file__).parent / "prompts"
 
 
 @dataclass(frozen=True)
-class ReaderConfig:
+class ReaderConfig(MethodConfig):
     """Options of the reader, under the same names in every method.
 
     Attributes:
@@ -70,8 +71,17 @@ class ReaderConfig:
         )
 
     def templates(self) -> tuple[Template, ...]:
-        """Every prompt that the method may use: their identities go into the run's manifest."""
+        """Every prompt that the method may use."""
         return () if self.reader == "none" else (self.qa_template(),)
+
+    def files(self) -> tuple[str, ...]:
+        """The files of demonstrations."""
+        return tuple(file for file in (self.demonstrations, self.reader_demonstrations) if file)
+
+    def check_files(self) -> None:
+        """Load prompts and demonstrations."""
+        super().check_files()
+        self.examples()
 
 
 async def read(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterable
 
 from core.errors import BackendError, ConfigError, CoragError
 from core.records import Row
+from core.together import together
 from core.tools import Tools
 from core.types import Answer, Question
 
@@ -54,14 +54,4 @@ async def answer_all(
         for question in stream:
             record(await answer_one(question))
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(in_flight):
-                group.create_task(worker())
-    except* Exception as failures:  # noqa: BLE001 - only unwrapped here
-        raise _first_leaf(failures) from None
-
-
-def _first_leaf(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    first = failures.exceptions[0]
-    return _first_leaf(first) if isinstance(first, BaseExceptionGroup) else first
+    await together(worker() for _ in range(in_flight))

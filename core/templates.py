@@ -3,6 +3,9 @@
 A file begins with ``version: N``, then has sections headed ``--- user``, ``--- system``, ``--- assistant`` (the beginning
 of the reply, which the model continues) or a single ``--- plain`` (text that the model continues as it stands, without
 a chat template). ``{field}`` marks where a value goes; braces around anything else are ordinary text.
+
+A prompt with lists in it also says how they are written: ``--- passage`` and ``--- hop`` hold one item of each, followed by a line
+break, ``--- no_passages`` and ``--- no_hops`` what stands there when the list is empty.
 """
 
 from __future__ import annotations
@@ -12,13 +15,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from core.errors import ConfigError, nearest
 from core.prompt import Message, Prompt, Role, Segment
 from core.seeds import stable_hash
 
 Section = Literal["system", "user", "assistant", "plain"]
+Piece = Literal["passage", "no_passages", "hop", "no_hops"]
 _HEADING = re.compile(r"^--- (\w+)[ \t]*\n", re.MULTILINE)
 _FIELD = re.compile(r"\{(\w+)\}")
 
@@ -30,11 +34,12 @@ class Template:
     name: str
     version: str
     sections: tuple[tuple[Section, str], ...]
+    pieces: tuple[tuple[Piece, str], ...] = ()
 
     @property
     def identity(self) -> str:
         """Name, version and content hash: two runs with equal identities asked in the same words."""
-        text = "".join(f"{role}\n{body}" for role, body in self.sections)
+        text = "".join(f"{role}\n{body}" for role, body in (*self.sections, *self.pieces))
         return f"{self.name} v{self.version} {stable_hash(text)}"
 
     def render(self, values: Mapping[str, str | Sequence[Segment]]) -> Prompt:
@@ -50,6 +55,26 @@ class Template:
             else:
                 messages.append(Message(cast("Role", role), tuple(segments)))
         return Prompt(tuple(messages), prefix=prefix)
+
+    def items(
+        self, piece: Literal["passage", "hop"], items: Sequence[Mapping[str, str]], drops: Sequence[int]
+    ) -> list[Segment]:
+        """Write a list by its piece, one segment per item, dropped in rising order of ``drops`` if the window is too small.
+
+        Items may use ``{number}`` (from 1) and ``{index}`` (from 0). Raises :class:`ConfigError` if the prompt lacks the piece.
+        """
+        pieces = dict(self.pieces)
+        if not items:
+            empty = pieces.get("no_passages" if piece == "passage" else "no_hops", "")
+            return [Segment(empty + "\n")] if empty else []
+        if piece not in pieces:
+            raise ConfigError(
+                f"prompt '{self.name}' has no section '--- {piece}', which says how one {piece} is written."
+            )
+        return [
+            Segment("".join(part.text for part in self._fill(pieces[piece], numbered(item, index))) + "\n", drop, piece)
+            for index, (item, drop) in enumerate(zip(items, drops, strict=True))
+        ]
 
     def _fill(self, body: str, values: Mapping[str, str | Sequence[Segment]]) -> list[Segment]:
         segments: list[Segment] = []
@@ -67,6 +92,11 @@ class Template:
         return segments
 
 
+def numbered(item: Mapping[str, str], index: int) -> dict[str, str]:
+    """Add the fields that count the items of a list."""
+    return {**item, "number": str(index + 1), "index": str(index)}
+
+
 def parse_template(name: str, text: str) -> Template:
     """Parse a prompt file's text. Raises :class:`ConfigError` naming what is wrong with it."""
     head, *parts = _HEADING.split(text.replace("\r\n", "\n"))
@@ -76,14 +106,21 @@ def parse_template(name: str, text: str) -> Template:
             f"prompt file '{name}' must begin with 'version: N' and have a section such as '--- user' or '--- plain'."
         )
     roles = parts[::2]
-    known = ("system", "user", "assistant", "plain")
+    known = (*get_args(Section), *get_args(Piece))
     for role in roles:
         if role not in known:
             raise ConfigError(f"prompt file '{name}' has the section '--- {role}': {nearest(role, known)}")
-    if "plain" in roles and len(roles) > 1:
-        raise ConfigError(f"prompt file '{name}' mixes '--- plain' with other sections: a plain prompt stands alone.")
     bodies = [body.removesuffix("\n") for body in parts[1::2]]
-    return Template(name, version.group(1), tuple(zip(cast("list[Section]", roles), bodies, strict=True)))
+    texts = list(zip(roles, bodies, strict=True))
+    sections = [(role, body) for role, body in texts if role in get_args(Section)]
+    pieces = [(role, body) for role, body in texts if role in get_args(Piece)]
+    if not sections:
+        raise ConfigError(f"prompt file '{name}' has no section '--- user' or '--- plain': there is nothing to ask.")
+    if len(sections) > 1 and any(role == "plain" for role, _ in sections):
+        raise ConfigError(f"prompt file '{name}' mixes '--- plain' with other sections: a plain prompt stands alone.")
+    return Template(
+        name, version.group(1), cast("tuple[tuple[Section, str], ...]", tuple(sections)), cast("Any", tuple(pieces))
+    )
 
 
 @lru_cache(maxsize=256)

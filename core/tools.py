@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from core.errors import BudgetExhaustedError, ConfigError
 from core.prompt import Prompt, Shortening
 from core.protocols import GenerateRequest, Generation, Generator, Retriever, Sampling, Score, ScoreRequest
 from core.seeds import derive_seed
-from core.types import Hit, Question, TokenUsage
+from core.types import Hit, Passage, Question, TokenUsage
+
+_TEMPLATE_TOKENS = 48  # allowed for a chat template's own words when a call is weighed against the budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +58,19 @@ Step = GenerateStep | ScoreStep | SearchStep
 
 
 @dataclass
+class Purse:
+    """Tokens that the questions of one run saved, for those that need more. Negative when they overspent."""
+
+    balance: int = 0
+
+
+@dataclass
 class Tools:
     """The only way for a method to reach a model or an index. One instance serves one question.
 
     ``seed``: the run's. ``budget``: most tokens, prompt plus generated, that the question may spend (0: no limit); a call
-    that begins after they are spent raises :class:`BudgetExhaustedError`. ``watch`` sees every step as it finishes.
-    ``keep_prompts`` stores prompts in the trace.
+    that could exceed it is not made and raises :class:`BudgetExhaustedError`. ``watch`` sees every step as it finishes.
+    ``keep_prompts`` stores prompts in the trace. ``purse`` is shared by the questions of a run.
     """
 
     question: Question
@@ -70,9 +80,12 @@ class Tools:
     budget: int = 0
     watch: Callable[[Step], None] | None = None
     keep_prompts: bool = False
+    purse: Purse = field(default_factory=Purse)
     steps: list[Step] = field(default_factory=list)
     ledger: dict[str, TokenUsage] = field(default_factory=dict)
     _sampled: set[tuple[str, str]] = field(default_factory=set)
+    _held: int = 0
+    _trunk: Tools | None = None
 
     @property
     def spent(self) -> TokenUsage:
@@ -81,8 +94,34 @@ class Tools:
 
     @property
     def left(self) -> int | None:
-        """Tokens left in the budget, never below 0; None without a budget."""
-        return max(0, self.budget - self.spent.total) if self.budget else None
+        """Tokens left in the budget, without those held back, never below 0; None without a budget."""
+        return max(0, self.budget - self.spent.total - self._held) if self.budget else None
+
+    def hold(self, tokens: int) -> None:
+        """Keep tokens of the budget back for a later call; a negative number releases them."""
+        self._held += tokens
+
+    def branch(self, parts: int, budget: int | None = None) -> list[Tools]:
+        """Return the tools of ``parts`` branches that go on at the same time, each with an equal share of ``budget`` tokens.
+
+        Without ``budget``, what is left is shared. What a branch can still afford then does not depend on how fast the others
+        are, so results do not either. Steps and spending are noted here too; what a branch leaves over is back once it has ended.
+        """
+        left = self.left
+        total = left if budget is None else budget if left is None else min(budget, left)
+        share = 0 if total is None else max(1, total // parts)  # 0 would be no limit; no call costs 1
+        shared = (self.question, self.generator, self.retriever, self.seed, share, self.watch, self.keep_prompts)
+        return [
+            Tools(*shared, self.purse, self.steps, _sampled=self._sampled, _trunk=self) for _ in range(parts)
+        ]  # fmt: skip
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of a text, without special tokens."""
+        return self.generator.count_tokens(text)
+
+    def cost(self, prompt: Prompt, max_tokens: int) -> int:
+        """Return the tokens that a call may cost at most, prompt and completion."""
+        return self.count_tokens(prompt.text) + (0 if prompt.plain else _TEMPLATE_TOKENS) + max_tokens
 
     async def generate(
         self,
@@ -97,7 +136,6 @@ class Tools:
         path: str = "",
     ) -> Generation:
         """Continue a prompt. ``role`` names the call's purpose in the ledger; sampled calls need a ``path`` of their own."""
-        self._check_budget()
         seed = None
         if temperature > 0:
             if (role, path) in self._sampled:
@@ -108,7 +146,8 @@ class Tools:
             seed = derive_seed(self.seed, self.question.id, role, path)
         sampling = Sampling(max_tokens, temperature, n=n, stop=tuple(stop), logprobs=logprobs, seed=seed)
         started = time.perf_counter()
-        reply = await self.generator.generate(GenerateRequest(prompt, sampling, self._priority(), self.question.id))
+        with self._allow(prompt, n * max_tokens):
+            reply = await self.generator.generate(GenerateRequest(prompt, sampling, self._priority(), self.question.id))
         self._note(
             GenerateStep(
                 role,
@@ -128,10 +167,10 @@ class Tools:
         self, prompt: Prompt, target: str | tuple[int, ...], *, role: str, end_of_turn: bool = False, path: str = ""
     ) -> Score:
         """Return log P(target | prompt)."""
-        self._check_budget()
         started = time.perf_counter()
         request = ScoreRequest(prompt, target, end_of_turn, self._priority(), self.question.id)
-        reply = await self.generator.score(request)
+        with self._allow(prompt, len(target) if isinstance(target, tuple) else self.count_tokens(target) + 1):
+            reply = await self.generator.score(request)
         seconds = time.perf_counter() - started
         step = ScoreStep(role, path, reply.sum, len(reply.token_ids), reply.usage, reply.shortening, seconds)
         self._note(step, reply.usage)
@@ -148,17 +187,37 @@ class Tools:
         self._note(SearchStep(query, path, k, hits, time.perf_counter() - started))
         return hits
 
+    async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        """Return the passages with these ids, in this order; unknown ids are left out."""
+        return () if self.retriever is None else await self.retriever.passages(ids)
+
     def _priority(self) -> int:
         """Deeper questions go first: they finish early, while their prefix is still in the cache."""
         return -len(self.steps)
 
-    def _check_budget(self) -> None:
-        if self.left == 0:
-            raise BudgetExhaustedError(f"question '{self.question.id}' has spent its {self.budget} tokens.")
+    @contextmanager
+    def _allow(self, prompt: Prompt, max_tokens: int) -> Iterator[None]:
+        """Hold back what a call may cost until it is noted. Raises :class:`BudgetExhaustedError` if that is not left."""
+        if not self.budget:
+            yield
+            return
+        cost = self.cost(prompt, max_tokens)
+        if cost > (self.left or 0):
+            raise BudgetExhaustedError(
+                f"question '{self.question.id}' has {self.left} of its {self.budget} tokens left; a call may cost {cost}."
+            )
+        self.hold(cost)
+        try:
+            yield
+        finally:
+            self.hold(-cost)
 
     def _note(self, step: Step, usage: TokenUsage | None = None) -> None:
         self.steps.append(step)
         if usage is not None and not isinstance(step, SearchStep):
-            self.ledger[step.role] = self.ledger.get(step.role, TokenUsage()) + usage
+            payer: Tools | None = self
+            while payer is not None:
+                payer.ledger[step.role] = payer.ledger.get(step.role, TokenUsage()) + usage
+                payer = payer._trunk
         if self.watch is not None:
             self.watch(step)

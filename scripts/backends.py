@@ -48,8 +48,7 @@ class Setup(MethodOptions):
 async def open_backends(setup: Setup) -> AsyncIterator[tuple[Generator, Retriever | None]]:
     """Open the retriever (if a method searches) and then the model; close both at the end, whatever happens."""
     for name in setup.method:  # a missing prompt or demonstration file is found before minutes go into an engine
-        setup.of(name).templates()
-        setup.of(name).examples()
+        setup.of(name).check_files()
     async with AsyncExitStack() as stack:
         retriever = None
         if setup.searches:

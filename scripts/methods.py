@@ -10,7 +10,7 @@ from typing import Any
 from baselines.closed_book import ClosedBookConfig, closed_book
 from baselines.one_step import OneStepConfig, one_step
 from core.errors import ConfigError, nearest
-from core.reader import ReaderConfig
+from core.method import MethodConfig
 from core.runner import Method
 from core.types import Answer
 from ircot.config import IRCoTConfig
@@ -47,10 +47,10 @@ class MethodOptions:
     one_step: OneStepConfig = field(default_factory=OneStepConfig)
     ircot: IRCoTConfig = field(default_factory=IRCoTConfig)
 
-    def of(self, name: str) -> ReaderConfig:
+    def of(self, name: str) -> MethodConfig:
         """Return the options of one method."""
         config: Any = getattr(self, name)
-        assert isinstance(config, ReaderConfig)
+        assert isinstance(config, MethodConfig)
         return config
 
 

@@ -200,13 +200,32 @@ async def test_sampled_calls_get_seeds_of_their_own_and_never_share_one():
     assert [request.priority for request in generator.requests] == [0, -1, -2]
 
 
-async def test_the_budget_is_checked_before_every_call():
-    tools = Tools(QUESTION, ScriptedGenerator(lambda request: "one two"), budget=10)
+async def test_a_call_that_could_exceed_the_budget_is_not_made():
+    generator = ScriptedGenerator(lambda request: "one two")
+    tools = Tools(QUESTION, generator, budget=15)
     await tools.generate(Prompt.of_text("a b c d"), role="thought", max_tokens=5)
-    assert tools.left == 4
+    assert tools.left == 9
     await tools.generate(Prompt.of_text("a b c d"), role="thought", max_tokens=5)
-    with pytest.raises(BudgetExhaustedError, match="spent its 10 tokens"):
+    with pytest.raises(BudgetExhaustedError, match="has 3 of its 15 tokens left; a call may cost 6"):
         await tools.generate(Prompt.of_text("a"), role="thought", max_tokens=5)
+    with pytest.raises(BudgetExhaustedError):
+        await tools.score(Prompt.of_text("a b"), "yes no", role="score")
+    tools.hold(1)
+    assert tools.left == 2 and len(generator.requests) == 2
+
+
+async def test_branches_share_the_budget_evenly_and_pay_into_one_ledger():
+    tools = Tools(QUESTION, ScriptedGenerator(lambda request: "one two"), budget=100)
+    first, second = tools.branch(2)
+    assert (first.left, second.left) == (50, 50)
+    await first.generate(Prompt.of_text("a b c d"), role="thought", max_tokens=5)
+    assert (first.left, second.left, tools.left) == (44, 50, 94)
+    (inner,) = second.branch(1, 20)
+    await inner.generate(Prompt.of_text("a b"), role="final", max_tokens=5)
+    assert (inner.left, second.left, tools.left) == (16, 46, 90)
+    assert {role: usage.total for role, usage in tools.ledger.items()} == {"thought": 6, "final": 4}
+    assert [step.role for step in tools.steps] == ["thought", "final"]
+    assert Tools(QUESTION, ScriptedGenerator([])).branch(3)[0].left is None
 
 
 def test_remembered_replies_count_but_cost_nothing():

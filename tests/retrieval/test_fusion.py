@@ -6,7 +6,7 @@ import pytest
 
 from core.types import Hit, Passage
 from retrieval.config import RetrieverConfig
-from retrieval.fusion import fuse
+from core.fusion import fuse
 from retrieval.open import open_retriever
 
 

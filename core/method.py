@@ -1,0 +1,24 @@
+"""What every method's options have in common: which prompts and files its results depend on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from core.templates import Template
+
+
+@dataclass(frozen=True)
+class MethodConfig:
+    """Base of the methods' options, which are frozen dataclasses."""
+
+    def templates(self) -> tuple[Template, ...]:
+        """Every prompt that the method may use: their identities go into the run's manifest."""
+        return ()
+
+    def files(self) -> tuple[str, ...]:
+        """Files of the user's that the method reads, beside prompts: their hashes go into the run's manifest."""
+        return ()
+
+    def check_files(self) -> None:
+        """Load prompts and files, so that what is missing is found before minutes go into an engine."""
+        self.templates()
