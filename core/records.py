@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -86,28 +86,15 @@ class RunFolder:
         self.path = path
         self._lines: IO[bytes] | None = None
         self.answered: set[str] = set()
+        self._lock = lock_folder(path)
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            self._lock = (path / ".lock").open("w")
-        except OSError as error:
-            raise DataError(
-                f"cannot write the run folder '{path}': {error.strerror}. Choose another with --out."
-            ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise ConfigError(
-                f"another process is writing the run '{path}': wait for it, or choose another --out."
-            ) from None
-        try:
-            self._write_manifest(settings, circumstances)
+            self._resume(settings, circumstances)
             self._recover()
         except BaseException:
             self._lock.close()
             raise
 
-    def _write_manifest(self, settings: Mapping[str, Any], circumstances: Mapping[str, Any]) -> None:
+    def _resume(self, settings: Mapping[str, Any], circumstances: Mapping[str, Any]) -> None:
         settings = json.loads(orjson.dumps(settings))
         starts: list[Any] = []
         manifest = self.path / MANIFEST
@@ -121,8 +108,7 @@ class RunFolder:
                     "Give it the same settings to resume it, or choose another --out."
                 )
             starts = earlier["starts"]
-        record = {"settings": settings, "starts": [*starts, circumstances]}
-        write_atomically(manifest, orjson.dumps(record, option=orjson.OPT_INDENT_2).decode() + "\n")
+        _write_manifest(self.path, settings, [*starts, circumstances])
 
     def _recover(self) -> None:
         """Cut off a torn last line and note which questions have been answered."""
@@ -170,6 +156,25 @@ class RunFolder:
         self._lock.close()
 
 
+def lock_folder(path: Path) -> IO[str]:
+    """Create a run folder if need be and return its lock, held until it is closed."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = (path / ".lock").open("w")
+    except OSError as error:
+        raise DataError(
+            f"cannot write the run folder '{path}': {error.strerror}. Choose another with --out."
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise ConfigError(
+            f"another process is writing the run '{path}': wait for it, or choose another --out."
+        ) from None
+    return lock
+
+
 def _ends_with_newline(stream: IO[bytes], size: int) -> bool:
     stream.seek(size - 1)
     return stream.read(1) == b"\n"
@@ -185,6 +190,31 @@ def _last_newline(stream: IO[bytes], size: int) -> int:
             return start + found + 1
         size = start
     return 0
+
+
+def write_run(path: Path, settings: Mapping[str, Any], starts: Sequence[Any], lines: Iterable[bytes]) -> None:
+    """Write a whole run at once, replacing what is there. The caller holds the folder's lock.
+
+    The manifest comes last: without it, what an interruption leaves behind is no run.
+    """
+    temporary = path / f"{TRACES}.{os.getpid()}.tmp"
+    try:
+        with temporary.open("wb") as stream:
+            stream.writelines(lines)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path / TRACES)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise DataError(
+            f"cannot write '{path / TRACES}': {error.strerror}. Free some space or choose another folder with --out."
+        ) from error
+    _write_manifest(path, settings, starts)
+
+
+def _write_manifest(path: Path, settings: Mapping[str, Any], starts: Sequence[Any]) -> None:
+    record = {"settings": settings, "starts": starts}
+    write_atomically(path / MANIFEST, orjson.dumps(record, option=orjson.OPT_INDENT_2).decode() + "\n")
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -204,17 +234,33 @@ def read_rows(path: Path) -> dict[str, dict[str, Any]]:
     """Read a run's rows by question id, in order of first appearance; of several lines for one question the last counts."""
     read_manifest(path)
     rows: dict[str, dict[str, Any]] = {}
-    for record in _whole_lines(path / TRACES):
+    for line in _whole_lines(path / TRACES):
+        record = orjson.loads(line)
         rows[record["id"]] = record
     return rows
 
 
-def _whole_lines(traces: Path) -> Iterator[dict[str, Any]]:
-    """Parse the lines that end in a line break: the run may be going on."""
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row as it stands on disk, line break included."""
+
+    text: bytes
+    failed: bool
+
+
+def read_lines(path: Path) -> dict[str, Line]:
+    """Read a run's rows as :func:`read_rows` does, unparsed."""
+    lines: dict[str, Line] = {}
+    for text in _whole_lines(path / TRACES):
+        record = orjson.loads(text)
+        lines[record["id"]] = Line(text, bool(record["error"]))
+    return lines
+
+
+def _whole_lines(traces: Path) -> Iterator[bytes]:
+    """Yield the lines that end in a line break: the run may be going on."""
     with traces.open("rb") as stream:
-        for line in stream:
-            if line.endswith(b"\n"):
-                yield orjson.loads(line)
+        yield from (line for line in stream if line.endswith(b"\n"))
 
 
 def differences(before: Any, after: Any, name: str = "") -> Sequence[str]:

@@ -32,7 +32,12 @@ def circumstances() -> dict[str, Any]:
         "git_commit": git_commit(),
         "python": platform.python_version(),
         "versions": versions,
-        "machine": {"platform": platform.platform(), "cores": os.cpu_count(), "gpus": gpu_names()},
+        "machine": {
+            "platform": platform.platform(),
+            "cores": os.cpu_count(),
+            "gpus": gpu_names(),
+            "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        },
     }
 
 

@@ -23,6 +23,7 @@ class Command:
 COMMANDS = {
     "run": Command("scripts.run", "answer a dataset with one or more methods and print the table"),
     "ask": Command("scripts.ask", "answer one question and show every step", "question"),
+    "merge": Command("scripts.merge", "join the shards of a run ('corag run --shard') and print its table", "runs"),
     "compare": Command("scripts.compare", "test two runs against each other on the same questions", "runs"),
     "index": Command("scripts.index", "build a Lucene or dense index over a corpus", "corpus"),
     "serve": Command("scripts.serve", "serve an index over HTTP", "index"),

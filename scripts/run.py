@@ -3,7 +3,8 @@
     corag run --questions world/test.jsonl --method closed_book,one_step,ircot --retriever.index indexes/world-bm25
     corag run --config experiment.yaml --limit 100
 
-Each method gets a run folder of its own. The same command again resumes; the last line printed is JSON.
+Each method gets a run folder of its own. The same command again resumes; the last line printed is JSON. With --shard 2/8 it
+answers every eighth question from the second on; 'corag merge' joins the shards (scripts/batch_inference.sh does it all).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from core.protocols import Generator, Retriever
 from core.records import Row, RunFolder, read_manifest, read_rows
 from core.runner import answer_all, answer_question
 from core.seeds import stable_hash
+from core.shards import Shard, note_questions
 from core.tools import Tools
 from core.types import Question
 from eval.datasets import load_questions
@@ -45,6 +47,7 @@ class Config(Setup):
         split: which split of a Hugging Face dataset.
         subset: which configuration of a Hugging Face dataset, such as "distractor".
         limit: answer the first so many questions only; 0 for all.
+        shard: answer a share of these only, such as "2/8": every eighth from the second on.
         aliases: 2WikiMultihopQA's file of answer aliases (id_aliases.json), if at hand.
         scorer: how answers are scored; "auto" takes the dataset's own.
         recall_at: recall is measured over so many collected passages.
@@ -58,6 +61,7 @@ class Config(Setup):
     split: str = ""
     subset: str = ""
     limit: int = 0
+    shard: str = ""
     aliases: str = ""
     scorer: str = "auto"
     recall_at: int = 15
@@ -74,6 +78,8 @@ class Config(Setup):
                 f"batch_size and recall_at must be at least 1 and limit at least 0, but they are {self.batch_size}, "
                 f"{self.recall_at} and {self.limit}."
             )
+        if self.shard:
+            Shard.parse(self.shard)
 
 
 def main(config: Config) -> int:
@@ -86,11 +92,19 @@ def main(config: Config) -> int:
         subset=config.subset,
         aliases=config.aliases,
     )
+    if config.shard:
+        questions = Shard.parse(config.shard).of(questions)
     chosen = default_scorer(config.dataset) if config.scorer == "auto" else scorer(config.scorer)
     runs = asyncio.run(answer_dataset(config, questions))
-    summaries = summarise_runs(runs, questions, chosen, config.recall_at)
-    print_table(config, summaries, runs, scorer_title(chosen, questions))
-    print(json.dumps({"runs": {s.method: json_record(s) for s in summaries}, "scorer": chosen.name}))
+    return report(runs, questions, chosen, config.recall_at)
+
+
+def report(runs: Mapping[str, Path], questions: Sequence[Question], chosen: Scorer, recall_at: int) -> int:
+    """Print the table of some runs, then a line of JSON; return 0, or 1 if every question of some method failed."""
+    summaries = summarise_runs(runs, questions, chosen, recall_at)
+    print_table(summaries, runs, scorer_title(chosen, questions))
+    figures = {s.method: json_record(s) | {"folder": str(runs[s.method])} for s in summaries}
+    print(json.dumps({"runs": figures, "scorer": chosen.name}))
     return 1 if any(summary.failed == summary.n for summary in summaries) else 0
 
 
@@ -105,8 +119,14 @@ async def answer_dataset(config: Config, questions: Sequence[Question]) -> dict[
                 "model": asdict(config.model),
                 "retriever": asdict(config.retriever),
                 "batch_size": config.batch_size,
+                "questions": config.questions,
+                "scorer": config.scorer,
+                "recall_at": config.recall_at,
+                "shard": config.shard,
             }
             with RunFolder(folder, settings, circumstances() | chosen) as run:
+                if config.shard:
+                    note_questions(folder, [question.id for question in questions])
                 await answer_method(config, name, questions, generator, retriever, run)
             runs[name] = folder
     return runs
@@ -146,9 +166,7 @@ def run_settings(config: Config, name: str, generator: Generator, retriever: Ret
         "method": name,
         "options": asdict(options),
         "prompts": [template.identity for template in options.templates()],
-        "demonstrations": {
-            file: _file_hash(file) for file in (options.demonstrations, options.reader_demonstrations) if file
-        },
+        "demonstrations": {file: _file_hash(file) for file in options.files()},
         "questions": {
             "source": _file_hash(config.questions) or config.questions,
             "dataset": config.dataset,
@@ -170,10 +188,12 @@ def _file_hash(path: str) -> str:
 def run_path(config: Config, name: str, settings: Mapping[str, Any]) -> Path:
     """Return the folder of a method's run; the automatic name changes with the settings, so it is never refused."""
     if config.out != "auto":
-        return Path(config.out) / name
-    stem = Path(config.questions).name.split(".")[0]
-    digest = stable_hash(json.dumps(settings, sort_keys=True, default=str))[:8]
-    return Path("runs") / stem / f"{name}-{digest}"
+        run = Path(config.out) / name
+    else:
+        stem = Path(config.questions).name.split(".")[0]
+        digest = stable_hash(json.dumps(settings, sort_keys=True, default=str))[:8]
+        run = Path("runs") / stem / f"{name}-{digest}"
+    return Shard.parse(config.shard).folder(run) if config.shard else run
 
 
 def summarise_runs(
@@ -190,8 +210,8 @@ def summarise_runs(
     return summaries
 
 
-def print_table(config: Config, summaries: Sequence[Summary], runs: Mapping[str, Path], scoring: str) -> None:
-    """Print the table with what a reader must know to trust it."""
+def print_table(summaries: Sequence[Summary], runs: Mapping[str, Path], scoring: str) -> None:
+    """Print the table with what a reader must know to trust it, which is read from the manifests."""
     console = Console(width=None if Console().is_terminal else 150, highlight=False)
     table = Table(caption_justify="left")
     for heading in HEADINGS:
@@ -199,12 +219,16 @@ def print_table(config: Config, summaries: Sequence[Summary], runs: Mapping[str,
     for summary in summaries:
         table.add_row(*cells(summary))
     console.print(table)
-    settings = {name: read_manifest(folder)["settings"] for name, folder in runs.items()}
-    console.print(f"EM, F1 and recall@{config.recall_at} in percent with 95% bootstrap intervals. Scorer: {scoring}.")
-    console.print(f"Questions: {config.questions} ({config.dataset}).", soft_wrap=True)
-    console.print(f"Model: {config.model.name} ({next(iter(settings.values()))['model']}).", soft_wrap=True)
+    manifests = {name: read_manifest(folder) for name, folder in runs.items()}
+    settings = {name: manifest["settings"] for name, manifest in manifests.items()}
+    first = next(iter(manifests.values()))
+    asked, start = first["settings"]["questions"], first["starts"][-1]
+    recall_at = summaries[0].recall_at
+    console.print(f"EM, F1 and recall@{recall_at} in percent with 95% bootstrap intervals. Scorer: {scoring}.")
+    console.print(f"Questions: {start['questions']} ({asked['dataset']}).", soft_wrap=True)
+    console.print(f"Model: {start['model']['name']} ({first['settings']['model']}).", soft_wrap=True)
     fingerprint = next((setting["retriever"] for setting in settings.values() if setting["retriever"]), "")
-    searched = ", ".join(config.retriever.index or config.retriever.url) if fingerprint else "none"
+    searched = ", ".join(start["retriever"]["index"] or start["retriever"]["url"]) if fingerprint else "none"
     console.print(f"Retriever: {searched} ({fingerprint or 'no method searches'}).", soft_wrap=True)
     for summary in summaries:
         prompts = ", ".join(dict.fromkeys(settings[summary.method]["prompts"]))
