@@ -54,7 +54,8 @@ class Question:
     """A question with everything that scoring needs.
 
     ``answers``: the gold answer first, then its aliases. ``supporting``: ids of the gold passages.
-    ``kind``: the dataset's own type, such as "bridge". ``hops``: 0 when the dataset does not say.
+    ``kind``: the dataset's own type, such as "bridge". ``hops``: 0 when the dataset does not say. ``context_ids``: passages that
+    were retrieved for the question beforehand, best first, as corag/multihopqa brings them.
     Raises :class:`DataError` if the text is blank.
     """
 
@@ -65,6 +66,7 @@ class Question:
     kind: str = ""
     hops: int = 0
     decomposition: tuple[GoldHop, ...] = ()
+    context_ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.text.strip():

@@ -9,6 +9,8 @@ from typing import Any
 
 from baselines.closed_book import ClosedBookConfig, closed_book
 from baselines.one_step import OneStepConfig, one_step
+from corag.config import CoRAGConfig
+from corag.method import corag
 from core.errors import ConfigError, nearest
 from core.method import MethodConfig
 from core.runner import Method
@@ -29,6 +31,9 @@ class Entry:
 METHODS = {
     "closed_book": Entry(closed_book, "the model's own knowledge, no retrieval (NoR)", searches=False),
     "one_step": Entry(one_step, "retrieve once with the question, then read (OneR)"),
+    "corag": Entry(
+        corag, "chains of sub-queries and sub-answers: greedy, best of N, tree, adaptive (Wang et al. 2025)"
+    ),
     "ircot": Entry(ircot, "interleave retrieval with a chain of thought, then read (Trivedi et al. 2023)"),
 }
 
@@ -41,11 +46,13 @@ class MethodOptions:
         closed_book: options of closed-book answering.
         one_step: options of one-step retrieval.
         ircot: options of IRCoT.
+        corag: options of CoRAG.
     """
 
     closed_book: ClosedBookConfig = field(default_factory=ClosedBookConfig)
     one_step: OneStepConfig = field(default_factory=OneStepConfig)
     ircot: IRCoTConfig = field(default_factory=IRCoTConfig)
+    corag: CoRAGConfig = field(default_factory=CoRAGConfig)
 
     def of(self, name: str) -> MethodConfig:
         """Return the options of one method."""

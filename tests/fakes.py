@@ -23,13 +23,17 @@ class ScriptedGenerator:
 
     def __init__(
         self,
-        replies: Iterable[str] | Callable[[GenerateRequest], str],
-        pause: Callable[[GenerateRequest], Awaitable[None]] | None = None,
+        replies: Iterable[str] | Callable[[GenerateRequest], str | list[str]],
+        pause: Callable[[GenerateRequest | ScoreRequest], Awaitable[None]] | None = None,
+        log_likelihood: Callable[[ScoreRequest], float] = lambda request: -1.0,
     ) -> None:
+        """``replies`` may give a list of n texts for n samples. ``log_likelihood``: of each target token."""
         queue = None if callable(replies) else iter(replies)
         self._reply = replies if callable(replies) else lambda request: next(queue)
         self._pause = pause
+        self._log_likelihood = log_likelihood
         self.requests: list[GenerateRequest] = []
+        self.scored: list[ScoreRequest] = []
 
     @property
     def prompts(self) -> list[str]:
@@ -42,15 +46,26 @@ class ScriptedGenerator:
         self.requests.append(request)
         if self._pause is not None:
             await self._pause(request)
-        texts = [self._reply(request) for _ in range(request.sampling.n)]
+        replies = [self._reply(request)]
+        if isinstance(replies[0], list):
+            texts = replies[0]
+        else:
+            texts = replies + [self._reply(request) for _ in range(request.sampling.n - 1)]
         completions = tuple(Completion(text, (), "stop") for text in texts)
         prompt, generated = words(request.prompt.text), sum(map(words, texts))
         return Generation(completions, TokenUsage(1, prompt, generated, prompt, generated))
 
     async def score(self, request: ScoreRequest) -> Score:
         target = request.target if isinstance(request.target, tuple) else tuple(range(words(request.target)))
+        self.scored.append(request)
+        if self._pause is not None:
+            await self._pause(request)
         prompt = words(request.prompt.text)
-        return Score(target, (-1.0,) * len(target), TokenUsage(1, prompt, len(target), prompt, len(target)))
+        return Score(
+            target,
+            (self._log_likelihood(request),) * len(target),
+            TokenUsage(1, prompt, len(target), prompt, len(target)),
+        )
 
     async def close(self) -> None:
         return None

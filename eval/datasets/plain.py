@@ -7,6 +7,7 @@
      "decomposition": [{"question": "Where was Ada born?", "answer": "Orvale", "passage_id": "p17"}]}
 
 ``id``, ``question`` and ``answers`` (the gold answer first, then its aliases) are required.
+``context_ids`` names passages that were retrieved for the question beforehand, best first: CoRAG then does not search for it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from core.errors import DataError, nearest
 from core.types import GoldHop, Question
 
 _REQUIRED = ("id", "question", "answers")
-_FIELDS = (*_REQUIRED, "supporting", "type", "hops", "decomposition")
+_FIELDS = (*_REQUIRED, "supporting", "type", "hops", "decomposition", "context_ids")
 _HOP_REQUIRED = ("question", "answer")
 _HOP_FIELDS = (*_HOP_REQUIRED, "passage_id")
 
@@ -40,6 +41,7 @@ def parse_question(record: Mapping[str, Any], where: str) -> Question:
         kind=_text(record, "type", where) if record.get("type") else "",
         hops=hops,
         decomposition=_decomposition(record, where),
+        context_ids=_texts(record, "context_ids", where),
     )
 
 
@@ -56,6 +58,7 @@ def question_record(question: Question) -> dict[str, Any]:
             {"question": hop.question, "answer": hop.answer, "passage_id": hop.passage_id}
             for hop in question.decomposition
         ],
+        **({"context_ids": list(question.context_ids)} if question.context_ids else {}),
     }
 
 

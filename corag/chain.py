@@ -1,0 +1,106 @@
+"""Chains of retrieval as values: hops of sub-query, passages and sub-answer, that only ever grow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from core.text import normalize_answer
+from core.types import Hit, Passage
+
+_LABEL = re.compile(
+    r"^((next|intermediate|follow-?up|sub)?[ -]?(query|question)\s*\d*\s*:|\d+[.)]\s)\s*", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One hop. ``hits``: what the search for the sub-query found, best first. ``refused``: the passages did not tell."""
+
+    sub_query: str
+    sub_answer: str
+    refused: bool
+    hits: tuple[Hit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A chain so far.
+
+    ``stopped``: why it ended: "" (it goes on), "length", "check", "settled", "learned", "repeats" (no new sub-query came) or
+    "budget". ``repeats``: sub-queries thrown away because they were blank or had been asked. ``draft``: the answer drafted after
+    the newest hop, for the stop rule "settled".
+    """
+
+    hops: tuple[Hop, ...] = ()
+    stopped: str = ""
+    repeats: int = 0
+    draft: str = ""
+
+    def __len__(self) -> int:
+        return len(self.hops)
+
+    @property
+    def sub_queries(self) -> tuple[str, ...]:
+        """The sub-queries in order: what tells chains of one question apart, since all else follows from them."""
+        return tuple(hop.sub_query for hop in self.hops)
+
+    @property
+    def refusals(self) -> int:
+        """Hops whose passages did not tell."""
+        return sum(hop.refused for hop in self.hops)
+
+    def extends(self, other: Chain) -> bool:
+        """Whether this chain begins with the other one's hops."""
+        return self.sub_queries[: len(other)] == other.sub_queries
+
+    def then(self, hop: Hop) -> Chain:
+        """Return the chain with one more hop."""
+        return replace(self, hops=(*self.hops, hop))
+
+    def cut(self, hops: int) -> Chain:
+        """Return the chain of the first so many hops, still going on."""
+        return Chain(self.hops[:hops], repeats=self.repeats)
+
+
+def clean_sub_query(text: str) -> str:
+    r"""Take the sub-query out of a reply: its first line that is not blank, without label, number and quotes around it.
+
+    >>> clean_sub_query('\n Intermediate query 2: "Who wrote Emma?" ')
+    'Who wrote Emma?'
+    """
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    line = _LABEL.sub("", line.strip('"').strip())
+    return line.strip('"').strip()
+
+
+def fresh(sub_queries: Iterable[str], asked: Sequence[str], *, exact: bool) -> list[str]:
+    """Return the sub-queries that are not blank and repeat neither ``asked`` nor each other, in order.
+
+    This is the one rule for repeats, of every strategy (paper, section 3.3: identical sub-queries are discarded). Unless
+    ``exact``, two are the same if they are equal in lower case, without punctuation and articles.
+    """
+
+    def spelling(text: str) -> str:
+        return text if exact else normalize_answer(text)
+
+    seen = {spelling(text) for text in asked}
+    new = []
+    for text in sub_queries:
+        if text and spelling(text) not in seen:
+            seen.add(spelling(text))
+            new.append(text)
+    return new
+
+
+def clean_sub_answer(text: str, refusal: str) -> tuple[str, bool]:
+    """Return a sub-answer and whether it refuses; an empty reply is a refusal too."""
+    answer = " ".join(text.split())
+    refused = not answer or normalize_answer(answer).startswith(normalize_answer(refusal))
+    return (refusal if refused else answer), refused
+
+
+def top_passages(hits: Sequence[Hit], count: int) -> list[Passage]:
+    """Return the passages of the best ``count`` hits."""
+    return [hit.passage for hit in hits[:count]]

@@ -1,0 +1,110 @@
+"""The final answer: which passages it sees, in which order, and how they are cut to fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from corag.asking import final_answer_prompt
+from corag.candidates import TOKENS_PER_HOP, Conclusion
+from corag.chain import Chain, top_passages
+from corag.config import CoRAGConfig
+from core.errors import BudgetExhaustedError
+from core.fusion import fuse
+from core.text import extract_answer
+from core.tools import Tools
+from core.types import Hit, Passage
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What was retrieved for the question itself, best first. ``reserve``: tokens to keep for the final answer, about."""
+
+    hits: tuple[Hit, ...]
+    reserve: int = 0
+
+    def passages(self, chain: Chain, config: CoRAGConfig) -> list[Passage]:
+        """Return the passages for the final answer, best first: the question's (paper), the chain's, or both fused."""
+        if config.context == "question":
+            return top_passages(self.hits, config.context_passages)
+        lists = [hop.hits for hop in chain.hops]
+        if config.context == "fused":
+            lists.insert(0, self.hits)
+        return top_passages(fuse(lists), config.context_passages)
+
+    def gathered(self, chain: Chain) -> tuple[str, ...]:
+        """Ids of all that the chain's searches found, fused by reciprocal rank (paper, table 4); without hops, the question's."""
+        return tuple(hit.passage.id for hit in fuse([hop.hits for hop in chain.hops] or [self.hits]))
+
+
+async def retrieve_context(tools: Tools, config: CoRAGConfig) -> Context:
+    """Retrieve for the question itself, or take the passages that it brings, and reckon what the final answer will cost."""
+    if config.context == "chain" and config.max_hops:
+        hits: tuple[Hit, ...] = ()
+    elif tools.question.context_ids:
+        given = await tools.passages(tools.question.context_ids)
+        hits = tuple(Hit(passage, 1 / rank) for rank, passage in enumerate(given, 1))
+    else:
+        depth = max(config.search_depth, config.context_passages)
+        hits = await tools.search(tools.question.text, k=depth, path="question")
+    if tools.left is None and not config.mean_budget:
+        return Context(hits)
+    passages = clip(top_passages(hits, config.context_passages), tools, config)
+    prompt = final_answer_prompt(tools.question.text, Chain(), passages, config)
+    cost = tools.cost(prompt, config.max_answer_tokens) + config.max_hops * TOKENS_PER_HOP
+    return Context(hits, cost)
+
+
+async def final_answer(
+    chain: Chain, context: Context, tools: Tools, config: CoRAGConfig, *, path: str = ""
+) -> Conclusion:
+    """Answer the question from a chain and passages (section 3.1).
+
+    If the budget is too small even without passages, the last sub-answer that is not a refusal has to do.
+    """
+    passages = clip(context.passages(chain, config), tools, config)
+    passages = fit(chain, passages, tools, config)
+    prompt = final_answer_prompt(tools.question.text, chain, passages, config)
+    try:
+        reply = await tools.generate(prompt, role="final", max_tokens=config.max_answer_tokens, path=path)
+    except BudgetExhaustedError:
+        found = [hop.sub_answer for hop in chain.hops if not hop.refused]
+        return Conclusion(found[-1] if found else "", (), affordable=False)
+    return Conclusion(extract_answer(reply.text), tuple(passages))
+
+
+def fit(chain: Chain, passages: Sequence[Passage], tools: Tools, config: CoRAGConfig) -> list[Passage]:
+    """Leave out whole passages, the worst first, until prompt and answer fit the budget and ``max_prompt_tokens``."""
+    limits = [limit for limit in (tools.left, config.max_prompt_tokens + config.max_answer_tokens) if limit is not None]
+    if not config.max_prompt_tokens:
+        limits.pop()
+    kept = list(passages)
+    while kept and limits:
+        prompt = final_answer_prompt(tools.question.text, chain, kept, config)
+        if tools.cost(prompt, config.max_answer_tokens) <= min(limits):
+            break
+        kept.pop()
+    return kept
+
+
+def clip(passages: Sequence[Passage], tools: Tools, config: CoRAGConfig) -> list[Passage]:
+    """Cut each passage to ``max_passage_tokens``."""
+    if not config.max_passage_tokens:
+        return list(passages)
+    return [
+        Passage(passage.id, passage.title, clip_text(passage.text, config.max_passage_tokens, tools))
+        for passage in passages
+    ]
+
+
+def clip_text(text: str, limit: int, tools: Tools) -> str:
+    """Return the longest beginning of whole words that has at most ``limit`` tokens."""
+    words = text.split(" ")
+    low, high = 0, len(words)
+    while low < high:  # the longest that fits lies in [low, high]
+        middle = (low + high + 1) // 2
+        if tools.count_tokens(" ".join(words[:middle])) <= limit:
+            low = middle
+        else:
+            high = middle - 1
+    return " ".join(words[:low])

@@ -1,0 +1,142 @@
+"""CoRAG's options and presets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from core.errors import ConfigError
+from core.method import MethodConfig
+from core.templates import Template, load_template
+
+PROMPTS = Path(__file__).parent / "prompts"
+
+
+@dataclass(frozen=True)
+class CoRAGConfig(MethodConfig):
+    """Options of CoRAG. Where the paper and its released code differ, the paper is the default.
+
+    Attributes:
+        preset: values for the other options: "paper", or "released_code" (the authors' inference code with its accidents; it
+            wants the checkpoint's own prompts from files of yours, and questions that bring their ``context_ids``).
+        strategy: "greedy" (one chain at temperature 0), "best_of_n", "tree" (breadth-first with rollouts), or "adaptive"
+            (greedy, then samples, then tree search, each only while the chain's own score says that it is unsure).
+        max_hops: hops of a chain at most (the paper's L); 0 answers from the question's passages alone.
+        chains: chains sampled by best_of_n (the paper's N).
+        temperature: of sampled sub-queries; sub-answers and final answers are greedy.
+        first_chain_greedy: the first of the N chains is the greedy one (released code; the paper samples all).
+        expand: sub-queries tried per state of the tree.
+        rollouts: continuations sampled to judge a state of the tree.
+        rollout_hops: hops of a rollout at most.
+        beam: states of the tree that are kept per depth.
+        aggregate: a state is worth the "mean" of its rollouts' scores, or their "min" (the best).
+        reuse: rollouts of a kept state become its children, and equal chains are scored once; false repeats that work.
+        rank_by: which chain is best: "refusal" (mean log-likelihood of the refusal sentence given the chain, lower is better),
+            "refusals" (fewest refused hops) or "vote" (most frequent final answer); the last two need no log-probabilities.
+        stop: "length" runs to max_hops; "check" asks the model after every hop whether to stop; "settled" stops when the answer
+            drafted from the chain alone is the same after two hops; "learned" compares the likelihoods of Yes and No.
+        yes_bias: added to the log-likelihood of Yes by "learned": above 0 saves tokens.
+        repeats: a sub-query is a repeat if it equals an earlier one after "normalised" spelling, or only if "exact".
+        tries: sub-queries asked for per hop on average before a chain that only repeats itself ends.
+        passages_per_hop: passages that a sub-answer is read from (also ``top_k``).
+        search_depth: hits kept per search, for recall and for fusing; at least passages_per_hop are searched.
+        context: passages shown to the final answer: those of the "question" (paper), of the "chain", or of both "fused".
+        context_passages: so many of them.
+        context_order: "best_last" puts the best passage next to the question, "best_first" at the top.
+        max_passage_tokens: final passages are cut to so many tokens (released code: 184); 0 for whole passages.
+        max_prompt_tokens: the final prompt loses whole passages, worst first, until it has so many tokens; 0 for the window.
+        max_sub_query_tokens: most tokens of a sub-query.
+        max_sub_answer_tokens: most tokens of a sub-answer.
+        max_answer_tokens: most tokens of the final answer.
+        refusal: what a sub-answer says when the passages do not tell.
+        task: what the questions are like, as the prompts say it.
+        mean_budget: tokens per question that an adaptive run spends on average at most; 0 for no limit.
+        unsure_above: an adaptive chain is unsure while its score is above this.
+        sub_query_prompt: a shipped name, a file, or a text with {query}, {task} and {hops}.
+        sub_answer_prompt: the same with {sub_query}, {passages} and {refusal}.
+        final_answer_prompt: the same with {query}, {task}, {hops} and {passages}.
+        stop_check_prompt: the same with {query}, {task} and {hops}.
+    """
+
+    preset: Literal["paper", "released_code"] = "paper"
+    strategy: Literal["greedy", "best_of_n", "tree", "adaptive"] = "greedy"
+    max_hops: int = 6
+    chains: int = 4
+    temperature: float = 0.7
+    first_chain_greedy: bool = False
+    expand: int = 4
+    rollouts: int = 2
+    rollout_hops: int = 2
+    beam: int = 1
+    aggregate: Literal["mean", "min"] = "mean"
+    reuse: bool = True
+    rank_by: Literal["refusal", "refusals", "vote"] = "refusal"
+    stop: Literal["length", "check", "settled", "learned"] = "length"
+    yes_bias: float = 0.0
+    repeats: Literal["normalised", "exact"] = "normalised"
+    tries: int = 4
+    passages_per_hop: int = 5
+    search_depth: int = 20
+    context: Literal["question", "chain", "fused"] = "question"
+    context_passages: int = 20
+    context_order: Literal["best_last", "best_first"] = "best_last"
+    max_passage_tokens: int = 0
+    max_prompt_tokens: int = 0
+    max_sub_query_tokens: int = 64
+    max_sub_answer_tokens: int = 128
+    max_answer_tokens: int = 128
+    refusal: str = "No relevant information found"
+    task: str = "answer multi-hop questions"
+    mean_budget: int = 0
+    unsure_above: float = -1.0
+    sub_query_prompt: str = "sub_query"
+    sub_answer_prompt: str = "sub_answer"
+    final_answer_prompt: str = "final_answer"
+    stop_check_prompt: str = "stop_check"
+
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "passages_per_hop", "n": "chains", "L": "max_hops", "N": "chains"}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {},
+        "released_code": {
+            "first_chain_greedy": True, "reuse": False, "repeats": "exact", "max_passage_tokens": 184,
+            "max_prompt_tokens": 3072,
+        },
+    }  # fmt: skip
+
+    def __post_init__(self) -> None:
+        _at_least(self, 0, "max_hops", "max_passage_tokens", "max_prompt_tokens", "temperature", "mean_budget")
+        _at_least(self, 1, "chains", "expand", "rollouts", "rollout_hops", "beam", "tries", "passages_per_hop")
+        _at_least(self, 1, "search_depth", "context_passages")
+        _at_least(self, 1, "max_sub_query_tokens", "max_sub_answer_tokens", "max_answer_tokens")
+        if not self.refusal.strip():
+            raise ConfigError("corag needs a refusal sentence: what a sub-answer says when the passages do not tell.")
+        if self.rank_by == "vote" and self.strategy in ("tree", "adaptive"):
+            raise ConfigError(
+                f"rank_by 'vote' compares final answers, which strategy '{self.strategy}' does not have on the way: use "
+                "'refusal' or 'refusals', or strategy 'best_of_n'."
+            )
+
+    @classmethod
+    def of_preset(cls, preset: Literal["paper", "released_code"], **options: Any) -> CoRAGConfig:
+        """Build a configuration from a preset; ``options`` override it."""
+        return cls(preset=preset, **(cls.PRESETS[preset] | options))
+
+    def prompt(self, name: Literal["sub_query", "sub_answer", "final_answer", "stop_check"]) -> Template:
+        """Load one of the prompts; what it does not say about writing lists is as in the shipped one."""
+        source: str = getattr(self, f"{name}_prompt")
+        template = load_template(source, PROMPTS)
+        pieces = dict(load_template(name, PROMPTS).pieces) | dict(template.pieces)
+        return replace(template, pieces=tuple(pieces.items()))
+
+    def templates(self) -> tuple[Template, ...]:
+        """Every prompt that these options use."""
+        templates = (self.prompt("sub_query"), self.prompt("sub_answer"), self.prompt("final_answer"))
+        return (*templates, self.prompt("stop_check")) if self.stop in ("check", "learned") else templates
+
+
+def _at_least(config: CoRAGConfig, least: int, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if value < least:
+            raise ConfigError(f"corag's {name} must be at least {least}, but it is {value}.")

@@ -1,0 +1,86 @@
+"""CoRAG: chain-of-retrieval augmented generation (Wang et al., NeurIPS 2025, arXiv 2501.14342).
+
+A chain of sub-queries, each searched and answered, is decoded greedily, as the best of N, by tree search, or with as much of
+these as the question seems to need; the final answer is read from the chain and from passages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from corag.candidates import Candidate
+from corag.concluding import final_answer, retrieve_context
+from corag.config import CoRAGConfig
+from corag.strategies import STRATEGIES
+from core.tools import Tools
+from core.types import Answer, Question
+
+
+@dataclass(frozen=True, slots=True)
+class HopRecord:
+    """A hop as it stands in the trace; ``passage_ids`` in the order of their rank."""
+
+    sub_query: str
+    sub_answer: str
+    refused: bool
+    passage_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRecord:
+    """A candidate chain as it stands in the trace. ``path`` is its place in the search. ``score``: lower is better."""
+
+    path: str
+    hops: tuple[HopRecord, ...]
+    score: float | None
+    stopped: str
+    repeats: int
+
+
+@dataclass(frozen=True, slots=True)
+class CoRAGAnswer(Answer):
+    """CoRAG's result.
+
+    ``passage_ids``: all that the chosen chain's searches found, fused; ``context_ids``: what the final answer was shown,
+    best first.
+    ``steps``: hops of the chosen chain. ``stopped``: why it ended, "budget" if tokens ran out before the final answer.
+    ``refusals``, ``repeats``: of the chosen chain. ``chains``: every candidate; ``chosen``: the index of the one that was kept.
+    """
+
+    context_ids: tuple[str, ...] = ()
+    refusals: int = 0
+    repeats: int = 0
+    chains: tuple[ChainRecord, ...] = ()
+    chosen: int = 0
+
+
+async def corag(question: Question, tools: Tools, config: CoRAGConfig) -> CoRAGAnswer:
+    """Answer one question: retrieve for it, decode chains, keep the best, answer from it."""
+    context = await retrieve_context(tools, config)
+    tools.hold(context.reserve)
+    outcome = await STRATEGIES[config.strategy](tools, config, context)
+    tools.hold(-context.reserve)
+    chain = outcome.best.chain
+    conclusion = outcome.conclusion or await final_answer(chain, context, tools, config)
+    tools.purse.balance += outcome.charged - tools.spent.total if outcome.charged else 0
+    return CoRAGAnswer(
+        text=conclusion.text,
+        passage_ids=context.gathered(chain),
+        steps=len(chain),
+        stopped=chain.stopped if conclusion.affordable else "budget",
+        context_ids=tuple(passage.id for passage in conclusion.passages),
+        refusals=chain.refusals,
+        repeats=chain.repeats,
+        chains=tuple(map(record, outcome.candidates)),
+        chosen=outcome.chosen,
+    )
+
+
+def record(candidate: Candidate) -> ChainRecord:
+    """Write a candidate for the trace: passages by id."""
+    hops = tuple(
+        HopRecord(hop.sub_query, hop.sub_answer, hop.refused, tuple(hit.passage.id for hit in hop.hits))
+        for hop in candidate.chain.hops
+    )
+    chain = candidate.chain
+    return ChainRecord(candidate.path, hops, candidate.score, chain.stopped, chain.repeats)

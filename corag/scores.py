@@ -1,0 +1,44 @@
+"""Scores that rank chains. All read token ids and lengths from the engine's own tokenizer, so they suit any model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from corag.asking import continuation, final_answer_prompt, refusal_prompt
+from corag.chain import Chain
+from corag.config import CoRAGConfig
+from core.text import normalize_answer
+from core.together import together
+from core.tools import Tools
+
+
+async def refusal_log_likelihood(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str = "") -> float:
+    """Test time: mean log-likelihood per token of the refusal sentence and end of turn, given the chain. Lower is better.
+
+    A chain that answers the question makes "nothing found" unlikely (paper, section 3.3; released code, ``_eval_single_path``).
+    """
+    prompt = refusal_prompt(tools.question.text, chain, config)
+    target = continuation(prompt, config.refusal)
+    return (await tools.score(prompt, target, role="score", end_of_turn=True, path=path)).mean
+
+
+async def gold_log_likelihood(
+    chain: Chain, answers: Sequence[str], tools: Tools, config: CoRAGConfig, *, path: str = ""
+) -> float:
+    """Training: log P(A | Q, Q_1:L, A_1:L), mean per token, without passages. Higher is better.
+
+    Of several gold answers the likeliest counts. Paper, section 3.1. Its threshold of -0.05 is on this mean.
+    """
+    prompt = final_answer_prompt(tools.question.text, chain, (), config)
+    scores = await together(
+        tools.score(prompt, continuation(prompt, answer), role="score", end_of_turn=True, path=path)
+        for answer in answers
+    )
+    return max(score.mean for score in scores)
+
+
+def votes(answers: Sequence[str]) -> list[int]:
+    """For each final answer, how many of all are the same after normalising. Higher is better; needs no log-probabilities."""
+    counts = Counter(map(normalize_answer, answers))
+    return [counts[normalize_answer(answer)] for answer in answers]
