@@ -95,7 +95,7 @@ def test_refused_and_empty_sub_answers_stay_in_the_chain_as_refusals():
         ANSWER=["No relevant information found.", "  "],
         FINAL=["Issel"],
     )
-    answer, generator, tools = run(reply, max_hops=3)
+    answer, generator, _tools = run(reply, max_hops=3)
     assert [hop.sub_answer for hop in answer.chains[0].hops] == ["No relevant information found"] * 3
     assert answer.refusals == 3
     assert sum(kind(request) == "ANSWER" for request in generator.requests) == 2, "nothing found: nothing to read"
@@ -145,7 +145,7 @@ def test_the_stop_check_ends_a_chain_early():
     reply = queue(
         NEXT=["glass orchard", "mara velden"], ANSWER=["a", "b"], ENOUGH=["No, not yet", "Yes."], FINAL=["Issel"]
     )
-    answer, generator, tools = run(reply, max_hops=5, stop="check")
+    answer, _generator, tools = run(reply, max_hops=5, stop="check")
     assert (answer.steps, answer.stopped) == (2, "check")
     assert tools.ledger["stop_check"].calls == 2
 
@@ -260,7 +260,7 @@ def tree_score(request):
 
 
 def test_tree_search_by_hand():
-    answer, generator, tools = run(
+    answer, _generator, tools = run(
         tree_model, strategy="tree", max_hops=3, expand=3, rollouts=1, rollout_hops=1, reuse=False,
         retriever=WordRetriever(LETTERS), score=tree_score,
     )  # fmt: skip
@@ -281,7 +281,7 @@ def test_tree_search_lets_rollouts_become_children():
     answer, _, tools = run(tree_model, retriever=WordRetriever(LETTERS), score=tree_score, **options)
     second = [chain for chain in answer.chains if len(chain.hops) == 2]
     assert [[hop.sub_query for hop in chain.hops] for chain in second] == [["a", "r"], ["a", "b"]]
-    wasteful, _, wasteful_tools = run(
+    _wasteful, _, wasteful_tools = run(
         tree_model, retriever=WordRetriever(LETTERS), score=tree_score, reuse=False, **options
     )
     assert tools.spent.calls < wasteful_tools.spent.calls
