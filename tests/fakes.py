@@ -46,11 +46,9 @@ class ScriptedGenerator:
         self.requests.append(request)
         if self._pause is not None:
             await self._pause(request)
-        replies = [self._reply(request)]
-        if isinstance(replies[0], list):
-            texts = replies[0]
-        else:
-            texts = replies + [self._reply(request) for _ in range(request.sampling.n - 1)]
+        first = self._reply(request)
+        rest = request.sampling.n - 1
+        texts = first if isinstance(first, list) else [first, *(str(self._reply(request)) for _ in range(rest))]
         completions = tuple(Completion(text, (), "stop") for text in texts)
         prompt, generated = words(request.prompt.text), sum(map(words, texts))
         return Generation(completions, TokenUsage(1, prompt, generated, prompt, generated))

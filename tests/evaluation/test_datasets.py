@@ -75,7 +75,7 @@ def test_plain_questions_are_read_and_written_alike(write):
     ("change", "message"),
     [
         ({"answer": "Berel Tan"}, "unknown field 'answer': did you mean 'answers'"),
-        ({"gold_passages": []}, "unknown field 'gold_passages': known: answers, decomposition"),
+        ({"gold_passages": []}, "unknown field 'gold_passages': known: answers, context_ids, decomposition"),
         ({"answers": None}, "'answers' must be a list of non-empty texts"),
         ({"answers": []}, "'answers' is empty"),
         ({"question": " "}, "'question' must be a non-empty text"),

@@ -1,4 +1,4 @@
-"""CoRAG's strategies replayed by hand: order, ties, repeats, caps, early stops, budgets and refused hops, over two hops and more."""
+"""CoRAG's strategies replayed by hand: order, ties, repeats, caps, early stops, budgets, refused hops; two hops and more."""
 
 import asyncio
 import random
@@ -328,7 +328,7 @@ def test_the_released_codes_calls_and_searches(options, calls, found):
 
 def test_our_tree_needs_fewer_calls_for_the_same_search():
     _, _, tools = run(seeded, strategy="tree", max_hops=6, question=GIVEN)
-    # Depth 1 as before; at depths 2 to 4 half of the children and a quarter of the rollouts are there already, at 5 and 6 half of all.
+    # Depth 1 as before; at depths 2 to 4 half of the children are there, with half of each one's first rollout.
     assert (tools.spent.calls, len(searches(tools))) == (45 + 3 * 39 + 21 + 5 + 1, 20 + 3 * 16 + 8 + 2) == (189, 78)
 
 
@@ -339,7 +339,8 @@ def test_adaptive_spends_more_only_where_its_score_is_unsure():
     counts = {}
     for level in (-3.0, -0.5):
         answer, _, tools = run(
-            seeded, strategy="adaptive", max_hops=2, chains=3, expand=2, rollouts=1, unsure_above=-1.0, score=lambda request, level=level: level
+            seeded, strategy="adaptive", max_hops=2, chains=3, expand=2, rollouts=1, unsure_above=-1.0,
+            score=lambda request, level=level: level,
         )  # fmt: skip
         counts[level] = (len(answer.chains), tools.spent.calls)
     assert counts[-3.0] == (1, 4 + 1 + 1)
@@ -370,6 +371,7 @@ def test_adaptive_keeps_the_run_to_its_mean_budget():
 
 # ---- budgets, ledger, determinism ------------------------------------------------------------------------------------------
 
+STOPS = ["length", "check", "settled", "learned"]
 STRATEGIES = [
     {"strategy": "greedy"},
     {"strategy": "best_of_n", "chains": 3},
@@ -420,7 +422,7 @@ def test_results_do_not_depend_on_which_request_is_answered_first(options, budge
     st.sampled_from(STRATEGIES),
     st.integers(1, 3),
     st.integers(0, 3_000),
-    st.sampled_from(["length", "check", "settled", "learned"]),
+    st.sampled_from(STOPS),
 )
 def test_the_ledger_is_the_sum_of_all_calls(options, hops, budget, stop):
     _, generator, tools = run(seeded, max_hops=hops, budget=budget, stop=stop, **TOKENS, **options)
