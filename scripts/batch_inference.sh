@@ -27,6 +27,8 @@ IFS=, read -ra gpus <<<"$visible"
 engines=$((${#gpus[@]} / per_engine))
 if [ ${#gpus[@]} = 0 ]; then
     engines=${AT_ONCE:-1}
+    # More threads than cores wait for each other in torch: that can be many times slower than one thread each.
+    [ "$engines" = 1 ] || export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((($(nproc) + engines - 1) / engines))}
 elif [ $engines = 0 ]; then
     echo "corag: GPUS_PER_ENGINE is $per_engine, but the GPUs are only $visible: give a smaller one." >&2
     exit 2
