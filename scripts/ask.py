@@ -1,24 +1,28 @@
-"""Answer one question and show every step as it happens.
+"""Answer one question and show every step as it happens: drawn as a growing tree in a terminal, in lines elsewhere.
 
 corag ask "Which river flows through the birthplace of Mara Velden?" --retriever.index indexes/world-bm25
+corag ask "..." --method corag --corag.strategy tree --retriever.index indexes/world-bm25
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 from rich.console import Console
 from rich.markup import escape
 
 from core.errors import ConfigError
+from core.protocols import Generator, Retriever
 from core.records import Row
 from core.runner import answer_question
 from core.tools import GenerateStep, SearchStep, Step, Tools
 from core.types import Question
 from scripts.backends import Setup, open_backends
+from scripts.drawing import Drawing, live
 from scripts.methods import bind
 
 
@@ -28,11 +32,13 @@ class Config(Setup):
 
     Attributes:
         question: the question.
-        show_text: how many characters of each passage to show; 0 for titles only.
+        plain: print the steps in lines, with the passages that were found, and draw nothing.
+        show_text: how many characters of each passage to show in lines; 0 for titles only.
         json: print the result as one line of JSON at the end.
     """
 
     question: str = ""
+    plain: bool = False
     show_text: int = 120
     json: bool = False
 
@@ -48,26 +54,50 @@ def main(config: Config) -> int:
 
 
 async def _ask(config: Config) -> int:
-    console = Console(highlight=False)
-    question = Question("asked", config.question)
+    console = Console(highlight=False, emoji=False)  # a model's :text: is no emoji
     failed = False
     async with open_backends(config) as (generator, retriever):
         for name in config.method:
-            console.rule(name)
-            tools = Tools(
-                question,
-                generator,
-                retriever,
-                config.seed,
-                config.budget,
-                watch=step_printer(console, config.show_text),
-            )
-            row = await answer_question(question, bind(name, config), tools)
-            show_result(console, row)
+            row = await answer_and_show(name, config, console, generator, retriever)
             failed |= bool(row.error)
             if config.json:
                 print(json.dumps({"method": name, "answer": row.answer and asdict(row.answer), "error": row.error}))
     return int(failed)
+
+
+async def answer_and_show(
+    name: str, config: Config, console: Console, generator: Generator, retriever: Retriever | None
+) -> Row:
+    """Answer with one method; show its steps while it works, then its result."""
+    question = Question("asked", config.question)
+    drawing = Drawing(config.question, config.corag.refusal)
+    console.rule(name)
+    with shown(drawing, config, console) as watch:
+        tools = Tools(question, generator, retriever, config.seed, config.budget, watch=watch)
+        row = await answer_question(question, bind(name, config), tools)
+        drawing.finish(row.answer)
+    show_result(console, row)
+    return row
+
+
+@contextmanager
+def shown(drawing: Drawing, config: Config, console: Console) -> Iterator[Callable[[Step], None]]:
+    """Show steps as they come: a drawing that grows in a terminal, lines and then the drawing elsewhere, or lines only."""
+    if (
+        not config.plain and console.is_interactive and console.file.isatty()
+    ):  # the first is also said of a coloured pipe
+        with live(drawing, console) as watch:
+            yield watch
+        return
+    print_step = step_printer(console, config.show_text)
+
+    def print_and_add(step: Step) -> None:
+        print_step(step)
+        drawing.add(step)
+
+    yield print_and_add
+    if not config.plain:
+        console.print(drawing.finished(console))
 
 
 def step_printer(console: Console, show_text: int) -> Callable[[Step], None]:

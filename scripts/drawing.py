@@ -1,0 +1,311 @@
+"""A question's steps drawn as a tree: chains, hops, rollouts and thoughts, redrawn in a terminal as they come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import IntEnum
+from unicodedata import category
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+from rich.tree import Tree
+
+from corag.chain import clean_sub_answer, clean_sub_query
+from corag.method import ChainRecord, CoRAGAnswer
+from core.tools import GenerateStep, ScoreStep, SearchStep, Step
+from core.types import Answer
+
+REDRAWS_PER_SECOND = 10
+CHOSEN = "← chosen"
+REUSED = "reused rollout"
+_ORDER = ("question", "chain", "tree", "step", "hop", "rollout", "child")
+
+
+class Fold(IntEnum):
+    """How much is folded away so that a drawing fits. Its end is drawn with one of the first two."""
+
+    NOTHING = 0
+    ROLLOUTS = 1  # a line each
+    LINES = 2  # a line for everything; rollouts are counted beside what they judge
+    NEWEST = 3  # of each chain its newest hop, of each family of states those that have children
+
+
+@dataclass
+class Node:
+    """What happened at one place of a method. ``found``: passages, None before the search. ``chosen``: on the way that was kept."""
+
+    name: str = ""
+    children: dict[str, Node] = field(default_factory=dict)
+    sub_query: str = ""
+    sub_answer: str = ""
+    refused: bool = False
+    found: int | None = None
+    proposals: int = 0
+    retries: int = 0
+    scores: list[float] = field(default_factory=list)
+    notes: list[tuple[str, str]] = field(default_factory=list)
+    lines: list[Text] = field(default_factory=list)
+    record: ChainRecord | None = None
+    chosen: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The name without its number."""
+        return self.name.rstrip("0123456789").rstrip()
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Where the node stands among its siblings, whichever step came first."""
+        number = self.name[len(self.kind) :].strip()
+        return (_ORDER.index(self.kind) if self.kind in _ORDER else len(_ORDER), int(number or 0))
+
+    @property
+    def ordered(self) -> list[Node]:
+        """The children in the order of their numbers."""
+        return sorted(self.children.values(), key=lambda child: child.order)
+
+    def count(self, kind: str) -> int:
+        """Count the children of a kind."""
+        return sum(child.kind == kind for child in self.children.values())
+
+    def hides(self, child: Node, fold: Fold) -> bool:
+        """Whether a child is counted instead of drawn."""
+        if child.kind == "rollout":
+            return fold >= Fold.LINES
+        passed_over = child.kind == "child" and not child.count("child")
+        return fold >= Fold.NEWEST and passed_over and any(each.count("child") for each in self.children.values())
+
+
+class Drawing:
+    """Turns steps, given one by one, into a tree by the parts of their paths; model text is shown as it is, never as markup."""
+
+    def __init__(self, question: str, refusal: str) -> None:
+        """``refusal``: the sentence of a sub-answer whose passages did not tell; it is drawn dim."""
+        self._question = question
+        self._refusal = refusal
+        self._root = Node()
+        self._chosen: Node | None = None
+
+    def add(self, step: Step) -> None:
+        """Note a finished step."""
+        node = self._at(step.path)
+        if isinstance(step, SearchStep):
+            self._searched(node, step)
+            return
+        if isinstance(step, ScoreStep):
+            mean = step.log_likelihood / max(1, step.tokens)
+            if step.role == "score":
+                node.scores.append(mean)
+            else:
+                node.notes.append((f"{step.role} {mean:.2f}", "dim"))
+        else:
+            self._generated(node, step)
+        if step.shortening:
+            node.notes.append((f"{step.role}: prompt shortened", "yellow"))
+
+    def finish(self, answer: Answer | None) -> None:
+        """Take from CoRAG's answer what steps do not say: what states are worth, why chains ended, which one was chosen."""
+        if not isinstance(answer, CoRAGAnswer):
+            return
+        for record in answer.chains:
+            node = self._at(record.path)
+            node.record = record
+            if node.kind == "child" and node.found is None and record.hops:
+                hop = record.hops[-1]
+                node.sub_query, node.sub_answer, node.refused = hop.sub_query, hop.sub_answer, hop.refused
+                node.found = len(hop.passage_ids)
+                node.notes.append((REUSED, "dim"))
+        for node in _descendants(self._root):
+            if node.kind == "hop" and node.found is None:
+                node.notes.append(("repeats or blank: no hop", "dim"))
+        node = self._root
+        for part in answer.chains[answer.chosen].path.split("/"):
+            node = node.children[part]
+            node.chosen = True
+        self._chosen = node
+        for child in node.children.values():
+            child.chosen = child.kind == "hop"
+
+    def tree(self, fold: Fold = Fold.NOTHING) -> Tree:
+        """Draw what is known so far."""
+        title = Text(_plain(self._question), style="bold")
+        if any(_has_score(node) for node in _descendants(self._root)):
+            title.append("  (scores: lower is better)", style="not bold dim")
+        tree = Tree(title, guide_style="dim")
+        self._grow(tree, self._root, fold)
+        return tree
+
+    def fitted(self, console: Console, folds: Sequence[Fold]) -> tuple[Tree, Fold]:
+        """Draw with the first of the folds that fits the console's height, or the last one."""
+        for fold in folds[:-1]:
+            tree = self.tree(fold)
+            if len(console.render_lines(tree, pad=False)) < console.height:
+                return tree, fold
+        return self.tree(folds[-1]), folds[-1]
+
+    def finished(self, console: Console) -> Tree:
+        """Draw the end: whole, or with a line for each rollout if there are too many."""
+        return self.fitted(console, (Fold.NOTHING, Fold.ROLLOUTS))[0]
+
+    def _at(self, path: str) -> Node:
+        """Return the node of a path. Asking again for a sub-query happens at the place that first asked for it."""
+        node = self._root
+        for part in filter(None, path.split("/")):
+            if part.startswith("retry "):
+                node.retries += 1
+            else:
+                node = node.children.setdefault(part, Node(part))
+        return node
+
+    def _searched(self, node: Node, step: SearchStep) -> None:
+        found = _counted(len(step.hits), "passage")
+        if node.kind in ("hop", "child"):
+            node.sub_query, node.found = step.query, len(step.hits)
+            if not step.hits:  # the model is not asked then
+                node.sub_answer, node.refused = self._refusal, True
+        else:
+            query = "the question" if step.query == self._question else f"'{_plain(step.query)}'"
+            node.lines.append(Text.assemble(("search  ", "bold"), query, (f"  ({found})", "dim")))
+
+    def _generated(self, node: Node, step: GenerateStep) -> None:
+        text = " ".join(step.texts)
+        if step.role == "sub_query" and node.kind != "hop":
+            node.proposals += len(step.texts)
+        elif step.role == "sub_query":
+            node.sub_query = clean_sub_query(text)
+        elif step.role == "sub_answer":
+            node.sub_answer, node.refused = clean_sub_answer(text, self._refusal)
+        elif step.role in ("stop_check", "draft"):
+            label = "enough?" if step.role == "stop_check" else "draft:"
+            node.notes.append((f"{label} {_plain(text)}", "dim"))
+        else:
+            node.lines += [
+                Text.assemble((f"{_plain(step.role)}  ", "bold"), _plain(each) or "(nothing)") for each in step.texts
+            ]
+
+    def _grow(self, branch: Tree, node: Node, fold: Fold) -> None:
+        drawn = [child for child in node.ordered if not node.hides(child, fold)]
+        for child in drawn:
+            label = self._label(child, fold)
+            folded = fold >= {"rollout": Fold.ROLLOUTS, "chain": Fold.NEWEST}.get(child.kind, len(Fold))
+            alone = not child.children and len(child.lines) == 1
+            if folded:
+                label = Text("  ").join([label, *self._folded(child)])
+            elif alone:
+                label = Text("  ").join([label, child.lines[0]])
+            if folded or fold >= Fold.LINES:
+                label.no_wrap, label.overflow = True, "ellipsis"
+            twig = branch.add(label)
+            if not folded and not alone:
+                self._grow(twig, child, fold)
+        if passed_over := node.count("child") - sum(child.kind == "child" for child in drawn):
+            branch.add(Text(f"and {passed_over} that {'was' if passed_over == 1 else 'were'} passed over", style="dim"))
+        for line in node.lines:
+            branch.add(line)
+
+    def _folded(self, node: Node) -> Iterator[Text]:
+        """Write the hops of a rollout, or the newest one of a chain, to stand beside its name."""
+        hops = [child for child in node.ordered if child.kind == "hop"]
+        if node.kind == "rollout" and hops:
+            yield Text.assemble((" · ", "dim")).join(map(_hop, hops))
+        elif hops:
+            yield self._label(hops[-1])
+
+    def _label(self, node: Node, fold: Fold = Fold.NOTHING) -> Text:
+        """Write a node: name, score, sub-query and sub-answer, what else is known of it, and whether it was chosen."""
+        name = Text(_plain(node.name), style="bold green" if node.chosen else "bold")
+        parts = [name, *_scores(node)]
+        if node.sub_query or node.found is not None:
+            parts.append(_hop(node))
+        elif node.kind == "child":
+            parts.append(Text(REUSED, style="dim"))
+        if node.found is not None:
+            parts.append(Text(f"({_counted(node.found, 'passage')})", style="dim"))
+        if node.retries:
+            parts.append(Text(f"asked {node.retries + 1} times", style="dim"))
+        if node.proposals and not node.count("child"):
+            parts.append(Text(f"{node.proposals} sub-queries sampled", style="dim"))
+        if fold >= Fold.LINES and (rollouts := node.count("rollout")):
+            parts.append(Text(_counted(rollouts, "rollout"), style="dim"))
+        parts += [Text(text, style=style) for text, style in node.notes]
+        if node.record is not None and node.record.stopped:
+            parts.append(Text(f"stopped: {node.record.stopped}", style="dim"))
+        if node is self._chosen:
+            parts.append(Text(CHOSEN, style="bold green"))
+        return Text("  ").join(parts)
+
+
+@contextmanager
+def live(drawing: Drawing, console: Console) -> Iterator[Callable[[Step], None]]:
+    """Keep a drawing on the terminal while it grows, and leave it there whole, also if the method fails.
+
+    Yields the watcher of its steps, to be called in an event loop. Steps that come in one burst are drawn together.
+    """
+    folds = list(Fold)
+    waiting: asyncio.TimerHandle | None = None
+    next_redraw = 0.0
+
+    def redraw() -> None:
+        nonlocal waiting, next_redraw
+        waiting = None
+        next_redraw = asyncio.get_running_loop().time() + 1 / REDRAWS_PER_SECOND
+        tree, fold = drawing.fitted(console, folds)
+        del folds[: folds.index(fold)]  # what was folded stays so: a drawing that leaps cannot be read
+        screen.update(tree, refresh=True)
+
+    def watch(step: Step) -> None:
+        nonlocal waiting
+        drawing.add(step)
+        if waiting is None:
+            loop = asyncio.get_running_loop()
+            waiting = loop.call_at(max(loop.time(), next_redraw), redraw)
+
+    with Live(drawing.tree(), console=console, auto_refresh=False) as screen:
+        try:
+            yield watch
+        finally:
+            if waiting is not None:
+                waiting.cancel()
+            screen.update(drawing.finished(console))
+
+
+def _descendants(node: Node) -> Iterator[Node]:
+    for child in node.children.values():
+        yield child
+        yield from _descendants(child)
+
+
+def _has_score(node: Node) -> bool:
+    scored = bool(node.scores) or (node.record is not None and node.record.score is not None)
+    return scored and node.kind in ("chain", "rollout", "child")
+
+
+def _scores(node: Node) -> list[Text]:
+    """Write a chain's score, or what a state of the tree is worth, with the scores of the rollouts that it was judged by."""
+    seen = ", ".join(f"{score:.2f}" for score in node.scores)
+    state = node.kind == "child"
+    if node.record is not None and node.record.score is not None:
+        worth = Text(f"{'value' if state else 'score'} {node.record.score:.2f}", style="cyan")
+        return [worth, Text(f"(scored {seen})", style="dim")] if state and seen else [worth]
+    return [Text(f"{'scored' if state else 'score'} {seen}", style="cyan")] if seen else []
+
+
+def _hop(node: Node) -> Text:
+    text = Text(_plain(node.sub_query) or "(no sub-query)", style="green" if node.chosen else "")
+    if node.sub_answer:
+        text.append(" → ")
+        text.append(_plain(node.sub_answer), style="dim" if node.refused else "")
+    return text
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _plain(text: str) -> str:
+    """Write a model's text on one line, without characters that would command the terminal."""
+    return " ".join("".join(" " if category(letter) in ("Cc", "Cs") else letter for letter in text).split())
