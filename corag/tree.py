@@ -149,12 +149,15 @@ class Tree:
                 judge(chain, f"{path}/rollout {number}", branch, config)
                 for number, (chain, branch) in enumerate(zip(chains, tools.branch(len(chains)), strict=True), 1)
             )
-        distinct = {chain.sub_queries: chain for chain in chains if chain.sub_queries not in self._scores}
-        branches = tools.branch(max(1, len(distinct)))
-        fresh_scores = await together(
-            judge(chain, path, branch, config) for chain, branch in zip(distinct.values(), branches, strict=False)
+        new: dict[tuple[str, ...], tuple[Chain, str]] = {}
+        for number, chain in enumerate(chains, 1):
+            if chain.sub_queries not in self._scores:
+                new.setdefault(chain.sub_queries, (chain, f"{path}/rollout {number}"))
+        judged = await together(
+            judge(chain, place, branch, config)
+            for (chain, place), branch in zip(new.values(), tools.branch(len(new) or 1), strict=False)
         )
-        scores = self._scores | {each.chain.sub_queries: each.score for each in fresh_scores}
+        scores = self._scores | {each.chain.sub_queries: each.score for each in judged}
         return [
             Candidate(chain, f"{path}/rollout {number}", scores[chain.sub_queries])
             for number, chain in enumerate(chains, 1)

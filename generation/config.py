@@ -24,6 +24,7 @@ class ModelConfig:
         max_num_seqs: most sequences that vLLM works on at once; 0 for 32 on CPU and 256 on a GPU.
         kv_cache_gb: memory for vLLM's prefix cache in GiB; 0 for 4 on CPU, and for what is left on a GPU.
         block_size: tokens per block of vLLM's prefix cache; 0 for 32 on CPU and for vLLM's own choice on a GPU.
+        prefix_cache: keep what vLLM computed for a prompt, for prompts that begin alike.
         gpu_memory_utilization: share of a GPU's memory that vLLM may take.
         tensor_parallel: number of GPUs that vLLM splits the model over.
         enforce_eager: skip vLLM's compilation, which costs a minute at the start; auto does on CPU.
@@ -45,6 +46,7 @@ class ModelConfig:
     max_num_seqs: int = 0
     kv_cache_gb: float = 0.0
     block_size: int = 0
+    prefix_cache: bool = True
     gpu_memory_utilization: float = 0.9
     tensor_parallel: int = 1
     enforce_eager: Literal["auto", "yes", "no"] = "auto"

@@ -198,7 +198,10 @@ def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
         gpu_memory_utilization=config.gpu_memory_utilization,
         tensor_parallel_size=config.tensor_parallel,
         enforce_eager=config.enforce_eager == "yes" or (config.enforce_eager == "auto" and on_cpu),
-        enable_prefix_caching=True,
+        enable_prefix_caching=config.prefix_cache,
+        # A sampled request with a seed, whose prompt vLLM reads in chunks, ends the whole engine on a CPU: a CPU's random
+        # generator has no offset to wind back ("CPU Generator does not use offset"). So prompts are read whole there.
+        enable_chunked_prefill=False if on_cpu else None,
         scheduling_policy="priority",
         logits_processors=[PLUGIN],
         enable_lora=lora_rank > 0,

@@ -22,6 +22,7 @@ class Command:
 
 COMMANDS = {
     "run": Command("scripts.run", "answer a dataset with one or more methods and print the table"),
+    "sweep": Command("scripts.sweep", "answer a dataset with many settings over one engine and print one table"),
     "ask": Command("scripts.ask", "answer one question and show every step", "question"),
     "merge": Command("scripts.merge", "join the shards of a run ('corag run --shard') and print its table", "runs"),
     "compare": Command("scripts.compare", "test two runs against each other on the same questions", "runs"),
@@ -29,7 +30,9 @@ COMMANDS = {
     "serve": Command("scripts.serve", "serve an index over HTTP", "index"),
     "world": Command("scripts.world", "write the embedded fictional world: corpus, questions, demonstrations", "out"),
     "methods": Command("scripts.list_methods", "list the methods with their options' defaults and presets"),
-    "bench": Command("scripts.bench.command", "measure scoring, retrieval, runner or startup as ratios", "name"),
+    "bench": Command(
+        "scripts.bench.command", "measure scoring, retrieval, runner, decode or startup as ratios", "name"
+    ),
     "doctor": Command("scripts.doctor", "say what this machine has and what to do about what is missing"),
 }
 

@@ -23,10 +23,10 @@ from rich.table import Table
 from core.errors import ConfigError
 from core.protocols import Generator, Retriever
 from core.records import Row, RunFolder, read_manifest, read_rows
-from core.runner import answer_all, answer_question
+from core.runner import Method, answer_all, answer_question
 from core.seeds import stable_hash
 from core.shards import Shard, note_questions
-from core.tools import Tools
+from core.tools import Purse, Tools
 from core.types import Question
 from eval.datasets import load_questions
 from eval.scorers import Scorer, default_scorer, scorer, scorer_title
@@ -35,6 +35,8 @@ from scripts.backends import Setup, open_backends
 from scripts.circumstances import circumstances
 from scripts.methods import METHODS, bind
 from scripts.progress import Progress
+
+Questions = Sequence[Question]
 
 
 @dataclass(frozen=True)
@@ -84,19 +86,18 @@ class Config(Setup):
 
 def main(config: Config) -> int:
     """Run the methods, print the table, return 0; 1 if every question of some method failed."""
-    questions = load_questions(
-        config.questions,
-        config.dataset,
-        config.split,
-        config.limit,
-        subset=config.subset,
-        aliases=config.aliases,
-    )
-    if config.shard:
-        questions = Shard.parse(config.shard).of(questions)
+    questions = questions_of(config)
     chosen = default_scorer(config.dataset) if config.scorer == "auto" else scorer(config.scorer)
     runs = asyncio.run(answer_dataset(config, questions))
     return report(runs, questions, chosen, config.recall_at)
+
+
+def questions_of(config: Config) -> Questions:
+    """Load the questions that are to be answered."""
+    questions = load_questions(
+        config.questions, config.dataset, config.split, config.limit, subset=config.subset, aliases=config.aliases
+    )
+    return Shard.parse(config.shard).of(questions) if config.shard else questions
 
 
 def report(runs: Mapping[str, Path], questions: Sequence[Question], chosen: Scorer, recall_at: int) -> int:
@@ -108,45 +109,62 @@ def report(runs: Mapping[str, Path], questions: Sequence[Question], chosen: Scor
     return 1 if any(summary.failed == summary.n for summary in summaries) else 0
 
 
-async def answer_dataset(config: Config, questions: Sequence[Question]) -> dict[str, Path]:
+async def answer_dataset(config: Config, questions: Questions) -> dict[str, Path]:
     """Answer every question with every method, resuming what there is; return the run folder of each method."""
-    runs: dict[str, Path] = {}
     async with open_backends(config) as (generator, retriever):
-        for name in config.method:
-            settings = run_settings(config, name, generator, retriever)
-            folder = run_path(config, name, settings)
-            chosen = {
-                "model": asdict(config.model),
-                "retriever": asdict(config.retriever),
-                "batch_size": config.batch_size,
-                "questions": config.questions,
-                "scorer": config.scorer,
-                "recall_at": config.recall_at,
-                "shard": config.shard,
-            }
-            with RunFolder(folder, settings, circumstances() | chosen) as run:
-                if config.shard:
-                    note_questions(folder, [question.id for question in questions])
-                await answer_method(config, name, questions, generator, retriever, run)
-            runs[name] = folder
-    return runs
+        return {name: await answer_run(config, name, questions, generator, retriever) for name in config.method}
 
 
-async def answer_method(
+async def answer_run(
     config: Config,
-    name: str,
-    questions: Sequence[Question],
+    method: str,
+    questions: Questions,
+    generator: Generator,
+    retriever: Retriever | None,
+    *,
+    name: str = "",
+) -> Path:
+    """Answer with one method what its run does not hold yet, and return the run's folder; ``name`` is shown meanwhile."""
+    settings = run_settings(config, method, generator, retriever)
+    folder = run_path(config, method, settings)
+    chosen = {
+        "model": asdict(config.model),
+        "retriever": asdict(config.retriever),
+        "batch_size": config.batch_size,
+        "questions": config.questions,
+        "scorer": config.scorer,
+        "recall_at": config.recall_at,
+        "shard": config.shard,
+    }
+    with RunFolder(folder, settings, circumstances() | chosen) as run:
+        if config.shard:
+            note_questions(folder, [question.id for question in questions])
+        await answer_rest(config, bind(method, config), questions, generator, retriever, run, name or method)
+    return folder
+
+
+async def answer_rest(
+    config: Config,
+    method: Method,
+    questions: Questions,
     generator: Generator,
     retriever: Retriever | None,
     run: RunFolder,
+    name: str,
 ) -> None:
-    """Answer with one method what the run does not hold yet."""
-    method = bind(name, config)
+    """Answer what the run does not hold yet."""
     waiting = [question for question in questions if question.id not in run.answered]
+    purse = Purse()
 
     async def answer_one(question: Question) -> Row:
         tools = Tools(
-            question, generator, retriever, seed=config.seed, budget=config.budget, keep_prompts=config.keep_prompts
+            question,
+            generator,
+            retriever,
+            seed=config.seed,
+            budget=config.budget,
+            keep_prompts=config.keep_prompts,
+            purse=purse,
         )
         return await answer_question(question, method, tools)
 
@@ -204,9 +222,10 @@ def summarise_runs(
     summaries = []
     for name, folder in runs.items():
         rows = read_rows(folder)
+        searches = METHODS[read_manifest(folder)["settings"]["method"]].searches
         # Gold answers come from the question file: aliases may have been added to it since.
         records = [rows[key] | {"question": question} for key, question in asked.items() if key in rows]
-        summaries.append(summarise(name, records, chosen, recall_at=recall_at, searches=METHODS[name].searches))
+        summaries.append(summarise(name, records, chosen, recall_at=recall_at, searches=searches))
     return summaries
 
 

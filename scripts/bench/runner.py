@@ -6,14 +6,11 @@ that wait for each other, no trace. Both start with an empty prefix cache and wi
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 import time
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from core.protocols import GenerateRequest, Generation, Score, ScoreRequest
 from core.records import Row, RunFolder
 from core.runner import answer_all, answer_question
 from core.tools import Tools
@@ -27,36 +24,7 @@ from ircot.method import ircot
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.open import open_retriever
-
-
-@dataclass
-class Recorder:
-    """A generator that notes every request on its way to another."""
-
-    inner: VllmGenerator
-    requests: list[GenerateRequest] = field(default_factory=list)
-
-    @property
-    def fingerprint(self) -> str:
-        """The inner generator's."""
-        return self.inner.fingerprint
-
-    def count_tokens(self, text: str) -> int:
-        """Pass on."""
-        return self.inner.count_tokens(text)
-
-    async def generate(self, request: GenerateRequest) -> Generation:
-        """Note and pass on."""
-        self.requests.append(request)
-        return await self.inner.generate(request)
-
-    async def score(self, request: ScoreRequest) -> Score:
-        """Pass on."""
-        return await self.inner.score(request)
-
-    async def close(self) -> None:
-        """Pass on."""
-        await self.inner.close()
+from scripts.bench.replay import Recorder
 
 
 async def main(questions: int = 64) -> dict[str, float]:
@@ -66,8 +34,7 @@ async def main(questions: int = 64) -> dict[str, float]:
         write_world(root / "world", passages=1000, train=100, dev=10, test=questions, report=lambda line: None)
         build_index(IndexConfig([str(root / "world/corpus.jsonl")], str(root / "bm25")), lambda line: None)
         retriever = await open_retriever(RetrieverConfig(index=[str(root / "bm25")]))
-        engine = VllmGenerator.open(ModelConfig(remember=False))
-        recorder = Recorder(engine)
+        recorder = Recorder(VllmGenerator.open(ModelConfig(remember=False)))
         config = IRCoTConfig.of_preset(
             "paper",
             demonstrations=str(root / "world/demonstrations.txt"),
@@ -89,21 +56,17 @@ async def main(questions: int = 64) -> dict[str, float]:
 
         try:
             await answer_file("dev")  # warms up the engine, Lucene and the templates
-            await engine.reset_prefix_cache()
-            recorder.requests.clear()
+            await recorder.start_over()
             run_seconds = await answer_file("test")
-            requests = list(recorder.requests)
-            await engine.reset_prefix_cache()
-            started = time.perf_counter()
-            await asyncio.gather(*map(engine.generate, requests))
-            replay_seconds = time.perf_counter() - started
+            requests = len(recorder.requests)
+            replay_seconds = await recorder.replay()
         finally:
-            await engine.close()
+            await recorder.close()
             await retriever.close()
     return {
         "run_seconds": run_seconds,
         "replay_seconds": replay_seconds,
         "replay_ratio": run_seconds / replay_seconds,
         "questions": questions,
-        "requests": len(requests),
+        "requests": requests,
     }

@@ -158,7 +158,8 @@ def test_a_tree_that_reuses_rollouts_says_so_and_shows_what_they_scored():
     written, row = tree_of(rollouts=2, rollout_hops=2, expand=2)
     lines = drawn(written)
     assert any("child 1  value -2.00  r → b  (1 passage)  reused rollout" in line for line in lines)
-    assert any("child 1  value -2.00  (scored -2.00)  a → b" in line for line in lines)
+    assert any("child 1  value -2.00  a → b" in line for line in lines)
+    assert any("rollout 1  score -2.00" in line for line in lines)
     assert len([line for line in lines if re.search(r"child \d", line)]) == len(row.answer.chains)
 
 

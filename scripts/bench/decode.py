@@ -1,0 +1,121 @@
+"""CoRAG's best-of-4 against the way the released code goes about it, on an engine of the same size.
+
+The released code takes a question's chains one after another in 32 worker threads, keeps no prefix cache, remembers no reply
+and scores by prompt_logprobs. Both answer the same questions with the same seeds. The replay puts our very requests to the bare
+engine, all known in advance, so that the difference is what the chains' waiting, searching and bookkeeping cost.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from corag.candidates import judge, pick
+from corag.chain import Chain
+from corag.concluding import final_answer, retrieve_context
+from corag.config import CoRAGConfig
+from corag.growing import grow
+from corag.method import corag
+from core.protocols import Generator, Score, ScoreRequest
+from core.records import Row
+from core.runner import answer_all, answer_question
+from core.tools import Tools
+from core.types import Answer, Question
+from eval.datasets import load_questions
+from eval.world.write import write_world
+from generation.config import ModelConfig
+from generation.memo import RememberingGenerator
+from generation.vllm_engine import VllmGenerator
+from retrieval.build import build_index
+from retrieval.config import IndexConfig, RetrieverConfig
+from retrieval.open import open_retriever
+from scripts.bench.replay import Recorder
+
+CONFIG = CoRAGConfig(
+    strategy="best_of_n", chains=4, max_hops=3, passages_per_hop=5, context_passages=5, max_sub_query_tokens=32,
+    max_sub_answer_tokens=32, max_answer_tokens=16,
+)  # fmt: skip
+
+
+@dataclass
+class SlowScores(Recorder):
+    """The engine, scoring by prompt_logprobs."""
+
+    async def score(self, request: ScoreRequest) -> Score:
+        """Compute the whole prompt again."""
+        return await self.inner.score_by_prompt_logprobs(request)
+
+
+async def one_after_another(question: Question, tools: Tools, config: CoRAGConfig) -> Answer:
+    """Best-of-N as the released code does it: chain after chain, then score after score."""
+    context = await retrieve_context(tools, config)
+    found = []
+    for number in range(1, config.chains + 1):
+        path = f"chain {number}"
+        chain = await grow(Chain(), config.max_hops, tools, config, temperature=config.temperature, path=path)
+        found.append(await judge(chain, path, tools, config))
+    chain = pick(found).best.chain
+    return Answer((await final_answer(chain, context, tools, config)).text, context.gathered(chain))
+
+
+async def main(questions: int = 16) -> dict[str, float]:
+    """Return seconds and tokens of both, ``speedup`` and ``replay_ratio``."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        write_world(root / "world", passages=1000, train=100, dev=4, test=questions, report=lambda line: None)
+        build_index(IndexConfig([str(root / "world/corpus.jsonl")], str(root / "bm25")), lambda line: None)
+        retriever = await open_retriever(RetrieverConfig(index=[str(root / "bm25")]))
+        warm_up, asked = (load_questions(str(root / f"world/{name}.jsonl")) for name in ("dev", "test"))
+
+        async def answer(
+            asked: Sequence[Question], method: Callable[..., Awaitable[Answer]], generator: Generator
+        ) -> list[Row]:
+            rows: list[Row] = []
+
+            async def answer_one(question: Question) -> Row:
+                tools = Tools(question, generator, retriever)
+                return await answer_question(question, partial(method, config=CONFIG), tools)
+
+            await answer_all(asked, answer_one, rows.append, in_flight=32)
+            return rows
+
+        recorder = Recorder(VllmGenerator.open(ModelConfig()))
+        await answer(warm_up, corag, RememberingGenerator(recorder))
+        await recorder.start_over()
+        started = time.perf_counter()
+        ours = await answer(asked, corag, RememberingGenerator(recorder))
+        seconds = time.perf_counter() - started
+        requests = len(recorder.requests)
+        replay_seconds = await recorder.replay()
+        await recorder.close()
+
+        slow = SlowScores(VllmGenerator.open(ModelConfig(prefix_cache=False)))
+        await answer(warm_up, one_after_another, slow)
+        started = time.perf_counter()
+        theirs = await answer(asked, one_after_another, slow)
+        reference_seconds = time.perf_counter() - started
+        await slow.close()
+        await retriever.close()
+    return {
+        "questions": questions,
+        "seconds": seconds,
+        "reference_seconds": reference_seconds,
+        "speedup": reference_seconds / seconds,
+        "requests": requests,
+        "replay_seconds": replay_seconds,
+        "replay_ratio": seconds / replay_seconds,
+        "tokens_per_question": _mean_tokens(ours),
+        "reference_tokens_per_question": _mean_tokens(theirs),
+        "computed_tokens_per_question": statistics.fmean(row.total_usage.computed for row in ours),
+        "reference_computed_tokens_per_question": statistics.fmean(row.total_usage.computed for row in theirs),
+        "failed": sum(bool(row.error) for row in [*ours, *theirs]),
+    }
+
+
+def _mean_tokens(rows: Sequence[Row]) -> float:
+    return statistics.fmean(row.total_usage.total for row in rows)

@@ -1,0 +1,59 @@
+"""Note every request that reaches an engine, to put the very same requests to it again, all at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+from core.protocols import GenerateRequest, Generation, Score, ScoreRequest
+from generation.vllm_engine import VllmGenerator
+
+
+@dataclass
+class Recorder:
+    """A generator that notes every request on its way to a vLLM engine."""
+
+    inner: VllmGenerator
+    requests: list[GenerateRequest | ScoreRequest] = field(default_factory=list)
+
+    @property
+    def fingerprint(self) -> str:
+        """The inner generator's."""
+        return self.inner.fingerprint
+
+    def count_tokens(self, text: str) -> int:
+        """Pass on."""
+        return self.inner.count_tokens(text)
+
+    async def generate(self, request: GenerateRequest) -> Generation:
+        """Note and pass on."""
+        self.requests.append(request)
+        return await self.inner.generate(request)
+
+    async def score(self, request: ScoreRequest) -> Score:
+        """Note and pass on."""
+        self.requests.append(request)
+        return await self.inner.score(request)
+
+    async def close(self) -> None:
+        """Pass on."""
+        await self.inner.close()
+
+    async def start_over(self) -> None:
+        """Forget the requests, and let the engine forget its prefixes."""
+        self.requests.clear()
+        await self.inner.reset_prefix_cache()
+
+    async def replay(self) -> float:
+        """Put all requests to the engine at once, with a cold prefix cache, and return the seconds that they take."""
+        requests = list(self.requests)
+        await self.start_over()
+        started = time.perf_counter()
+        await asyncio.gather(
+            *(
+                self.inner.generate(request) if isinstance(request, GenerateRequest) else self.inner.score(request)
+                for request in requests
+            )
+        )
+        return time.perf_counter() - started

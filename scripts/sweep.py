@@ -1,0 +1,107 @@
+"""Answer a dataset with many settings over one engine and print one table.
+
+    corag sweep --config scripts/configs/decoding.yaml --cells scripts/configs/decoding_cells.yaml
+
+A cell is a name and what it changes: options of 'corag run', as "corag.max_hops: 4". Cells share the engine, its prefix cache and
+its memory of temperature-0 replies. Each has a run folder of its own, so the same command again goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import yaml
+
+from core.errors import ConfigError, nearest
+from eval.scorers import default_scorer, scorer
+from scripts import run
+from scripts.backends import open_backends
+from scripts.config import options_of
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Config(run.Config):
+    """Options of 'corag sweep': those of 'corag run', for what all cells have in common, and the cells.
+
+    Attributes:
+        cells: YAML file of cells, each a name and the options that it changes ("method" is one of them).
+    """
+
+    cells: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.cells:
+            raise ConfigError("no cells were given: name a YAML file with --cells.")
+        if self.shard:
+            raise ConfigError("a sweep is not sharded: shard its cells with corag run.")
+
+
+def main(config: Config) -> int:
+    """Answer every cell, print the table, return 0; 1 if every question of some cell failed."""
+    cells = read_cells(config)
+    questions = run.questions_of(config)
+    chosen = default_scorer(config.dataset) if config.scorer == "auto" else scorer(config.scorer)
+    folders = asyncio.run(answer_cells(cells, questions))
+    return run.report(folders, questions, chosen, config.recall_at)
+
+
+async def answer_cells(cells: Mapping[str, run.Config], questions: run.Questions) -> dict[str, Path]:
+    """Answer the cells one after the other, each with all its questions in flight, over the same back ends."""
+    first = next(iter(cells.values()))
+    methods = list(dict.fromkeys(name for cell in cells.values() for name in cell.method))
+    for cell in cells.values():
+        cell.of(cell.method[0]).check_files()
+    folders = {}
+    async with open_backends(replace(first, method=methods)) as (generator, retriever):
+        for name, cell in cells.items():
+            folders[name] = await run.answer_run(cell, cell.method[0], questions, generator, retriever, name=name)
+    return folders
+
+
+def read_cells(config: Config) -> dict[str, run.Config]:
+    """Return the configuration of each cell. Raises :class:`ConfigError` naming the cell and the option that is wrong."""
+    path = Path(config.cells)
+    if not path.is_file():
+        raise ConfigError(f"there is no file of cells '{config.cells}': check --cells.")
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if not isinstance(data, dict) or not all(isinstance(changes, dict) for changes in data.values()):
+        raise ConfigError(f"'{config.cells}' must hold cells, each a name followed by the options that it changes.")
+    base = run.Config(**{field.name: getattr(config, field.name) for field in fields(run.Config)})
+    cells = {}
+    for name, changes in data.items():
+        cell = base
+        for option, value in changes.items():
+            try:
+                cell = changed(cell, option, [value] if option == "method" else value)
+            except ConfigError as error:
+                raise ConfigError(f"cell '{name}' of '{config.cells}': {error}") from None
+        shared = {"model", "retriever", "questions", "dataset", "split", "subset", "limit", "shard", "out"}
+        if own := sorted(option for option in changes if option.split(".")[0] in shared):
+            raise ConfigError(
+                f"cell '{name}' of '{config.cells}' changes {own[0]}, which all cells share: give it to the sweep itself."
+            )
+        cells[str(name)] = cell
+    return cells
+
+
+def changed(config: T, option: str, value: Any) -> T:
+    """Return the configuration with one option, such as "corag.max_hops", set to another value of its type."""
+    known = dict(options_of(type(config)))
+    if option not in known:
+        raise ConfigError(f"unknown option '{option}': {nearest(option, known)}")
+    head, _, rest = option.partition(".")
+    current = getattr(config, head)
+    if rest and is_dataclass(current):
+        value = changed(current, rest, value)
+    elif isinstance(current, float) and isinstance(value, int):
+        value = float(value)
+    elif type(value) is not type(current):
+        raise ConfigError(f"option '{option}' wants a {type(current).__name__}, but is {value!r}.")
+    return cast("T", replace(cast("Any", config), **{head: value}))
