@@ -40,6 +40,8 @@ class CoRAGConfig(MethodConfig):
         repeats: a sub-query is a repeat if it equals an earlier one after "normalised" spelling, or only if "exact".
         tries: sub-queries asked for per hop on average before a chain that only repeats itself ends.
         passages_per_hop: passages that a sub-answer is read from (also ``top_k``).
+        hop_order: how these are ordered: "best_first", which the prefix cache likes, since similar sub-queries share their best
+            passages; or "best_last" (released code).
         search_depth: hits kept per search, for recall and for fusing; at least passages_per_hop are searched.
         context: passages shown to the final answer: those of the "question" (paper), of the "chain", or of both "fused".
         context_passages: so many of them.
@@ -77,6 +79,7 @@ class CoRAGConfig(MethodConfig):
     repeats: Literal["normalised", "exact"] = "normalised"
     tries: int = 4
     passages_per_hop: int = 5
+    hop_order: Literal["best_first", "best_last"] = "best_first"
     search_depth: int = 20
     context: Literal["question", "chain", "fused"] = "question"
     context_passages: int = 20
@@ -99,7 +102,7 @@ class CoRAGConfig(MethodConfig):
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
         "released_code": {
-            "first_chain_greedy": True, "reuse": False, "repeats": "exact", "max_passage_tokens": 184,
+            "first_chain_greedy": True, "reuse": False, "repeats": "exact", "hop_order": "best_last", "max_passage_tokens": 184,
             "max_prompt_tokens": 3072,
         },
     }  # fmt: skip

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# One-step retrieval and CoRAG under every decoding strategy, in one table: on the embedded world, or on a question file that brings its
+# own paragraphs (the corpus is their union: call those figures pooled-distractor, never open). Run it again to go on.
+#   bash scripts/decoding_strategies.sh world LIMIT [more options of 'corag sweep']
+#   bash scripts/decoding_strategies.sh hotpotqa LIMIT QUESTIONS [more options of 'corag sweep']
+set -euo pipefail
+dataset=$1 limit=$2
+shift 2
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+bash scripts/install.sh
+export PATH="$PWD/.venv/bin:$PATH"
+if [ "$dataset" = world ]; then
+    corag world results/world --passages 1000 --train 200 --dev 50 --test 200 >&2
+    questions=results/world/test.jsonl corpus=results/world/corpus.jsonl indexes=results/world- format=jsonl dataset=jsonl
+else
+    questions=$1 corpus=$1 indexes=indexes/$dataset-$(basename "$1" | cut -d. -f1)- format=$dataset
+    shift
+fi
+for kind in bm25 dense; do
+    corag index "$corpus" --format "$format" --kind "$kind" --out "$indexes$kind" >&2
+done
+corag sweep --config scripts/configs/decoding.yaml --cells scripts/configs/decoding_cells.yaml --dataset "$dataset" \
+    --questions "$questions" --limit "$limit" --retriever.index "${indexes}bm25,${indexes}dense" "$@"
