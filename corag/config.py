@@ -54,7 +54,8 @@ class CoRAGConfig(MethodConfig):
         refusal: what a sub-answer says when the passages do not tell.
         task: what the questions are like, as the prompts say it.
         mean_budget: tokens per question that an adaptive run spends on average at most; 0 for no limit.
-        unsure_above: an adaptive chain is unsure while its score is above this.
+        unsure_above: an adaptive chain is unsure while its score is above this; without a value, above the median of the greedy
+            chains that the run has scored so far, since what is a good score depends on the model.
         sub_query_prompt: a shipped name, a file, or a text with {query}, {task} and {hops}.
         sub_answer_prompt: the same with {sub_query}, {passages} and {refusal}.
         final_answer_prompt: the same with {query}, {task}, {hops} and {passages}.
@@ -92,7 +93,7 @@ class CoRAGConfig(MethodConfig):
     refusal: str = "No relevant information found"
     task: str = "answer multi-hop questions"
     mean_budget: int = 0
-    unsure_above: float = -1.0
+    unsure_above: float | None = None
     sub_query_prompt: str = "sub_query"
     sub_answer_prompt: str = "sub_answer"
     final_answer_prompt: str = "final_answer"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -95,6 +96,8 @@ async def adaptive(tools: Tools, config: CoRAGConfig, context: Context) -> Outco
     tools.hold(-held)
     found = [await judge(chain, "chain 1", tools, config)]
     price = tools.spent.total  # of one chain and its score, so of another one too, about
+    tools.purse.scores.append(found[0].rank)
+    limit = statistics.median(tools.purse.scores) if config.unsure_above is None else config.unsure_above
     charged = price + context.reserve
     tools.purse.balance += config.mean_budget - charged
 
@@ -107,7 +110,7 @@ async def adaptive(tools: Tools, config: CoRAGConfig, context: Context) -> Outco
     hops_of_tree = config.max_hops * config.beam * config.expand * (1 + config.rollouts * config.rollout_hops)
     for stage, hops in ((samples, (config.chains - 1) * config.max_hops), (search, hops_of_tree)):
         allowed = math.ceil(HEADROOM * hops * price / max(1, len(chain)))
-        sure = pick(found).best.rank <= config.unsure_above
+        sure = pick(found).best.rank <= limit
         if sure or not allowed or (config.mean_budget and tools.purse.balance < allowed):
             break
         (branch,) = tools.branch(1, allowed if config.mean_budget else None)

@@ -59,9 +59,13 @@ Step = GenerateStep | ScoreStep | SearchStep
 
 @dataclass
 class Purse:
-    """Tokens that the questions of one run saved, for those that need more. Negative when they overspent."""
+    """What the questions of one run share: the tokens that they saved for those that need more, and the scores seen so far.
+
+    ``balance`` is negative when they overspent.
+    """
 
     balance: int = 0
+    scores: list[float] = field(default_factory=list)
 
 
 @dataclass

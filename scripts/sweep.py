@@ -102,6 +102,6 @@ def changed(config: T, option: str, value: Any) -> T:
         value = changed(current, rest, value)
     elif isinstance(current, float) and isinstance(value, int):
         value = float(value)
-    elif type(value) is not type(current):
+    elif current is not None and type(value) is not type(current):
         raise ConfigError(f"option '{option}' wants a {type(current).__name__}, but is {value!r}.")
     return cast("T", replace(cast("Any", config), **{head: value}))

@@ -31,6 +31,12 @@ def test_later_wins_preset_yaml_command_line(tmp_path):
     assert list(config.retriever.index) == ["a", "b"]
 
 
+def test_presets_of_corag():
+    config = configure("--corag.preset", "released_code", "--corag.N", "8", "--corag.L", "10").corag
+    assert (config.chains, config.max_hops, config.first_chain_greedy, config.repeats) == (8, 10, True, "exact")
+    assert configure().corag.preset == "paper" and not configure().corag.first_chain_greedy
+
+
 def test_presets_of_ircot():
     few_shot = ("--ircot.demonstrations", "demos.txt", "--ircot.preset")
     assert configure(*few_shot, "paper").ircot.max_steps == 8
@@ -53,6 +59,8 @@ def test_presets_of_ircot():
         (["stray"], "unexpected argument 'stray'"),
         (["--config", "nowhere.yaml"], "no configuration file 'nowhere.yaml'"),
         (["--batch_size", "0"], "batch_size"),
+        (["--corag.strategy", "tre"], "--corag.strategy.*best_of_n"),
+        (["--corag.N", "0"], "corag's chains must be at least 1, but it is 0"),
     ],
 )
 def test_mistakes_on_the_command_line(argv, complaint):

@@ -130,3 +130,12 @@ async def test_what_can_never_fit_is_refused_and_what_can_is_shortened(
     reply = await ask(generator, Prompt.of_user([*passages, Segment("Say yes.")]), Sampling(1500, stop=("e", "a", "o")))
     assert reply.shortening.dropped == (("passage", 7),)
     assert reply.usage.prompt < 2048 - 1500
+
+
+async def test_seeded_samples_of_prompts_that_fill_a_batch_together(vllm_generator: VllmGenerator) -> None:
+    # Prompts longer in sum than vLLM reads in one step were read in chunks, which ended the engine on a CPU.
+    prompts = [Prompt.of_text(f"{number} " + "over the hills and far away " * 110) for number in range(6)]
+    asked = [ask(vllm_generator, prompt, Sampling(2, 0.7, seed=number)) for number, prompt in enumerate(prompts)]
+    replies = await asyncio.gather(*asked)
+    assert all(reply.usage.generated == 2 for reply in replies)
+    assert sum(reply.usage.prompt for reply in replies) > 2048

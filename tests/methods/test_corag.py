@@ -348,6 +348,18 @@ def test_adaptive_spends_more_only_where_its_score_is_unsure():
     assert chains > 3 and calls > 4 + 2 * 5 + 1
 
 
+def test_adaptive_without_a_limit_is_unsure_above_the_median_of_its_run():
+    purse = Purse()
+    chains = []
+    for score in (-2.0, -1.0, -3.0, -1.5, -1.0):
+        generator = ScriptedGenerator(seeded, log_likelihood=lambda request, score=score: score)
+        tools = Tools(QUESTION, generator, WordRetriever(WORLD), purse=purse)
+        config = CoRAGConfig(**PROMPTS, strategy="adaptive", max_hops=2, chains=2, expand=2, rollouts=1)
+        chains.append(len(asyncio.run(corag(QUESTION, tools, config)).chains) > 1)
+    assert purse.scores == [-2.0, -1.0, -3.0, -1.5, -1.0]
+    assert chains == [False, True, False, True, True]
+
+
 def test_adaptive_keeps_the_run_to_its_mean_budget():
     async def answer_all():
         generator = ScriptedGenerator(seeded, log_likelihood=lambda request: -0.5)
@@ -363,7 +375,7 @@ def test_adaptive_keeps_the_run_to_its_mean_budget():
 
     options = {"max_hops": 2, "chains": 3, "expand": 2, "rollouts": 1} | TOKENS
     long = [passage(f"Glass {number}", "about glass " * 100) for number in range(5)]
-    config = CoRAGConfig(**PROMPTS, strategy="adaptive", mean_budget=6_000, **options)
+    config = CoRAGConfig(**PROMPTS, strategy="adaptive", mean_budget=6_000, unsure_above=-1, **options)
     spent = asyncio.run(answer_all())
     assert sum(spent) <= 12 * config.mean_budget
     assert spent[0] < 4_000 and max(spent) > 7_000, "saved by some, spent by others"

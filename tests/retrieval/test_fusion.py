@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from core.fusion import fuse
 from core.types import Hit, Passage
 from retrieval.config import RetrieverConfig
-from core.fusion import fuse
 from retrieval.open import open_retriever
 
 
