@@ -26,7 +26,7 @@ def sub_query_prompt(query: str, chain: Chain, config: CoRAGConfig) -> Prompt:
 def sub_answer_prompt(sub_query: str, passages: Sequence[Passage], config: CoRAGConfig) -> Prompt:
     """Ask for the sub-answer: P(A_i | Q_i, D_i). ``passages`` are best first."""
     template = config.prompt("sub_answer")
-    shown = passage_segments(passages, template, best_last=config.hop_order == "best_last")
+    shown = passage_segments(passages, template, best_last=config.passage_order == "best_last")
     return template.render({"sub_query": sub_query, "passages": shown, "refusal": config.refusal})
 
 

@@ -18,16 +18,16 @@ TOKENS_PER_HOP = 48  # what a hop adds to a prompt, about: only used to keep roo
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A chain and its place in the search. ``score``: lower is better; None if it was never needed or could not be afforded."""
+    """A chain and its place in the search.
+
+    ``score``: of this chain; lower is better; None if it was never needed or could not be afforded. ``value``: of a state of the
+    tree: what its rollouts, which are longer chains, scored. The two are never compared.
+    """
 
     chain: Chain
     path: str
     score: float | None = None
-
-    @property
-    def rank(self) -> float:
-        """The score, or the worst possible one."""
-        return float("inf") if self.score is None else self.score
+    value: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,11 @@ class Conclusion:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All candidates in a fixed order, and the index of the chosen one.
-
-    ``conclusion``: its final answer, if known already. ``charged``: tokens taken from the run's purse for this question.
-    """
+    """All candidates in a fixed order, the index of the chosen one, and its final answer, if known already."""
 
     candidates: tuple[Candidate, ...]
     chosen: int
     conclusion: Conclusion | None = None
-    charged: int = 0
 
     @property
     def best(self) -> Candidate:
@@ -69,17 +65,17 @@ async def judge(chain: Chain, path: str, tools: Tools, config: CoRAGConfig) -> C
         return Candidate(chain, path)
 
 
-def hold_for_score(chain: Chain, hops: int, scores: int, tools: Tools, config: CoRAGConfig) -> int:
-    """Hold back what scoring ``scores`` chains of ``hops`` more hops will cost, about; return the tokens held, to be released."""
+def cost_of_scores(chain: Chain, hops: int, scores: int, tools: Tools, config: CoRAGConfig) -> int:
+    """Return what scoring ``scores`` chains of ``hops`` more hops will cost, about; 0 without a budget."""
     if tools.left is None or config.rank_by != "refusal":
         return 0
     prompt = refusal_prompt(tools.question.text, chain, config)
-    held = scores * (tools.cost(prompt, tools.count_tokens(config.refusal) + 1) + hops * TOKENS_PER_HOP)
-    tools.hold(held)
-    return held
+    return scores * (tools.cost(prompt, tools.count_tokens(config.refusal) + 1) + hops * TOKENS_PER_HOP)
 
 
 def pick(candidates: Sequence[Candidate]) -> Outcome:
     """Choose the candidate of the lowest score; the first of equals, and of unscored ones the longest."""
-    ranks = [(candidate.rank, -len(candidate.chain) if candidate.score is None else 0) for candidate in candidates]
+    ranks = [
+        (1, -len(candidate.chain)) if candidate.score is None else (0, candidate.score) for candidate in candidates
+    ]
     return Outcome(tuple(candidates), ranks.index(min(ranks)))

@@ -59,10 +59,6 @@ class Chain:
         """Return the chain with one more hop."""
         return replace(self, hops=(*self.hops, hop))
 
-    def cut(self, hops: int) -> Chain:
-        """Return the chain of the first so many hops, still going on."""
-        return Chain(self.hops[:hops], repeats=self.repeats)
-
 
 def clean_sub_query(text: str) -> str:
     r"""Take the sub-query out of a reply: its first line that is not blank, without label, number and quotes around it.

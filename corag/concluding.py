@@ -70,18 +70,18 @@ async def final_answer(
     except BudgetExhaustedError:
         found = [hop.sub_answer for hop in chain.hops if not hop.refused]
         return Conclusion(found[-1] if found else "", (), affordable=False)
-    return Conclusion(extract_answer(reply.text), tuple(passages))
+    seen = len(passages) - reply.shortening.count("passage")  # the window may have been too small for the worst ones
+    return Conclusion(extract_answer(reply.text), tuple(passages[:seen]))
 
 
 def fit(chain: Chain, passages: Sequence[Passage], tools: Tools, config: CoRAGConfig) -> list[Passage]:
     """Leave out whole passages, the worst first, until prompt and answer fit the budget and ``max_prompt_tokens``."""
-    limits = [limit for limit in (tools.left, config.max_prompt_tokens + config.max_answer_tokens) if limit is not None]
-    if not config.max_prompt_tokens:
-        limits.pop()
+    window = config.max_prompt_tokens + config.max_answer_tokens if config.max_prompt_tokens else None
+    limit = min((tokens for tokens in (tools.left, window) if tokens is not None), default=None)
     kept = list(passages)
-    while kept and limits:
+    while kept and limit is not None:
         prompt = final_answer_prompt(tools.question.text, chain, kept, config)
-        if tools.cost(prompt, config.max_answer_tokens) <= min(limits):
+        if tools.cost(prompt, config.max_answer_tokens) <= limit:
             break
         kept.pop()
     return kept

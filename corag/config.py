@@ -38,9 +38,10 @@ class CoRAGConfig(MethodConfig):
             drafted from the chain alone is the same after two hops; "learned" compares the likelihoods of Yes and No.
         yes_bias: added to the log-likelihood of Yes by "learned": above 0 saves tokens.
         repeats: a sub-query is a repeat if it equals an earlier one after "normalised" spelling, or only if "exact".
-        tries: sub-queries asked for per hop on average before a chain that only repeats itself ends.
+        tries: sub-queries asked for per hop, on average over a chain, before one that only repeats itself ends; requests for
+            children before a state of the tree that only repeats itself ends.
         passages_per_hop: passages that a sub-answer is read from (also ``top_k``).
-        hop_order: how these are ordered: "best_first", which the prefix cache likes, since similar sub-queries share their best
+        passage_order: how these are ordered: "best_first", which the prefix cache likes, since similar sub-queries share their best
             passages; or "best_last" (released code).
         search_depth: hits kept per search, for recall and for fusing; at least passages_per_hop are searched.
         context: passages shown to the final answer: those of the "question" (paper), of the "chain", or of both "fused".
@@ -80,7 +81,7 @@ class CoRAGConfig(MethodConfig):
     repeats: Literal["normalised", "exact"] = "normalised"
     tries: int = 4
     passages_per_hop: int = 5
-    hop_order: Literal["best_first", "best_last"] = "best_first"
+    passage_order: Literal["best_first", "best_last"] = "best_first"
     search_depth: int = 20
     context: Literal["question", "chain", "fused"] = "question"
     context_passages: int = 20
@@ -103,7 +104,7 @@ class CoRAGConfig(MethodConfig):
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
         "released_code": {
-            "first_chain_greedy": True, "reuse": False, "repeats": "exact", "hop_order": "best_last", "max_passage_tokens": 184,
+            "first_chain_greedy": True, "reuse": False, "repeats": "exact", "passage_order": "best_last", "max_passage_tokens": 184,
             "max_prompt_tokens": 3072,
         },
     }  # fmt: skip
@@ -113,6 +114,10 @@ class CoRAGConfig(MethodConfig):
         _at_least(self, 1, "chains", "expand", "rollouts", "rollout_hops", "beam", "tries", "passages_per_hop")
         _at_least(self, 1, "search_depth", "context_passages")
         _at_least(self, 1, "max_sub_query_tokens", "max_sub_answer_tokens", "max_answer_tokens")
+        if self.strategy != "adaptive" and (self.mean_budget or self.unsure_above is not None):
+            raise ConfigError(
+                f"corag's mean_budget and unsure_above are for strategy 'adaptive', but the strategy is '{self.strategy}'."
+            )
         if not self.refusal.strip():
             raise ConfigError("corag needs a refusal sentence: what a sub-answer says when the passages do not tell.")
         if self.rank_by == "vote" and self.strategy in ("tree", "adaptive"):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from corag.candidates import Candidate
-from corag.concluding import final_answer, retrieve_context
+from corag.adaptive import Account, adaptive
+from corag.candidates import Candidate, Outcome
+from corag.concluding import Context, final_answer, retrieve_context
 from corag.config import CoRAGConfig
-from corag.strategies import STRATEGIES
+from corag.strategies import best_of_n, greedy
+from corag.tree import tree_search
 from core.tools import Tools
 from core.types import Answer, Question
 
@@ -28,11 +30,15 @@ class HopRecord:
 
 @dataclass(frozen=True, slots=True)
 class ChainRecord:
-    """A candidate chain as it stands in the trace. ``path`` is its place in the search. ``score``: lower is better."""
+    """A candidate chain as it stands in the trace. ``path`` is its place in the search.
+
+    ``score``: of the chain; ``value``: of a state of the tree, by its rollouts. Lower is better.
+    """
 
     path: str
     hops: tuple[HopRecord, ...]
     score: float | None
+    value: float | None
     stopped: str
     repeats: int
 
@@ -57,12 +63,14 @@ class CoRAGAnswer(Answer):
 async def corag(question: Question, tools: Tools, config: CoRAGConfig) -> CoRAGAnswer:
     """Answer one question: retrieve for it, decode chains, keep the best, answer from it."""
     context = await retrieve_context(tools, config)
-    tools.hold(context.reserve)
-    outcome = await STRATEGIES[config.strategy](tools, config, context)
-    tools.hold(-context.reserve)
-    chain = outcome.best.chain
-    conclusion = outcome.conclusion or await final_answer(chain, context, tools, config)
-    tools.purse.balance += outcome.charged - tools.spent.total if outcome.charged else 0
+    account = Account(tools.purse, config.mean_budget)
+    try:
+        with tools.holding(context.reserve):
+            outcome = await decode(tools, config, context, account)
+        chain = outcome.best.chain
+        conclusion = outcome.conclusion or await final_answer(chain, context, tools, config)
+    finally:
+        account.charge(tools.spent.total)
     return CoRAGAnswer(
         text=conclusion.text,
         passage_ids=context.gathered(chain),
@@ -76,6 +84,19 @@ async def corag(question: Question, tools: Tools, config: CoRAGConfig) -> CoRAGA
     )
 
 
+async def decode(tools: Tools, config: CoRAGConfig, context: Context, account: Account) -> Outcome:
+    """Decode chains by the strategy."""
+    match config.strategy:
+        case "greedy":
+            return await greedy(tools, config)
+        case "best_of_n":
+            return await best_of_n(tools, config, context)
+        case "tree":
+            return await tree_search(tools, config)
+        case "adaptive":
+            return await adaptive(tools, config, context, account)
+
+
 def record(candidate: Candidate) -> ChainRecord:
     """Write a candidate for the trace: passages by id."""
     hops = tuple(
@@ -83,4 +104,4 @@ def record(candidate: Candidate) -> ChainRecord:
         for hop in candidate.chain.hops
     )
     chain = candidate.chain
-    return ChainRecord(candidate.path, hops, candidate.score, chain.stopped, chain.repeats)
+    return ChainRecord(candidate.path, hops, candidate.score, candidate.value, chain.stopped, chain.repeats)

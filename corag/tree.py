@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
-from corag.candidates import Candidate, Outcome, hold_for_score, judge
+from corag.candidates import Candidate, Outcome, cost_of_scores, judge
 from corag.chain import Chain, fresh
 from corag.config import CoRAGConfig
 from corag.growing import grow, sample_sub_queries, stop_or_go_on, take_hop
@@ -41,12 +42,21 @@ async def tree_search(tools: Tools, config: CoRAGConfig, known: Sequence[Chain] 
             break
         judged += children
         ended = [state for state in beam if state.chain.stopped]
-        beam = sorted([*ended, *children], key=lambda state: state.rank)[: config.beam]  # stable: the earlier of equals
+        beam = sorted([*ended, *children], key=worth)[: config.beam]  # stable: the earlier of equals
         if all(state.chain.stopped for state in beam):
             break
+    why = "budget" if tools.budget else "repeats"  # it could not go on, if nothing else stopped it
     if not judged:
-        return Outcome((Candidate(Chain(stopped="budget" if tools.left == 0 else "repeats"), "tree"),), 0)
-    return Outcome(tuple(judged), judged.index(beam[0]))
+        return Outcome((Candidate(Chain(stopped=why), "tree"),), 0)
+    chosen = judged.index(beam[0])
+    if not beam[0].chain.stopped:
+        judged[chosen] = replace(beam[0], chain=replace(beam[0].chain, stopped=why))
+    return Outcome(tuple(judged), chosen)
+
+
+def worth(state: Candidate) -> float:
+    """Return what a state's rollouts scored; the worst there is if none could be afforded."""
+    return math.inf if state.value is None else state.value
 
 
 class Tree:
@@ -64,7 +74,7 @@ class Tree:
         except BudgetExhaustedError:
             return []
         count = len(ready) + len(sub_queries)
-        branches = tools.branch(count) if count else []
+        branches = tools.branch(count)
 
         async def one(number: int, tools: Tools) -> tuple[Candidate, list[Candidate]] | None:
             path = f"{state.path}/child {number + 1}"
@@ -128,18 +138,17 @@ class Tree:
         else:
             known = [made for made in self._made if config.reuse and len(made) > len(child) and made.extends(child)]
             starts = (known + [child] * config.rollouts)[: config.rollouts]
-        held = hold_for_score(child, target - len(child), len(starts), tools, config)
-        chains = await together(
-            grow(start, target, branch, config, temperature=config.temperature, path=f"{path}/rollout {number}")
-            for number, (start, branch) in enumerate(zip(starts, tools.branch(len(starts)), strict=True), 1)
-        )
-        tools.hold(-held)
+        with tools.holding(cost_of_scores(child, target - len(child), len(starts), tools, config)):
+            chains = await together(
+                grow(start, target, branch, config, temperature=config.temperature, path=f"{path}/rollout {number}")
+                for number, (start, branch) in enumerate(zip(starts, tools.branch(len(starts)), strict=True), 1)
+            )
         rollouts = await self._score(chains, path, tools)
         scores = [rollout.score for rollout in rollouts if rollout.score is not None]
         if not scores:
             return Candidate(child, path), rollouts
-        worth = statistics.fmean(scores) if config.aggregate == "mean" else min(scores)
-        return Candidate(child, path, worth), rollouts
+        value = statistics.fmean(scores) if config.aggregate == "mean" else min(scores)
+        return Candidate(child, path, value=value), rollouts
 
     async def _score(self, chains: Sequence[Chain], path: str, tools: Tools) -> list[Candidate]:
         """Score the rollouts, equal ones once, and those not at all whose score is known."""
@@ -155,7 +164,7 @@ class Tree:
                 new.setdefault(chain.sub_queries, (chain, f"{path}/rollout {number}"))
         judged = await together(
             judge(chain, place, branch, config)
-            for (chain, place), branch in zip(new.values(), tools.branch(len(new) or 1), strict=False)
+            for (chain, place), branch in zip(new.values(), tools.branch(len(new)), strict=True)
         )
         scores = self._scores | {each.chain.sub_queries: each.score for each in judged}
         return [

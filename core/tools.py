@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from core.errors import BudgetExhaustedError, ConfigError
 from core.prompt import Prompt, Shortening
@@ -101,23 +101,26 @@ class Tools:
         """Tokens left in the budget, without those held back, never below 0; None without a budget."""
         return max(0, self.budget - self.spent.total - self._held) if self.budget else None
 
-    def hold(self, tokens: int) -> None:
-        """Keep tokens of the budget back for a later call; a negative number releases them."""
+    @contextmanager
+    def holding(self, tokens: int) -> Iterator[None]:
+        """Keep tokens of the budget back for what comes after the block."""
         self._held += tokens
+        try:
+            yield
+        finally:
+            self._held -= tokens
 
     def branch(self, parts: int, budget: int | None = None) -> list[Tools]:
         """Return the tools of ``parts`` branches that go on at the same time, each with an equal share of ``budget`` tokens.
 
         Without ``budget``, what is left is shared. What a branch can still afford then does not depend on how fast the others
         are, so results do not either. Steps and spending are noted here too; what a branch leaves over is back once it has ended.
+        Until then nobody may ask through these tools, for the branches have it all.
         """
         left = self.left
         total = left if budget is None else budget if left is None else min(budget, left)
-        share = 0 if total is None else max(1, total // parts)  # 0 would be no limit; no call costs 1
-        shared = (self.question, self.generator, self.retriever, self.seed, share, self.watch, self.keep_prompts)
-        return [
-            Tools(*shared, self.purse, self.steps, _sampled=self._sampled, _trunk=self) for _ in range(parts)
-        ]  # fmt: skip
+        share = 0 if total is None else max(1, total // max(1, parts))  # 0 would be no limit; no call costs 1
+        return [replace(self, budget=share, ledger={}, _held=0, _trunk=self) for _ in range(parts)]
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""
@@ -210,11 +213,8 @@ class Tools:
             raise BudgetExhaustedError(
                 f"question '{self.question.id}' has {self.left} of its {self.budget} tokens left; a call may cost {cost}."
             )
-        self.hold(cost)
-        try:
+        with self.holding(cost):
             yield
-        finally:
-            self.hold(-cost)
 
     def _note(self, step: Step, usage: TokenUsage | None = None) -> None:
         self.steps.append(step)

@@ -132,7 +132,7 @@ class LuceneSearcher:
                 self._store.close()
 
     def _search_chunk(self, queries: Sequence[str], k: int) -> bytes:
-        """Return the hits of each query as one JSON object, by the query's number; what Lucene refuses is left out."""
+        """Return the hits of each query as one JSON object, by the query's number; for a refused query, the reason as text."""
         if len(queries) > 1:
             numbers = to_java_list(map(str, range(len(queries))))  # equal ids would collapse into one result
             arguments = (to_java_list(queries), numbers, k, self._threads)
@@ -143,10 +143,10 @@ class LuceneSearcher:
             except java_error():
                 pass  # Anserini gives up on a batch if one of its queries fails: find out which
         singly = ((number, self._search_one(query, k)) for number, query in enumerate(queries))
-        return b"{" + b",".join(b'"%d":%b' % (number, hits) for number, hits in singly if hits) + b"}"
+        return b"{" + b",".join(b'"%d":%b' % (number, hits) for number, hits in singly) + b"}"
 
     def _search_one(self, query: str, k: int) -> bytes:
-        """Return the hits of one query as JSON, empty if Lucene refuses the query."""
+        """Return the hits of one query as JSON, or the reason why Lucene refuses it."""
         try:
             if self._fields is None:
                 return self._to_json(self._searcher.search(query, k))
@@ -154,22 +154,21 @@ class LuceneSearcher:
         except java_error() as error:
             if any(name in error.classname for name in ("AlreadyClosed", "IOException")):
                 raise self._gone(error) from None
-            return b""
+            limit = "it takes up to 1,024 distinct terms" if "TooMany" in error.classname else reason(error)
+            return orjson.dumps(limit)
 
     def _to_json(self, hits: Any) -> bytes:
         return to_json(hits, documents=self._store is None)
 
     def _decode(self, results: bytes, queries: Sequence[str]) -> list[Outcome]:
         by_number = orjson.loads(results)
-        passages = self._passages_of(by_number.values())
+        passages = self._passages_of(hits for hits in by_number.values() if isinstance(hits, list))
         outcomes: list[Outcome] = []
         for number, query in enumerate(queries):
-            hits = by_number.get(str(number))
-            if hits is None:
+            hits = by_number[str(number)]
+            if isinstance(hits, str):
                 words = f"'{query[:80]}' ({len(query.split()):,} words)"
-                outcomes.append(
-                    SearchFailedError(f"Lucene refused the query {words}; it takes up to 1,024 distinct terms.")
-                )
+                outcomes.append(SearchFailedError(f"Lucene refused the query {words}: {hits}."))
             else:
                 outcomes.append(tuple(Hit(passages[hit["docid"]], hit["score"]) for hit in hits))
         return outcomes

@@ -28,14 +28,30 @@ def parse(config: type[Config], argv: Sequence[str], prog: str, summary: str, po
 
     Raises :class:`ConfigError` naming the option, what was given and what was expected; exits after --help and --print_config.
     """
-    known = dict(options_of(config))
-    flags, given, files = _read_argv(argv, positional, known)
+    flags, given, files = _read_argv(argv, positional, dict(options_of(config)))
     stated = [pair for file in files for pair in _read_yaml(file, config)] + given
+    return _build(config, [], stated, prog, summary, flags)
+
+
+def changed(base: Config, changes: Mapping[str, Any]) -> Config:
+    """Return a configuration with some options changed, as if they had been stated after all others.
+
+    A changed preset brings its values with it. Raises :class:`ConfigError` as :func:`parse` does.
+    """
+    stated = [(name, value if isinstance(value, str) else _as_yaml(value)) for name, value in changes.items()]
+    return _build(type(base), list(_values_of(base)), stated, "", "")
+
+
+def _build(
+    config: type[Config], before: Arguments, stated: Arguments, prog: str, summary: str, flags: Sequence[str] = ()
+) -> Config:
+    """Build a configuration from values, then those of the presets among what was stated, then what was stated."""
+    known = dict(options_of(config))
     stated = [(_rename(name, config), value) for name, value in stated]
     for name, _ in stated:
         if name not in known:
             raise ConfigError(f"unknown option '--{name}': {nearest(name, known)}")
-    everything = [*_preset_values(config, stated), *stated]
+    everything = [*before, *_preset_values(config, stated), *stated]
     arguments = [f"--{name}={_as_list(value) if _is_list(known[name]) else value}" for name, value in everything]
     parser = ArgumentParser(prog=prog, description=summary, exit_on_error=False)
     parser.add_argument(
@@ -47,6 +63,21 @@ def parse(config: type[Config], argv: Sequence[str], prog: str, summary: str, po
     except ArgumentError as error:
         raise ConfigError(_plain_message(str(error))) from None
     return config(**{field.name: built[field.name] for field in fields(cast("type[Any]", config))})
+
+
+def _values_of(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every option of a configuration as (dotted name, value)."""
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if is_dataclass(value):
+            yield from _values_of(value, f"{prefix}{field.name}.")
+        else:
+            yield prefix + field.name, value if isinstance(value, str) else _as_yaml(value)
+
+
+def _as_yaml(value: Any) -> str:
+    plain = list(value) if isinstance(value, tuple) else value
+    return yaml.safe_dump(plain, default_flow_style=True, width=10**9).strip().removesuffix("\n...")
 
 
 def options_of(config: type[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -122,10 +153,8 @@ def _read_yaml(file: str, config: type[Any]) -> Arguments:
     for name, value in _flatten(data, {prefix for prefix, _ in sections_of(config)}):
         if _rename(name, config) not in known:
             raise ConfigError(f"'{file}' has the unknown option '{name}': {nearest(name, known)}")
-        pairs.append(
-            (name, value if isinstance(value, str) else yaml.safe_dump(value, default_flow_style=True).strip())
-        )
-    return [(name, value.removesuffix("\n...")) for name, value in pairs]
+        pairs.append((name, value if isinstance(value, str) else _as_yaml(value)))
+    return pairs
 
 
 def _flatten(data: Mapping[Any, Any], sections: set[str], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -280,17 +280,16 @@ def _descendants(node: Node) -> Iterator[Node]:
 
 
 def _has_score(node: Node) -> bool:
-    scored = bool(node.scores) or (node.record is not None and node.record.score is not None)
-    return scored and node.kind in ("chain", "rollout", "child")
+    return bool(_scores(node)) and node.kind in ("chain", "rollout", "child")
 
 
 def _scores(node: Node) -> list[Text]:
-    """Write a chain's score, or what a state of the tree is worth, with the scores of the rollouts that it was judged by."""
-    seen = ", ".join(f"{score:.2f}" for score in node.scores)
+    """Write a chain's score, or what a state of the tree is worth; while it is being judged, what scores came in."""
     state = node.kind == "child"
-    if node.record is not None and node.record.score is not None:
-        worth = Text(f"{'value' if state else 'score'} {node.record.score:.2f}", style="cyan")
-        return [worth, Text(f"(scored {seen})", style="dim")] if state and seen else [worth]
+    known = None if node.record is None else node.record.value if state else node.record.score
+    if known is not None:
+        return [Text(f"{'value' if state else 'score'} {known:.2f}", style="cyan")]
+    seen = ", ".join(f"{score:.2f}" for score in node.scores)
     return [Text(f"{'scored' if state else 'score'} {seen}", style="cyan")] if seen else []
 
 

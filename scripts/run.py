@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,10 +21,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from corag.adaptive import purse_of
 from core.errors import ConfigError
 from core.protocols import Generator, Retriever
 from core.records import Row, RunFolder, read_manifest, read_rows
-from core.runner import Method, answer_all, answer_question
+from core.runner import answer_all, answer_question
 from core.seeds import stable_hash
 from core.shards import Shard, note_questions
 from core.tools import Purse, Tools
@@ -122,11 +124,11 @@ async def answer_run(
     generator: Generator,
     retriever: Retriever | None,
     *,
-    name: str = "",
+    cell: str = "",
 ) -> Path:
-    """Answer with one method what its run does not hold yet, and return the run's folder; ``name`` is shown meanwhile."""
+    """Answer with one method what its run does not hold yet, and return the run's folder. ``cell``: its name in a sweep."""
     settings = run_settings(config, method, generator, retriever)
-    folder = run_path(config, method, settings)
+    folder = run_path(config, method, settings, cell)
     chosen = {
         "model": asdict(config.model),
         "retriever": asdict(config.retriever),
@@ -139,22 +141,23 @@ async def answer_run(
     with RunFolder(folder, settings, circumstances() | chosen) as run:
         if config.shard:
             note_questions(folder, [question.id for question in questions])
-        await answer_rest(config, bind(method, config), questions, generator, retriever, run, name or method)
+        await answer_rest(config, method, questions, generator, retriever, run, cell or method)
     return folder
 
 
 async def answer_rest(
     config: Config,
-    method: Method,
+    name: str,
     questions: Questions,
     generator: Generator,
     retriever: Retriever | None,
     run: RunFolder,
-    name: str,
+    title: str,
 ) -> None:
     """Answer what the run does not hold yet."""
+    method = bind(name, config)
     waiting = [question for question in questions if question.id not in run.answered]
-    purse = Purse()
+    purse = purse_of(read_rows(run.path), config.corag) if name == "corag" else Purse()
 
     async def answer_one(question: Question) -> Row:
         tools = Tools(
@@ -168,7 +171,7 @@ async def answer_rest(
         )
         return await answer_question(question, method, tools)
 
-    with Progress(name, total=len(questions), finished=len(questions) - len(waiting)) as progress:
+    with Progress(title, total=len(questions), finished=len(questions) - len(waiting)) as progress:
 
         def record(row: Row) -> None:
             run.append(row)
@@ -203,10 +206,10 @@ def _file_hash(path: str) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else ""
 
 
-def run_path(config: Config, name: str, settings: Mapping[str, Any]) -> Path:
+def run_path(config: Config, name: str, settings: Mapping[str, Any], cell: str = "") -> Path:
     """Return the folder of a method's run; the automatic name changes with the settings, so it is never refused."""
     if config.out != "auto":
-        run = Path(config.out) / name
+        run = Path(config.out) / (re.sub(r"[^\w.=-]+", "-", cell) or name)
     else:
         stem = Path(config.questions).name.split(".")[0]
         digest = stable_hash(json.dumps(settings, sort_keys=True, default=str))[:8]

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
 
 import yaml
 
-from core.errors import ConfigError, nearest
+from core.errors import ConfigError
 from eval.scorers import default_scorer, scorer
 from scripts import run
 from scripts.backends import open_backends
-from scripts.config import options_of
+from scripts.config import changed
 
-T = TypeVar("T")
+SHARED = {"model", "retriever", "questions", "dataset", "split", "subset", "limit", "shard", "out"}
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ async def answer_cells(cells: Mapping[str, run.Config], questions: run.Questions
     folders = {}
     async with open_backends(replace(first, method=methods)) as (generator, retriever):
         for name, cell in cells.items():
-            folders[name] = await run.answer_run(cell, cell.method[0], questions, generator, retriever, name=name)
+            folders[name] = await run.answer_run(cell, cell.method[0], questions, generator, retriever, cell=name)
     return folders
 
 
@@ -76,32 +75,16 @@ def read_cells(config: Config) -> dict[str, run.Config]:
     base = run.Config(**{field.name: getattr(config, field.name) for field in fields(run.Config)})
     cells = {}
     for name, changes in data.items():
-        cell = base
-        for option, value in changes.items():
-            try:
-                cell = changed(cell, option, [value] if option == "method" else value)
-            except ConfigError as error:
-                raise ConfigError(f"cell '{name}' of '{config.cells}': {error}") from None
-        shared = {"model", "retriever", "questions", "dataset", "split", "subset", "limit", "shard", "out"}
-        if own := sorted(option for option in changes if option.split(".")[0] in shared):
+        if own := sorted(option for option in changes if option.split(".")[0] in SHARED):
             raise ConfigError(
                 f"cell '{name}' of '{config.cells}' changes {own[0]}, which all cells share: give it to the sweep itself."
             )
-        cells[str(name)] = cell
+        try:
+            cells[str(name)] = changed(base, changes)
+        except ConfigError as error:
+            raise ConfigError(f"cell '{name}' of '{config.cells}': {error}") from None
+        if len(cells[str(name)].method) != 1:
+            raise ConfigError(
+                f"cell '{name}' of '{config.cells}' has the methods {', '.join(cells[str(name)].method)}: a cell has one."
+            )
     return cells
-
-
-def changed(config: T, option: str, value: Any) -> T:
-    """Return the configuration with one option, such as "corag.max_hops", set to another value of its type."""
-    known = dict(options_of(type(config)))
-    if option not in known:
-        raise ConfigError(f"unknown option '{option}': {nearest(option, known)}")
-    head, _, rest = option.partition(".")
-    current = getattr(config, head)
-    if rest and is_dataclass(current):
-        value = changed(current, rest, value)
-    elif isinstance(current, float) and isinstance(value, int):
-        value = float(value)
-    elif current is not None and type(value) is not type(current):
-        raise ConfigError(f"option '{option}' wants a {type(current).__name__}, but is {value!r}.")
-    return cast("T", replace(cast("Any", config), **{head: value}))

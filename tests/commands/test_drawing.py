@@ -172,7 +172,14 @@ def test_rollouts_become_lines_when_they_are_many():
 
 def test_adaptive_draws_its_chains_and_its_tree():
     written, row = ask(
-        seeded, strategy="adaptive", chains=2, max_hops=2, expand=2, rollouts=1, score=lambda request: -0.5
+        seeded,
+        strategy="adaptive",
+        chains=2,
+        max_hops=2,
+        expand=2,
+        rollouts=1,
+        unsure_above=-1,
+        score=lambda request: -0.5,
     )
     lines = drawn(written)
     assert [re.search(r"─ (chain \d|tree)", line) is not None for line in lines].count(True) == 3

@@ -28,11 +28,22 @@ def test_cells_change_options_over_what_they_share(tmp_path: Path) -> None:
     assert (cells["L=2"].corag.max_hops, cells["L=2"].corag.chains, cells["L=2"].corag.temperature) == (2, 7, 1.0)
 
 
+def test_cells_take_presets_and_aliases_as_any_command(tmp_path: Path) -> None:
+    text = "theirs: {corag.preset: released_code, corag.top_k: 3, corag.unsure_above: null}\n"
+    cell = read_cells(config_of(tmp_path, text, "--corag.reuse", "true", "--corag.task", "answer: {all}"))[
+        "theirs"
+    ].corag
+    assert (cell.preset, cell.reuse, cell.repeats, cell.passages_per_hop) == ("released_code", False, "exact", 3)
+    assert (cell.task, cell.unsure_above) == ("answer: {all}", None)
+
+
 @pytest.mark.parametrize(
     ("cells", "complaint"),
     [
-        ("a: {corag.max_hop: 2}", "cell 'a' of .*unknown option 'corag.max_hop': did you mean 'corag.max_hops'"),
-        ("a: {corag.max_hops: two}", "cell 'a' of .*'max_hops' wants a int, but is 'two'"),
+        ("a: {corag.max_hop: 2}", "cell 'a' of .*unknown option '--corag.max_hop': did you mean 'corag.max_hops'"),
+        ("a: {corag.max_hops: two}", "cell 'a' of .*'--corag.max_hops'.*Expected a int.*two"),
+        ("a: {corag.strategy: beam}", "cell 'a' of .*'--corag.strategy'.*best_of_n"),
+        ("a: {method: [corag, ircot]}", "cell 'a' of .* has the methods corag, ircot: a cell has one"),
         ("a: {corag.chains: 0}", "cell 'a' of .*chains must be at least 1"),
         ("a: {model.name: x}", "changes model.name, which all cells share"),
         ("a: {method: corg}", "no method 'corg'"),
@@ -58,7 +69,7 @@ def test_a_sweep_answers_every_cell_once(
         "sweep", "--questions", "world/test.jsonl", "--cells", "cells.yaml", "--method", "corag", "--retriever.index", "bm25",
         "--model.backend", "transformers", "--corag.max_hops", "2", "--corag.passages_per_hop", "1",
         "--corag.context_passages", "1", "--corag.max_sub_query_tokens", "12", "--corag.max_sub_answer_tokens", "8",
-        "--corag.max_answer_tokens", "8", "--one_step.k", "1", "--one_step.max_answer_tokens", "8",
+        "--corag.max_answer_tokens", "8", "--one_step.k", "1", "--one_step.max_answer_tokens", "8", "--out", "sweep",
     ]  # fmt: skip
     figures = []
     for _ in range(2):
@@ -67,4 +78,4 @@ def test_a_sweep_answers_every_cell_once(
     assert list(figures[0]) == ["one", "L=1", "best"]
     assert figures[0] == figures[1], "the second time nothing is answered again"
     assert figures[0]["L=1"]["searches"] == 2 and figures[0]["best"]["searches"] >= 3
-    assert len({run["folder"] for run in figures[0].values()}) == 3
+    assert [run["folder"] for run in figures[0].values()] == ["sweep/one", "sweep/L=1", "sweep/best"]

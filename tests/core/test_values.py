@@ -210,8 +210,9 @@ async def test_a_call_that_could_exceed_the_budget_is_not_made():
         await tools.generate(Prompt.of_text("a"), role="thought", max_tokens=5)
     with pytest.raises(BudgetExhaustedError):
         await tools.score(Prompt.of_text("a b"), "yes no", role="score")
-    tools.hold(1)
-    assert tools.left == 2 and len(generator.requests) == 2
+    with tools.holding(1):
+        assert tools.left == 2
+    assert tools.left == 3 and len(generator.requests) == 2
 
 
 async def test_branches_share_the_budget_evenly_and_pay_into_one_ledger():
@@ -225,7 +226,7 @@ async def test_branches_share_the_budget_evenly_and_pay_into_one_ledger():
     assert (inner.left, second.left, tools.left) == (16, 46, 90)
     assert {role: usage.total for role, usage in tools.ledger.items()} == {"thought": 6, "final": 4}
     assert [step.role for step in tools.steps] == ["thought", "final"]
-    assert Tools(QUESTION, ScriptedGenerator([])).branch(3)[0].left is None
+    assert Tools(QUESTION, ScriptedGenerator([])).branch(3)[0].left is None and tools.branch(0) == []
 
 
 def test_remembered_replies_count_but_cost_nothing():

@@ -1,6 +1,7 @@
 """CoRAG's strategies replayed by hand: order, ties, repeats, caps, early stops, budgets, refused hops; two hops and more."""
 
 import asyncio
+import json
 import random
 import re
 from dataclasses import asdict
@@ -9,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corag.chain import clean_sub_query, fresh
+from corag.adaptive import purse_of
+from corag.chain import Chain, Hop, clean_sub_query, fresh
+from corag.concluding import Context, final_answer
 from corag.config import CoRAGConfig
 from corag.method import corag
 from core.errors import ConfigError
@@ -28,6 +31,12 @@ QUESTION = Question("q1", "Which river flows by the birthplace of the author of 
 GIVEN = Question("q1", QUESTION.text, ("Issel",), context_ids=("mara velden", "tarn hollow"))
 
 TOKENS = {"max_sub_query_tokens": 8, "max_sub_answer_tokens": 8, "max_answer_tokens": 8}
+
+
+def stable_hash_number(text):
+    return int(stable_hash(text), 16)
+
+
 # Prompts that say in a word what is asked; the chain is written as "> sub-query = sub-answer" lines.
 PROMPTS = {
     "sub_query_prompt": "NEXT for {query}\n{hops}",
@@ -87,6 +96,17 @@ def test_greedy_two_hops_by_hand_with_the_shipped_prompts():
     assert (answer.text, answer.steps, answer.stopped, answer.refusals) == ("The Issel", 2, "length", 0)
     assert answer.chains[0].score is None and answer.chains[0].hops[1].sub_answer == "Tarn Hollow"
     assert answer.passage_ids[0] in ("the glass orchard", "mara velden")
+
+
+def test_the_passages_of_a_hop_come_best_first_or_best_last():
+    for order, titles in (
+        ("best_first", ["Mara Velden", "Tarn Hollow"]),
+        ("best_last", ["Tarn Hollow", "Mara Velden"]),
+    ):
+        reply = queue(NEXT=["tarn hollow born"], ANSWER=["a"], FINAL=["Issel"])
+        _, generator, _ = run(reply, max_hops=1, passages_per_hop=2, passage_order=order)
+        prompt = generator.prompts[1]
+        assert sorted(titles, key=lambda title: prompt.index(f"{title}\n")) == titles
 
 
 def test_refused_and_empty_sub_answers_stay_in_the_chain_as_refusals():
@@ -264,7 +284,7 @@ def test_tree_search_by_hand():
         tree_model, strategy="tree", max_hops=3, expand=3, rollouts=1, rollout_hops=1, reuse=False,
         retriever=WordRetriever(LETTERS), score=tree_score,
     )  # fmt: skip
-    states = {chain.path: ([hop.sub_query for hop in chain.hops], chain.score) for chain in answer.chains}
+    states = {chain.path: ([hop.sub_query for hop in chain.hops], chain.value) for chain in answer.chains}
     assert states["tree/child 1"] == (["a"], -2.0) and states["tree/child 2"] == (["b"], -1.0)
     assert states["tree/child 3"] == (["c"], -1.0), "the repeat A? is no child"
     assert states["tree/child 1/child 1"] == (["a", "b"], -2.0), "no child repeats its ancestor a"
@@ -291,15 +311,41 @@ def test_tree_search_lets_rollouts_become_children():
     assert tools.spent.calls == first_depth + second_depth + third_depth + 1
 
 
-def test_the_beam_keeps_several_and_min_takes_the_best_rollout():
-    for aggregate in ("mean", "min"):
+def test_the_beam_keeps_several_states():
+    answer, _, _ = run(
+        tree_model, strategy="tree", max_hops=2, expand=3, beam=2, rollouts=2, rollout_hops=1,
+        retriever=WordRetriever(LETTERS), score=tree_score,
+    )  # fmt: skip
+    depth_two = [chain.path for chain in answer.chains if len(chain.hops) == 2]
+    assert {path.rsplit("/", 1)[0] for path in depth_two} == {"tree/child 1", "tree/child 2"}
+    assert [hop.sub_query for hop in answer.chains[answer.chosen].hops] == ["a", "c"]
+
+
+def test_mean_and_min_of_the_rollouts_prefer_different_children():
+    """Child "a" rolls out to a very good and a very bad chain, child "b" to two good ones."""
+    scores = {"a r": -9.0, "a s": -1.0, "b r": -6.0, "b s": -6.0}
+    seeds = {}
+
+    def model(request):
+        if (
+            kind(request) == "NEXT" and request.sampling.n == 1
+        ):  # a rollout: "r" for the first of a child, "s" for the second
+            first = seeds.setdefault(chain_of(request)[0], [])
+            return ["r", "s"][first.append(0) or len(first) - 1]
+        return tree_model(request)
+
+    def score(request):
+        return scores[" ".join(re.findall(r"^([a-z])\nb$", request.prompt.text, re.MULTILINE))]
+
+    for aggregate, value in (("mean", -6.0), ("min", -9.0)):
+        seeds.clear()
         answer, _, _ = run(
-            tree_model, strategy="tree", max_hops=2, expand=3, beam=2, rollouts=2, rollout_hops=1, aggregate=aggregate,
-            retriever=WordRetriever(LETTERS), score=tree_score,
+            model, strategy="tree", max_hops=2, expand=2, rollouts=2, rollout_hops=1, aggregate=aggregate, reuse=True,
+            retriever=WordRetriever(LETTERS), score=score,
         )  # fmt: skip
-        depth_two = [chain.path for chain in answer.chains if len(chain.hops) == 2]
-        assert {path.rsplit("/", 1)[0] for path in depth_two} == {"tree/child 1", "tree/child 2"}
-        assert [hop.sub_query for hop in answer.chains[answer.chosen].hops] == ["a", "c"]
+        best = answer.chains[answer.chosen]
+        assert next(hop.sub_query for hop in best.hops) == ("b" if aggregate == "mean" else "a")
+        assert max(answer.chains[:2], key=lambda chain: -chain.value).value == value
 
 
 def test_a_tree_that_only_repeats_itself_ends():
@@ -346,6 +392,34 @@ def test_adaptive_spends_more_only_where_its_score_is_unsure():
     assert counts[-3.0] == (1, 4 + 1 + 1)
     chains, calls = counts[-0.5]
     assert chains > 3 and calls > 4 + 2 * 5 + 1
+
+
+def test_adaptive_never_answers_from_an_unfinished_chain_and_needs_no_samples():
+    for number in range(20):
+
+        def score(request, number=number):
+            return -(stable_hash_number(f"{number} {request.prompt.text}") % 700) / 100
+
+        for chains in (1, 3):
+            answer, _, _ = run(
+                seeded, strategy="adaptive", max_hops=4, chains=chains, expand=2, rollouts=1, unsure_above=-99.0, score=score
+            )  # fmt: skip
+            best = answer.chains[answer.chosen]
+            assert (len(best.hops), best.stopped) == (4, "length")
+            assert best.score == min(chain.score for chain in answer.chains if chain.score is not None)
+            assert any(chain.path.startswith("tree/") for chain in answer.chains)
+
+
+def test_a_resumed_run_goes_on_with_the_purse_that_it_left():
+    config = CoRAGConfig(**PROMPTS, strategy="adaptive", max_hops=2, chains=2, mean_budget=900)
+    purse, rows = Purse(), {}
+    for number, score in enumerate((-2.0, -1.0)):
+        question = Question(f"q{number}", QUESTION.text)
+        generator = ScriptedGenerator(seeded, log_likelihood=lambda request, score=score: score)
+        tools = Tools(question, generator, WordRetriever(WORLD), purse=purse)
+        row = asyncio.run(answer_question(question, lambda q, t: corag(q, t, config), tools))
+        rows[question.id] = json.loads(row.to_json())
+    assert purse_of(rows, config) == purse and purse.balance != 0
 
 
 def test_adaptive_without_a_limit_is_unsure_above_the_median_of_its_run():
@@ -406,10 +480,14 @@ def test_a_budget_is_never_exceeded_and_there_is_an_answer(options):
     assert (answer.text, answer.stopped, tools.spent.total) == ("", "budget", 0)
 
 
-def test_a_budget_too_small_for_the_answer_gives_the_last_sub_answer():
-    config = CoRAGConfig(**PROMPTS, max_hops=2, context="chain", **(TOKENS | {"max_answer_tokens": 900}))
-    answer, _, _ = run(seeded, config, budget=800)
-    assert (answer.text, answer.stopped) == ("b", "budget") or answer.steps == 0
+def test_without_tokens_for_the_final_answer_the_last_sub_answer_has_to_do():
+    async def conclude():
+        tools = Tools(QUESTION, ScriptedGenerator(seeded), WordRetriever(WORLD), budget=30)
+        hops = (Hop("x", "Velden", False), Hop("y", "Issel", False), Hop("z", "No relevant information found", True))
+        return await final_answer(Chain(hops), Context(()), tools, CoRAGConfig(**PROMPTS))
+
+    conclusion = asyncio.run(conclude())
+    assert (conclusion.text, conclusion.passages, conclusion.affordable) == ("Issel", (), False)
 
 
 @pytest.mark.parametrize("options", STRATEGIES, ids=lambda options: "-".join(map(str, options.values())))

@@ -43,10 +43,10 @@ async def test_the_same_seed_gives_the_same_chains_and_another_one_others(hf_gen
 
 async def test_tree_search_scores_with_forced_decoding_under_vllm(vllm_generator: VllmGenerator) -> None:
     answer = await decode(vllm_generator, strategy="tree", expand=2, rollouts=1)
-    assert all(chain.score is not None and chain.score < 0 for chain in answer.chains)
+    assert all(chain.value is not None and chain.value < 0 for chain in answer.chains)
     depth_two = [chain for chain in answer.chains if len(chain.hops) == 2]
     assert answer.steps == 2 and answer.chains[answer.chosen] in depth_two
-    assert min(chain.score or 0 for chain in depth_two) == answer.chains[answer.chosen].score
+    assert min(chain.value or 0 for chain in depth_two) == answer.chains[answer.chosen].value
 
 
 async def test_both_engines_give_a_chain_the_same_scores(
