@@ -2,9 +2,9 @@
 
 The paper asks for compute that is allotted per question (its limitations); the rule is ours: a greedy chain, then samples, then
 tree search, each only if the best chain so far scores worse than a limit. With ``mean_budget`` the questions of a run share a
-purse: each pays in that much and is charged what it spends, and an unsure one goes on only if the purse affords it. So the mean
-holds at every moment of a run; but which of two unsure questions gets the tokens depends on which comes first. The same is true
-of the limit if it is left to the run, which takes the median of the greedy scores so far.
+purse: each pays in that much and is charged what it spends, and an unsure one goes on only if the purse affords it. So the run
+keeps to the mean (unless greedy chains alone cost more); but which of two unsure questions gets the tokens depends on which
+comes first. The same is true of the limit if it is left to the run, which takes the median of the greedy scores so far.
 """
 
 from __future__ import annotations
@@ -34,28 +34,29 @@ class Account:
 
     def __init__(self, purse: Purse, mean_budget: int) -> None:
         self._purse = purse
-        self._limited = mean_budget > 0
-        self._charged = 0
-        purse.balance += mean_budget
+        self._mean = mean_budget
+        self._balance = 0  # what this question has added to the purse so far
 
     def charge(self, tokens: int) -> None:
-        """Set what the question costs altogether, as far as is known now."""
-        self._purse.balance += self._charged - tokens
-        self._charged = tokens
+        """Set what the question costs altogether, as far as is known now; before the first charge it adds nothing.
+
+        Questions that have just begun must not be counted on: they still have to pay for their own chains.
+        """
+        self._purse.balance += self._mean - tokens - self._balance
+        self._balance = self._mean - tokens
 
     def affords(self, tokens: int) -> bool:
         """Whether the purse has so many tokens for this question."""
-        return not self._limited or self._purse.balance >= tokens
+        return not self._mean or self._purse.balance >= tokens
 
     @contextmanager
     def reserving(self, tokens: int) -> Iterator[int | None]:
         """Keep tokens from other questions during the block; give its limit, None if there is none."""
-        charged = self._charged
-        self.charge(charged + tokens)
+        self._purse.balance -= tokens
         try:
-            yield tokens if self._limited else None
+            yield tokens if self._mean else None
         finally:
-            self.charge(charged)
+            self._purse.balance += tokens
 
 
 async def adaptive(tools: Tools, config: CoRAGConfig, context: Context, account: Account) -> Outcome:
@@ -72,7 +73,8 @@ async def adaptive(tools: Tools, config: CoRAGConfig, context: Context, account:
     for stage, hops in (("samples", samples), ("tree", tree)):
         allowed = math.ceil(HEADROOM * hops * price_per_hop)
         best = pick(contenders).best
-        if best.score is None or best.score <= limit or not account.affords(allowed):
+        sure = best.score is not None and best.score <= limit  # a chain without a score has found nothing
+        if sure or not account.affords(allowed):
             break
         if not hops:
             continue
@@ -82,7 +84,7 @@ async def adaptive(tools: Tools, config: CoRAGConfig, context: Context, account:
                 contenders += await sample_and_score(range(2, config.chains + 1), branch, config)
             else:
                 with branch.holding(cost_of_scores(Chain(), config.max_hops, 1, branch, config)):
-                    found = await tree_search(branch, config, [each.chain for each in contenders])
+                    found = await tree_search(branch, config, context, [each.chain for each in contenders])
                 # A state's value is that of its rollouts: the chain that won must show its own score to be compared.
                 won = await judge(found.best.chain, found.best.path, branch, config)
                 contenders.append(replace(won, value=found.best.value))

@@ -52,8 +52,11 @@ def refusal_prompt(query: str, chain: Chain, config: CoRAGConfig) -> Prompt:
 
 
 def continuation(prompt: Prompt, text: str) -> str:
-    """Return a text as the model would write it after the prompt: with a space first if the prompt begins the reply with a word."""
-    return f" {text}" if prompt.prefix and not prompt.prefix[-1].isspace() else text
+    """Return a text as the model would write it after the prompt: with a space first, unless it begins a turn or a line."""
+    goes_on = prompt.plain or (
+        prompt.prefix and not prompt.prefix[-1].isspace()
+    )  # plain prompts end without white space
+    return f" {text}" if goes_on else text
 
 
 def hop_segments(chain: Chain, template: Template) -> list[Segment]:

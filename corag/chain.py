@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from core.text import normalize_answer
 from core.types import Hit, Passage
 
-_LABEL = re.compile(
-    r"^((next|intermediate|follow-?up|sub)?[ -]?(query|question)\s*\d*\s*:|\d+[.)]\s)\s*", re.IGNORECASE
-)
+_LABEL = re.compile(r"^(next |intermediate |follow-?up |sub-?)?(query|question)\s*\d*\s*:\s*", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.!?;\n]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +59,27 @@ class Chain:
         return replace(self, hops=(*self.hops, hop))
 
 
-def clean_sub_query(text: str) -> str:
-    r"""Take the sub-query out of a reply: its first line that is not blank, without label, number and quotes around it.
+def clean_sub_query(text: str, number: int = 0) -> str:
+    r"""Take the sub-query out of a reply: its first line with text, without label and without quotes around it.
+
+    ``number``: of the hop; a line may begin with it, for so the prompt writes the hops before.
 
     >>> clean_sub_query('\n Intermediate query 2: "Who wrote Emma?" ')
     'Who wrote Emma?'
+    >>> clean_sub_query("2. Where is Oslo?", 2), clean_sub_query("1. FC Koln was founded when?", 2)
+    ('Where is Oslo?', '1. FC Koln was founded when?')
     """
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    line = _LABEL.sub("", line.strip('"').strip())
-    return line.strip('"').strip()
+    for line in text.splitlines():
+        line = _unquoted(_LABEL.sub("", _unquoted(line.strip())))
+        line = _unquoted(line.removeprefix(f"{number}.").removeprefix(f"{number})").strip())
+        if line:
+            return line
+    return ""
+
+
+def _unquoted(text: str) -> str:
+    around = len(text) >= 2 and text[0] == text[-1] == '"' and '"' not in text[1:-1]
+    return text[1:-1].strip() if around else text
 
 
 def fresh(sub_queries: Iterable[str], asked: Sequence[str], *, exact: bool) -> list[str]:
@@ -91,9 +102,10 @@ def fresh(sub_queries: Iterable[str], asked: Sequence[str], *, exact: bool) -> l
 
 
 def clean_sub_answer(text: str, refusal: str) -> tuple[str, bool]:
-    """Return a sub-answer and whether it refuses; an empty reply is a refusal too."""
+    """Return a sub-answer and whether it refuses: its first sentence is the refusal, or it is empty."""
     answer = " ".join(text.split())
-    refused = not answer or normalize_answer(answer).startswith(normalize_answer(refusal))
+    first = _SENTENCE_END.split(text.strip(), maxsplit=1)[0]
+    refused = not answer or normalize_answer(refusal) in (normalize_answer(first), normalize_answer(answer))
     return (refusal if refused else answer), refused
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from corag.asking import final_answer_prompt
+from corag.asking import final_answer_prompt, sub_answer_prompt, sub_query_prompt
 from corag.candidates import TOKENS_PER_HOP, Conclusion
 from corag.chain import Chain, top_passages
 from corag.config import CoRAGConfig
@@ -18,10 +18,14 @@ from core.types import Hit, Passage
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What was retrieved for the question itself, best first. ``reserve``: tokens to keep for the final answer, about."""
+    """What was retrieved for the question itself, best first.
+
+    ``reserve``: tokens to keep for the final answer, about; ``hop_cost``: what a hop may cost, about. 0 without a budget.
+    """
 
     hits: tuple[Hit, ...]
     reserve: int = 0
+    hop_cost: int = 0
 
     def passages(self, chain: Chain, config: CoRAGConfig) -> list[Passage]:
         """Return the passages for the final answer, best first: the question's (paper), the chain's, or both fused."""
@@ -30,18 +34,16 @@ class Context:
         lists = [hop.hits for hop in chain.hops]
         if config.context == "fused":
             lists.insert(0, self.hits)
-        return top_passages(fuse(lists), config.context_passages)
+        return top_passages(fuse(lists) or self.hits, config.context_passages)
 
     def gathered(self, chain: Chain) -> tuple[str, ...]:
         """Ids of all that the chain's searches found, fused by reciprocal rank (paper, table 4); without hops, the question's."""
-        return tuple(hit.passage.id for hit in fuse([hop.hits for hop in chain.hops] or [self.hits]))
+        return tuple(hit.passage.id for hit in fuse([hop.hits for hop in chain.hops]) or self.hits)
 
 
 async def retrieve_context(tools: Tools, config: CoRAGConfig) -> Context:
     """Retrieve for the question itself, or take the passages that it brings, and reckon what the final answer will cost."""
-    if config.context == "chain" and config.max_hops:
-        hits: tuple[Hit, ...] = ()
-    elif tools.question.context_ids:
+    if tools.question.context_ids:
         given = await tools.passages(tools.question.context_ids)
         hits = tuple(Hit(passage, 1 / rank) for rank, passage in enumerate(given, 1))
     else:
@@ -49,10 +51,14 @@ async def retrieve_context(tools: Tools, config: CoRAGConfig) -> Context:
         hits = await tools.search(tools.question.text, k=depth, path="question")
     if tools.left is None and not config.mean_budget:
         return Context(hits)
-    passages = clip(top_passages(hits, config.context_passages), tools, config)
-    prompt = final_answer_prompt(tools.question.text, Chain(), passages, config)
-    cost = tools.cost(prompt, config.max_answer_tokens) + config.max_hops * TOKENS_PER_HOP
-    return Context(hits, cost)
+    query, nothing = tools.question.text, Chain()
+    final = final_answer_prompt(
+        query, nothing, clip(top_passages(hits, config.context_passages), tools, config), config
+    )
+    reserve = tools.cost(final, config.max_answer_tokens) + config.max_hops * TOKENS_PER_HOP
+    sub_answer = sub_answer_prompt(query, top_passages(hits, config.passages_per_hop), config)
+    hop_cost = tools.cost(sub_query_prompt(query, nothing, config), config.max_sub_query_tokens)
+    return Context(hits, reserve, hop_cost + tools.cost(sub_answer, config.max_sub_answer_tokens) + TOKENS_PER_HOP)
 
 
 async def final_answer(
@@ -98,13 +104,17 @@ def clip(passages: Sequence[Passage], tools: Tools, config: CoRAGConfig) -> list
 
 
 def clip_text(text: str, limit: int, tools: Tools) -> str:
-    """Return the longest beginning of whole words that has at most ``limit`` tokens."""
-    words = text.split(" ")
-    low, high = 0, len(words)
-    while low < high:  # the longest that fits lies in [low, high]
-        middle = (low + high + 1) // 2
-        if tools.count_tokens(" ".join(words[:middle])) <= limit:
-            low = middle
+    """Return the longest beginning of whole words that has at most ``limit`` tokens; of characters, if no word has so few."""
+    ends = [place for place, character in enumerate(text) if character.isspace()] + [len(text)]
+    return _longest(text, ends, limit, tools) or _longest(text, range(len(text) + 1), limit, tools)
+
+
+def _longest(text: str, ends: Sequence[int], limit: int, tools: Tools) -> str:
+    low, high = 0, len(ends)
+    while low < high:  # the first ``low`` ends fit; those from ``high`` on do not
+        middle = (low + high) // 2
+        if tools.count_tokens(text[: ends[middle]]) <= limit:
+            low = middle + 1
         else:
-            high = middle - 1
-    return " ".join(words[:low])
+            high = middle
+    return text[: ends[low - 1]] if low else ""

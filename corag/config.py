@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from core.errors import ConfigError
 from core.method import MethodConfig
 from core.templates import Template, load_template
+from core.text import normalize_answer
 
 PROMPTS = Path(__file__).parent / "prompts"
 
@@ -28,7 +29,7 @@ class CoRAGConfig(MethodConfig):
         first_chain_greedy: the first of the N chains is the greedy one (released code; the paper samples all).
         expand: sub-queries tried per state of the tree.
         rollouts: continuations sampled to judge a state of the tree.
-        rollout_hops: hops of a rollout at most.
+        rollout_hops: hops of a rollout at most; 0 judges states by themselves.
         beam: states of the tree that are kept per depth.
         aggregate: a state is worth the "mean" of its rollouts' scores, or their "min" (the best).
         reuse: rollouts of a kept state become its children, and equal chains are scored once; false repeats that work.
@@ -110,15 +111,17 @@ class CoRAGConfig(MethodConfig):
     }  # fmt: skip
 
     def __post_init__(self) -> None:
-        _at_least(self, 0, "max_hops", "max_passage_tokens", "max_prompt_tokens", "temperature", "mean_budget")
-        _at_least(self, 1, "chains", "expand", "rollouts", "rollout_hops", "beam", "tries", "passages_per_hop")
+        _at_least(
+            self, 0, "max_hops", "rollout_hops", "max_passage_tokens", "max_prompt_tokens", "temperature", "mean_budget"
+        )
+        _at_least(self, 1, "chains", "expand", "rollouts", "beam", "tries", "passages_per_hop")
         _at_least(self, 1, "search_depth", "context_passages")
         _at_least(self, 1, "max_sub_query_tokens", "max_sub_answer_tokens", "max_answer_tokens")
         if self.strategy != "adaptive" and (self.mean_budget or self.unsure_above is not None):
             raise ConfigError(
                 f"corag's mean_budget and unsure_above are for strategy 'adaptive', but the strategy is '{self.strategy}'."
             )
-        if not self.refusal.strip():
+        if not normalize_answer(self.refusal):
             raise ConfigError("corag needs a refusal sentence: what a sub-answer says when the passages do not tell.")
         if self.rank_by == "vote" and self.strategy in ("tree", "adaptive"):
             raise ConfigError(

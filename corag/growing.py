@@ -15,7 +15,6 @@ from corag.chain import Chain, Hop, clean_sub_answer, clean_sub_query, fresh, to
 from corag.config import CoRAGConfig
 from core.errors import BudgetExhaustedError
 from core.text import exact_match, extract_answer, normalize_answer
-from core.together import together
 from core.tools import Tools
 
 RETRY_TEMPERATURE = (
@@ -54,7 +53,7 @@ async def new_sub_query(
     for attempt in range(tries):
         warmth = max(temperature, RETRY_TEMPERATURE) if attempt else temperature
         place = f"{path}/retry {attempt}" if attempt else path
-        found = await sample_sub_queries(chain, 1, tools, config, temperature=warmth, path=place)
+        found, _ = await sample_sub_queries(chain, 1, tools, config, temperature=warmth, path=place)
         if found:
             return found[0], attempt + 1
     return "", tries
@@ -62,8 +61,11 @@ async def new_sub_query(
 
 async def sample_sub_queries(
     chain: Chain, count: int, tools: Tools, config: CoRAGConfig, *, temperature: float, path: str
-) -> list[str]:
-    """Sample next sub-queries in one request and return those that are new to the chain and to each other."""
+) -> tuple[list[str], int]:
+    """Sample next sub-queries in one request; return those new to the chain and to each other, and how many repeat the chain.
+
+    Blank ones count as repeats.
+    """
     reply = await tools.generate(
         sub_query_prompt(tools.question.text, chain, config),
         role="sub_query",
@@ -72,8 +74,10 @@ async def sample_sub_queries(
         n=count,
         path=path,
     )
-    cleaned = [clean_sub_query(completion.text) for completion in reply.completions]
-    return fresh(cleaned, chain.sub_queries, exact=config.repeats == "exact")
+    cleaned = [clean_sub_query(completion.text, len(chain) + 1) for completion in reply.completions]
+    exact = config.repeats == "exact"
+    repeats = sum(not fresh([sub_query], chain.sub_queries, exact=exact) for sub_query in cleaned)
+    return fresh(cleaned, chain.sub_queries, exact=exact), repeats
 
 
 async def take_hop(sub_query: str, tools: Tools, config: CoRAGConfig, *, path: str) -> Hop:
@@ -114,7 +118,7 @@ async def says_enough(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: 
 async def prefers_yes(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str) -> bool:
     """Compare the likelihoods of Yes and No, with the bias on Yes (section 5.4: the output is one of the two)."""
     prompt = stop_check_prompt(tools.question.text, chain, config)
-    yes, no = await together(
-        tools.score(prompt, continuation(prompt, word), role="stop_check", path=path) for word in ("Yes", "No")
-    )
+    # One after the other: which of two at once the budget still allows would depend on which is answered first.
+    yes = await tools.score(prompt, continuation(prompt, "Yes"), role="stop_check", path=path)
+    no = await tools.score(prompt, continuation(prompt, "No"), role="stop_check", path=path)
     return yes.sum + config.yes_bias > no.sum

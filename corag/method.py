@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from corag.adaptive import Account, adaptive
 from corag.candidates import Candidate, Outcome
+from corag.chain import Chain
 from corag.concluding import Context, final_answer, retrieve_context
 from corag.config import CoRAGConfig
 from corag.strategies import best_of_n, greedy
@@ -86,13 +87,15 @@ async def corag(question: Question, tools: Tools, config: CoRAGConfig) -> CoRAGA
 
 async def decode(tools: Tools, config: CoRAGConfig, context: Context, account: Account) -> Outcome:
     """Decode chains by the strategy."""
+    if not config.max_hops:
+        return Outcome((Candidate(Chain(stopped="length"), "no hops"),), 0)
     match config.strategy:
         case "greedy":
             return await greedy(tools, config)
         case "best_of_n":
             return await best_of_n(tools, config, context)
         case "tree":
-            return await tree_search(tools, config)
+            return await tree_search(tools, config, context)
         case "adaptive":
             return await adaptive(tools, config, context, account)
 

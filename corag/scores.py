@@ -32,13 +32,17 @@ async def gold_log_likelihood(
     """
     prompt = final_answer_prompt(tools.question.text, chain, (), config)
     scores = await together(
-        tools.score(prompt, continuation(prompt, answer), role="score", end_of_turn=True, path=path)
-        for answer in answers
+        branch.score(prompt, continuation(prompt, answer), role="score", end_of_turn=True, path=path)
+        for answer, branch in zip(answers, tools.branch(len(answers)), strict=True)
     )
     return max(score.mean for score in scores)
 
 
 def votes(answers: Sequence[str]) -> list[int]:
-    """For each final answer, how many of all are the same after normalising. Higher is better; needs no log-probabilities."""
-    counts = Counter(map(normalize_answer, answers))
-    return [counts[normalize_answer(answer)] for answer in answers]
+    """For each final answer, how many of all are the same after normalising; higher is better. Blank ones have no votes.
+
+    Needs no log-probabilities.
+    """
+    spelled = [normalize_answer(answer) for answer in answers]
+    counts = Counter(filter(None, spelled))
+    return [counts[answer] for answer in spelled]

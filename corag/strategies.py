@@ -21,13 +21,20 @@ async def greedy(tools: Tools, config: CoRAGConfig) -> Outcome:
 
 
 async def best_of_n(tools: Tools, config: CoRAGConfig, context: Context) -> Outcome:
-    """N chains at the same time; the one of the best score is kept, or the one whose final answer most of them give."""
+    """N chains at the same time; the one of the best score is kept, or the one whose final answer most of them give.
+
+    A budget too small for N whole chains samples fewer, not shorter ones.
+    """
+    chain_cost = context.hop_cost * config.max_hops + (context.reserve if config.rank_by == "vote" else 0)
+    count = config.chains if tools.left is None else max(1, min(config.chains, tools.left // max(1, chain_cost)))
+    numbers = range(1, count + 1)
     if config.rank_by == "vote":
-        chains = await sample_chains(range(1, config.chains + 1), tools, config)
+        with tools.holding(context.reserve * (count - 1)):
+            chains = await sample_chains(numbers, tools, config)
         return await by_vote(chains, tools, config, context)
-    if config.chains == 1:  # wins anyhow, so is not scored
-        return pick(await sample_chains([1], tools, config))
-    return pick(await sample_and_score(range(1, config.chains + 1), tools, config))
+    if count == 1:  # wins anyhow, so is not scored
+        return pick(await sample_chains(numbers, tools, config))
+    return pick(await sample_and_score(numbers, tools, config))
 
 
 async def sample_chains(numbers: Sequence[int], tools: Tools, config: CoRAGConfig) -> list[Candidate]:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from corag.candidates import Candidate, Outcome, cost_of_scores, judge
 from corag.chain import Chain, fresh
+from corag.concluding import Context
 from corag.config import CoRAGConfig
 from corag.growing import grow, sample_sub_queries, stop_or_go_on, take_hop
 from core.errors import BudgetExhaustedError
@@ -24,39 +25,79 @@ from core.tools import Tools
 OVERSAMPLE = 1.5  # released code: sub-queries sampled per child wanted, since some will be the same
 
 
-async def tree_search(tools: Tools, config: CoRAGConfig, known: Sequence[Chain] = ()) -> Outcome:
+async def tree_search(tools: Tools, config: CoRAGConfig, context: Context, known: Sequence[Chain] = ()) -> Outcome:
     """Return every state that was judged, by depth and birth, and the best of those kept at the end.
 
-    ``known``: chains made before, which count as rollouts that are there already.
+    ``known``: chains made before, which count as rollouts that are there already. When the budget affords no further depth with at
+    least two children each, the best chain is grown greedily instead.
     """
     tree = Tree(config, known)
     beam = [Candidate(Chain(), "tree")]
     judged: list[Candidate] = []
     for depth in range(1, config.max_hops + 1):
         growing = [state for state in beam if not state.chain.stopped]
-        share = None if tools.left is None else tools.left // (config.max_hops - depth + 1)
-        branches = tools.branch(len(growing), share)
-        expanded = await together(tree.expand(state, branch) for state, branch in zip(growing, branches, strict=True))
-        children = [child for family in expanded for child in tree.remember(family)]
-        if not children:
+        plan, share = affordable(config, depth, len(growing), tools, context)
+        if plan is None:
             break
+        branches = tools.branch(len(growing), share)
+        families = await together(
+            tree.expand(state, branch, plan) for state, branch in zip(growing, branches, strict=True)
+        )
+        children = [child for family in families for child in tree.remember(family)]
         judged += children
         ended = [state for state in beam if state.chain.stopped]
+        ended += [stuck(state, family) for state, family in zip(growing, families, strict=True) if not family.born]
         beam = sorted([*ended, *children], key=worth)[: config.beam]  # stable: the earlier of equals
         if all(state.chain.stopped for state in beam):
             break
-    why = "budget" if tools.budget else "repeats"  # it could not go on, if nothing else stopped it
-    if not judged:
-        return Outcome((Candidate(Chain(stopped=why), "tree"),), 0)
-    chosen = judged.index(beam[0])
-    if not beam[0].chain.stopped:
-        judged[chosen] = replace(beam[0], chain=replace(beam[0].chain, stopped=why))
-    return Outcome(tuple(judged), chosen)
+    best = beam[0]
+    if not best.chain.stopped or best.chain.stopped == "budget":
+        chain = replace(best.chain, stopped="")
+        chain = await grow(chain, config.max_hops, tools, config, temperature=0, path=f"{best.path}/greedy")
+        best = Candidate(chain, f"{best.path}/greedy")
+    states = [state for state in judged if state.path != best.path]
+    return Outcome((*states, best), len(states))
+
+
+def affordable(
+    config: CoRAGConfig, depth: int, states: int, tools: Tools, context: Context
+) -> tuple[CoRAGConfig | None, int | None]:
+    """Return the options of the next depth and its share of the budget: fewer rollouts first, then fewer children; None if none.
+
+    A depth gets an even share of what is left, or up to half of it if it needs so much.
+    """
+    if tools.left is None:
+        return config, None
+    one_score = cost_of_scores(Chain(), depth + config.rollout_hops, 1, tools, config)
+    even = tools.left // (config.max_hops - depth + 1)
+    for rollouts in range(config.rollouts, 0, -1):
+        for hops in range(min(config.rollout_hops, config.max_hops - depth), -1, -1):
+            child = context.hop_cost * (1 + rollouts * hops) + rollouts * one_score
+            full = states * config.expand * child
+            share = min(full, max(even, tools.left // 2))
+            children = min(config.expand, share // max(1, states * child))
+            if children >= min(2, config.expand):
+                return replace(config, expand=children, rollouts=rollouts, rollout_hops=hops), share
+    return None, None
+
+
+def stuck(state: Candidate, family: Family) -> Candidate:
+    """Return a state that has no children as one that has ended."""
+    return replace(state, chain=replace(state.chain, stopped=family.why, repeats=state.chain.repeats + family.repeats))
 
 
 def worth(state: Candidate) -> float:
     """Return what a state's rollouts scored; the worst there is if none could be afforded."""
     return math.inf if state.value is None else state.value
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The children of a state, each with the rollouts that it was judged by. ``why`` there are none: "repeats" or "budget"."""
+
+    born: tuple[tuple[Candidate, list[Candidate]], ...]
+    repeats: int = 0
+    why: str = ""
 
 
 class Tree:
@@ -67,14 +108,12 @@ class Tree:
         self._made = list(known)
         self._scores: dict[tuple[str, ...], float | None] = {}
 
-    async def expand(self, state: Candidate, tools: Tools) -> list[tuple[Candidate, list[Candidate]]]:
-        """Return the children of a state with the rollouts that each was judged by. The memory is not changed meanwhile."""
+    async def expand(self, state: Candidate, tools: Tools, plan: CoRAGConfig) -> Family:
+        """Return the children of a state. The memory is not changed meanwhile. ``plan``: the options of this depth."""
         try:
-            ready, sub_queries = await self._next_sub_queries(state, tools)
+            ready, sub_queries, repeats = await self._next_sub_queries(state, tools, plan)
         except BudgetExhaustedError:
-            return []
-        count = len(ready) + len(sub_queries)
-        branches = tools.branch(count)
+            return Family((), why="budget")
 
         async def one(number: int, tools: Tools) -> tuple[Candidate, list[Candidate]] | None:
             path = f"{state.path}/child {number + 1}"
@@ -82,41 +121,49 @@ class Tree:
                 if number < len(ready):
                     child = ready[number]
                 else:
-                    hop = await take_hop(sub_queries[number - len(ready)], tools, self._config, path=path)
+                    hop = await take_hop(sub_queries[number - len(ready)], tools, plan, path=path)
                     child = state.chain.then(hop)
-                child = await stop_or_go_on(child, tools, self._config, path=path)
             except BudgetExhaustedError:
                 return None
-            return await self._judge_by_rollouts(child, path, tools)
+            child = replace(child, repeats=state.chain.repeats + repeats)
+            try:
+                child = await stop_or_go_on(child, tools, plan, path=path)
+            except BudgetExhaustedError:
+                child = replace(child, stopped="budget")
+            return await self._judge_by_rollouts(child, path, tools, plan)
 
-        born = await together(one(number, branch) for number, branch in enumerate(branches))
-        return [each for each in born if each is not None]
+        count = len(ready) + len(sub_queries)
+        found = await together(one(number, branch) for number, branch in enumerate(tools.branch(count)))
+        born = tuple(each for each in found if each is not None)
+        return Family(born, repeats, "budget" if count else "repeats")
 
-    def remember(self, family: Sequence[tuple[Candidate, list[Candidate]]]) -> list[Candidate]:
+    def remember(self, family: Family) -> list[Candidate]:
         """Keep the rollouts and scores of an expansion for the next depth; return the children."""
-        for _, rollouts in family:
+        for _, rollouts in family.born:
             self._made += [rollout.chain for rollout in rollouts]
             self._scores |= {rollout.chain.sub_queries: rollout.score for rollout in rollouts}
-        return [child for child, _ in family]
+        return [child for child, _ in family.born]
 
-    async def _next_sub_queries(self, state: Candidate, tools: Tools) -> tuple[list[Chain], list[str]]:
-        """Return up to ``expand`` continuations: chains one hop longer from earlier rollouts, and new sub-queries to try."""
-        config = self._config
-        ready = self._one_hop_on(state.chain)[: config.expand]
-        wanted = config.expand - len(ready)
+    async def _next_sub_queries(
+        self, state: Candidate, tools: Tools, plan: CoRAGConfig
+    ) -> tuple[list[Chain], list[str], int]:
+        """Return up to ``expand`` continuations, as earlier rollouts and as new sub-queries, and how many repeats came."""
+        ready = self._one_hop_on(state.chain)[: plan.expand]
+        wanted = plan.expand - len(ready)
+        repeats = 0
         if not wanted:
-            return ready, []
-        exact = config.repeats == "exact"
+            return ready, [], repeats
         asked = (*state.chain.sub_queries, *(chain.sub_queries[-1] for chain in ready))
-        for attempt in range(config.tries):
+        for attempt in range(plan.tries):
             path = f"{state.path}/retry {attempt}" if attempt else state.path
-            sampled = await sample_sub_queries(
-                state.chain, math.ceil(OVERSAMPLE * wanted), tools, config, temperature=config.temperature, path=path
+            sampled, again = await sample_sub_queries(
+                state.chain, math.ceil(OVERSAMPLE * wanted), tools, plan, temperature=plan.temperature, path=path
             )
-            new = fresh(sampled, asked, exact=exact)[:wanted]
+            repeats += again
+            new = fresh(sampled, asked, exact=plan.repeats == "exact")[:wanted]
             if new or ready:
-                return ready, new
-        return [], []
+                return ready, new, repeats
+        return [], [], repeats
 
     def _one_hop_on(self, chain: Chain) -> list[Chain]:
         """Return the chains of one more hop that earlier rollouts went through, each once."""
@@ -129,14 +176,16 @@ class Tree:
         hops = {made.sub_queries[len(chain)]: made.hops[len(chain)] for made in reversed(further)}
         return [chain.then(hops[sub_query]) for sub_query in found]
 
-    async def _judge_by_rollouts(self, child: Chain, path: str, tools: Tools) -> tuple[Candidate, list[Candidate]]:
+    async def _judge_by_rollouts(
+        self, child: Chain, path: str, tools: Tools, config: CoRAGConfig
+    ) -> tuple[Candidate, list[Candidate]]:
         """Value a child by the scores of its rollouts; one that can grow no further is its own rollout."""
-        config = self._config
         target = min(len(child) + config.rollout_hops, config.max_hops)
         if child.stopped:
             starts = [child] * (1 if config.reuse else config.rollouts)
         else:
             known = [made for made in self._made if config.reuse and len(made) > len(child) and made.extends(child)]
+            known = [replace(made, stopped="") if made.stopped == "budget" else made for made in known]
             starts = (known + [child] * config.rollouts)[: config.rollouts]
         with tools.holding(cost_of_scores(child, target - len(child), len(starts), tools, config)):
             chains = await together(

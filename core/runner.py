@@ -43,7 +43,8 @@ async def answer_all(
 ) -> None:
     """Answer a stream of questions, ``in_flight`` at a time, and record each row as it is finished.
 
-    Results do not depend on ``in_flight`` as long as the generator's and retriever's replies do not. The first
+    Results do not depend on ``in_flight`` as long as the generator's and retriever's replies do not, and the questions share no
+    purse (``core.tools.Purse``). The first
     :class:`BackendError`, or an error from ``record``, cancels what is in flight and is raised.
     """
     if in_flight < 1:

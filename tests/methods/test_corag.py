@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corag.adaptive import purse_of
-from corag.chain import Chain, Hop, clean_sub_query, fresh
+from corag.chain import Chain, Hop, clean_sub_answer, clean_sub_query, fresh
 from corag.concluding import Context, final_answer
 from corag.config import CoRAGConfig
 from corag.method import corag
@@ -148,7 +148,19 @@ def test_the_exact_rule_and_labels():
     assert fresh(["A b", "a B", "A b", ""], ["x"], exact=True) == ["A b", "a B"]
     assert fresh(["The  A b?", "c"], ["a b"], exact=False) == ["c"]
     assert clean_sub_query('Follow-up question 3: "Who?"\nmore') == "Who?"
-    assert clean_sub_query("2. Where is it?") == "Where is it?"
+    assert clean_sub_query("2. Where is it?", 2) == "Where is it?"
+    assert clean_sub_query("1. FC Koln was founded when?", 2) == "1. FC Koln was founded when?"
+    assert clean_sub_query('"Heroes" was sung by whom?') == '"Heroes" was sung by whom?'
+    assert clean_sub_query("Intermediate query 1:\nWho wrote Emma?") == "Who wrote Emma?"
+
+
+def test_a_refusal_is_the_sentence_and_not_its_first_letters():
+    for refusal, answer, refused in (
+        ("N/A", "Naples", False), ("No", "Norway", False), ("N/A", "n/a.", True),
+        ("No relevant information found", "No relevant information found. The passages are about glass.", True),
+        ("No relevant information found", "No relevant information found on the band, but Ann Lee directs.", False),
+    ):  # fmt: skip
+        assert clean_sub_answer(answer, refusal) == (refusal if refused else answer, refused)
     assert clean_sub_query("Question marks: who uses them?") == "Question marks: who uses them?"
 
 
@@ -242,6 +254,13 @@ def test_the_vote_keeps_the_first_chain_of_the_most_frequent_answer():
     assert (answer.text, answer.chosen) == ("the Issel", 1)
     assert [chain.score for chain in answer.chains] == [-1, -2, -2, -1]
     assert "score" not in tools.ledger and tools.ledger["final"].calls == 4
+
+
+def test_blank_answers_have_no_vote():
+    finals = iter(["", "Issel", "", ""])
+    reply = lambda request: next(finals) if kind(request) == "FINAL" else seeded(request)  # noqa: E731
+    answer, _, _ = run(reply, strategy="best_of_n", chains=4, max_hops=1, rank_by="vote")
+    assert (answer.text, answer.chosen) == ("Issel", 1)
 
 
 def test_counting_refusals_needs_no_log_probabilities():
@@ -348,6 +367,27 @@ def test_mean_and_min_of_the_rollouts_prefer_different_children():
         assert max(answer.chains[:2], key=lambda chain: -chain.value).value == value
 
 
+def test_a_state_without_children_keeps_its_place_in_the_beam():
+    """From "a" on the model only repeats itself; "a" scores best by far, so it wins however wide the beam."""
+
+    def model(request):
+        if kind(request) == "NEXT":
+            stuck = chain_of(request)[:1] == ["a"]
+            return ["a"] * request.sampling.n if stuck else tree_model(request)
+        return tree_model(request)
+
+    def score(request):
+        return -9.0 if re.findall(r"^([a-z])\nb$", request.prompt.text, re.MULTILINE)[:1] == ["a"] else -1.0
+
+    for beam in (1, 2):
+        answer, _, _ = run(
+            model, strategy="tree", max_hops=3, expand=3, beam=beam, rollouts=1, rollout_hops=1,
+            retriever=WordRetriever(LETTERS), score=score,
+        )  # fmt: skip
+        assert [hop.sub_query for hop in answer.chains[answer.chosen].hops] == ["a"]
+        assert (answer.stopped, answer.repeats > 0) == ("repeats", True)
+
+
 def test_a_tree_that_only_repeats_itself_ends():
     reply = {"NEXT": "glass", "ANSWER": "b", "FINAL": "Issel"}
     answer, _, _ = run(lambda request: reply[kind(request)], strategy="tree", max_hops=4, expand=2)
@@ -408,6 +448,34 @@ def test_adaptive_never_answers_from_an_unfinished_chain_and_needs_no_samples():
             assert (len(best.hops), best.stopped) == (4, "length")
             assert best.score == min(chain.score for chain in answer.chains if chain.score is not None)
             assert any(chain.path.startswith("tree/") for chain in answer.chains)
+
+
+def test_the_mean_holds_when_all_questions_are_in_flight_at_once():
+    async def answer_all():
+        chance = random.Random(0)
+
+        async def pause(_):
+            for _ in range(chance.randint(0, 9)):
+                await asyncio.sleep(0)
+
+        generator = ScriptedGenerator(seeded, pause=pause, log_likelihood=lambda request: -0.5)
+        purse = Purse()
+        tools = [
+            Tools(Question(f"q{number}", QUESTION.text), generator, WordRetriever(long), purse=purse)
+            for number in range(24)
+        ]
+        await asyncio.gather(*(corag(each.question, each, config) for each in tools))
+        return [each.spent.total for each in tools]
+
+    long = [passage(f"Glass {number}", "about glass " * 100) for number in range(5)]
+    for mean in (4_500, 6_000, 9_000):
+        config = CoRAGConfig(
+            **PROMPTS, **TOKENS, strategy="adaptive", max_hops=2, chains=3, expand=2, rollouts=1, mean_budget=mean,
+            unsure_above=-1,
+        )  # fmt: skip
+        spent = asyncio.run(answer_all())
+        assert sum(spent) <= 24 * mean
+        assert max(spent) > min(spent)
 
 
 def test_a_resumed_run_goes_on_with_the_purse_that_it_left():
@@ -480,6 +548,18 @@ def test_a_budget_is_never_exceeded_and_there_is_an_answer(options):
     assert (answer.text, answer.stopped, tools.spent.total) == ("", "budget", 0)
 
 
+@pytest.mark.parametrize("options", STRATEGIES, ids=lambda options: "-".join(map(str, options.values())))
+def test_a_budget_that_greedy_could_use_is_used(options):
+    long = [passage(f"Glass {number}", "about glass " * 50) for number in range(5)]
+    config = {"max_hops": 4, "passages_per_hop": 5, "context_passages": 5} | options
+    _, _, cheapest = run(seeded, max_hops=4, retriever=WordRetriever(long))
+    for factor in (1.6, 3, 6):
+        budget = int(factor * cheapest.spent.total)
+        answer, _, tools = run(seeded, budget=budget, retriever=WordRetriever(long), **config)
+        assert (answer.steps, answer.stopped) == (4, "length"), (factor, tools.ledger)
+        assert tools.spent.total <= budget
+
+
 def test_without_tokens_for_the_final_answer_the_last_sub_answer_has_to_do():
     async def conclude():
         tools = Tools(QUESTION, ScriptedGenerator(seeded), WordRetriever(WORLD), budget=30)
@@ -491,8 +571,8 @@ def test_without_tokens_for_the_final_answer_the_last_sub_answer_has_to_do():
 
 
 @pytest.mark.parametrize("options", STRATEGIES, ids=lambda options: "-".join(map(str, options.values())))
-@pytest.mark.parametrize("budget", [0, 2_500])
-def test_results_do_not_depend_on_which_request_is_answered_first(options, budget):
+@pytest.mark.parametrize(("budget", "stop"), [(0, "length"), (2_500, "length"), (900, "learned"), (2_500, "settled")])
+def test_results_do_not_depend_on_which_request_is_answered_first(options, budget, stop):
     def shuffled(seed):
         chance = random.Random(seed)
 
@@ -500,7 +580,7 @@ def test_results_do_not_depend_on_which_request_is_answered_first(options, budge
             for _ in range(chance.randint(0, 6)):
                 await asyncio.sleep(0)
 
-        answer, _, tools = run(seeded, max_hops=3, budget=budget, pause=pause, **TOKENS, **options)
+        answer, _, tools = run(seeded, max_hops=3, budget=budget, pause=pause, stop=stop, **TOKENS, **options)
         return asdict(answer), tools.spent
 
     first = shuffled(0)
