@@ -1,4 +1,4 @@
-"""The paper's decoding strategies under one interface (section 3.3)."""
+"""Greedy and best-of-N decoding (paper, section 3.3), and the pieces that adaptive compute takes from them."""
 
 from __future__ import annotations
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from generation.owner import end_with_owner
+
 PLUGIN = "generation.forced:ForcedDecoding"
 FORCED_TOKENS = "forced_tokens"
 """The key of ``SamplingParams.extra_args`` (over HTTP: ``vllm_xargs``) that holds the token ids to generate."""
@@ -29,6 +31,7 @@ class _ForcedDecoding:
 
     def __init__(self, vllm_config: object, state: Any, is_pin_memory: bool = False) -> None:
         """``state``: the requests' states in runner V2, the device in runner V1."""
+        end_with_owner()
         self._state = state
         # Target and tokens generated so far (a list that vLLM keeps appending to) by row of the batch: runner V1.
         self._rows: dict[int, tuple[list[int], list[int]]] = {}

@@ -23,6 +23,7 @@ from core.types import TokenUsage
 from generation.config import ModelConfig
 from generation.forced import FORCED_TOKENS, PLUGIN
 from generation.models import folder_digest, model_folder
+from generation.owner import own_engines
 from generation.rendering import Renderer
 from generation.segfaults import keep_fault_handler
 
@@ -176,6 +177,7 @@ class VllmGenerator:
 def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
     """Start an ``AsyncLLM``, ready to score, with LoRA if a rank is given."""
     _set_environment()
+    own_engines()
     try:
         with keep_fault_handler():
             from vllm.engine.arg_utils import AsyncEngineArgs

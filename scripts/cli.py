@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,6 +42,8 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit status: 0, 1 (checked and found wanting), 2 (an error of the user's), 130 (interrupted)."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that engines are closed as at any other end
     if not words or words[0] in ("-h", "--help", "help"):
         print(usage())
         return 0

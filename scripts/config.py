@@ -38,7 +38,8 @@ def changed(base: Config, changes: Mapping[str, Any]) -> Config:
 
     A changed preset brings its values with it. Raises :class:`ConfigError` as :func:`parse` does.
     """
-    stated = [(name, value if isinstance(value, str) else _as_yaml(value)) for name, value in changes.items()]
+    flat = _flatten(changes, {prefix for prefix, _ in sections_of(type(base))})
+    stated = [(name, value if isinstance(value, str) else _as_yaml(value)) for name, value in flat]
     return _build(type(base), list(_values_of(base)), stated, "", "")
 
 
@@ -139,13 +140,7 @@ def _read_argv(
 
 def _read_yaml(file: str, config: type[Any]) -> Arguments:
     """Flatten a YAML file into (dotted name, value) pairs, values written as YAML again."""
-    path = Path(file)
-    if not path.is_file():
-        raise ConfigError(f"there is no configuration file '{file}': check --config.")
-    try:
-        data = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader) or {}
-    except yaml.YAMLError as error:
-        raise ConfigError(f"'{file}' is not valid YAML: {' '.join(str(error).split())}") from None
+    data = load_yaml(file)
     if not isinstance(data, dict):
         raise ConfigError(f"'{file}' must hold 'option: value' lines, but it holds a {type(data).__name__}.")
     known = dict(options_of(config))
@@ -155,6 +150,18 @@ def _read_yaml(file: str, config: type[Any]) -> Arguments:
             raise ConfigError(f"'{file}' has the unknown option '{name}': {nearest(name, known)}")
         pairs.append((name, value if isinstance(value, str) else _as_yaml(value)))
     return pairs
+
+
+def load_yaml(file: str, option: str = "config") -> Any:
+    """Read a YAML file with all values as text, {} if it is empty. Raises :class:`ConfigError` saying what is wrong with it."""
+    path = Path(file)
+    if not path.is_file():
+        kind = "configuration file" if option == "config" else f"file of {option}"
+        raise ConfigError(f"there is no {kind} '{file}': check --{option}.")
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader) or {}
+    except yaml.YAMLError as error:
+        raise ConfigError(f"'{file}' is not valid YAML: {' '.join(str(error).split())}") from None
 
 
 def _flatten(data: Mapping[Any, Any], sections: set[str], prefix: str = "") -> Iterator[tuple[str, Any]]:

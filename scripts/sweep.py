@@ -2,8 +2,9 @@
 
     corag sweep --config scripts/configs/decoding.yaml --cells scripts/configs/decoding_cells.yaml
 
-A cell is a name and what it changes: options of 'corag run', as "corag.max_hops: 4". Cells share the engine, its prefix cache and
-its memory of temperature-0 replies. Each has a run folder of its own, so the same command again goes on where it was.
+A cell is a name and what it changes: options of 'corag run', as "corag.max_hops: 4" or nested. Cells share the engine, its
+prefix cache and its memory of temperature-0 replies. Each has a run folder of its own, so the same command again goes on where
+it was.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-import yaml
-
 from core.errors import ConfigError
 from eval.scorers import default_scorer, scorer
 from scripts import run
 from scripts.backends import open_backends
-from scripts.config import changed
+from scripts.config import changed, load_yaml
+from scripts.methods import METHODS
 
 SHARED = {"model", "retriever", "questions", "dataset", "split", "subset", "limit", "shard", "out"}
 
@@ -66,12 +66,12 @@ async def answer_cells(cells: Mapping[str, run.Config], questions: run.Questions
 
 def read_cells(config: Config) -> dict[str, run.Config]:
     """Return the configuration of each cell. Raises :class:`ConfigError` naming the cell and the option that is wrong."""
-    path = Path(config.cells)
-    if not path.is_file():
-        raise ConfigError(f"there is no file of cells '{config.cells}': check --cells.")
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    if not isinstance(data, dict) or not all(isinstance(changes, dict) for changes in data.values()):
-        raise ConfigError(f"'{config.cells}' must hold cells, each a name followed by the options that it changes.")
+    data = load_yaml(config.cells, "cells")
+    if not data or not isinstance(data, dict) or not all(isinstance(changes, dict) for changes in data.values()):
+        raise ConfigError(
+            f"'{config.cells}' must hold cells, each a name followed by the options that it changes, such as "
+            "'tree: {method: corag, corag.strategy: tree}'."
+        )
     base = run.Config(**{field.name: getattr(config, field.name) for field in fields(run.Config)})
     cells = {}
     for name, changes in data.items():
@@ -83,7 +83,14 @@ def read_cells(config: Config) -> dict[str, run.Config]:
             cells[str(name)] = changed(base, changes)
         except ConfigError as error:
             raise ConfigError(f"cell '{name}' of '{config.cells}': {error}") from None
-        if len(cells[str(name)].method) != 1:
+        (method, *more) = cells[str(name)].method
+        foreign = [option for option in changes if option.split(".")[0] in METHODS and option.split(".")[0] != method]
+        if foreign:
+            raise ConfigError(
+                f"cell '{name}' of '{config.cells}' changes {foreign[0]}, but its method is {method}: give the cell "
+                f"'method: {foreign[0].split('.')[0]}'."
+            )
+        if more:
             raise ConfigError(
                 f"cell '{name}' of '{config.cells}' has the methods {', '.join(cells[str(name)].method)}: a cell has one."
             )

@@ -29,7 +29,7 @@ def test_cells_change_options_over_what_they_share(tmp_path: Path) -> None:
 
 
 def test_cells_take_presets_and_aliases_as_any_command(tmp_path: Path) -> None:
-    text = "theirs: {corag.preset: released_code, corag.top_k: 3, corag.unsure_above: null}\n"
+    text = "theirs:\n  method: corag\n  corag: {preset: released_code, top_k: 3, unsure_above: null}\n"
     cell = read_cells(config_of(tmp_path, text, "--corag.reuse", "true", "--corag.task", "answer: {all}"))[
         "theirs"
     ].corag
@@ -40,14 +40,21 @@ def test_cells_take_presets_and_aliases_as_any_command(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cells", "complaint"),
     [
-        ("a: {corag.max_hop: 2}", "cell 'a' of .*unknown option '--corag.max_hop': did you mean 'corag.max_hops'"),
-        ("a: {corag.max_hops: two}", "cell 'a' of .*'--corag.max_hops'.*Expected a int.*two"),
-        ("a: {corag.strategy: beam}", "cell 'a' of .*'--corag.strategy'.*best_of_n"),
+        (
+            "a: {method: corag, corag.max_hop: 2}",
+            "cell 'a' of .*unknown option '--corag.max_hop': did you mean 'corag.max_hops'",
+        ),
+        ("a: {method: corag, corag.max_hops: two}", "cell 'a' of .*'--corag.max_hops'.*Expected a int.*two"),
+        ("a: {method: corag, corag.strategy: beam}", "cell 'a' of .*'--corag.strategy'.*best_of_n"),
         ("a: {method: [corag, ircot]}", "cell 'a' of .* has the methods corag, ircot: a cell has one"),
-        ("a: {corag.chains: 0}", "cell 'a' of .*chains must be at least 1"),
+        ("a: {method: corag, corag.chains: 0}", "cell 'a' of .*chains must be at least 1"),
         ("a: {model.name: x}", "changes model.name, which all cells share"),
         ("a: {method: corg}", "no method 'corg'"),
         ("[a, b]", "must hold cells"),
+        ("", "must hold cells, .*such as 'tree:"),
+        ("a: {corag: {strategy: greedy}", "cells.yaml' is not valid YAML"),
+        ("a: {corag.max_hops: 3}", "cell 'a' of .* changes corag.max_hops, but its method is ircot"),
+        ("a: {corag: {max_hops: 3}}", "cell 'a' of .* changes corag, but its method is ircot"),
     ],
 )
 def test_wrong_cells_are_named(tmp_path: Path, cells: str, complaint: str) -> None:
