@@ -131,6 +131,11 @@ def to_java_list(items: Iterable[str]) -> Any:
     return result
 
 
+def java_path(path: Path) -> str:
+    """Return a path that Java understands as we do: its own working directory stays where it was when it started."""
+    return str(path.resolve())
+
+
 def java_error() -> Any:
     """The exception class of pyjnius, which exists once Java runs."""
     from jnius import JavaException

@@ -22,7 +22,7 @@ from core.types import Hit, Passage
 from retrieval.batched import Outcome
 from retrieval.config import RetrieverConfig
 from retrieval.corpora import passage_from_record
-from retrieval.java import java_class, java_error, to_java_list, to_json
+from retrieval.java import java_class, java_error, java_path, to_java_list, to_json
 from retrieval.store import PassageStore, has_store
 
 _INDEX_CHUNK = 2_000
@@ -55,7 +55,7 @@ def is_lucene_index(folder: Path) -> bool:
 
 def build_lucene(passages: Iterable[Passage], folder: Path, threads: int, report: Callable[[str], None]) -> int:
     """Index passages into a folder, replacing a Lucene index that is there, and return their number."""
-    arguments = ["-index", str(folder), "-collection", "JsonCollection", "-input", "", "-threads", str(threads)]
+    arguments = ["-index", java_path(folder), "-collection", "JsonCollection", "-input", "", "-threads", str(threads)]
     indexer = java_class("io.anserini.index.SimpleIndexer")([*arguments, "-storeRaw", "-fields", "title", "text"])
     stream, count = iter(passages), 0
     try:
@@ -92,7 +92,7 @@ class LuceneSearcher:
         self._threads = threads or os.cpu_count() or 1
         self._fields = None if bm25.fields == ("contents",) else _float_map(bm25.fields)
         try:
-            self._searcher = java_class("io.anserini.search.SimpleSearcher")(str(folder))
+            self._searcher = java_class("io.anserini.search.SimpleSearcher")(java_path(folder))
         except java_error() as error:
             raise IndexMismatchError(f"Lucene cannot open the index '{folder}': {reason(error)}") from None
         self._searcher.set_bm25(float(bm25.k1), float(bm25.b))
@@ -203,7 +203,9 @@ class LuceneSearcher:
 def _indexed_fields(folder: Path) -> list[str]:
     from jnius import cast
 
-    directory = java_class("org.apache.lucene.store.FSDirectory").open(java_class("java.io.File")(str(folder)).toPath())
+    directory = java_class("org.apache.lucene.store.FSDirectory").open(
+        java_class("java.io.File")(java_path(folder)).toPath()
+    )
     reader = java_class("org.apache.lucene.index.DirectoryReader").open(directory)
     fields = java_class("org.apache.lucene.index.FieldInfos").getIndexedFields(
         cast("org.apache.lucene.index.IndexReader", reader)

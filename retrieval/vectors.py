@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from core.errors import BackendError, ConfigError, IndexMismatchError
 from retrieval.config import IndexConfig
 from retrieval.encoding import Shards
-from retrieval.java import java_class, java_error, to_java_list, to_json
+from retrieval.java import java_class, java_error, java_path, to_java_list, to_json
 
 INDEX, DOCID = "index", "docid"  # Pyserini's names for the FAISS file and for the list of ids, one per line
 _PQ_BITS = 8
@@ -160,8 +160,8 @@ def build_lucene_vectors(shards: Shards, ids: Iterable[str], folder: Path, confi
     arguments = java_class(f"{indexer}$Args")()
     arguments.collectionClass, arguments.input, arguments.index = (
         "JsonDenseVectorCollection",
-        str(handover),
-        str(folder),
+        java_path(handover),
+        java_path(folder),
     )
     arguments.threads, arguments.optimize, arguments.quiet = config.threads or os.cpu_count() or 1, True, True
     if config.kind == "lucene_hnsw":
@@ -178,7 +178,7 @@ class LuceneVectorIndex:
         self._threads, self._folder = threads or os.cpu_count() or 1, folder
         searcher = f"io.anserini.search.{'Flat' if kind == 'lucene_flat' else 'Hnsw'}DenseSearcher"
         arguments = java_class(f"{searcher}$Args")()
-        arguments.index = str(folder)
+        arguments.index = java_path(folder)
         if kind == "lucene_hnsw":
             arguments.efSearch = ef_search
         self._searcher: Any = java_class(searcher)(arguments)

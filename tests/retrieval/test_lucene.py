@@ -8,7 +8,8 @@ import pytest
 
 from core.errors import BackendError, ConfigError, IndexMismatchError, SearchFailedError
 from core.types import Passage
-from retrieval.config import RetrieverConfig
+from retrieval.build import build_index
+from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.lucene import Bm25, LuceneSearcher, build_lucene
 from retrieval.open import open_retriever
 from tests.retrieval.conftest import ignore
@@ -120,6 +121,16 @@ async def test_the_passage_store_changes_nothing_but_the_time(
         assert await stored.passages(["b3", "no", "t0"]) == await plain.passages(["b3", "no", "t0"])
         await stored.close()
         await plain.close()
+
+
+async def test_relative_folders_are_those_of_python_and_not_of_java(
+    passages: list[Passage], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # Java, which runs by now, stays where it was
+    build_index(IndexConfig([str(corpus)], "relative"), ignore)
+    retriever = await open_retriever(RetrieverConfig(["relative"]))
+    assert (await retriever.search("Town11 glass mayor", 1))[0].passage == passages[34]
+    await retriever.close()
 
 
 async def test_a_plain_lucene_index_without_our_manifest(passages: list[Passage], tmp_path: Path) -> None:
