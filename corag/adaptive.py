@@ -23,8 +23,8 @@ from corag.config import CoRAGConfig
 from corag.growing import grow
 from corag.strategies import sample_and_score
 from corag.tree import tree_search
+from core.records import usage_of
 from core.tools import Purse, Tools
-from core.types import TokenUsage
 
 HEADROOM = 1.5  # a stage may cost so many times what the greedy chain makes one expect
 
@@ -114,8 +114,7 @@ def purse_of(rows: Mapping[str, Mapping[str, Any]], config: CoRAGConfig) -> Purs
     for row in rows.values():
         if row["answer"] is None:
             continue
-        spent = sum((TokenUsage(**usage) for usage in row["usage"].values()), TokenUsage())
-        purse.balance += config.mean_budget - spent.total
+        purse.balance += config.mean_budget - usage_of(row).total
         if (score := row["answer"]["chains"][0]["score"]) is not None:
             purse.scores.append(score)
     return purse

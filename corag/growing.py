@@ -17,9 +17,8 @@ from core.errors import BudgetExhaustedError
 from core.text import exact_match, extract_answer, normalize_answer
 from core.tools import Tools
 
-RETRY_TEMPERATURE = (
-    0.7  # released code: a greedy sub-query that repeats is asked for again at this temperature at least
-)
+# Released code: a greedy sub-query that repeats is asked for again at this temperature at least.
+RETRY_TEMPERATURE = 0.7
 
 
 async def grow(chain: Chain, hops: int, tools: Tools, config: CoRAGConfig, *, temperature: float, path: str) -> Chain:

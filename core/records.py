@@ -240,6 +240,11 @@ def read_rows(path: Path) -> dict[str, dict[str, Any]]:
     return rows
 
 
+def usage_of(record: Mapping[str, Any]) -> TokenUsage:
+    """Add up a row's ledger."""
+    return sum((TokenUsage(**usage) for usage in record["usage"].values()), TokenUsage())
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """A row as it stands on disk, line break included."""

@@ -43,9 +43,9 @@ async def answer_all(
 ) -> None:
     """Answer a stream of questions, ``in_flight`` at a time, and record each row as it is finished.
 
-    Results do not depend on ``in_flight`` as long as the generator's and retriever's replies do not, and the questions share no
-    purse (``core.tools.Purse``). The first
-    :class:`BackendError`, or an error from ``record``, cancels what is in flight and is raised.
+    Results do not depend on ``in_flight`` as long as the generator's and retriever's replies do not, and the questions share
+    no purse (:class:`core.tools.Purse`). The first :class:`BackendError`, or an error from ``record``, cancels what is in
+    flight and is raised.
     """
     if in_flight < 1:
         raise ConfigError(f"batch_size, the number of questions in flight, must be at least 1, but it is {in_flight}.")

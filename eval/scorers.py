@@ -132,3 +132,8 @@ def scorer_title(chosen: Scorer, questions: Sequence[Question]) -> str:
     if chosen.name == "2wikimultihopqa" and all(len(question.answers) < 2 for question in questions):
         return f"{chosen.title}, no aliases"
     return chosen.title
+
+
+def chosen_scorer(name: str, dataset: str) -> Scorer:
+    """Return the scorer of this name, or for "auto" the dataset's own."""
+    return default_scorer(dataset) if name == "auto" else scorer(name)

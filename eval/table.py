@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from core.types import TokenUsage
+from core.records import usage_of
 from eval.retrieval_metrics import supporting_recall
 from eval.scorers import Scorer
 from eval.statistics import Interval, bootstrap_mean
@@ -53,11 +53,6 @@ def score_record(record: Record, scorer: Scorer, recall_at: int, *, searches: bo
         return Scores(0.0, 0.0, 0.0 if supporting else None)
     item = scorer.score(answer["text"], question["answers"])
     return Scores(item.em, item.f1, supporting_recall(answer["passage_ids"], supporting, recall_at))
-
-
-def usage_of(record: Record) -> TokenUsage:
-    """Add up a row's ledger."""
-    return sum((TokenUsage(**usage) for usage in record["usage"].values()), TokenUsage())
 
 
 def summarise(

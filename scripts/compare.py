@@ -11,7 +11,7 @@ from pathlib import Path
 
 from core.errors import ConfigError
 from core.records import differences, read_manifest, read_rows
-from eval.scorers import Scorer, default_scorer, scorer
+from eval.scorers import Scorer, chosen_scorer
 from eval.statistics import compare_paired, holm
 from eval.table import percent, score_record
 
@@ -45,7 +45,7 @@ def main(config: Config) -> int:
         raise ConfigError(
             f"the runs answered different question files ({'; '.join(changed)}): compare runs on the same file."
         )
-    chosen = default_scorer(asked["dataset"]) if config.scorer == "auto" else scorer(config.scorer)
+    chosen = chosen_scorer(config.scorer, asked["dataset"])
     before, after = (measures(path, chosen, config.recall_at) for path in (first, second))
     compared = {name: compare_paired(before[name], after[name]) for name in before if before[name] and after[name]}
     adjusted = dict(zip(compared, holm([comparison.p_value for comparison in compared.values()]), strict=True))

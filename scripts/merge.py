@@ -15,7 +15,7 @@ from core.errors import ConfigError
 from core.records import read_manifest, read_rows
 from core.shards import merge
 from core.types import Question
-from eval.scorers import default_scorer, scorer
+from eval.scorers import chosen_scorer
 from scripts.run import report
 
 
@@ -49,7 +49,7 @@ def main(config: Config) -> int:
     manifest = read_manifest(merged[0])
     start = manifest["starts"][-1]
     dataset = manifest["settings"]["questions"]["dataset"]
-    chosen = default_scorer(dataset) if start["scorer"] == "auto" else scorer(start["scorer"])
+    chosen = chosen_scorer(start["scorer"], dataset)
     questions = {name: Question(**row["question"]) for run in merged for name, row in read_rows(run).items()}
     return report(runs, list(questions.values()), chosen, start["recall_at"])
 

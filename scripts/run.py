@@ -31,7 +31,7 @@ from core.shards import Shard, note_questions
 from core.tools import Purse, Tools
 from core.types import Question
 from eval.datasets import load_questions
-from eval.scorers import Scorer, default_scorer, scorer, scorer_title
+from eval.scorers import Scorer, chosen_scorer, scorer_title
 from eval.table import HEADINGS, Summary, cells, json_record, summarise
 from scripts.backends import Setup, open_backends
 from scripts.circumstances import circumstances
@@ -89,7 +89,7 @@ class Config(Setup):
 def main(config: Config) -> int:
     """Run the methods, print the table, return 0; 1 if every question of some method failed."""
     questions = questions_of(config)
-    chosen = default_scorer(config.dataset) if config.scorer == "auto" else scorer(config.scorer)
+    chosen = chosen_scorer(config.scorer, config.dataset)
     runs = asyncio.run(answer_dataset(config, questions))
     return report(runs, questions, chosen, config.recall_at)
 
@@ -157,7 +157,8 @@ async def answer_rest(
     """Answer what the run does not hold yet."""
     method = bind(name, config)
     waiting = [question for question in questions if question.id not in run.answered]
-    purse = purse_of(read_rows(run.path), config.corag) if name == "corag" else Purse()
+    shared = name == "corag" and config.corag.strategy == "adaptive"
+    purse = purse_of(read_rows(run.path), config.corag) if shared else Purse()
 
     async def answer_one(question: Question) -> Row:
         tools = Tools(

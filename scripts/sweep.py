@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from core.errors import ConfigError
-from eval.scorers import default_scorer, scorer
+from eval.scorers import chosen_scorer
 from scripts import run
 from scripts.backends import open_backends
 from scripts.config import changed, load_yaml
@@ -46,7 +46,7 @@ def main(config: Config) -> int:
     """Answer every cell, print the table, return 0; 1 if every question of some cell failed."""
     cells = read_cells(config)
     questions = run.questions_of(config)
-    chosen = default_scorer(config.dataset) if config.scorer == "auto" else scorer(config.scorer)
+    chosen = chosen_scorer(config.scorer, config.dataset)
     folders = asyncio.run(answer_cells(cells, questions))
     return run.report(folders, questions, chosen, config.recall_at)
 

@@ -27,14 +27,10 @@ from core.runner import answer_all, answer_question
 from core.tools import Tools
 from core.types import Answer, Question
 from eval.datasets import load_questions
-from eval.world.write import write_world
 from generation.config import ModelConfig
 from generation.memo import RememberingGenerator
 from generation.vllm_engine import VllmGenerator
-from retrieval.build import build_index
-from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.open import open_retriever
-from scripts.bench.replay import Recorder
+from scripts.bench.replay import Recorder, open_world
 
 CONFIG = CoRAGConfig(
     strategy="best_of_n", chains=4, max_hops=3, passages_per_hop=5, context_passages=5, max_sub_query_tokens=32,
@@ -67,9 +63,7 @@ async def main(questions: int = 16) -> dict[str, float]:
     """Return seconds and tokens of both, ``speedup`` and ``replay_ratio``."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        write_world(root / "world", passages=1000, train=100, dev=4, test=questions, report=lambda line: None)
-        build_index(IndexConfig([str(root / "world/corpus.jsonl")], str(root / "bm25")), lambda line: None)
-        retriever = await open_retriever(RetrieverConfig(index=[str(root / "bm25")]))
+        retriever = await open_world(root, dev=4, test=questions)
         warm_up, asked = (load_questions(str(root / f"world/{name}.jsonl")) for name in ("dev", "test"))
 
         async def answer(

@@ -1,13 +1,25 @@
-"""Note every request that reaches an engine, to put the very same requests to it again, all at once."""
+"""What the benches of methods stand on: a small world with its index, and an engine whose every request can be replayed."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from core.protocols import GenerateRequest, Generation, Score, ScoreRequest
+from core.protocols import GenerateRequest, Generation, Retriever, Score, ScoreRequest
+from eval.world.write import write_world
 from generation.vllm_engine import VllmGenerator
+from retrieval.build import build_index
+from retrieval.config import IndexConfig, RetrieverConfig
+from retrieval.open import open_retriever
+
+
+async def open_world(root: Path, *, dev: int, test: int) -> Retriever:
+    """Write a world of 1,000 passages to ``root``/world, index it with BM25 and open the index."""
+    write_world(root / "world", passages=1000, train=100, dev=dev, test=test, report=lambda line: None)
+    build_index(IndexConfig([str(root / "world/corpus.jsonl")], str(root / "bm25")), lambda line: None)
+    return await open_retriever(RetrieverConfig(index=[str(root / "bm25")]))
 
 
 @dataclass

@@ -16,24 +16,18 @@ from core.runner import answer_all, answer_question
 from core.tools import Tools
 from core.types import Question
 from eval.datasets import load_questions
-from eval.world.write import write_world
 from generation.config import ModelConfig
 from generation.vllm_engine import VllmGenerator
 from ircot.config import IRCoTConfig
 from ircot.method import ircot
-from retrieval.build import build_index
-from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.open import open_retriever
-from scripts.bench.replay import Recorder
+from scripts.bench.replay import Recorder, open_world
 
 
 async def main(questions: int = 64) -> dict[str, float]:
     """Return the seconds of the run and of the replay, their ratio (``replay_ratio``), and how much was asked."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        write_world(root / "world", passages=1000, train=100, dev=10, test=questions, report=lambda line: None)
-        build_index(IndexConfig([str(root / "world/corpus.jsonl")], str(root / "bm25")), lambda line: None)
-        retriever = await open_retriever(RetrieverConfig(index=[str(root / "bm25")]))
+        retriever = await open_world(root, dev=10, test=questions)
         recorder = Recorder(VllmGenerator.open(ModelConfig(remember=False)))
         config = IRCoTConfig.of_preset(
             "paper",
