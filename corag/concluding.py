@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from corag.asking import final_answer_prompt, sub_answer_prompt, sub_query_prompt
@@ -12,7 +12,7 @@ from corag.config import CoRAGConfig
 from core.errors import BudgetExhaustedError
 from core.fusion import fuse
 from core.text import extract_answer
-from core.tools import Tools
+from core.tools import Tools, most_tokens
 from core.types import Hit, Passage
 
 
@@ -53,7 +53,7 @@ async def retrieve_context(tools: Tools, config: CoRAGConfig) -> Context:
         return Context(hits)
     query, nothing = tools.question.text, Chain()
     final = final_answer_prompt(
-        query, nothing, clip(top_passages(hits, config.context_passages), tools, config), config
+        query, nothing, clip(top_passages(hits, config.context_passages), tools.count_tokens, config), config
     )
     reserve = tools.cost(final, config.max_answer_tokens) + config.max_hops * TOKENS_PER_HOP
     sub_answer = sub_answer_prompt(query, top_passages(hits, config.passages_per_hop), config)
@@ -68,8 +68,7 @@ async def final_answer(
 
     If the budget is too small even without passages, the last sub-answer that is not a refusal has to do.
     """
-    passages = clip(context.passages(chain, config), tools, config)
-    passages = fit(chain, passages, tools, config)
+    passages = final_passages(tools.question.text, chain, context, tools.count_tokens, config, left=tools.left)
     prompt = final_answer_prompt(tools.question.text, chain, passages, config)
     try:
         reply = await tools.generate(prompt, role="final", max_tokens=config.max_answer_tokens, path=path)
@@ -80,40 +79,46 @@ async def final_answer(
     return Conclusion(extract_answer(reply.text), tuple(passages[:seen]))
 
 
-def fit(chain: Chain, passages: Sequence[Passage], tools: Tools, config: CoRAGConfig) -> list[Passage]:
-    """Leave out whole passages, the worst first, until prompt and answer fit the budget and ``max_prompt_tokens``."""
+def final_passages(
+    query: str, chain: Chain, context: Context, count: Callable[[str], int], config: CoRAGConfig, *, left: int | None = None
+) -> list[Passage]:
+    """Return what the final answer is shown, best first: cut to ``max_passage_tokens``, then as many as fit.
+
+    ``count``: of a text's tokens. ``left``: tokens left for prompt and answer, if they are limited. Whole passages are left out, the
+    worst first, until prompt and answer fit ``left`` and ``max_prompt_tokens``.
+    """
+    kept = clip(context.passages(chain, config), count, config)
     window = config.max_prompt_tokens + config.max_answer_tokens if config.max_prompt_tokens else None
-    limit = min((tokens for tokens in (tools.left, window) if tokens is not None), default=None)
-    kept = list(passages)
+    limit = min((tokens for tokens in (left, window) if tokens is not None), default=None)
     while kept and limit is not None:
-        prompt = final_answer_prompt(tools.question.text, chain, kept, config)
-        if tools.cost(prompt, config.max_answer_tokens) <= limit:
+        prompt = final_answer_prompt(query, chain, kept, config)
+        if most_tokens(prompt, config.max_answer_tokens, count) <= limit:
             break
         kept.pop()
     return kept
 
 
-def clip(passages: Sequence[Passage], tools: Tools, config: CoRAGConfig) -> list[Passage]:
+def clip(passages: Sequence[Passage], count: Callable[[str], int], config: CoRAGConfig) -> list[Passage]:
     """Cut each passage to ``max_passage_tokens``."""
     if not config.max_passage_tokens:
         return list(passages)
     return [
-        Passage(passage.id, passage.title, clip_text(passage.text, config.max_passage_tokens, tools))
+        Passage(passage.id, passage.title, clip_text(passage.text, config.max_passage_tokens, count))
         for passage in passages
     ]
 
 
-def clip_text(text: str, limit: int, tools: Tools) -> str:
+def clip_text(text: str, limit: int, count: Callable[[str], int]) -> str:
     """Return the longest beginning of whole words that has at most ``limit`` tokens; of characters, if no word has so few."""
     ends = [place for place, character in enumerate(text) if character.isspace()] + [len(text)]
-    return _longest(text, ends, limit, tools) or _longest(text, range(len(text) + 1), limit, tools)
+    return _longest(text, ends, limit, count) or _longest(text, range(len(text) + 1), limit, count)
 
 
-def _longest(text: str, ends: Sequence[int], limit: int, tools: Tools) -> str:
+def _longest(text: str, ends: Sequence[int], limit: int, count: Callable[[str], int]) -> str:
     low, high = 0, len(ends)
     while low < high:  # the first ``low`` ends fit; those from ``high`` on do not
         middle = (low + high) // 2
-        if tools.count_tokens(text[: ends[middle]]) <= limit:
+        if count(text[: ends[middle]]) <= limit:
             low = middle + 1
         else:
             high = middle

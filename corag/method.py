@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from corag.adaptive import Account, adaptive
 from corag.candidates import Candidate, Outcome
-from corag.chain import Chain
+from corag.chain import Chain, Hop
 from corag.concluding import Context, final_answer, retrieve_context
 from corag.config import CoRAGConfig
 from corag.strategies import best_of_n, greedy
@@ -102,9 +102,11 @@ async def decode(tools: Tools, config: CoRAGConfig, context: Context, account: A
 
 def record(candidate: Candidate) -> ChainRecord:
     """Write a candidate for the trace: passages by id."""
-    hops = tuple(
-        HopRecord(hop.sub_query, hop.sub_answer, hop.refused, tuple(hit.passage.id for hit in hop.hits))
-        for hop in candidate.chain.hops
-    )
     chain = candidate.chain
+    hops = tuple(map(hop_record, chain.hops))
     return ChainRecord(candidate.path, hops, candidate.score, candidate.value, chain.stopped, chain.repeats)
+
+
+def hop_record(hop: Hop) -> HopRecord:
+    """Write a hop for the trace."""
+    return HopRecord(hop.sub_query, hop.sub_answer, hop.refused, tuple(hit.passage.id for hit in hop.hits))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from corag.asking import continuation, final_answer_prompt, refusal_prompt
 from corag.chain import Chain
 from corag.config import CoRAGConfig
+from core.protocols import Score
 from core.text import normalize_answer
 from core.together import together
 from core.tools import Tools
@@ -25,17 +26,17 @@ async def refusal_log_likelihood(chain: Chain, tools: Tools, config: CoRAGConfig
 
 async def gold_log_likelihood(
     chain: Chain, answers: Sequence[str], tools: Tools, config: CoRAGConfig, *, path: str = ""
-) -> float:
-    """Training: log P(A | Q, Q_1:L, A_1:L), mean per token, without passages. Higher is better.
+) -> Score:
+    """Training: log P(A | Q, Q_1:L, A_1:L), with the end of turn, without passages. Higher is better.
 
-    Of several gold answers the likeliest counts. Paper, section 3.1. Its threshold of -0.05 is on this mean.
+    Of several gold answers the likeliest per token counts. Paper, section 3.1; its threshold of -0.05 is on the mean per token.
     """
     prompt = final_answer_prompt(tools.question.text, chain, (), config)
     scores = await together(
         branch.score(prompt, continuation(prompt, answer), role="score", end_of_turn=True, path=path)
         for answer, branch in zip(answers, tools.branch(len(answers)), strict=True)
     )
-    return max(score.mean for score in scores)
+    return max(scores, key=lambda score: score.mean)
 
 
 def votes(answers: Sequence[str]) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -15,6 +16,12 @@ from core.errors import DataError
 def cache_folder() -> Path:
     """Return the folder for converted models and the like: $CORAG_CACHE, else ~/.cache/corag."""
     return Path(os.environ.get("CORAG_CACHE") or Path.home() / ".cache" / "corag")
+
+
+def file_digest(path: str | Path) -> str:
+    """Return 16 hexadecimal digits that identify a file's content, "" if there is no such file."""
+    file = Path(path)
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else ""
 
 
 def open_text(path: str | Path) -> IO[str]:

@@ -1,7 +1,7 @@
-"""A shard is every n-th question of a run, answered into a folder of its own beside the run's; merging joins them into the run.
+"""A shard is every n-th question of a run, answered into a folder of its own beside the run's; joining makes the run of them.
 
 ``RUN.shard-2-of-8`` is a run folder like any other, with one file more: ``shard.json`` says which questions it was asked, in order,
-so that merging needs neither the question file nor a model.
+so that joining needs neither the question file nor a model.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def note_questions(folder: Path, ids: Sequence[str]) -> None:
     write_atomically(folder / SHARD, json.dumps({"questions": ids}) + "\n")
 
 
-def merge(path: Path, out: Path | None = None) -> Path:
+def join(path: Path, out: Path | None = None) -> Path:
     """Join the shards of a run into the run, its rows in the order of the question file, and return its folder.
 
     ``path``: the run, whose shards lie beside it, or any one of them. ``out``: where to write, instead of the run's own folder.
-    Merging again changes nothing but for what the shards have answered since. Raises :class:`ConfigError` or
+    Joining again changes nothing but for what the shards have answered since. Raises :class:`ConfigError` or
     :class:`DataError` when a shard is missing, unfinished or was made with other settings, or another run is in the way.
     """
     run, shards = find_shards(path)
@@ -81,16 +81,16 @@ def merge(path: Path, out: Path | None = None) -> Path:
     for folder in shards.values():
         lines |= read_lines(folder)
     _check_finished(shards, lines)
-    merged = {question: lines[question] for question in order}
+    joined = {question: lines[question] for question in order}
     starts = [start for folder in shards.values() for start in read_manifest(folder)["starts"]]
     target = out or run
     with lock_folder(target):
         if (target / MANIFEST).exists():
             earlier = read_manifest(target)
             _refuse_differences(target, earlier["settings"], "the shards", settings)
-            merged = _united(target, merged)
+            joined = _united(target, joined)
             starts += [start for start in earlier["starts"] if start not in starts]
-        write_run(target, settings, starts, (line.text for line in merged.values()))
+        write_run(target, settings, starts, (line.text for line in joined.values()))
     return target
 
 
@@ -110,7 +110,7 @@ def find_shards(path: Path) -> tuple[Path, dict[Shard, Path]]:
             )
         if len(counts) > 1:
             raise ConfigError(
-                f"the run '{run}' was split in several ways, into {_listed(counts)} shards: name one shard of those to merge, "
+                f"the run '{run}' was split in several ways, into {_listed(counts)} shards: name one shard of those to join, "
                 f"such as {Shard(1, counts[-1]).folder(run)}."
             )
         count = counts[0]
@@ -119,7 +119,7 @@ def find_shards(path: Path) -> tuple[Path, dict[Shard, Path]]:
     if missing:
         raise DataError(
             f"the run '{run}' lacks shard {_listed(missing)} of {count}: answer it with the same 'corag run' and "
-            f"--shard {missing[0]}/{count}, then merge again."
+            f"--shard {missing[0]}/{count}, then join again."
         )
     return run, shards
 
@@ -137,7 +137,7 @@ def _refuse_differences(folder: Path, settings: Any, other: str, others: Any) ->
         shown = "\n  ".join(changed)
         raise ConfigError(
             f"'{folder}' and {other} were made with different settings:\n  {shown}\n"
-            "Shards of one run have the same settings: answer them with the same options, or merge into another --out."
+            "Shards of one run have the same settings: answer them with the same options, or join them into another --out."
         )
 
 
@@ -170,23 +170,23 @@ def _check_finished(shards: Mapping[Shard, Path], lines: Mapping[str, Line]) -> 
             lacking.append(f"'{folder}' lacks {missing} of {len(asked)} questions (--shard {shard})")
     if lacking:
         raise DataError(
-            f"{'; '.join(lacking)}: run each again with the options that it was begun with, then merge again."
+            f"{'; '.join(lacking)}: run each again with the options that it was begun with, then join again."
         )
 
 
-def _united(target: Path, merged: Mapping[str, Line]) -> dict[str, Line]:
+def _united(target: Path, joined: Mapping[str, Line]) -> dict[str, Line]:
     """Add what the target has beyond the shards. Raises :class:`ConfigError` if it has other answers to the same questions."""
     present = read_lines(target)
     united: dict[str, Line] = {}
     differing = 0
-    for question, line in merged.items():
+    for question, line in joined.items():
         there = present.pop(question, None)
         united[question] = there if there and line.failed and not there.failed else line
         differing += bool(there and not there.failed and not line.failed and there.text != line.text)
     if differing:
         raise ConfigError(
-            f"the run '{target}' has answers of its own to {differing} of the shards' {len(merged)} questions, so it is not "
-            "theirs: merge into another folder with --out, or remove that run."
+            f"the run '{target}' has answers of its own to {differing} of the shards' {len(joined)} questions, so it is not "
+            "theirs: join them into another folder with --out, or remove that run."
         )
     return united | present
 

@@ -128,7 +128,7 @@ class Tools:
 
     def cost(self, prompt: Prompt, max_tokens: int) -> int:
         """Return the tokens that a call may cost at most, prompt and completion."""
-        return self.count_tokens(prompt.text) + (0 if prompt.plain else _TEMPLATE_TOKENS) + max_tokens
+        return most_tokens(prompt, max_tokens, self.count_tokens)
 
     async def generate(
         self,
@@ -225,3 +225,8 @@ class Tools:
                 payer = payer._trunk
         if self.watch is not None:
             self.watch(step)
+
+
+def most_tokens(prompt: Prompt, max_tokens: int, count: Callable[[str], int]) -> int:
+    """Return the tokens that prompt and completion may come to, the chat template's own among them, about."""
+    return count(prompt.text) + (0 if prompt.plain else _TEMPLATE_TOKENS) + max_tokens

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from core.batching import MicroBatcher
 from core.errors import BackendError, ConfigError
 from core.protocols import Completion, GenerateRequest, Generation, Score, ScoreRequest
 from core.types import TokenUsage
+from generation.adapters import check_adapter
 from generation.config import ModelConfig
 from generation.decoding import GenerateJob, ScoreJob, generate, score
 from generation.models import folder_digest, model_folder
@@ -57,7 +57,7 @@ class TransformersGenerator:
             raise BackendError(f"transformers cannot load the model in '{folder}' on {device}: {error}") from error
         identity = f"transformers:{folder_digest(folder)}:{dtype}"
         if config.adapter:
-            model = _with_adapter(model, config.adapter)
+            model = _with_adapter(model, config.adapter, folder)
             identity += f":{folder_digest(config.adapter)}"
         longest = int(model.config.get_text_config().max_position_embeddings)
         window = min(config.max_context or longest, longest)
@@ -136,9 +136,8 @@ def _alike(jobs: Sequence[_Job], batch_size: int) -> list[list[int]]:
     return groups
 
 
-def _with_adapter(model: Any, adapter: str) -> Any:
-    if not (Path(adapter) / "adapter_config.json").is_file():
-        raise ConfigError(f"'{adapter}' is no LoRA adapter: the folder has no adapter_config.json.")
+def _with_adapter(model: Any, adapter: str, folder: str) -> Any:
+    check_adapter(adapter, folder)
     if importlib.util.find_spec("peft") is None:
         raise ConfigError("adapters in transformers need the package peft: pip install 'corag[train]'.")
     from peft import PeftModel

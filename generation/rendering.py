@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 from core.errors import ConfigError, RequestRefusedError
 from core.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segment, Shortening
 from core.protocols import ScoreRequest
+from core.seeds import stable_hash
 
 
 class Renderer:
@@ -41,6 +42,12 @@ class Renderer:
     def eos(self) -> int | None:
         """The end-of-sequence token, if the tokenizer has one."""
         return cast("int | None", self._tokenizer.eos_token_id)
+
+    @property
+    def fingerprint(self) -> str:
+        """Identify tokens and template: equal fingerprints turn a prompt into the same token ids."""
+        words = stable_hash("\n".join(f"{token} {i}" for token, i in sorted(self._tokenizer.get_vocab().items())))
+        return f"{words}:{stable_hash(str(self._tokenizer.chat_template)) if self.chat else 'no chat'}"
 
     def count(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""

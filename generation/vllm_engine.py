@@ -15,14 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from core.errors import BackendError, ConfigError, RequestRefusedError
 from core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
 from core.types import TokenUsage
+from generation.adapters import check_adapter
 from generation.config import ModelConfig
 from generation.forced import FORCED_TOKENS, PLUGIN
-from generation.models import folder_digest, model_folder
+from generation.models import folder_digest, model_folder, native_dtype
 from generation.owner import own_engines
 from generation.rendering import Renderer
 from generation.segfaults import keep_fault_handler
@@ -30,7 +29,7 @@ from generation.segfaults import keep_fault_handler
 CPU_BLOCK_SIZE = 32
 """Only whole blocks are found in the cache, and 32 is the smallest that CPU attention takes. On 96 requests that extended prompts
 of 700 tokens by 30, vLLM computed 5,638 prompt tokens with blocks of 32, and 8,742 with its own choice of 128."""
-CPU_MAX_NUM_SEQS = 32
+CPU_MAX_NUM_SEQS = 64
 CPU_KV_CACHE_GB = 4.0
 _SHUTDOWN_S = 10.0
 _LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
@@ -57,7 +56,7 @@ class VllmGenerator:
         weights = folder_digest(folder)
         rank = 0
         if config.adapter:
-            rank = _lora_rank(config.adapter)
+            rank = _lora_rank(config.adapter, folder)
             weights += f"+{folder_digest(config.adapter)}"
         # No variable here may hold the engine: vLLM keeps the frames that imported it, and close() could not free the engine.
         return cls(_start(config, folder, rank), renderer, weights, config.adapter)
@@ -192,7 +191,7 @@ def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
     kv_cache_gb = config.kv_cache_gb or (CPU_KV_CACHE_GB if on_cpu else 0)
     arguments = AsyncEngineArgs(
         model=folder,
-        dtype=_native_dtype(on_cpu) if config.dtype == "auto" else config.dtype,
+        dtype=native_dtype(on_cpu=on_cpu) if config.dtype == "auto" else config.dtype,
         max_model_len=config.max_context or None,
         block_size=config.block_size or (CPU_BLOCK_SIZE if on_cpu else None),
         max_num_seqs=config.max_num_seqs or (CPU_MAX_NUM_SEQS if on_cpu else 256),
@@ -221,13 +220,6 @@ def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
         ) from error
 
 
-def _native_dtype(on_cpu: bool) -> str:
-    """Return bfloat16 where the hardware multiplies it, else float32: a CPU with AVX2 only emulated it 7 times slower."""
-    import torch
-
-    return "bfloat16" if not on_cpu or torch.ops.mkldnn._is_mkldnn_bf16_supported() else "float32"
-
-
 def _set_environment() -> None:
     """Set what vLLM reads from the environment when imported, unless the user has: no chatter, no usage statistics, spawn."""
     if (os.cpu_count() or 1) <= 4:
@@ -243,12 +235,9 @@ def _set_environment() -> None:
         os.environ.setdefault(name, value)
 
 
-def _lora_rank(adapter: str) -> int:
+def _lora_rank(adapter: str, folder: str) -> int:
     """Return the smallest rank that vLLM offers for this adapter."""
-    path = Path(adapter) / "adapter_config.json"
-    if not path.is_file():
-        raise ConfigError(f"'{adapter}' is no LoRA adapter: the folder has no adapter_config.json.")
-    rank = int(orjson.loads(path.read_bytes()).get("r", 0))
+    rank = int(check_adapter(adapter, folder).get("r", 0))
     fitting = [offered for offered in _LORA_RANKS if offered >= rank]
     if rank < 1 or not fitting:
         raise ConfigError(f"the adapter '{adapter}' has rank {rank}; vLLM takes ranks from 1 to {_LORA_RANKS[-1]}.")

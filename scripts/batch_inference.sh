@@ -6,9 +6,9 @@
 #   GPUS_PER_ENGINE=4 bash scripts/batch_inference.sh ...               tensor parallel: two engines of 4 GPUs on 8 GPUs
 #   SHARDS=4 AT_ONCE=2 bash scripts/batch_inference.sh ...              no GPU: 4 shards on the CPU, two at a time (default 1 and 1)
 #   LOGS=folder bash scripts/batch_inference.sh ...                     each shard's log; by default a folder in runs/logs
-# SLURM, one shard per task of an array (run scripts/install.sh before); afterwards, on any machine, the merge and the table:
+# SLURM, one shard per task of an array (run scripts/install.sh before); afterwards, on any machine, the joining and the table:
 #   sbatch --array=1-8 --gpus=1 --wrap '.venv/bin/corag run --config my.yaml --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT'
-#   corag merge runs/NAME/*.shard-1-of-8
+#   corag join runs/NAME/*.shard-1-of-8
 set -euo pipefail
 if [ $# = 0 ] || [ "$1" = --help ]; then
     sed -n '2,/^set/{/^#/p}' "${BASH_SOURCE[0]}"
@@ -77,9 +77,9 @@ done
 failed=0
 for worker in "${workers[@]}"; do wait "$worker" || failed=1; done
 if [ $failed = 1 ]; then
-    echo "corag: not every shard is finished, so nothing was merged: mend the cause and run the same command again." >&2
+    echo "corag: not every shard is finished, so nothing was joined: mend the cause and run the same command again." >&2
     exit 1
 fi
 folders='import json, sys; print(*(run["folder"] for run in json.load(sys.stdin)["runs"].values()), sep="\n")'
 mapfile -t runs < <(tail -n 1 "$logs/shard-1-of-$shards.out" | python -c "$folders")
-corag merge "${runs[@]}"
+corag join "${runs[@]}"

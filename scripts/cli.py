@@ -26,7 +26,9 @@ COMMANDS = {
     "run": Command("scripts.run", "answer a dataset with one or more methods and print the table"),
     "sweep": Command("scripts.sweep", "answer a dataset with many settings over one engine and print one table"),
     "ask": Command("scripts.ask", "answer one question and show every step", "question"),
-    "merge": Command("scripts.merge", "join the shards of a run ('corag run --shard') and print its table", "runs"),
+    "join": Command("scripts.join", "join the shards of a run ('corag run --shard') and print its table", "runs"),
+    "sample": Command("scripts.sample", "sample chains for training and keep the best of each question"),
+    "rows": Command("scripts.rows", "turn sampled chains into training rows", "chains"),
     "compare": Command("scripts.compare", "test two runs against each other on the same questions", "runs"),
     "index": Command("scripts.index", "build a Lucene or dense index over a corpus", "corpus"),
     "serve": Command("scripts.serve", "serve an index over HTTP", "index"),
@@ -86,7 +88,7 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
         raise ConfigError(f"unknown command '{name}': {nearest(name, COMMANDS)}")
     command = COMMANDS[name]
     module = importlib.import_module(command.module)
-    from scripts.config import parse  # jsonargparse takes a third of a second to import
+    from core.options import parse  # jsonargparse takes a third of a second to import
 
     config = parse(module.Config, arguments, f"corag {name}", command.summary, command.positional)
     status: int = module.main(config)

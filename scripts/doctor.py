@@ -15,7 +15,7 @@ from pathlib import Path
 
 from core.errors import CoragError
 from core.files import cache_folder
-from scripts.circumstances import gpu_names, version_of
+from core.circumstances import gpu_names, version_of
 
 
 @dataclass(frozen=True)

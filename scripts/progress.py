@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from core.records import Row
@@ -15,13 +16,20 @@ class Progress:
     Writes to standard error, so that standard output stays clean.
     """
 
-    def __init__(self, name: str, *, total: int, finished: int = 0) -> None:
-        """``finished`` questions were answered by an earlier start and do not count for the rate."""
+    def __init__(
+        self, name: str, *, total: int, finished: int = 0, parts: tuple[str, Callable[[Row], int]] | None = None
+    ) -> None:
+        """``finished`` questions were answered by an earlier start and do not count for the rate.
+
+        ``parts``: what else to give a rate of, and how many of them a row has.
+        """
         self._name = name
         self._total = total
         self._finished = finished
         self._new = 0
         self._tokens = 0
+        self._parts = parts
+        self._counted = 0
         self._failed = 0
         self._started = time.monotonic()
         self._shown = 0.0
@@ -32,6 +40,7 @@ class Progress:
         self._new += 1
         self._tokens += row.total_usage.computed
         self._failed += bool(row.error)
+        self._counted += self._parts[1](row) if self._parts else 0
         now = time.monotonic()
         if now - self._shown >= (0.2 if self._bar else 15.0):
             self._shown = now
@@ -41,8 +50,9 @@ class Progress:
         seconds = max(time.monotonic() - self._started, 1e-6)
         done = self._finished + self._new
         left = (self._total - done) * seconds / self._new if self._new else 0.0
+        parts = f"{self._counted / seconds:.2f} {self._parts[0]}/s, " if self._parts else ""
         text = (
-            f"{self._name}: {done}/{self._total} questions, {self._new / seconds:.2f} questions/s, "
+            f"{self._name}: {done}/{self._total} questions, {self._new / seconds:.2f} questions/s, {parts}"
             f"{self._tokens / seconds:,.0f} computed tokens/s, {_clock(left)} left"
         )
         if self._failed:

@@ -4,13 +4,12 @@
     corag run --config experiment.yaml --limit 100
 
 Each method gets a run folder of its own. The same command again resumes; the last line printed is JSON. With --shard 2/8 it
-answers every eighth question from the second on; 'corag merge' joins the shards (scripts/batch_inference.sh does it all).
+answers every eighth question from the second on; 'corag join' joins the shards (scripts/batch_inference.sh does it all).
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from rich.table import Table
 
 from corag.adaptive import purse_of
 from core.errors import ConfigError
+from core.files import file_digest
 from core.protocols import Generator, Retriever
 from core.records import Row, RunFolder, read_manifest, read_rows
 from core.runner import answer_all, answer_question
@@ -30,29 +30,22 @@ from core.seeds import stable_hash
 from core.shards import Shard, note_questions
 from core.tools import Purse, Tools
 from core.types import Question
-from eval.datasets import load_questions
 from eval.scorers import Scorer, chosen_scorer, scorer_title
 from eval.table import HEADINGS, Summary, cells, json_record, summarise
 from scripts.backends import Setup, open_backends
-from scripts.circumstances import circumstances
+from core.circumstances import circumstances
 from scripts.methods import METHODS, bind
 from scripts.progress import Progress
+from scripts.questions import QuestionFile
 
 Questions = Sequence[Question]
 
 
 @dataclass(frozen=True)
-class Config(Setup):
+class Config(Setup, QuestionFile):
     """Options of 'corag run'.
 
     Attributes:
-        questions: a question file, or the name of a Hugging Face dataset.
-        dataset: the file's format and scorer: jsonl, hotpotqa, 2wikimultihopqa, musique, bamboogle or popqa.
-        split: which split of a Hugging Face dataset.
-        subset: which configuration of a Hugging Face dataset, such as "distractor".
-        limit: answer the first so many questions only; 0 for all.
-        shard: answer a share of these only, such as "2/8": every eighth from the second on.
-        aliases: 2WikiMultihopQA's file of answer aliases (id_aliases.json), if at hand.
         scorer: how answers are scored; "auto" takes the dataset's own.
         recall_at: recall is measured over so many collected passages.
         batch_size: questions in flight at the same time.
@@ -60,13 +53,6 @@ class Config(Setup):
         keep_prompts: store every prompt in the traces.
     """
 
-    questions: str = ""
-    dataset: str = "jsonl"
-    split: str = ""
-    subset: str = ""
-    limit: int = 0
-    shard: str = ""
-    aliases: str = ""
     scorer: str = "auto"
     recall_at: int = 15
     batch_size: int = 64
@@ -74,32 +60,20 @@ class Config(Setup):
     keep_prompts: bool = False
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.questions:
-            raise ConfigError("no questions were given: name a file with --questions ('corag world' writes one).")
-        if self.batch_size < 1 or self.limit < 0 or self.recall_at < 1:
+        Setup.__post_init__(self)
+        QuestionFile.__post_init__(self)
+        if self.batch_size < 1 or self.recall_at < 1:
             raise ConfigError(
-                f"batch_size and recall_at must be at least 1 and limit at least 0, but they are {self.batch_size}, "
-                f"{self.recall_at} and {self.limit}."
+                f"batch_size and recall_at must be at least 1, but they are {self.batch_size} and {self.recall_at}."
             )
-        if self.shard:
-            Shard.parse(self.shard)
 
 
 def main(config: Config) -> int:
     """Run the methods, print the table, return 0; 1 if every question of some method failed."""
-    questions = questions_of(config)
+    questions = config.load()
     chosen = chosen_scorer(config.scorer, config.dataset)
     runs = asyncio.run(answer_dataset(config, questions))
     return report(runs, questions, chosen, config.recall_at)
-
-
-def questions_of(config: Config) -> Questions:
-    """Load the questions that are to be answered."""
-    questions = load_questions(
-        config.questions, config.dataset, config.split, config.limit, subset=config.subset, aliases=config.aliases
-    )
-    return Shard.parse(config.shard).of(questions) if config.shard else questions
 
 
 def report(runs: Mapping[str, Path], questions: Sequence[Question], chosen: Scorer, recall_at: int) -> int:
@@ -188,23 +162,13 @@ def run_settings(config: Config, name: str, generator: Generator, retriever: Ret
         "method": name,
         "options": asdict(options),
         "prompts": [template.identity for template in options.templates()],
-        "demonstrations": {file: _file_hash(file) for file in options.files()},
-        "questions": {
-            "source": _file_hash(config.questions) or config.questions,
-            "dataset": config.dataset,
-            "split": config.split,
-            "subset": config.subset,
-        },
+        "demonstrations": {file: file_digest(file) for file in options.files()},
+        "questions": config.source,
         "model": generator.fingerprint,
         "retriever": retriever.fingerprint if retriever is not None and METHODS[name].searches else "",
         "seed": config.seed,
         "budget": config.budget,
     }  # fmt: skip
-
-
-def _file_hash(path: str) -> str:
-    file = Path(path)
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else ""
 
 
 def run_path(config: Config, name: str, settings: Mapping[str, Any], cell: str = "") -> Path:

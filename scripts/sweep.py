@@ -18,7 +18,7 @@ from core.errors import ConfigError
 from eval.scorers import chosen_scorer
 from scripts import run
 from scripts.backends import open_backends
-from scripts.config import changed, load_yaml
+from core.options import changed, load_yaml
 from scripts.methods import METHODS
 
 SHARED = {"model", "retriever", "questions", "dataset", "split", "subset", "limit", "shard", "out"}
@@ -45,7 +45,7 @@ class Config(run.Config):
 def main(config: Config) -> int:
     """Answer every cell, print the table, return 0; 1 if every question of some cell failed."""
     cells = read_cells(config)
-    questions = run.questions_of(config)
+    questions = config.load()
     chosen = chosen_scorer(config.scorer, config.dataset)
     folders = asyncio.run(answer_cells(cells, questions))
     return run.report(folders, questions, chosen, config.recall_at)

@@ -12,7 +12,7 @@ import pytest
 
 from core.errors import ConfigError, DataError
 from core.records import MANIFEST, TRACES, Row, RunFolder, lock_folder, read_manifest, read_rows
-from core.shards import SHARD, Shard, merge, note_questions
+from core.shards import SHARD, Shard, join, note_questions
 from core.types import Answer, Question, TokenUsage
 from scripts.cli import main
 
@@ -70,10 +70,10 @@ def test_a_shard_that_cannot_be(text, capsys, tmp_path):
     assert f"there is no shard '{text}'" in printed and "--shard 2/8" in printed and "Traceback" not in printed
 
 
-def test_merging_puts_the_questions_in_their_order_and_prints_the_table(tmp_path, capsys):
+def test_joining_puts_the_questions_in_their_order_and_prints_the_table(tmp_path, capsys):
     run = tmp_path / "run"
     split(run, 2)
-    assert main(["merge", str(run)]) == 0
+    assert main(["join", str(run)]) == 0
     printed = capsys.readouterr().out
     figures = json.loads(printed.splitlines()[-1])["runs"]["closed_book"]
     assert (figures["n"], figures["em"], figures["folder"]) == (5, 1.0, str(run))
@@ -85,34 +85,34 @@ def test_merging_puts_the_questions_in_their_order_and_prints_the_table(tmp_path
     assert not (run / SHARD).exists()
 
 
-def test_merging_again_changes_nothing(tmp_path):
+def test_joining_again_changes_nothing(tmp_path):
     run = tmp_path / "run"
     split(run, 3)
-    merge(run)
+    join(run)
     with RunFolder(run, SETTINGS, TABLE) as opened:
-        assert opened.answered == set(IDS), "the merged run is a finished run"
+        assert opened.answered == set(IDS), "the joined run is a finished run"
     before = content(run)
-    assert merge(Shard(2, 3).folder(run)) == run, "any shard names the run"
+    assert join(Shard(2, 3).folder(run)) == run, "any shard names the run"
     assert content(run) == before
 
 
-def test_merging_again_takes_up_what_was_answered_since(tmp_path):
+def test_joining_again_takes_up_what_was_answered_since(tmp_path):
     run = tmp_path / "run"
     split(run, 2, failing=["mid", "beta"])
-    merge(run)
+    join(run)
     assert [name for name, row in read_rows(run).items() if row["error"]] == ["mid", "beta"], "a failure is a row"
     answer(Shard(1, 2).folder(run), ["mid"])
     answer(run, ["beta"], text="the run itself was resumed")
-    merge(run)
+    join(run)
     rows = read_rows(run)
     assert list(rows) == IDS and not any(row["error"] for row in rows.values())
     assert rows["beta"]["answer"]["text"] == "the run itself was resumed"
 
 
-def test_merging_elsewhere_leaves_the_run_alone(tmp_path):
+def test_joining_elsewhere_leaves_the_run_alone(tmp_path):
     run, out = tmp_path / "run", tmp_path / "deep/out"
     split(run, 2)
-    assert main(["merge", str(run), "--out", str(out)]) == 0
+    assert main(["join", str(run), "--out", str(out)]) == 0
     assert list(read_rows(out)) == IDS and not run.exists()
 
 
@@ -120,11 +120,11 @@ def test_two_methods_share_a_table(tmp_path, capsys):
     for name in ("closed_book", "one_step"):
         split(tmp_path / name, 2, settings=SETTINGS | {"method": name})
     runs = [str(tmp_path / "closed_book"), str(tmp_path / "one_step")]
-    assert main(["merge", *runs]) == 0
+    assert main(["join", *runs]) == 0
     assert list(json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]) == ["closed_book", "one_step"]
     assert main(["compare", *runs]) == 0
     split(tmp_path / "other", 2, settings=SETTINGS | {"seed": 1})
-    assert main(["merge", runs[0], str(tmp_path / "other")]) == 2
+    assert main(["join", runs[0], str(tmp_path / "other")]) == 2
     assert "one row per method" in capsys.readouterr().err
 
 
@@ -136,7 +136,7 @@ def test_shards_with_other_settings_are_refused(tmp_path):
     manifest["settings"]["options"]["k"] = 7
     (third / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(ConfigError, match=r"shard-3-of-3' were made with different settings:\n  options\.k: 5 -> 7"):
-        merge(run)
+        join(run)
     assert not run.exists()
 
 
@@ -145,11 +145,11 @@ def test_missing_shards_are_refused(tmp_path, capsys):
     split(run, 4)
     for number in (2, 4):
         Shard(number, 4).folder(run).rename(tmp_path / f"away-{number}")
-    assert main(["merge", str(run)]) == 2
+    assert main(["join", str(run)]) == 2
     printed = capsys.readouterr().err
     assert "lacks shard 2 and 4 of 4" in printed and "--shard 2/4" in printed
     with pytest.raises(DataError, match="has no shards beside it"):
-        merge(tmp_path / "nowhere/run")
+        join(tmp_path / "nowhere/run")
 
 
 def test_an_unfinished_shard_is_refused(tmp_path):
@@ -159,7 +159,7 @@ def test_an_unfinished_shard_is_refused(tmp_path):
     lines = traces.read_bytes().splitlines(keepends=True)
     traces.write_bytes(lines[0] + lines[1][:-9])  # a torn line is no answer
     with pytest.raises(DataError, match=r"shard-1-of-2' lacks 2 of 3 questions \(--shard 1/2\)"):
-        merge(run)
+        join(run)
     assert not run.exists()
 
 
@@ -169,7 +169,7 @@ def test_shards_of_different_lengths_are_refused(tmp_path):
     note_questions(Shard(2, 2).folder(run), IDS[1::2])
     answer(Shard(2, 2).folder(run), IDS[3:4])
     with pytest.raises(ConfigError, match=r"were asked 1 and 2 questions.*same --limit"):
-        merge(run)
+        join(run)
 
 
 def test_a_run_split_in_two_ways_is_asked_about(tmp_path):
@@ -177,8 +177,8 @@ def test_a_run_split_in_two_ways_is_asked_about(tmp_path):
     split(run, 2)
     split(run, 3)
     with pytest.raises(ConfigError, match=r"into 2 and 3 shards: name one.*run\.shard-1-of-3"):
-        merge(run)
-    assert list(read_rows(merge(Shard(1, 3).folder(run)))) == IDS
+        join(run)
+    assert list(read_rows(join(Shard(1, 3).folder(run)))) == IDS
 
 
 def test_another_run_in_the_way_is_refused(tmp_path):
@@ -187,21 +187,21 @@ def test_another_run_in_the_way_is_refused(tmp_path):
     answer(run, IDS, text="another")
     before = content(run)
     with pytest.raises(ConfigError, match="has answers of its own to 5 of the shards' 5 questions"):
-        merge(run)
+        join(run)
     answer(tmp_path / "other", IDS, settings=SETTINGS | {"seed": 1})
     with pytest.raises(ConfigError, match=r"different settings:\n  seed: 1 -> 0"):
-        merge(run, tmp_path / "other")
+        join(run, tmp_path / "other")
     with lock_folder(run), pytest.raises(ConfigError, match="another process is writing"):
-        merge(run)
+        join(run)
     assert content(run) == before
 
 
-def test_merging_keeps_what_the_run_has_beyond_its_shards(tmp_path):
+def test_joining_keeps_what_the_run_has_beyond_its_shards(tmp_path):
     run = tmp_path / "run"
     split(run, 2, IDS[:3])
-    merge(run)
+    join(run)
     answer(run, IDS[3:], text="the run went on without a limit")
-    merge(run)
+    join(run)
     assert list(read_rows(run)) == IDS
 
 
@@ -256,11 +256,11 @@ def test_the_script_answers_in_shards_and_goes_on(questions, tmp_path):
     visible = [start["machine"]["cuda_visible_devices"] for start in read_manifest(run)["starts"]]
     assert visible == ["5", "", ""], "one GPU for each engine"
 
-    merged = (run / TRACES).read_bytes()
+    joined = (run / TRACES).read_bytes()
     for out in ("runs", "whole"):
         whole = [sys.executable, "-m", "scripts.cli", "run", *options, "--out", tmp_path / out]
         subprocess.run(list(map(str, whole)), env=clean, capture_output=True, text=True, check=True)
-    assert (run / TRACES).read_bytes() == merged, "a merged run is finished"
+    assert (run / TRACES).read_bytes() == joined, "a joined run is finished"
     in_one_piece = read_rows(tmp_path / "whole/closed_book")
     assert {name: row["answer"] for name, row in rows.items()} == {
         name: row["answer"] for name, row in in_one_piece.items()

@@ -8,7 +8,7 @@ import pytest
 from core.errors import ConfigError
 from ircot.config import IRCoTConfig
 from scripts.cli import COMMANDS, main
-from scripts.config import parse
+from core.options import parse
 from scripts.run import Config
 
 

@@ -10,7 +10,7 @@ from eval.world.write import write_world
 from retrieval.build import build_index
 from retrieval.config import IndexConfig
 from scripts.cli import main
-from scripts.config import parse
+from core.options import parse
 from scripts.sweep import Config, read_cells
 
 

@@ -1,9 +1,9 @@
 """Join the shards of a run into the run and print its table; no model is started.
 
-    corag merge runs/test/ircot-5e6f7a8b
+    corag join runs/test/ircot-5e6f7a8b
 
 A run is named by its own folder, beside which its shards lie, or by any one of them. Several runs (the methods of one
-'corag run') share a table; the last line printed is JSON. Merging again is safe, and takes up what the shards answered since.
+'corag run') share a table; the last line printed is JSON. Joining again is safe, and takes up what the shards answered since.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from core.errors import ConfigError
 from core.records import read_manifest, read_rows
-from core.shards import merge
+from core.shards import join
 from core.types import Question
 from eval.scorers import chosen_scorer
 from scripts.run import report
@@ -21,11 +21,11 @@ from scripts.run import report
 
 @dataclass(frozen=True)
 class Config:
-    """Options of 'corag merge'.
+    """Options of 'corag join'.
 
     Attributes:
         runs: one or more runs, each named by its folder or by any one of its shards.
-        out: folder to write the merged run to; "auto" is the run's own. For one run only.
+        out: folder to write the joined run to; "auto" is the run's own. For one run only.
     """
 
     runs: list[str] = field(default_factory=list)
@@ -34,36 +34,36 @@ class Config:
     def __post_init__(self) -> None:
         if not self.runs:
             raise ConfigError(
-                "no run was given: write corag merge RUN, where RUN.shard-1-of-8 and so on are its shards."
+                "no run was given: write corag join RUN, where RUN.shard-1-of-8 and so on are its shards."
             )
         if self.out != "auto" and len(self.runs) > 1:
             raise ConfigError(
-                f"--out names the folder of one merged run, but {len(self.runs)} runs were given: merge them one by one."
+                f"--out names the folder of one joined run, but {len(self.runs)} runs were given: join them one by one."
             )
 
 
 def main(config: Config) -> int:
-    """Merge the runs and print their table; return 0, or 1 if every question of some method failed."""
-    merged = [merge(Path(run), None if config.out == "auto" else Path(config.out)) for run in config.runs]
-    runs = one_table(merged)
-    manifest = read_manifest(merged[0])
+    """Join the runs and print their table; return 0, or 1 if every question of some method failed."""
+    joined = [join(Path(run), None if config.out == "auto" else Path(config.out)) for run in config.runs]
+    runs = one_table(joined)
+    manifest = read_manifest(joined[0])
     start = manifest["starts"][-1]
     dataset = manifest["settings"]["questions"]["dataset"]
     chosen = chosen_scorer(start["scorer"], dataset)
-    questions = {name: Question(**row["question"]) for run in merged for name, row in read_rows(run).items()}
+    questions = {name: Question(**row["question"]) for run in joined for name, row in read_rows(run).items()}
     return report(runs, list(questions.values()), chosen, start["recall_at"])
 
 
-def one_table(merged: list[Path]) -> dict[str, Path]:
+def one_table(joined: list[Path]) -> dict[str, Path]:
     """Return the runs by method. Raises :class:`ConfigError` if one table cannot hold them."""
-    settings = {run: read_manifest(run)["settings"] for run in merged}
+    settings = {run: read_manifest(run)["settings"] for run in joined}
     runs = {setting["method"]: run for run, setting in settings.items()}
-    first = settings[merged[0]]
+    first = settings[joined[0]]
     if len(runs) < len(settings) or any(
         setting[name] != first[name] for setting in settings.values() for name in ("questions", "model")
     ):
         raise ConfigError(
-            f"{', '.join(map(str, merged))} are merged, but do not go into one table, which has one row per method, on the same "
-            "questions with the same model: merge them one by one for their tables."
+            f"{', '.join(map(str, joined))} are joined, but do not go into one table, which has one row per method, on the same "
+            "questions with the same model: join them one by one for their tables."
         )
     return runs

@@ -1,0 +1,60 @@
+"""Which questions a command works on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.errors import ConfigError
+from core.files import file_digest
+from core.shards import Shard
+from core.types import Question
+from eval.datasets import load_questions
+
+
+@dataclass(frozen=True)
+class QuestionFile:
+    """Options that choose questions.
+
+    Attributes:
+        questions: a question file, or the name of a Hugging Face dataset.
+        dataset: the file's format and scorer: jsonl, hotpotqa, 2wikimultihopqa, musique, bamboogle or popqa.
+        split: which split of a Hugging Face dataset.
+        subset: which configuration of a Hugging Face dataset, such as "distractor".
+        limit: take the first so many questions only; 0 for all.
+        shard: take a share of these only, such as "2/8": every eighth from the second on.
+        aliases: 2WikiMultihopQA's file of answer aliases (id_aliases.json), if at hand.
+    """
+
+    questions: str = ""
+    dataset: str = "jsonl"
+    split: str = ""
+    subset: str = ""
+    limit: int = 0
+    shard: str = ""
+    aliases: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.questions:
+            raise ConfigError("no questions were given: name a file with --questions ('corag world' writes one).")
+        if self.limit < 0:
+            raise ConfigError(f"limit must be 0 (all questions) or a number of questions, but it is {self.limit}.")
+        if self.shard:
+            Shard.parse(self.shard)
+
+    @property
+    def source(self) -> dict[str, str]:
+        """What tells these questions from others, for a run's settings."""
+        return {
+            "source": file_digest(self.questions) or self.questions,
+            "dataset": self.dataset,
+            "split": self.split,
+            "subset": self.subset,
+        }
+
+    def load(self) -> Sequence[Question]:
+        """Load the chosen questions. Raises :class:`core.errors.DataError` for a file that cannot be read."""
+        questions = load_questions(
+            self.questions, self.dataset, self.split, self.limit, subset=self.subset, aliases=self.aliases
+        )
+        return Shard.parse(self.shard).of(questions) if self.shard else questions

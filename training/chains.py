@@ -1,0 +1,172 @@
+"""Sampled chains read back from disk, and what there is to say about them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from corag.config import CoRAGConfig
+from corag.method import HopRecord
+from core.errors import ConfigError, DataError
+from core.records import differences, read_manifest, read_rows
+from core.text import exact_match, normalize_answer
+from core.types import GoldHop, Question
+from training.sampling import SampledChain
+
+METHOD = "sample"
+"""What a manifest calls a folder of sampled chains."""
+
+_EDGES = (-8.0, -4.0, -2.0, -1.0, -0.5, -0.2, -0.1, -0.05, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRow:
+    """One question with its candidates; ``chosen`` is None if it was left out or failed."""
+
+    question: Question
+    context_ids: tuple[str, ...]
+    chains: tuple[SampledChain, ...]
+    chosen: int | None
+    rejected: str
+    error: str = ""
+
+    @property
+    def chain(self) -> SampledChain | None:
+        """The chain that is kept."""
+        return None if self.chosen is None else self.chains[self.chosen]
+
+
+def read_chains(folders: Sequence[Path]) -> list[ChainRow]:
+    """Read the questions of one or more folders, in order.
+
+    Raises :class:`DataError` if a folder is no folder of chains, or two of them sampled for the same question.
+    """
+    rows: dict[str, ChainRow] = {}
+    for folder in folders:
+        settings = read_manifest(folder)["settings"]
+        if settings["method"] != METHOD:
+            raise DataError(f"'{folder}' holds answers of {settings['method']}, not chains: make some with 'corag sample'.")
+        for name, record in read_rows(folder).items():
+            if name in rows:
+                raise DataError(f"question '{name}' has chains in two of the folders: give folders of different questions.")
+            rows[name] = _row(record)
+    return list(rows.values())
+
+
+def config_of(folders: Sequence[Path]) -> CoRAGConfig:
+    """Return the options that the chains were sampled with.
+
+    Raises :class:`ConfigError` with the difference if folders differ, or a prompt has changed since: rows would then ask for other
+    things than decoding does.
+    """
+    first = read_manifest(folders[0])["settings"]
+    for other in folders[1:]:
+        theirs = read_manifest(other)["settings"]
+        if changed := differences(first["options"]["corag"], theirs["options"]["corag"]):
+            raise ConfigError(
+                f"'{folders[0]}' and '{other}' were sampled with different options:\n  " + "\n  ".join(changed) + "\n"
+                "Rows of one training set have one prompt: make their rows apart, or sample again."
+            )
+    options: dict[str, Any] = dict(first["options"]["corag"])
+    config = CoRAGConfig(**options)
+    for folder in folders:
+        then, now = read_manifest(folder)["settings"]["prompts"], [each.identity for each in config.templates()]
+        if then != now:
+            shown = "\n  ".join(f"{before} -> {after}" for before, after in zip(then, now, strict=True) if before != after)
+            raise ConfigError(
+                f"'{folder}' was sampled with prompts that have changed since:\n  {shown}\n"
+                "Sample again, or give the old prompts back: chains are what a model said to these very words."
+            )
+    return config
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """Statistics of sampled chains. ``answer_found``: share of kept chains one of whose sub-answers holds the gold answer.
+
+    ``score_histogram``: kept chains by mean log-likelihood of the gold answer. ``lengths``: kept chains by hops.
+    """
+
+    questions: int
+    failed: int
+    kept: int
+    rejected: dict[str, int]
+    chains: int
+    answer_found: float
+    answer_matched: float
+    refused_hops: float
+    mean_score: float
+    score_histogram: dict[str, int]
+    lengths: dict[str, int]
+    stopped: dict[str, int]
+
+    def lines(self) -> Iterator[str]:
+        """Write it for a reader."""
+        yield f"questions {self.questions}, failed {self.failed}, kept {self.kept}, left out {self.rejected or 0}"
+        yield f"chains {self.chains}; of the kept: mean score {self.mean_score:.3f}, hops {self.lengths}"
+        yield f"  a sub-answer holds the answer: {self.answer_found:.1%}; is the answer: {self.answer_matched:.1%}"
+        yield f"  refused hops: {self.refused_hops:.1%}; ended by: {self.stopped}"
+        width = max(self.score_histogram.values(), default=1)
+        for bin_, count in self.score_histogram.items():
+            yield f"  {bin_:>14} {count:>6} {'#' * round(40 * count / max(width, 1))}"
+
+
+def describe(rows: Sequence[ChainRow]) -> Description:
+    """Count what was sampled."""
+    kept = [(row, row.chain) for row in rows if row.chain is not None]
+    hops = [hop for _, chain in kept for hop in chain.hops]
+    scores = [chain.means[-1] for _, chain in kept]
+    bins = [f"{low:g}..{high:g}" for low, high in zip((float("-inf"), *_EDGES[:-1]), _EDGES, strict=True)]
+    places = [sum(score > edge for edge in _EDGES[:-1]) for score in scores]
+    return Description(
+        questions=len(rows),
+        failed=sum(bool(row.error) for row in rows),
+        kept=len(kept),
+        rejected=dict(Counter(row.rejected for row in rows if row.rejected)),
+        chains=sum(len(row.chains) for row in rows),
+        answer_found=_share(_mentions(row, chain) for row, chain in kept),
+        answer_matched=_share(
+            any(exact_match(hop.sub_answer, row.question.answers) for hop in chain.hops) for row, chain in kept
+        ),
+        refused_hops=_share(hop.refused for hop in hops),
+        mean_score=sum(scores) / len(scores) if scores else 0.0,
+        score_histogram={name: places.count(place) for place, name in enumerate(bins)},
+        lengths={str(length): count for length, count in sorted(Counter(len(chain.hops) for _, chain in kept).items())},
+        stopped=dict(sorted(Counter(chain.stopped for _, chain in kept).items())),
+    )
+
+
+def _share(found: Iterator[bool]) -> float:
+    values = list(found)
+    return sum(values) / len(values) if values else 0.0
+
+
+def _mentions(row: ChainRow, chain: SampledChain) -> bool:
+    said = [f" {normalize_answer(hop.sub_answer)} " for hop in chain.hops]
+    wanted = [f" {normalize_answer(answer)} " for answer in row.question.answers]
+    return any(answer in text for answer in wanted for text in said)
+
+
+def _row(record: dict[str, Any]) -> ChainRow:
+    question = dict(record["question"])
+    question["decomposition"] = tuple(GoldHop(**step) for step in question["decomposition"])
+    for name in ("answers", "supporting", "context_ids"):
+        question[name] = tuple(question[name])
+    answer = record["answer"]
+    if answer is None:
+        return ChainRow(Question(**question), (), (), None, "", record["error"])
+    chains = tuple(
+        SampledChain(
+            **chain
+            | {
+                "hops": tuple(HopRecord(**hop | {"passage_ids": tuple(hop["passage_ids"])}) for hop in chain["hops"]),
+                "means": tuple(chain["means"]),
+                "sums": tuple(chain["sums"]),
+            }
+        )
+        for chain in answer["chains"]
+    )
+    return ChainRow(Question(**question), tuple(answer["context_ids"]), chains, answer["chosen"], answer["rejected"])

@@ -1,0 +1,93 @@
+"""Options of fine-tuning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from core.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class LoraOptions:
+    """Low-rank adapters (Hu et al. 2022).
+
+    Attributes:
+        rank: of the update of each weight matrix.
+        alpha: the update is scaled by alpha / rank.
+        dropout: of the adapters' input while training.
+        targets: which layers are adapted: "all-linear" (all but the output layer), or their names.
+    """
+
+    rank: int = 16
+    alpha: int = 32
+    dropout: float = 0.0
+    targets: tuple[str, ...] = ("all-linear",)
+
+
+@dataclass(frozen=True)
+class SftConfig:
+    """Options of training/sft.py. What the paper trained with stands in training/configs/paper_full.yaml.
+
+    Attributes:
+        rows: folder that 'corag rows' wrote.
+        out: folder of the adapter (or, with tuning "full", of the model) and of its checkpoints.
+        model: the base model: "default", a folder or a Hugging Face name.
+        adapter: folder of an adapter to go on training; "" for a new one.
+        tuning: "lora", "qlora" (the base model in 4 bits, on a GPU) or "full".
+        lora: the adapter's size.
+        max_length: tokens of a row at most; 0 for what the rows were made for. Longer rows are refused, never cut.
+        epochs: passes over the rows.
+        max_steps: end after so many steps instead; 0 for whole epochs.
+        batch_size: rows per device and step.
+        accumulation: steps whose gradients are added up before an update.
+        learning_rate: its greatest value.
+        schedule: how it falls: linear, cosine or constant, after the warm-up.
+        warmup: steps of warm-up, or if below 1, the share of all steps.
+        weight_decay: of AdamW.
+        precision: of the frozen weights and of the arithmetic; auto is bfloat16 where the hardware multiplies it, else float32.
+        batching: "padded" as rows come, "by_length" (rows of like length together: little padding), "packed" (rows behind one another
+            without padding; wants a GPU with FlashAttention); auto is packed where it can be, else by_length.
+        gradient_checkpointing: compute activations again instead of keeping them: less memory, a third more work; auto does on GPUs.
+        attention: implementation in transformers, such as "sdpa" or "flash_attention_2"; auto leaves it to transformers.
+        eval_steps: steps between evaluation losses, one per task; 0 for the end only.
+        save_steps: steps between checkpoints, from which an interrupted training goes on; 0 for none.
+        logging_steps: steps between reports of the loss.
+        report_to: where to: "none", "tensorboard", "wandb" and what else transformers knows.
+        seed: of the adapter's start and the order of the rows.
+    """
+
+    rows: str = ""
+    out: str = ""
+    model: str = "default"
+    adapter: str = ""
+    tuning: Literal["lora", "qlora", "full"] = "lora"
+    lora: LoraOptions = field(default_factory=LoraOptions)
+    max_length: int = 0
+    epochs: float = 1.0
+    max_steps: int = 0
+    batch_size: int = 8
+    accumulation: int = 1
+    learning_rate: float = 4e-4
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    warmup: float = 0.05
+    weight_decay: float = 0.0
+    precision: Literal["auto", "bfloat16", "float32"] = "auto"
+    batching: Literal["auto", "padded", "by_length", "packed"] = "auto"
+    gradient_checkpointing: Literal["auto", "yes", "no"] = "auto"
+    attention: str = "auto"
+    eval_steps: int = 0
+    save_steps: int = 0
+    logging_steps: int = 10
+    report_to: tuple[str, ...] = ("none",)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.rows or not self.out:
+            raise ConfigError("name the rows and where the result goes: training/sft.py --rows ROWS --out FOLDER.")
+        if self.tuning == "full" and self.adapter:
+            raise ConfigError("tuning 'full' trains the model itself, so there is no adapter to go on with: leave one of them out.")
+        if min(self.batch_size, self.accumulation, self.logging_steps, self.lora.rank) < 1 or self.epochs <= 0:
+            raise ConfigError("batch_size, accumulation, logging_steps and lora.rank must be at least 1, and epochs above 0.")
+        if min(self.max_length, self.max_steps, self.eval_steps, self.save_steps) < 0 or self.learning_rate <= 0:
+            raise ConfigError("max_length, max_steps, eval_steps and save_steps cannot be negative; learning_rate must be above 0.")

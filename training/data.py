@@ -1,0 +1,199 @@
+"""From kept chains to training rows: what the model will be asked when decoding, and what it should say.
+
+Three tasks (paper, section 3.2): the next sub-query, the sub-answer, the final answer; the learned stop (section 5.4) on request; and
+as the paper's baseline the final answer without a chain. Prompts come from the functions that decoding uses, tokens from
+the renderer that the engines use, so rows and requests are the same to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from corag.asking import (
+    continuation,
+    final_answer_prompt,
+    stop_check_prompt,
+    sub_answer_prompt,
+    sub_query_prompt,
+)
+from corag.chain import Chain, Hop, top_passages
+from corag.concluding import Context, final_passages
+from corag.config import CoRAGConfig
+from core.errors import ConfigError, DataError
+from core.prompt import Prompt, Shortening
+from core.protocols import ScoreRequest
+from core.seeds import derive_seed
+from core.types import Hit, Passage
+from generation.rendering import Renderer
+from training.chains import ChainRow
+
+Task = Literal["sub_query", "sub_answer", "final_answer", "stop", "no_chain"]
+
+
+@dataclass(frozen=True)
+class RowsConfig:
+    """Which rows are made. The defaults are the paper's.
+
+    Attributes:
+        tasks: of sub_query, sub_answer, final_answer, stop and no_chain (question and passages to answer: the baseline).
+        ratio: share of the tasks asked at every hop (sub_query, sub_answer, stop) that is kept; final answers always are.
+        ratio_per: what the share is of, which the paper does not say: of each "hop" by itself, or of each "question" with all hops.
+        max_length: tokens of prompt and completion at most; a longer prompt loses passages as in decoding, a completion never.
+        validation: share of the questions whose rows are set aside for the evaluation loss.
+        seed: decides which rows are kept and which questions are set aside.
+    """
+
+    tasks: tuple[Task, ...] = ("sub_query", "sub_answer", "final_answer")
+    ratio: float = 0.2
+    ratio_per: Literal["hop", "question"] = "hop"
+    max_length: int = 3072
+    validation: float = 0.05
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.tasks:
+            raise ConfigError(f"no tasks were given: name some of {', '.join(get_args(Task))}.")
+        if not 0 < self.ratio <= 1 or not 0 <= self.validation < 1 or self.max_length < 2:
+            raise ConfigError(
+                "rows need a ratio in (0, 1], a validation share in [0, 1) and a max_length of 2 tokens or more, but got "
+                f"{self.ratio}, {self.validation} and {self.max_length}."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request of decoding and what should be replied. ``hop`` counts from 1; 0 for tasks asked once per question."""
+
+    question_id: str
+    task: Task
+    hop: int
+    prompt: Prompt
+    reply: str
+
+    @property
+    def name(self) -> str:
+        """What to call the row in a message."""
+        return f"{self.task} of question '{self.question_id}'" + (f", hop {self.hop}" if self.hop else "")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRow:
+    """A row of the dataset: ``completion_mask`` is 1 on the tokens that the loss is of."""
+
+    question_id: str
+    task: Task
+    hop: int
+    prompt: str
+    completion: str
+    input_ids: list[int]
+    completion_mask: list[int]
+
+
+def asked_of(
+    row: ChainRow,
+    passages: Mapping[str, Passage],
+    count: Callable[[str], int],
+    config: RowsConfig,
+    corag: CoRAGConfig,
+) -> Iterator[Asked]:
+    """Yield what decoding would have asked on the way of the kept chain, with what to reply, task by task.
+
+    ``passages`` by id; ``count``: of a text's tokens. Raises :class:`DataError` if a passage is missing or the question has no answer.
+    """
+    question = row.question
+    if not question.answers or not question.answers[0].strip():
+        raise DataError(f"question '{question.id}' has no gold answer to train on: give training questions one each.")
+    chain = chain_of(row, passages)
+    context = Context(_hits(row.context_ids, passages, question.id))
+
+    def final(chain: Chain) -> Prompt:
+        shown = final_passages(question.text, chain, context, count, corag)
+        return final_answer_prompt(question.text, chain, shown, corag)
+
+    for number, hop in enumerate(chain.hops, 1):
+        before, after = Chain(chain.hops[: number - 1]), Chain(chain.hops[:number])
+        if _drawn("sub_query", question.id, number, config):
+            prompt = sub_query_prompt(question.text, before, corag)
+            yield Asked(question.id, "sub_query", number, prompt, hop.sub_query)
+        if _drawn("sub_answer", question.id, number, config) and hop.hits:
+            prompt = sub_answer_prompt(hop.sub_query, top_passages(hop.hits, corag.passages_per_hop), corag)
+            yield Asked(question.id, "sub_answer", number, prompt, hop.sub_answer)
+        if _drawn("stop", question.id, number, config):
+            prompt = stop_check_prompt(question.text, after, corag)
+            yield Asked(question.id, "stop", number, prompt, "Yes" if number >= enough(row) else "No")
+    if "final_answer" in config.tasks:
+        yield Asked(question.id, "final_answer", 0, final(chain), question.answers[0])
+    if "no_chain" in config.tasks:
+        yield Asked(question.id, "no_chain", 0, final(Chain()), question.answers[0])
+
+
+def enough(row: ChainRow) -> int:
+    """Return after how many hops the kept chain should stop: where the gold answer is likeliest (section 5.4).
+
+    Chains from decompositions are scored at their end only, so they should go on to their end.
+    """
+    assert row.chain is not None
+    means = row.chain.means
+    return len(row.chain.hops) if len(means) < len(row.chain.hops) else 1 + means.index(max(means))
+
+
+def tokenise(asked: Asked, renderer: Renderer, config: RowsConfig) -> tuple[TrainingRow, Shortening]:
+    """Turn a request and its reply into tokens, as an engine would read the one and write the other, and end its turn.
+
+    Raises :class:`DataError` naming the row if the reply is blank or leaves no room for a prompt.
+    """
+    if not asked.reply.strip():
+        raise DataError(f"{asked.name} has nothing to learn: the reply is blank. Leave the question out or mend it.")
+    completion = continuation(asked.prompt, asked.reply)
+    target = renderer.target_ids(ScoreRequest(asked.prompt, completion, end_of_turn=True))
+    if len(target) >= config.max_length:
+        raise DataError(
+            f"{asked.name} has a reply of {len(target)} tokens, but rows have at most {config.max_length}: choose a larger "
+            "max_length, or leave the question out."
+        )
+    ids, shortening = renderer.fit(asked.prompt, config.max_length - len(target))
+    row = TrainingRow(
+        asked.question_id,
+        asked.task,
+        asked.hop,
+        asked.prompt.text,
+        completion,
+        [*ids, *target],
+        [0] * len(ids) + [1] * len(target),
+    )
+    return row, shortening
+
+
+def chain_of(row: ChainRow, passages: Mapping[str, Passage]) -> Chain:
+    """Rebuild the kept chain with its passages."""
+    assert row.chain is not None
+    return Chain(
+        tuple(
+            Hop(hop.sub_query, hop.sub_answer, hop.refused, _hits(hop.passage_ids, passages, row.question.id))
+            for hop in row.chain.hops
+        )
+    )
+
+
+def set_aside(question_id: str, config: RowsConfig) -> bool:
+    """Whether a question's rows are for validation."""
+    return derive_seed(config.seed, "validation", question_id) < config.validation * 2**31
+
+
+def _drawn(task: Task, question_id: str, hop: int, config: RowsConfig) -> bool:
+    if task not in config.tasks:
+        return False
+    place = f"hop {hop}" if config.ratio_per == "hop" else "question"
+    return derive_seed(config.seed, "ratio", task, question_id, place) < config.ratio * 2**31
+
+
+def _hits(ids: tuple[str, ...], passages: Mapping[str, Passage], question_id: str) -> tuple[Hit, ...]:
+    missing = [name for name in ids if name not in passages]
+    if missing:
+        raise DataError(
+            f"the chains of question '{question_id}' read passage '{missing[0]}', which the index does not have: give the index "
+            "that they were sampled with."
+        )
+    return tuple(Hit(passages[name], 1 / rank) for rank, name in enumerate(ids, 1))

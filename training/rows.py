@@ -1,0 +1,194 @@
+"""Writing training rows: a ``datasets`` dataset on disk, and a report of what is in it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from corag.config import CoRAGConfig
+from core.errors import ConfigError, DataError
+from core.files import write_atomically
+from core.prompt import Shortening
+from core.protocols import Retriever
+from core.records import read_manifest
+from core.types import Passage
+from generation.rendering import Renderer
+from training.chains import ChainRow, config_of, read_chains
+from training.data import RowsConfig, TrainingRow, asked_of, set_aside, tokenise
+
+REPORT = "report.json"
+_QUESTIONS_AT_ONCE = 500
+
+
+@dataclass
+class Lengths:
+    """How many rows of one task and split there are, and how long they are in tokens."""
+
+    rows: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    longest: int = 0
+
+    def add(self, row: TrainingRow) -> None:
+        """Count a row."""
+        completion = sum(row.completion_mask)
+        self.rows += 1
+        self.prompt_tokens += len(row.input_ids) - completion
+        self.completion_tokens += completion
+        self.longest = max(self.longest, len(row.input_ids))
+
+
+@dataclass
+class Report:
+    """What was written. ``lengths``: by "split/task". ``shortened``: rows whose prompt lost passages or tokens to fit, by name.
+
+    ``left_out``: questions without a kept chain, by reason. ``settings``: all that the rows depend on.
+    """
+
+    settings: dict[str, Any]
+    questions: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+    lengths: dict[str, Lengths] = field(default_factory=dict)
+    shortened: dict[str, int] = field(default_factory=dict)
+    tokens: int = 0
+
+    def add(self, split: str, row: TrainingRow, name: str, shortening: Shortening) -> None:
+        """Count a row."""
+        self.lengths.setdefault(f"{split}/{row.task}", Lengths()).add(row)
+        self.tokens += len(row.input_ids)
+        if shortening:
+            self.shortened[name] = sum(count for _, count in shortening.dropped) or shortening.cut_tokens
+
+    def lines(self) -> Iterator[str]:
+        """Write it for a reader."""
+        yield f"questions {self.questions}, left out {self.left_out or 0}; rows whose prompt was shortened: {len(self.shortened)}"
+        yield f"{'split/task':<26} {'rows':>7} {'prompt':>9} {'completion':>11} {'longest':>8}   (mean tokens)"
+        for name, found in sorted(self.lengths.items()):
+            prompt, completion = found.prompt_tokens / found.rows, found.completion_tokens / found.rows
+            yield f"{name:<26} {found.rows:>7} {prompt:>9.1f} {completion:>11.1f} {found.longest:>8}"
+
+
+async def write_rows(
+    folders: Sequence[Path], out: Path, retriever: Retriever, renderer: Renderer, config: RowsConfig
+) -> Report:
+    """Make the rows of some folders of chains and write them to ``out``, a dataset with the splits train and validation.
+
+    Rows of the same settings that are there already are left as they are. Raises :class:`ConfigError` if ``out`` holds others, or the
+    index or a prompt is not the one that the chains were sampled with; :class:`DataError` if there is nothing to learn.
+    """
+    corag = config_of(folders)
+    settings = settings_of(folders, retriever, renderer, config)
+    if (found := read_report(out)) is not None:
+        if found.settings != settings:
+            raise ConfigError(f"'{out}' holds rows of other chains or options: choose another --out, or remove it.")
+        return found
+    report = Report(settings)
+    rows: dict[str, list[Any]] = {"train": [], "validation": []}
+    with tempfile.TemporaryDirectory(dir=_parent(out), prefix=f"{out.name}.") as temporary:
+        every = read_chains(folders)
+        for start in range(0, len(every), _QUESTIONS_AT_ONCE):
+            chunk = every[start : start + _QUESTIONS_AT_ONCE]
+            passages = await passages_of(chunk, retriever)
+            for split, made in _tokenised(chunk, passages, renderer, config, corag, report).items():
+                rows[split] += [_table(made)] if made else []
+        if not rows["train"]:
+            raise DataError(f"the chains in {', '.join(map(str, folders))} give no training rows: {dict(report.left_out)}.")
+        _save(rows, Path(temporary) / "rows")
+        text = json.dumps(asdict(report), indent=1)
+        write_atomically(Path(temporary) / "rows" / REPORT, text + "\n")
+        (Path(temporary) / "rows").rename(out)
+    return report
+
+
+def settings_of(
+    folders: Sequence[Path], retriever: Retriever, renderer: Renderer, config: RowsConfig
+) -> dict[str, Any]:
+    """Everything that the rows depend on. Raises :class:`ConfigError` if the index is not the chains' own."""
+    chains = []
+    for folder in folders:
+        settings = read_manifest(folder)["settings"]
+        if settings["retriever"] != retriever.fingerprint:
+            raise ConfigError(
+                f"the chains in '{folder}' were sampled with the index {settings['retriever']}, but this one is "
+                f"{retriever.fingerprint}: give the same --retriever options."
+            )
+        chains.append({name: settings[name] for name in ("options", "prompts", "questions", "model", "seed")})
+    settings = {"chains": chains, "rows": asdict(config), "tokenizer": renderer.fingerprint}
+    plain: dict[str, Any] = json.loads(json.dumps(settings))
+    return plain
+
+
+async def passages_of(rows: Sequence[ChainRow], retriever: Retriever) -> dict[str, Passage]:
+    """Fetch every passage that the kept chains and their questions read."""
+    wanted: dict[str, None] = {}
+    for row in rows:
+        if row.chain is not None:
+            hops = itertools.chain.from_iterable(hop.passage_ids for hop in row.chain.hops)
+            wanted |= dict.fromkeys([*row.context_ids, *hops])
+    return {passage.id: passage for passage in await retriever.passages(list(wanted))}
+
+
+def read_report(folder: Path) -> Report | None:
+    """Read what was written to a folder of rows; None if there are none."""
+    file = folder / REPORT
+    if not file.is_file():
+        return None
+    record = json.loads(file.read_text(encoding="utf-8"))
+    record["lengths"] = {name: Lengths(**found) for name, found in record["lengths"].items()}
+    return Report(**record)
+
+
+def _tokenised(
+    chunk: Sequence[ChainRow],
+    passages: Mapping[str, Passage],
+    renderer: Renderer,
+    config: RowsConfig,
+    corag: CoRAGConfig,
+    report: Report,
+) -> dict[str, list[TrainingRow]]:
+    made: dict[str, list[TrainingRow]] = {"train": [], "validation": []}
+    left_out = Counter(report.left_out)
+    for row in chunk:
+        if row.chain is None:
+            left_out[row.rejected or "failed"] += 1
+            continue
+        report.questions += 1
+        split = "validation" if set_aside(row.question.id, config) else "train"
+        for asked in asked_of(row, passages, renderer.count, config, corag):
+            done, shortening = tokenise(asked, renderer, config)
+            made[split].append(done)
+            report.add(split, done, asked.name, shortening)
+    report.left_out = dict(left_out)
+    return made
+
+
+def _table(rows: Sequence[TrainingRow]) -> Any:
+    import datasets
+
+    tokens = {"input_ids": datasets.List(datasets.Value("int32")), "completion_mask": datasets.List(datasets.Value("int8"))}
+    texts = {name: datasets.Value("string") for name in ("question_id", "task", "prompt", "completion")}
+    features = datasets.Features(texts | {"hop": datasets.Value("int32")} | tokens)
+    return datasets.Dataset.from_list([asdict(row) for row in rows], features=features)
+
+
+def _save(rows: Mapping[str, Sequence[Any]], folder: Path) -> None:
+    import datasets
+
+    datasets.disable_progress_bars()
+    tables = {split: datasets.concatenate_datasets(list(parts)) for split, parts in rows.items() if parts}
+    datasets.DatasetDict(tables).save_to_disk(folder)
+
+
+def _parent(out: Path) -> Path:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"'{out}' is in the way: it holds no rows. Choose another --out, or remove it.")
+    shutil.rmtree(out, ignore_errors=True)
+    return out.parent

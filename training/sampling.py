@@ -1,0 +1,206 @@
+"""Rejection sampling of chains (paper, section 3.1), which nobody had released, and chains from annotated decompositions.
+
+For every training question several chains are sampled, the likelihood of the gold answer is measured after each hop, and the chain
+under which it is likeliest is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from corag.chain import Chain, Hop, top_passages
+from corag.concluding import retrieve_context
+from corag.config import CoRAGConfig
+from corag.growing import new_sub_query, take_hop
+from corag.method import HopRecord, hop_record
+from corag.scores import gold_log_likelihood
+from core.errors import ConfigError, DataError
+from core.protocols import Score
+from core.seeds import derive_seed
+from core.text import exact_match, normalize_answer
+from core.together import together
+from core.tools import Tools
+from core.types import Answer, Passage, Question
+
+_REFERENCE = re.compile(r"#(\d+)")  # MuSiQue writes "#1" for the first sub-answer
+
+
+@dataclass(frozen=True)
+class SampleConfig:
+    """How chains are made for training. The defaults are the paper's.
+
+    Attributes:
+        source: "model" samples chains and keeps the best; "decomposition" follows the sub-questions that the dataset brings, each
+            with a search of its own, and gives up a question whose passages do not hold a sub-answer.
+        chains: chains sampled per question.
+        max_hops: a chain's greatest length is drawn from 1 to this.
+        temperature: of sub-queries; sub-answers are greedy.
+        sure_above: a chain ends once the gold answer's mean log-likelihood per token is above this.
+        reject_below: a question whose best chain scores below this is left out; without a value, as in the paper, none is.
+        rank_by: the best chain has the greatest "mean" per token or the greatest "sum" (the paper does not say; they differ only
+            between aliases of different length).
+    """
+
+    source: Literal["model", "decomposition"] = "model"
+    chains: int = 16
+    max_hops: int = 5
+    temperature: float = 0.7
+    sure_above: float = -0.05
+    reject_below: float | None = None
+    rank_by: Literal["mean", "sum"] = "mean"
+
+    def __post_init__(self) -> None:
+        if self.chains < 1 or self.max_hops < 1 or self.temperature < 0:
+            raise ConfigError(
+                "sampling needs chains >= 1, max_hops >= 1 and temperature >= 0, but got "
+                f"chains={self.chains}, max_hops={self.max_hops}, temperature={self.temperature}."
+            )
+        if self.sure_above > 0 or (self.reject_below is not None and self.reject_below > 0):
+            raise ConfigError(
+                "sure_above and reject_below are log-likelihoods per token, which are never above 0, but they are "
+                f"{self.sure_above} and {self.reject_below}."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class SampledChain:
+    """A candidate. ``means`` and ``sums``: log-likelihood of the gold answer after each hop, per token and whole.
+
+    ``drawn``: the length that was drawn for it. ``stopped``: "length", "match" (a sub-answer is the gold answer), "sure" (the gold
+    answer became likely enough), "repeats" (no new sub-query came) or "unsupported" (an annotated sub-answer is not in the passages).
+    """
+
+    hops: tuple[HopRecord, ...]
+    means: tuple[float, ...]
+    sums: tuple[float, ...]
+    drawn: int
+    stopped: str
+    repeats: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SampledChains(Answer):
+    """What sampling returns for one question: every candidate, and the index of the one that is kept.
+
+    ``context_ids``: what a search for the question itself found, best first. ``chosen`` is None if the question is left out, and
+    ``rejected`` says why: "threshold", "no chain" or "unsupported".
+    """
+
+    context_ids: tuple[str, ...] = ()
+    chains: tuple[SampledChain, ...] = ()
+    chosen: int | None = None
+    rejected: str = ""
+
+
+async def sample_chains(question: Question, tools: Tools, config: SampleConfig, corag: CoRAGConfig) -> SampledChains:
+    """Sample chains for one question and keep the one under which its gold answer is likeliest.
+
+    Raises :class:`DataError` if the question has no gold answer, or no decomposition where that is asked for.
+    """
+    check_question(question, config)
+    context = await retrieve_context(tools, corag)
+    if config.source == "decomposition":
+        chains = [await follow_decomposition(question, tools, corag)]
+    else:
+        branches = tools.branch(config.chains)
+        chains = await together(
+            sample_chain(number, question, branch, config, corag) for number, branch in enumerate(branches, 1)
+        )
+    chosen, rejected = choose(chains, config)
+    return SampledChains(
+        text="",
+        passage_ids=tuple(hit.passage.id for hit in context.hits),
+        steps=0 if chosen is None else len(chains[chosen].hops),
+        stopped=rejected if chosen is None else chains[chosen].stopped,
+        context_ids=tuple(hit.passage.id for hit in context.hits),
+        chains=tuple(chains),
+        chosen=chosen,
+        rejected=rejected,
+    )
+
+
+async def sample_chain(
+    number: int, question: Question, tools: Tools, config: SampleConfig, corag: CoRAGConfig
+) -> SampledChain:
+    """Sample one chain: its length from [1, max_hops], its sub-queries at a temperature, the gold answer scored after each hop."""
+    path = f"chain {number}"
+    length = 1 + derive_seed(tools.seed, question.id, "length", path) % config.max_hops
+    chain, scores, repeats, stopped = Chain(), list[Score](), 0, "length"
+    while len(chain) < length:
+        here = f"{path}/hop {len(chain) + 1}"
+        sub_query, asked = await new_sub_query(
+            chain, corag.tries, tools, corag, temperature=config.temperature, path=here
+        )
+        repeats += asked - bool(sub_query)
+        if not sub_query:
+            stopped = "repeats"
+            break
+        chain = chain.then(await take_hop(sub_query, tools, corag, path=here))
+        scores.append(await gold_log_likelihood(chain, question.answers, tools, corag, path=here))
+        if exact_match(chain.hops[-1].sub_answer, question.answers):
+            stopped = "match"
+            break
+        if scores[-1].mean > config.sure_above:
+            stopped = "sure"
+            break
+    return _sampled(chain, scores, length, stopped, repeats)
+
+
+async def follow_decomposition(question: Question, tools: Tools, corag: CoRAGConfig) -> SampledChain:
+    """Make the chain of a question's annotated sub-questions and answers; it ends early where the passages do not hold an answer."""
+    chain = Chain()
+    answers: list[str] = []
+    for number, step in enumerate(question.decomposition, 1):
+        sub_query = _REFERENCE.sub(lambda found: _answer_of(found, answers), step.question)
+        hits = await tools.search(sub_query, k=max(corag.search_depth, corag.passages_per_hop), path=f"hop {number}")
+        if not _holds(step.answer, top_passages(hits, corag.passages_per_hop)):
+            return _sampled(chain, [], len(question.decomposition), "unsupported")
+        chain = chain.then(Hop(sub_query, step.answer, False, hits))
+        answers.append(step.answer)
+    score = await gold_log_likelihood(chain, question.answers, tools, corag)
+    return _sampled(chain, [score], len(chain), "length")
+
+
+def choose(chains: Sequence[SampledChain], config: SampleConfig) -> tuple[int | None, str]:
+    """Return the index of the best chain, the first of equals; or None, and why the question is left out."""
+    if any(chain.stopped == "unsupported" for chain in chains):
+        return None, "unsupported"
+    scored = [index for index, chain in enumerate(chains) if chain.means]
+    if not scored:
+        return None, "no chain"
+    best = max(scored, key=lambda index: (chains[index].means if config.rank_by == "mean" else chains[index].sums)[-1])
+    if config.reject_below is not None and chains[best].means[-1] < config.reject_below:
+        return None, "threshold"
+    return best, ""
+
+
+def check_question(question: Question, config: SampleConfig) -> None:
+    """Raise :class:`DataError` if a question cannot be sampled for."""
+    if not any(answer.strip() for answer in question.answers):
+        raise DataError(
+            f"question '{question.id}' has no gold answer: chains are scored by it, so training questions need one."
+        )
+    if config.source == "decomposition" and not question.decomposition:
+        raise DataError(
+            f"question '{question.id}' brings no decomposition: give questions with sub-questions (the world's, MuSiQue's), or "
+            "sample chains from the model (source 'model')."
+        )
+
+
+def _answer_of(reference: re.Match[str], answers: Sequence[str]) -> str:
+    number = int(reference[1])
+    return answers[number - 1] if 1 <= number <= len(answers) else reference[0]
+
+
+def _holds(answer: str, passages: Sequence[Passage]) -> bool:
+    wanted = f" {normalize_answer(answer)} "
+    return any(wanted in f" {normalize_answer(passage.contents)} " for passage in passages)
+
+
+def _sampled(chain: Chain, scores: Sequence[Score], drawn: int, stopped: str, repeats: int = 0) -> SampledChain:
+    means = tuple(score.mean for score in scores)
+    sums = tuple(score.sum for score in scores)
+    return SampledChain(tuple(map(hop_record, chain.hops)), means, sums, drawn, stopped, repeats)

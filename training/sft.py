@@ -1,0 +1,271 @@
+"""Supervised fine-tuning on rows of chains, with TRL.
+
+    accelerate launch training/sft.py --config training/configs/cpu.yaml --rows rows/world --out adapters/world
+    accelerate launch --config_file training/configs/accelerate_8gpu.yaml training/sft.py --config training/configs/paper_full.yaml ...
+
+The loss is of the completions alone. The folder gets the adapter, and ``training.json``, which says how it was made. The same command
+goes on from the last checkpoint, or does nothing if it had finished.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from core.circumstances import circumstances
+from core.errors import ConfigError, CoragError, DataError
+from core.files import write_atomically
+from core.options import parse
+from core.records import differences
+from generation.adapters import MANIFEST, check_adapter, read_manifest
+from generation.models import folder_digest, model_folder, native_dtype
+from generation.rendering import Renderer
+from training.config import SftConfig
+from training.rows import read_report
+
+CHECKPOINTS = "checkpoints"
+
+
+def main(config: SftConfig) -> dict[str, Any]:
+    """Train, save the adapter or model with its manifest, and return the manifest.
+
+    Raises :class:`ConfigError` or :class:`DataError` for rows that do not suit the model or the options, before anything is trained.
+    """
+    out = Path(config.out)
+    folder = model_folder(config.model)
+    rows = load_rows(config, folder)
+    settings = settings_of(config, folder)
+    earlier = read_manifest(out)
+    if earlier is not None:
+        if changed := differences(earlier["settings"], settings):
+            raise ConfigError(
+                f"'{out}' was trained with other settings:\n  " + "\n  ".join(changed) + "\n"
+                "Give the same settings to go on with it, or choose another --out."
+            )
+        if earlier["result"] is not None:
+            return earlier
+    manifest = {"settings": settings, "result": None, "start": circumstances()}
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+    trainer = make_trainer(config, folder, rows)
+    started = time.perf_counter()
+    last = last_checkpoint(out)
+    trained = trainer.train(resume_from_checkpoint=last)
+    seconds = time.perf_counter() - started
+    losses = trainer.evaluate() if "validation" in rows else {}
+    save(trainer, config, out)
+    epochs = float(trained.metrics.get("epoch", config.epochs))
+    tokens = sum(len(ids) for ids in rows["train"]["input_ids"])
+    manifest["result"] = {
+        "steps": trained.global_step,
+        "epochs": epochs,
+        "train_loss": trained.training_loss,
+        "first_loss": next((entry["loss"] for entry in trainer.state.log_history if "loss" in entry), None),
+        "evaluation": {name: value for name, value in losses.items() if name.endswith("_loss")},
+        "row_tokens": tokens,
+        "seconds": seconds,
+        "resumed_from": Path(last).name if last else "",
+        "tokens_per_second": None if last else tokens * epochs / seconds,
+    }
+    if trainer.is_world_process_zero():
+        write_atomically(out / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+    return manifest
+
+
+def load_rows(config: SftConfig, folder: str) -> Any:
+    """Load the rows, and check that they suit the model and that each has something to learn and fits."""
+    import datasets
+
+    report = read_report(Path(config.rows))
+    if report is None:
+        raise DataError(f"'{config.rows}' is no folder of rows: make them with 'corag rows'.")
+    chat = "no" if report.settings["tokenizer"].endswith("no chat") else "auto"
+    if Renderer.load(folder, chat).fingerprint != report.settings["tokenizer"]:
+        raise ConfigError(
+            f"the rows in '{config.rows}' were written with another tokenizer or chat template than that of '{config.model}': make "
+            f"them again with 'corag rows --model {config.model}'."
+        )
+    rows = datasets.load_from_disk(config.rows)
+    limit = config.max_length or report.settings["rows"]["max_length"]
+    for split in rows:
+        for number, (ids, mask) in enumerate(zip(rows[split]["input_ids"], rows[split]["completion_mask"], strict=True)):
+            wrong = (
+                f"has {len(ids)} tokens, more than max_length {limit}: training would cut off its reply"
+                if len(ids) > limit
+                else "has no token to learn" if not any(mask) else ""
+            )
+            if wrong:
+                row = rows[split][number]
+                raise DataError(
+                    f"row {number} of '{config.rows}/{split}' ({row['task']} of question '{row['question_id']}') {wrong}. Make the "
+                    "rows again with 'corag rows', with a --rows.max_length that suits."
+                )
+    return rows
+
+
+def settings_of(config: SftConfig, folder: str) -> dict[str, Any]:
+    """Everything that the result depends on."""
+    report = read_report(Path(config.rows))
+    assert report is not None
+    options = {name: value for name, value in asdict(config).items() if name not in ("out", "rows", "report_to", "logging_steps")}
+    base = {"name": config.model, "digest": folder_digest(folder, weights_only=True)}
+    settings = {"base": base, "options": options, "rows": report.settings | {"questions": report.questions, "tokens": report.tokens}}
+    plain: dict[str, Any] = json.loads(json.dumps(settings))
+    return plain
+
+
+def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
+    """Build TRL's trainer."""
+    from transformers import AutoTokenizer
+
+    from training.trainer import CompletionTrainer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    columns = ["input_ids", "completion_mask"]
+    validation = rows["validation"] if "validation" in rows else None
+    evaluated = validation and {
+        task: validation.filter(lambda row, task=task: row["task"] == task).select_columns(columns)
+        for task in sorted(set(validation["task"]))
+    }
+    model, peft_config = make_model(config, folder)
+    return CompletionTrainer(
+        model=model,
+        args=arguments(config, rows, evaluates=bool(evaluated)),
+        train_dataset=rows["train"].select_columns(columns),
+        eval_dataset=evaluated,
+        processing_class=tokenizer,
+        peft_config=peft_config,
+    )
+
+
+def make_model(config: SftConfig, folder: str) -> tuple[Any, Any]:
+    """Load the base model; return it with the options of a new adapter, if there is to be one."""
+    import torch
+    from peft import LoraConfig, PeftModel
+    from transformers import AutoModelForCausalLM
+
+    precision = precision_of(config)
+    # Frozen weights may be coarse; trained ones are kept in float32, as small updates would be lost.
+    options: dict[str, Any] = {"dtype": torch.float32 if config.tuning == "full" else getattr(torch, precision)}
+    if config.attention != "auto" or batching_of(config) == "packed":
+        options["attn_implementation"] = "flash_attention_2" if config.attention == "auto" else config.attention
+    if config.tuning == "qlora":
+        options["quantization_config"] = four_bits()
+    model = AutoModelForCausalLM.from_pretrained(folder, **options)
+    if config.tuning == "full":
+        return model, None
+    if config.adapter:
+        check_adapter(config.adapter, folder)
+        return PeftModel.from_pretrained(model, config.adapter, is_trainable=True), None
+    targets = config.lora.targets[0] if config.lora.targets == ("all-linear",) else list(config.lora.targets)
+    lora = LoraConfig(
+        r=config.lora.rank,
+        lora_alpha=config.lora.alpha,
+        lora_dropout=config.lora.dropout,
+        target_modules=targets,
+        task_type="CAUSAL_LM",
+    )
+    return model, lora
+
+
+def four_bits() -> Any:
+    """Return the quantisation of QLoRA (Dettmers et al. 2023). Raises :class:`ConfigError` where it cannot be had."""
+    import importlib.util
+
+    import torch
+    from transformers import BitsAndBytesConfig
+
+    if not torch.cuda.is_available() or importlib.util.find_spec("bitsandbytes") is None:
+        raise ConfigError("tuning 'qlora' wants a CUDA GPU and the package bitsandbytes: install it, or choose tuning 'lora'.")
+    return BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.bfloat16
+    )
+
+
+def arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
+    """Say it to TRL. Its own defaults cut rows at 1,024 tokens, check-point activations everywhere and pad at random."""
+    import torch
+    from trl import SFTConfig
+
+    on_gpu = torch.cuda.is_available()
+    longest = max(len(ids) for split in rows for ids in rows[split]["input_ids"])
+    checkpointing = on_gpu if config.gradient_checkpointing == "auto" else config.gradient_checkpointing == "yes"
+    batching = batching_of(config)
+    return SFTConfig(
+        output_dir=str(Path(config.out) / CHECKPOINTS),
+        max_length=longest,
+        completion_only_loss=True,
+        packing=batching == "packed",
+        train_sampling_strategy="group_by_length" if batching == "by_length" else "random",
+        num_train_epochs=config.epochs,
+        max_steps=config.max_steps or -1,
+        per_device_train_batch_size=config.batch_size,
+        per_device_eval_batch_size=config.batch_size,
+        gradient_accumulation_steps=config.accumulation,
+        gradient_checkpointing=checkpointing,
+        learning_rate=config.learning_rate,
+        lr_scheduler_type=config.schedule,
+        warmup_steps=config.warmup,
+        weight_decay=config.weight_decay,
+        bf16=precision_of(config) == "bfloat16",
+        use_cpu=not on_gpu,
+        eval_strategy="steps" if evaluates and config.eval_steps else "no",
+        eval_steps=config.eval_steps or None,
+        save_strategy="steps" if config.save_steps else "no",
+        save_steps=config.save_steps or 500,
+        save_total_limit=2,
+        logging_steps=config.logging_steps,
+        logging_first_step=True,
+        report_to=list(config.report_to),
+        seed=config.seed,
+        data_seed=config.seed,
+        dataloader_pin_memory=on_gpu,
+    )
+
+
+def precision_of(config: SftConfig) -> str:
+    """Return the precision of the arithmetic."""
+    import torch
+
+    return native_dtype(on_cpu=not torch.cuda.is_available()) if config.precision == "auto" else config.precision
+
+
+def batching_of(config: SftConfig) -> str:
+    """Return how rows are put into batches."""
+    import importlib.util
+
+    import torch
+
+    if config.batching != "auto":
+        return config.batching
+    return "packed" if torch.cuda.is_available() and importlib.util.find_spec("flash_attn") else "by_length"
+
+
+def last_checkpoint(out: Path) -> str | None:
+    """Return the newest whole checkpoint of an interrupted training."""
+    found = sorted((out / CHECKPOINTS).glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+    whole = [path for path in found if (path / "trainer_state.json").is_file()]
+    return str(whole[-1]) if whole else None
+
+
+def save(trainer: Any, config: SftConfig, out: Path) -> None:
+    """Write adapter or model; an adapter names its base model as the user did, not where it lies on this machine."""
+    if config.tuning != "full":
+        trainer.accelerator.unwrap_model(trainer.model).peft_config["default"].base_model_name_or_path = config.model
+    trainer.save_model(str(out))
+
+
+if __name__ == "__main__":
+    try:
+        summary = "fine-tune a model on training rows"
+        outcome = main(parse(SftConfig, sys.argv[1:], "training/sft.py", summary))
+    except CoragError as error:
+        print(f"corag: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(2)
+    print(json.dumps(outcome["result"]))  # noqa: T201
