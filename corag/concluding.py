@@ -80,12 +80,18 @@ async def final_answer(
 
 
 def final_passages(
-    query: str, chain: Chain, context: Context, count: Callable[[str], int], config: CoRAGConfig, *, left: int | None = None
+    query: str,
+    chain: Chain,
+    context: Context,
+    count: Callable[[str], int],
+    config: CoRAGConfig,
+    *,
+    left: int | None = None,
 ) -> list[Passage]:
     """Return what the final answer is shown, best first: cut to ``max_passage_tokens``, then as many as fit.
 
-    ``count``: of a text's tokens. ``left``: tokens left for prompt and answer, if they are limited. Whole passages are left out, the
-    worst first, until prompt and answer fit ``left`` and ``max_prompt_tokens``.
+    ``count``: of a text's tokens. ``left``: tokens left for prompt and answer, if they are limited. Whole passages are left
+    out, the worst first, until prompt and answer fit ``left`` and ``max_prompt_tokens``.
     """
     kept = clip(context.passages(chain, config), count, config)
     window = config.max_prompt_tokens + config.max_answer_tokens if config.max_prompt_tokens else None

@@ -22,7 +22,9 @@ def check_adapter(adapter: str, folder: str) -> dict[str, Any]:
     if not path.is_file():
         raise ConfigError(f"'{adapter}' is no LoRA adapter: the folder has no adapter_config.json.")
     manifest = read_manifest(Path(adapter))
-    if manifest is not None and (base := manifest["settings"]["base"])["digest"] != folder_digest(folder, weights_only=True):
+    if manifest is not None and (base := manifest["settings"]["base"])["digest"] != folder_digest(
+        folder, weights_only=True
+    ):
         raise ConfigError(
             f"the adapter '{adapter}' was trained for the model '{base['name']}' ({base['digest']}), but '{folder}' is "
             f"another ({folder_digest(folder, weights_only=True)}): choose that model, or another adapter."
@@ -39,5 +41,7 @@ def read_manifest(adapter: Path) -> dict[str, Any] | None:
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
-        raise DataError(f"'{path}' is not valid JSON ({error.msg}): restore it, or train again into another folder.") from None
+        raise DataError(
+            f"'{path}' is not valid JSON ({error.msg}): restore it, or train again into another folder."
+        ) from None
     return manifest

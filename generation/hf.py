@@ -57,7 +57,7 @@ class TransformersGenerator:
             raise BackendError(f"transformers cannot load the model in '{folder}' on {device}: {error}") from error
         identity = f"transformers:{folder_digest(folder)}:{dtype}"
         if config.adapter:
-            model = _with_adapter(model, config.adapter, folder)
+            model = with_adapter(model, config.adapter, folder)
             identity += f":{folder_digest(config.adapter)}"
         longest = int(model.config.get_text_config().max_position_embeddings)
         window = min(config.max_context or longest, longest)
@@ -136,7 +136,8 @@ def _alike(jobs: Sequence[_Job], batch_size: int) -> list[list[int]]:
     return groups
 
 
-def _with_adapter(model: Any, adapter: str, folder: str) -> Any:
+def with_adapter(model: Any, adapter: str, folder: str) -> Any:
+    """Put a LoRA adapter on a model loaded from ``folder``. Raises :class:`ConfigError` if it does not fit."""
     check_adapter(adapter, folder)
     if importlib.util.find_spec("peft") is None:
         raise ConfigError("adapters in transformers need the package peft: pip install 'corag[train]'.")

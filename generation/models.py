@@ -116,7 +116,8 @@ _WEIGHTS = frozenset({".safetensors", ".bin"})
 def folder_digest(folder: str | Path, *, weights_only: bool = False) -> str:
     """Return 16 hexadecimal digits that identify the files of a model or adapter folder by content.
 
-    ``weights_only``: without configuration and tokenizer, which change with the version of transformers that wrote them. Small files are read whole; of large ones the size and 16 samples, which any fine-tuning changes.
+    ``weights_only``: without configuration and tokenizer, which change with the version of transformers that wrote them.
+    Small files are read whole; of large ones the size and 16 samples, which any fine-tuning changes.
     """
     digest = hashlib.blake2b(digest_size=8)
     for path in sorted(Path(folder).iterdir()):

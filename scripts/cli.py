@@ -29,6 +29,8 @@ COMMANDS = {
     "join": Command("scripts.join", "join the shards of a run ('corag run --shard') and print its table", "runs"),
     "sample": Command("scripts.sample", "sample chains for training and keep the best of each question"),
     "rows": Command("scripts.rows", "turn sampled chains into training rows", "chains"),
+    "rounds": Command("scripts.rounds", "sample, make rows, fine-tune and decode, once or several times"),
+    "merge": Command("scripts.merge", "fold a LoRA adapter into its base model", "adapter"),
     "compare": Command("scripts.compare", "test two runs against each other on the same questions", "runs"),
     "index": Command("scripts.index", "build a Lucene or dense index over a corpus", "corpus"),
     "serve": Command("scripts.serve", "serve an index over HTTP", "index"),

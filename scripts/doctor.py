@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.circumstances import gpu_names, version_of
 from core.errors import CoragError
 from core.files import cache_folder
-from core.circumstances import gpu_names, version_of
 
 
 @dataclass(frozen=True)

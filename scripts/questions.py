@@ -21,7 +21,8 @@ class QuestionFile:
         dataset: the file's format and scorer: jsonl, hotpotqa, 2wikimultihopqa, musique, bamboogle or popqa.
         split: which split of a Hugging Face dataset.
         subset: which configuration of a Hugging Face dataset, such as "distractor".
-        limit: take the first so many questions only; 0 for all.
+        skip: leave out the first so many questions.
+        limit: take so many questions only, the first after those; 0 for all.
         shard: take a share of these only, such as "2/8": every eighth from the second on.
         aliases: 2WikiMultihopQA's file of answer aliases (id_aliases.json), if at hand.
     """
@@ -30,6 +31,7 @@ class QuestionFile:
     dataset: str = "jsonl"
     split: str = ""
     subset: str = ""
+    skip: int = 0
     limit: int = 0
     shard: str = ""
     aliases: str = ""
@@ -37,8 +39,11 @@ class QuestionFile:
     def __post_init__(self) -> None:
         if not self.questions:
             raise ConfigError("no questions were given: name a file with --questions ('corag world' writes one).")
-        if self.limit < 0:
-            raise ConfigError(f"limit must be 0 (all questions) or a number of questions, but it is {self.limit}.")
+        if self.limit < 0 or self.skip < 0:
+            raise ConfigError(
+                f"limit must be 0 (all questions) or a number of questions, and skip not below 0, but they are {self.limit} "
+                f"and {self.skip}."
+            )
         if self.shard:
             Shard.parse(self.shard)
 
@@ -54,7 +59,10 @@ class QuestionFile:
 
     def load(self) -> Sequence[Question]:
         """Load the chosen questions. Raises :class:`core.errors.DataError` for a file that cannot be read."""
+        limit = self.skip + self.limit if self.limit else 0
         questions = load_questions(
-            self.questions, self.dataset, self.split, self.limit, subset=self.subset, aliases=self.aliases
-        )
+            self.questions, self.dataset, self.split, limit, subset=self.subset, aliases=self.aliases
+        )[self.skip :]
+        if not questions:
+            raise ConfigError(f"skip leaves out all {self.skip} questions of '{self.questions}' and more: skip fewer.")
         return Shard.parse(self.shard).of(questions) if self.shard else questions

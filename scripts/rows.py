@@ -3,7 +3,8 @@
     corag rows chains/world --retriever.index indexes/world-bm25 --out rows/world
     corag rows chains/world --rows.tasks no_chain --retriever.index indexes/world-bm25 --out rows/world-no-chain
 
-Several folders of chains go into one set. Passages are read from the index by id; nothing is searched again and no model is started.
+Several folders of chains go into one set. Passages are read from the index by id; nothing is searched again and no model is
+started.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class Config:
 
     def __post_init__(self) -> None:
         if not self.chains or not self.out:
-            raise ConfigError("name the chains and where the rows go: corag rows CHAINS --out ROWS --retriever.index INDEX.")
+            raise ConfigError(
+                "name the chains and where the rows go: corag rows CHAINS --out ROWS --retriever.index INDEX."
+            )
         if not self.retriever.index and not self.retriever.url:
             raise ConfigError("name the index that the chains were sampled with: --retriever.index INDEX.")
 
@@ -64,6 +67,8 @@ async def make(config: Config) -> Report:
     renderer = Renderer.load(model_folder(config.model, weights=False), config.chat)
     retriever = await open_retriever(config.retriever)
     try:
-        return await write_rows([Path(chain) for chain in config.chains], Path(config.out), retriever, renderer, config.rows)
+        return await write_rows(
+            [Path(chain) for chain in config.chains], Path(config.out), retriever, renderer, config.rows
+        )
     finally:
         await retriever.close()

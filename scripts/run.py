@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from corag.adaptive import purse_of
+from core.circumstances import circumstances
 from core.errors import ConfigError
 from core.files import file_digest
 from core.protocols import Generator, Retriever
@@ -33,7 +34,6 @@ from core.types import Question
 from eval.scorers import Scorer, chosen_scorer, scorer_title
 from eval.table import HEADINGS, Summary, cells, json_record, summarise
 from scripts.backends import Setup, open_backends
-from core.circumstances import circumstances
 from scripts.methods import METHODS, bind
 from scripts.progress import Progress
 from scripts.questions import QuestionFile

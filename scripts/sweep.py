@@ -15,13 +15,13 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from core.errors import ConfigError
+from core.options import changed, load_yaml
 from eval.scorers import chosen_scorer
 from scripts import run
 from scripts.backends import open_backends
-from core.options import changed, load_yaml
 from scripts.methods import METHODS
 
-SHARED = {"model", "retriever", "questions", "dataset", "split", "subset", "limit", "shard", "out"}
+SHARED = {"model", "retriever", "questions", "dataset", "split", "subset", "skip", "limit", "shard", "out"}
 
 
 @dataclass(frozen=True)

@@ -48,10 +48,14 @@ def read_chains(folders: Sequence[Path]) -> list[ChainRow]:
     for folder in folders:
         settings = read_manifest(folder)["settings"]
         if settings["method"] != METHOD:
-            raise DataError(f"'{folder}' holds answers of {settings['method']}, not chains: make some with 'corag sample'.")
+            raise DataError(
+                f"'{folder}' holds answers of {settings['method']}, not chains: make some with 'corag sample'."
+            )
         for name, record in read_rows(folder).items():
             if name in rows:
-                raise DataError(f"question '{name}' has chains in two of the folders: give folders of different questions.")
+                raise DataError(
+                    f"question '{name}' has chains in two of the folders: give folders of different questions."
+                )
             rows[name] = _row(record)
     return list(rows.values())
 
@@ -75,7 +79,9 @@ def config_of(folders: Sequence[Path]) -> CoRAGConfig:
     for folder in folders:
         then, now = read_manifest(folder)["settings"]["prompts"], [each.identity for each in config.templates()]
         if then != now:
-            shown = "\n  ".join(f"{before} -> {after}" for before, after in zip(then, now, strict=True) if before != after)
+            shown = "\n  ".join(
+                f"{before} -> {after}" for before, after in zip(then, now, strict=True) if before != after
+            )
             raise ConfigError(
                 f"'{folder}' was sampled with prompts that have changed since:\n  {shown}\n"
                 "Sample again, or give the old prompts back: chains are what a model said to these very words."

@@ -27,7 +27,7 @@ class LoraOptions:
 
 @dataclass(frozen=True)
 class SftConfig:
-    """Options of training/sft.py. What the paper trained with stands in training/configs/paper_full.yaml.
+    """Options of training/sft.py. What the paper trained with stands in training/configs/8gpu_full.yaml.
 
     Attributes:
         rows: folder that 'corag rows' wrote.
@@ -46,9 +46,11 @@ class SftConfig:
         warmup: steps of warm-up, or if below 1, the share of all steps.
         weight_decay: of AdamW.
         precision: of the frozen weights and of the arithmetic; auto is bfloat16 where the hardware multiplies it, else float32.
-        batching: "padded" as rows come, "by_length" (rows of like length together: little padding), "packed" (rows behind one another
+        batching: "padded" as rows come, "by_length" (rows of like length together: little padding), "packed" (rows behind
+            one another
             without padding; wants a GPU with FlashAttention); auto is packed where it can be, else by_length.
-        gradient_checkpointing: compute activations again instead of keeping them: less memory, a third more work; auto does on GPUs.
+        gradient_checkpointing: compute activations again instead of keeping them: less memory, a third more work; auto does
+            on GPUs.
         attention: implementation in transformers, such as "sdpa" or "flash_attention_2"; auto leaves it to transformers.
         eval_steps: steps between evaluation losses, one per task; 0 for the end only.
         save_steps: steps between checkpoints, from which an interrupted training goes on; 0 for none.
@@ -86,8 +88,14 @@ class SftConfig:
         if not self.rows or not self.out:
             raise ConfigError("name the rows and where the result goes: training/sft.py --rows ROWS --out FOLDER.")
         if self.tuning == "full" and self.adapter:
-            raise ConfigError("tuning 'full' trains the model itself, so there is no adapter to go on with: leave one of them out.")
+            raise ConfigError(
+                "tuning 'full' trains the model itself, so there is no adapter to go on with: leave one of them out."
+            )
         if min(self.batch_size, self.accumulation, self.logging_steps, self.lora.rank) < 1 or self.epochs <= 0:
-            raise ConfigError("batch_size, accumulation, logging_steps and lora.rank must be at least 1, and epochs above 0.")
+            raise ConfigError(
+                "batch_size, accumulation, logging_steps and lora.rank must be at least 1, and epochs above 0."
+            )
         if min(self.max_length, self.max_steps, self.eval_steps, self.save_steps) < 0 or self.learning_rate <= 0:
-            raise ConfigError("max_length, max_steps, eval_steps and save_steps cannot be negative; learning_rate must be above 0.")
+            raise ConfigError(
+                "max_length, max_steps, eval_steps and save_steps cannot be negative; learning_rate must be above 0."
+            )

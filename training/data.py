@@ -1,6 +1,7 @@
 """From kept chains to training rows: what the model will be asked when decoding, and what it should say.
 
-Three tasks (paper, section 3.2): the next sub-query, the sub-answer, the final answer; the learned stop (section 5.4) on request; and
+Three tasks (paper, section 3.2): the next sub-query, the sub-answer, the final answer; the learned stop (section 5.4) on
+request; and
 as the paper's baseline the final answer without a chain. Prompts come from the functions that decoding uses, tokens from
 the renderer that the engines use, so rows and requests are the same to the byte.
 """
@@ -100,7 +101,8 @@ def asked_of(
 ) -> Iterator[Asked]:
     """Yield what decoding would have asked on the way of the kept chain, with what to reply, task by task.
 
-    ``passages`` by id; ``count``: of a text's tokens. Raises :class:`DataError` if a passage is missing or the question has no answer.
+    ``passages`` by id, ``count``: of a text's tokens. Raises :class:`DataError` if a passage is missing or the question has
+    no answer.
     """
     question = row.question
     if not question.answers or not question.answers[0].strip():

@@ -80,7 +80,8 @@ async def write_rows(
 ) -> Report:
     """Make the rows of some folders of chains and write them to ``out``, a dataset with the splits train and validation.
 
-    Rows of the same settings that are there already are left as they are. Raises :class:`ConfigError` if ``out`` holds others, or the
+    Rows of the same settings that are there already are left as they are. Raises :class:`ConfigError` if ``out`` holds
+    others, or the
     index or a prompt is not the one that the chains were sampled with; :class:`DataError` if there is nothing to learn.
     """
     corag = config_of(folders)
@@ -99,7 +100,9 @@ async def write_rows(
             for split, made in _tokenised(chunk, passages, renderer, config, corag, report).items():
                 rows[split] += [_table(made)] if made else []
         if not rows["train"]:
-            raise DataError(f"the chains in {', '.join(map(str, folders))} give no training rows: {dict(report.left_out)}.")
+            raise DataError(
+                f"the chains in {', '.join(map(str, folders))} give no training rows: {dict(report.left_out)}."
+            )
         _save(rows, Path(temporary) / "rows")
         text = json.dumps(asdict(report), indent=1)
         write_atomically(Path(temporary) / "rows" / REPORT, text + "\n")
@@ -172,7 +175,10 @@ def _tokenised(
 def _table(rows: Sequence[TrainingRow]) -> Any:
     import datasets
 
-    tokens = {"input_ids": datasets.List(datasets.Value("int32")), "completion_mask": datasets.List(datasets.Value("int8"))}
+    tokens = {
+        "input_ids": datasets.List(datasets.Value("int32")),
+        "completion_mask": datasets.List(datasets.Value("int8")),
+    }
     texts = {name: datasets.Value("string") for name in ("question_id", "task", "prompt", "completion")}
     features = datasets.Features(texts | {"hop": datasets.Value("int32")} | tokens)
     return datasets.Dataset.from_list([asdict(row) for row in rows], features=features)

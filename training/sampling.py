@@ -70,7 +70,8 @@ class SampledChain:
     """A candidate. ``means`` and ``sums``: log-likelihood of the gold answer after each hop, per token and whole.
 
     ``drawn``: the length that was drawn for it. ``stopped``: "length", "match" (a sub-answer is the gold answer), "sure" (the gold
-    answer became likely enough), "repeats" (no new sub-query came) or "unsupported" (an annotated sub-answer is not in the passages).
+    answer became likely enough), "repeats" (no new sub-query came) or "unsupported" (an annotated sub-answer is not in the
+    passages).
     """
 
     hops: tuple[HopRecord, ...]
@@ -150,7 +151,7 @@ async def sample_chain(
 
 
 async def follow_decomposition(question: Question, tools: Tools, corag: CoRAGConfig) -> SampledChain:
-    """Make the chain of a question's annotated sub-questions and answers; it ends early where the passages do not hold an answer."""
+    """Make the chain of a question's annotated sub-questions and answers; it ends where the passages do not hold an answer."""
     chain = Chain()
     answers: list[str] = []
     for number, step in enumerate(question.decomposition, 1):

@@ -1,10 +1,10 @@
 """Supervised fine-tuning on rows of chains, with TRL.
 
     accelerate launch training/sft.py --config training/configs/cpu.yaml --rows rows/world --out adapters/world
-    accelerate launch --config_file training/configs/accelerate_8gpu.yaml training/sft.py --config training/configs/paper_full.yaml ...
+    accelerate launch --config_file training/configs/accelerate_8gpu.yaml training/sft.py --config training/configs/8gpu_full.yaml
 
-The loss is of the completions alone. The folder gets the adapter, and ``training.json``, which says how it was made. The same command
-goes on from the last checkpoint, or does nothing if it had finished.
+The loss is of the completions alone. The folder gets the adapter, and ``training.json``, which says how it was made. The
+same command goes on from the last checkpoint, or does nothing if it had finished.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from core.circumstances import circumstances
 from core.errors import ConfigError, CoragError, DataError
@@ -33,7 +33,8 @@ CHECKPOINTS = "checkpoints"
 def main(config: SftConfig) -> dict[str, Any]:
     """Train, save the adapter or model with its manifest, and return the manifest.
 
-    Raises :class:`ConfigError` or :class:`DataError` for rows that do not suit the model or the options, before anything is trained.
+    Raises :class:`ConfigError` or :class:`DataError` for rows that do not suit the model or the options, before anything is
+    trained.
     """
     out = Path(config.out)
     folder = model_folder(config.model)
@@ -83,7 +84,7 @@ def load_rows(config: SftConfig, folder: str) -> Any:
     report = read_report(Path(config.rows))
     if report is None:
         raise DataError(f"'{config.rows}' is no folder of rows: make them with 'corag rows'.")
-    chat = "no" if report.settings["tokenizer"].endswith("no chat") else "auto"
+    chat: Literal["auto", "no"] = "no" if report.settings["tokenizer"].endswith("no chat") else "auto"
     if Renderer.load(folder, chat).fingerprint != report.settings["tokenizer"]:
         raise ConfigError(
             f"the rows in '{config.rows}' were written with another tokenizer or chat template than that of '{config.model}': make "
@@ -92,11 +93,15 @@ def load_rows(config: SftConfig, folder: str) -> Any:
     rows = datasets.load_from_disk(config.rows)
     limit = config.max_length or report.settings["rows"]["max_length"]
     for split in rows:
-        for number, (ids, mask) in enumerate(zip(rows[split]["input_ids"], rows[split]["completion_mask"], strict=True)):
+        for number, (ids, mask) in enumerate(
+            zip(rows[split]["input_ids"], rows[split]["completion_mask"], strict=True)
+        ):
             wrong = (
                 f"has {len(ids)} tokens, more than max_length {limit}: training would cut off its reply"
                 if len(ids) > limit
-                else "has no token to learn" if not any(mask) else ""
+                else "has no token to learn"
+                if not any(mask)
+                else ""
             )
             if wrong:
                 row = rows[split][number]
@@ -111,9 +116,17 @@ def settings_of(config: SftConfig, folder: str) -> dict[str, Any]:
     """Everything that the result depends on."""
     report = read_report(Path(config.rows))
     assert report is not None
-    options = {name: value for name, value in asdict(config).items() if name not in ("out", "rows", "report_to", "logging_steps")}
+    options = {
+        name: value
+        for name, value in asdict(config).items()
+        if name not in ("out", "rows", "report_to", "logging_steps")
+    }
     base = {"name": config.model, "digest": folder_digest(folder, weights_only=True)}
-    settings = {"base": base, "options": options, "rows": report.settings | {"questions": report.questions, "tokens": report.tokens}}
+    settings = {
+        "base": base,
+        "options": options,
+        "rows": report.settings | {"questions": report.questions, "tokens": report.tokens},
+    }
     plain: dict[str, Any] = json.loads(json.dumps(settings))
     return plain
 
@@ -128,7 +141,7 @@ def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     columns = ["input_ids", "completion_mask"]
-    validation = rows["validation"] if "validation" in rows else None
+    validation = rows.get("validation")
     evaluated = validation and {
         task: validation.filter(lambda row, task=task: row["task"] == task).select_columns(columns)
         for task in sorted(set(validation["task"]))
@@ -182,9 +195,14 @@ def four_bits() -> Any:
     from transformers import BitsAndBytesConfig
 
     if not torch.cuda.is_available() or importlib.util.find_spec("bitsandbytes") is None:
-        raise ConfigError("tuning 'qlora' wants a CUDA GPU and the package bitsandbytes: install it, or choose tuning 'lora'.")
+        raise ConfigError(
+            "tuning 'qlora' wants a CUDA GPU and the package bitsandbytes: install it, or choose tuning 'lora'."
+        )
     return BitsAndBytesConfig(
-        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.bfloat16
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
     )
 
 

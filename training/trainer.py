@@ -8,10 +8,11 @@ import torch
 from trl import SFTTrainer
 
 
-class CompletionTrainer(SFTTrainer):
+class CompletionTrainer(SFTTrainer):  # type: ignore[misc]
     """SFTTrainer whose loss costs what the completions cost.
 
-    Completions of chains have about ten tokens and prompts several hundred. TRL multiplies every position with the vocabulary, which
+    Completions of chains have about ten tokens and prompts several hundred. TRL multiplies every position with the
+    vocabulary, which
     for a small model on a CPU took more than half of a step; here the model is told which positions to keep. Loss and gradients are
     the same: the negative log-likelihood of completion tokens, averaged over those of the whole batch.
     """
@@ -34,5 +35,9 @@ class CompletionTrainer(SFTTrainer):
         if num_items_in_batch is None:
             loss = summed / (targets != -100).sum().clamp(min=1)
         else:  # of all devices and accumulated steps; gradients are averaged over devices afterwards
-            loss = summed / num_items_in_batch * (self.accelerator.num_processes if self.args.average_tokens_across_devices else 1)
+            loss = (
+                summed
+                / num_items_in_batch
+                * (self.accelerator.num_processes if self.args.average_tokens_across_devices else 1)
+            )
         return (loss, outputs) if return_outputs else loss

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from core.errors import ConfigError
+from core.options import parse
 from ircot.config import IRCoTConfig
 from scripts.cli import COMMANDS, main
-from core.options import parse
 from scripts.run import Config
 
 

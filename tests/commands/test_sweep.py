@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
+from core.options import parse
 from eval.world.write import write_world
 from retrieval.build import build_index
 from retrieval.config import IndexConfig
 from scripts.cli import main
-from core.options import parse
 from scripts.sweep import Config, read_cells
 
 

@@ -1,0 +1,64 @@
+"""Fold a LoRA adapter into its base model: a model folder that needs no adapter any more.
+
+corag merge adapters/world --out models/world
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from core.errors import ConfigError
+from generation.adapters import MANIFEST, read_manifest
+from generation.hf import with_adapter
+from generation.models import folder_digest, model_folder
+
+
+@dataclass(frozen=True)
+class Config:
+    """Options of 'corag merge'.
+
+    Attributes:
+        adapter: folder of the adapter.
+        out: folder of the model.
+        model: the base model; "auto" is the one that the adapter's manifest names.
+        dtype: precision of the weights that are written.
+    """
+
+    adapter: str = ""
+    out: str = ""
+    model: str = "auto"
+    dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
+
+    def __post_init__(self) -> None:
+        if not self.adapter or not self.out:
+            raise ConfigError("name the adapter and the folder of the merged model: corag merge ADAPTER --out MODEL.")
+        if Path(self.out).exists() and any(Path(self.out).iterdir()):
+            raise ConfigError(f"'{self.out}' is in the way: choose another --out, or remove it.")
+
+
+def main(config: Config) -> int:
+    """Merge and return 0. The sum is made in float32 and rounded once."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    manifest = read_manifest(Path(config.adapter))
+    if config.model == "auto" and manifest is None:
+        raise ConfigError(
+            f"the adapter '{config.adapter}' does not say what it was trained for: name its base with --model."
+        )
+    name = config.model if manifest is None or config.model != "auto" else str(manifest["settings"]["base"]["name"])
+    folder = model_folder(name)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    merged = with_adapter(model, config.adapter, folder).merge_and_unload()
+    merged.to(getattr(torch, config.dtype)).save_pretrained(config.out)
+    AutoTokenizer.from_pretrained(folder).save_pretrained(config.out)
+    if manifest is not None:
+        shutil.copy(Path(config.adapter) / MANIFEST, Path(config.out) / "merged_training.json")
+    print(
+        json.dumps({"folder": config.out, "base": name, "adapter": config.adapter, "digest": folder_digest(config.out)})
+    )
+    return 0

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# CoRAG's whole training on the embedded world, on CPU: chains from one fictional universe, an adapter, and the table of it on another
+# universe whose every name and fact is new, so that nothing can be known by heart. About 40 minutes on two cores; run it again to go on.
+#   bash scripts/train_loop.sh                   into results/train_loop
+#   bash scripts/train_loop.sh --test.limit 100  options go to 'corag rounds'
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+bash scripts/install.sh
+export PATH="$PWD/.venv/bin:$PATH"
+# Training allocates and frees large pieces of memory in every step: keep them instead of asking the system anew.
+export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456 MALLOC_ARENA_MAX=1
+out=results/train_loop
+corag world $out/train-world --seed 1 --passages 1000 --train 600 --dev 50 --test 50 >&2
+corag world $out/test-world --seed 0 --passages 1000 --train 200 --dev 50 --test 200 >&2
+for world in train test; do
+    for kind in bm25 dense; do
+        corag index $out/$world-world/corpus.jsonl --out $out/$world-$kind --kind $kind >&2
+    done
+done
+corag run --config scripts/configs/decoding.yaml --method closed_book,one_step --questions $out/test-world/test.jsonl --limit 40 \
+    --retriever.index $out/test-bm25,$out/test-dense --out $out/baselines >&2
+corag rounds --config training/configs/world_rounds.yaml --questions $out/train-world/train.jsonl \
+    --retriever.index $out/train-bm25,$out/train-dense --test.questions $out/test-world/test.jsonl \
+    --test.retriever.index $out/test-bm25,$out/test-dense --test.limit 40 --out $out "$@"
