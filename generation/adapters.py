@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from core.errors import ConfigError, DataError
+from core.files import cache_folder
 from generation.models import folder_digest
 
 MANIFEST = "training.json"
@@ -45,3 +49,50 @@ def read_manifest(adapter: Path) -> dict[str, Any] | None:
             f"'{path}' is not valid JSON ({error.msg}): restore it, or train again into another folder."
         ) from None
     return manifest
+
+
+def with_adapter(model: Any, adapter: str, folder: str) -> Any:
+    """Put a LoRA adapter on a model loaded from ``folder``. Raises :class:`ConfigError` if it does not fit."""
+    check_adapter(adapter, folder)
+    if importlib.util.find_spec("peft") is None:
+        raise ConfigError("adapters need the package peft: pip install 'corag[train]'.")
+    from peft import PeftModel
+
+    try:
+        return PeftModel.from_pretrained(model, adapter).eval()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ConfigError(f"the adapter '{adapter}' does not fit the model: {error}") from error
+
+
+def merge_adapter(folder: str, adapter: str, out: Path, dtype: str) -> None:
+    """Write the model of ``folder`` with an adapter folded in. The sum is made in float32 and rounded to ``dtype`` once."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    merged = with_adapter(model, adapter, folder).merge_and_unload()
+    merged.to(getattr(torch, dtype)).save_pretrained(out)
+    AutoTokenizer.from_pretrained(folder).save_pretrained(out)
+
+
+def merged_folder(folder: str, adapter: str, dtype: str) -> str:
+    """Return a folder of the cache that holds a model with an adapter folded in, writing it first if need be (some seconds)."""
+    check_adapter(adapter, folder)
+    name = f"{folder_digest(folder, weights_only=True)}-{folder_digest(adapter)}-{dtype}"
+    target = cache_folder() / "merged" / name
+    if not target.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f"{name}.", suffix=".tmp", dir=target.parent))
+        try:
+            merge_adapter(folder, adapter, temporary, dtype)
+            temporary.rename(target)
+        except OSError as error:
+            if not target.is_dir():  # otherwise another process was faster, and its copy is as good
+                raise ConfigError(
+                    f"cannot write the model with its adapter to '{target}': {error.strerror}."
+                ) from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return str(target)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
 
 from core.batching import MicroBatcher
-from core.errors import BackendError, ConfigError
+from core.errors import BackendError
 from core.protocols import Completion, GenerateRequest, Generation, Score, ScoreRequest
 from core.types import TokenUsage
-from generation.adapters import check_adapter
+from generation.adapters import with_adapter
 from generation.config import ModelConfig
 from generation.decoding import GenerateJob, ScoreJob, generate, score
 from generation.models import folder_digest, model_folder
@@ -134,16 +133,3 @@ def _alike(jobs: Sequence[_Job], batch_size: int) -> list[list[int]]:
             groups.append([row])
             sequences = more
     return groups
-
-
-def with_adapter(model: Any, adapter: str, folder: str) -> Any:
-    """Put a LoRA adapter on a model loaded from ``folder``. Raises :class:`ConfigError` if it does not fit."""
-    check_adapter(adapter, folder)
-    if importlib.util.find_spec("peft") is None:
-        raise ConfigError("adapters in transformers need the package peft: pip install 'corag[train]'.")
-    from peft import PeftModel
-
-    try:
-        return PeftModel.from_pretrained(model, adapter).eval()
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"the adapter '{adapter}' does not fit the model: {error}") from error

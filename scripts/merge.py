@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from core.errors import ConfigError
-from generation.adapters import MANIFEST, read_manifest
-from generation.hf import with_adapter
+from generation.adapters import MANIFEST, merge_adapter, read_manifest
 from generation.models import folder_digest, model_folder
 
 
@@ -41,10 +40,7 @@ class Config:
 
 
 def main(config: Config) -> int:
-    """Merge and return 0. The sum is made in float32 and rounded once."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
+    """Merge and return 0."""
     manifest = read_manifest(Path(config.adapter))
     if config.model == "auto" and manifest is None:
         raise ConfigError(
@@ -52,10 +48,7 @@ def main(config: Config) -> int:
         )
     name = config.model if manifest is None or config.model != "auto" else str(manifest["settings"]["base"]["name"])
     folder = model_folder(name)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    merged = with_adapter(model, config.adapter, folder).merge_and_unload()
-    merged.to(getattr(torch, config.dtype)).save_pretrained(config.out)
-    AutoTokenizer.from_pretrained(folder).save_pretrained(config.out)
+    merge_adapter(folder, config.adapter, Path(config.out), config.dtype)
     if manifest is not None:
         shutil.copy(Path(config.adapter) / MANIFEST, Path(config.out) / "merged_training.json")
     print(
