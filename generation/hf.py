@@ -9,7 +9,7 @@ from core.batching import MicroBatcher
 from core.errors import BackendError
 from core.protocols import Completion, GenerateRequest, Generation, Score, ScoreRequest
 from core.types import TokenUsage
-from generation.adapters import with_adapter
+from generation.adapters import adapter_folder, with_adapter
 from generation.config import ModelConfig
 from generation.decoding import GenerateJob, ScoreJob, generate, score
 from generation.models import folder_digest, model_folder
@@ -56,8 +56,9 @@ class TransformersGenerator:
             raise BackendError(f"transformers cannot load the model in '{folder}' on {device}: {error}") from error
         identity = f"transformers:{folder_digest(folder)}:{dtype}"
         if config.adapter:
-            model = with_adapter(model, config.adapter, folder)
-            identity += f":{folder_digest(config.adapter)}"
+            adapter = adapter_folder(config.adapter)
+            model = with_adapter(model, adapter, folder)
+            identity += f":{folder_digest(adapter)}"
         longest = int(model.config.get_text_config().max_position_embeddings)
         window = min(config.max_context or longest, longest)
         return cls(model, renderer, window, config.batch_size, f"{identity}:{window}:chat={renderer.chat}")

@@ -18,7 +18,7 @@ from typing import Any
 from core.errors import BackendError, ConfigError, RequestRefusedError
 from core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
 from core.types import TokenUsage
-from generation.adapters import check_adapter, merged_folder
+from generation.adapters import adapter_folder, check_adapter, merged_folder
 from generation.config import ModelConfig
 from generation.forced import FORCED_TOKENS, PLUGIN
 from generation.models import folder_digest, model_folder, native_dtype
@@ -54,7 +54,7 @@ class VllmGenerator:
         folder = model_folder(config.name)
         renderer = Renderer.load(folder, config.chat)
         weights = folder_digest(folder)
-        adapter, rank = config.adapter, 0
+        adapter, rank = adapter_folder(config.adapter), 0
         if adapter:
             weights += f"+{folder_digest(adapter)}"
             if _on_cpu():  # vLLM's kernels for adapters are ten times slower there than the model itself

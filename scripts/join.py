@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from core.errors import ConfigError
-from core.records import read_manifest, read_rows
+from core.records import read_manifest
 from core.shards import join
-from core.types import Question
-from eval.scorers import chosen_scorer
-from scripts.run import report
+from scripts.table import show
 
 
 @dataclass(frozen=True)
@@ -46,12 +44,7 @@ def main(config: Config) -> int:
     """Join the runs and print their table; return 0, or 1 if every question of some method failed."""
     joined = [join(Path(run), None if config.out == "auto" else Path(config.out)) for run in config.runs]
     runs = one_table(joined)
-    manifest = read_manifest(joined[0])
-    start = manifest["starts"][-1]
-    dataset = manifest["settings"]["questions"]["dataset"]
-    chosen = chosen_scorer(start["scorer"], dataset)
-    questions = {name: Question(**row["question"]) for run in joined for name, row in read_rows(run).items()}
-    return report(runs, list(questions.values()), chosen, start["recall_at"])
+    return show(runs)
 
 
 def one_table(joined: list[Path]) -> dict[str, Path]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from core.errors import ConfigError
-from generation.adapters import MANIFEST, merge_adapter, read_manifest
+from generation.adapters import MANIFEST, adapter_folder, merge_adapter, read_manifest
 from generation.models import folder_digest, model_folder
 
 
@@ -41,16 +41,17 @@ class Config:
 
 def main(config: Config) -> int:
     """Merge and return 0."""
-    manifest = read_manifest(Path(config.adapter))
+    adapter = adapter_folder(config.adapter)
+    manifest = read_manifest(Path(adapter))
     if config.model == "auto" and manifest is None:
         raise ConfigError(
             f"the adapter '{config.adapter}' does not say what it was trained for: name its base with --model."
         )
     name = config.model if manifest is None or config.model != "auto" else str(manifest["settings"]["base"]["name"])
     folder = model_folder(name)
-    merge_adapter(folder, config.adapter, Path(config.out), config.dtype)
+    merge_adapter(folder, adapter, Path(config.out), config.dtype)
     if manifest is not None:
-        shutil.copy(Path(config.adapter) / MANIFEST, Path(config.out) / "merged_training.json")
+        shutil.copy(Path(adapter) / MANIFEST, Path(config.out) / "merged_training.json")
     print(
         json.dumps({"folder": config.out, "base": name, "adapter": config.adapter, "digest": folder_digest(config.out)})
     )

@@ -11,6 +11,7 @@ section 4.4). With --learner, chains of the small --model train a larger one (we
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ from training.config import SftConfig
 from training.data import RowsConfig
 from training.sampling import SampleConfig
 
-SFT = Path(__file__).parents[1] / "training/sft.py"
+SFT = os.path.relpath(Path(__file__).parents[1] / "training/sft.py")
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ def train(config: Config, turn: Plan, folder: Path) -> None:
         model=config.learner or config.model.name,
         adapter=turn.start,
     )
-    launch = [sys.executable, "-m", "accelerate.commands.launch", *(config.launch or default_launch()), str(SFT)]
+    launch = [sys.executable, "-m", "accelerate.commands.launch", *(config.launch or default_launch()), SFT]
     stage(folder / "adapter", launch, asdict(options))
 
 

@@ -213,12 +213,22 @@ def print_table(summaries: Sequence[Summary], runs: Mapping[str, Path], scoring:
     recall_at = summaries[0].recall_at
     console.print(f"EM, F1 and recall@{recall_at} in percent with 95% bootstrap intervals. Scorer: {scoring}.")
     console.print(f"Questions: {start['questions']} ({asked['dataset']}).", soft_wrap=True)
-    console.print(f"Model: {start['model']['name']} ({first['settings']['model']}).", soft_wrap=True)
+    models = {name: _model_line(manifest) for name, manifest in manifests.items()}
+    one_model = len(set(models.values())) == 1
+    if one_model:
+        console.print(f"Model: {models[summaries[0].method]}.", soft_wrap=True)
     fingerprint = next((setting["retriever"] for setting in settings.values() if setting["retriever"]), "")
     searched = ", ".join(start["retriever"]["index"] or start["retriever"]["url"]) if fingerprint else "none"
     console.print(f"Retriever: {searched} ({fingerprint or 'no method searches'}).", soft_wrap=True)
     for summary in summaries:
         prompts = ", ".join(dict.fromkeys(settings[summary.method]["prompts"]))
-        console.print(f"{summary.method}: {runs[summary.method]} (prompts: {prompts})", soft_wrap=True)
+        model = "" if one_model else f"model: {models[summary.method]}; "
+        console.print(f"{summary.method}: {runs[summary.method]} ({model}prompts: {prompts})", soft_wrap=True)
         if summary.failed:
             console.print(f"{summary.method}: {summary.failed} failed, first: {summary.first_error}", markup=False)
+
+
+def _model_line(manifest: Mapping[str, Any]) -> str:
+    model = manifest["starts"][-1]["model"]
+    adapter = f" with adapter {model['adapter']}" if model["adapter"] else ""
+    return f"{model['name']}{adapter} ({manifest['settings']['model']})"
