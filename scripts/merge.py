@@ -35,7 +35,7 @@ class Config:
     def __post_init__(self) -> None:
         if not self.adapter or not self.out:
             raise ConfigError("name the adapter and the folder of the merged model: corag merge ADAPTER --out MODEL.")
-        if Path(self.out).exists() and any(Path(self.out).iterdir()):
+        if Path(self.out).exists() and (not Path(self.out).is_dir() or any(Path(self.out).iterdir())):
             raise ConfigError(f"'{self.out}' is in the way: choose another --out, or remove it.")
 
 
