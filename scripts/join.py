@@ -15,6 +15,7 @@ from core.errors import ConfigError
 from core.records import read_manifest
 from core.shards import join
 from scripts.table import show
+from training.chains import METHOD, describe, read_chains
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,16 @@ class Config:
 
 
 def main(config: Config) -> int:
-    """Join the runs and print their table; return 0, or 1 if every question of some method failed."""
+    """Join the runs and print their table; return 0, or 1 if every question of some method failed.
+
+    Sampled chains have no answers to make a table of: what there is to say about them is printed instead.
+    """
     joined = [join(Path(run), None if config.out == "auto" else Path(config.out)) for run in config.runs]
-    runs = one_table(joined)
-    return show(runs)
+    chains = [run for run in joined if read_manifest(run)["settings"]["method"] == METHOD]
+    for run in chains:
+        print("\n".join(describe(read_chains([run])).lines()))
+    answered = [run for run in joined if run not in chains]
+    return show(one_table(answered)) if answered else 0
 
 
 def one_table(joined: list[Path]) -> dict[str, Path]:

@@ -230,5 +230,5 @@ def print_table(summaries: Sequence[Summary], runs: Mapping[str, Path], scoring:
 
 def _model_line(manifest: Mapping[str, Any]) -> str:
     model = manifest["starts"][-1]["model"]
-    adapter = f" with adapter {model['adapter']}" if model["adapter"] else ""
+    adapter = f" with adapter {model['adapter']}" if model.get("adapter") else ""  # older runs do not say
     return f"{model['name']}{adapter} ({manifest['settings']['model']})"

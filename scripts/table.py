@@ -16,6 +16,7 @@ from core.records import differences, read_manifest, read_rows
 from core.types import Question
 from eval.scorers import chosen_scorer
 from scripts.run import report
+from training.chains import METHOD
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,11 @@ def main(config: Config) -> int:
 
 
 def show(runs: Mapping[str, Path], scorer: str = "auto", recall_at: int = 0) -> int:
-    """Print the table of some runs by name. Raises :class:`ConfigError` if they answered different questions."""
+    """Print the table of some runs by name. Raises :class:`ConfigError` if they answered different questions, or none."""
     manifests = {name: read_manifest(run) for name, run in runs.items()}
     first, *others = manifests.values()
+    if chains := [name for name, manifest in manifests.items() if manifest["settings"]["method"] == METHOD]:
+        raise ConfigError(f"'{runs[chains[0]]}' holds sampled chains, which have no answers: give runs of 'corag run'.")
     asked = first["settings"]["questions"]
     for other in others:
         if changed := differences(asked, other["settings"]["questions"], "questions"):

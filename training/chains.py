@@ -46,11 +46,7 @@ def read_chains(folders: Sequence[Path]) -> list[ChainRow]:
     """
     rows: dict[str, ChainRow] = {}
     for folder in folders:
-        settings = read_manifest(folder)["settings"]
-        if settings["method"] != METHOD:
-            raise DataError(
-                f"'{folder}' holds answers of {settings['method']}, not chains: make some with 'corag sample'."
-            )
+        settings_of(folder)
         for name, record in read_rows(folder).items():
             if name in rows:
                 raise DataError(
@@ -60,15 +56,23 @@ def read_chains(folders: Sequence[Path]) -> list[ChainRow]:
     return list(rows.values())
 
 
+def settings_of(folder: Path) -> dict[str, Any]:
+    """Return what chains were sampled with. Raises :class:`DataError` if the folder is no folder of chains."""
+    settings: dict[str, Any] = read_manifest(folder)["settings"]
+    if settings["method"] != METHOD:
+        raise DataError(f"'{folder}' holds answers of {settings['method']}, not chains: make some with 'corag sample'.")
+    return settings
+
+
 def config_of(folders: Sequence[Path]) -> CoRAGConfig:
     """Return the options that the chains were sampled with.
 
     Raises :class:`ConfigError` with the difference if folders differ, or a prompt has changed since: rows would then ask for other
-    things than decoding does.
+    things than decoding does; :class:`DataError` if a folder is no folder of chains.
     """
-    first = read_manifest(folders[0])["settings"]
+    first = settings_of(folders[0])
     for other in folders[1:]:
-        theirs = read_manifest(other)["settings"]
+        theirs = settings_of(other)
         if changed := differences(first["options"]["corag"], theirs["options"]["corag"]):
             raise ConfigError(
                 f"'{folders[0]}' and '{other}' were sampled with different options:\n  " + "\n  ".join(changed) + "\n"
@@ -77,7 +81,7 @@ def config_of(folders: Sequence[Path]) -> CoRAGConfig:
     options: dict[str, Any] = dict(first["options"]["corag"])
     config = CoRAGConfig(**options)
     for folder in folders:
-        then, now = read_manifest(folder)["settings"]["prompts"], [each.identity for each in config.templates()]
+        then, now = settings_of(folder)["prompts"], [each.identity for each in config.templates()]
         if then != now:
             shown = "\n  ".join(
                 f"{before} -> {after}" for before, after in zip(then, now, strict=True) if before != after

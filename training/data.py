@@ -22,7 +22,7 @@ from corag.asking import (
 from corag.chain import Chain, Hop, top_passages
 from corag.concluding import Context, final_passages
 from corag.config import CoRAGConfig
-from core.errors import ConfigError, DataError
+from core.errors import ConfigError, DataError, RequestRefusedError
 from core.prompt import Prompt, Shortening
 from core.protocols import ScoreRequest
 from core.seeds import derive_seed
@@ -144,7 +144,7 @@ def enough(row: ChainRow) -> int:
 def tokenise(asked: Asked, renderer: Renderer, config: RowsConfig) -> tuple[TrainingRow, Shortening]:
     """Turn a request and its reply into tokens, as an engine would read the one and write the other, and end its turn.
 
-    Raises :class:`DataError` naming the row if the reply is blank or leaves no room for a prompt.
+    Raises :class:`DataError` naming the row if the reply is blank or leaves no room for the prompt.
     """
     if not asked.reply.strip():
         raise DataError(f"{asked.name} has nothing to learn: the reply is blank. Leave the question out or mend it.")
@@ -155,7 +155,13 @@ def tokenise(asked: Asked, renderer: Renderer, config: RowsConfig) -> tuple[Trai
             f"{asked.name} has a reply of {len(target)} tokens, but rows have at most {config.max_length}: choose a larger "
             "max_length, or leave the question out."
         )
-    ids, shortening = renderer.fit(asked.prompt, config.max_length - len(target))
+    try:
+        ids, shortening = renderer.fit(asked.prompt, config.max_length - len(target))
+    except RequestRefusedError as error:
+        raise DataError(
+            f"{asked.name} does not fit into rows of {config.max_length} tokens, even without passages ({error}): choose a larger "
+            "max_length."
+        ) from None
     row = TrainingRow(
         asked.question_id,
         asked.task,

@@ -14,13 +14,14 @@ from typing import Any
 
 from corag.config import CoRAGConfig
 from core.errors import ConfigError, DataError
-from core.files import write_atomically
+from core.files import file_digest, write_atomically
 from core.prompt import Shortening
 from core.protocols import Retriever
-from core.records import read_manifest
+from core.records import TRACES
 from core.types import Passage
 from generation.rendering import Renderer
 from training.chains import ChainRow, config_of, read_chains
+from training.chains import settings_of as chain_settings
 from training.data import RowsConfig, TrainingRow, asked_of, set_aside, tokenise
 
 REPORT = "report.json"
@@ -80,12 +81,12 @@ async def write_rows(
 ) -> Report:
     """Make the rows of some folders of chains and write them to ``out``, a dataset with the splits train and validation.
 
-    Rows of the same settings that are there already are left as they are. Raises :class:`ConfigError` if ``out`` holds
-    others, or the
-    index or a prompt is not the one that the chains were sampled with; :class:`DataError` if there is nothing to learn.
+    Rows of the same chains and settings that are there already are left as they are. Raises :class:`ConfigError` if ``out`` holds
+    others, or the index or a prompt is not the one that the chains were sampled with; :class:`DataError` if there is nothing to
+    learn.
     """
     corag = config_of(folders)
-    settings = settings_of(folders, retriever, renderer, config)
+    settings = settings_of(folders, retriever, renderer, config, corag)
     if (found := read_report(out)) is not None:
         if found.settings != settings:
             raise ConfigError(f"'{out}' holds rows of other chains or options: choose another --out, or remove it.")
@@ -93,7 +94,8 @@ async def write_rows(
     report = Report(settings)
     rows: dict[str, list[Any]] = {"train": [], "validation": []}
     with tempfile.TemporaryDirectory(dir=_parent(out), prefix=f"{out.name}.") as temporary:
-        every = read_chains(folders)
+        # Chains lie in the order in which they were finished, which may differ between two runs that sampled the same.
+        every = sorted(read_chains(folders), key=lambda row: row.question.id)
         for start in range(0, len(every), _QUESTIONS_AT_ONCE):
             chunk = every[start : start + _QUESTIONS_AT_ONCE]
             passages = await passages_of(chunk, retriever)
@@ -111,19 +113,22 @@ async def write_rows(
 
 
 def settings_of(
-    folders: Sequence[Path], retriever: Retriever, renderer: Renderer, config: RowsConfig
+    folders: Sequence[Path], retriever: Retriever, renderer: Renderer, config: RowsConfig, corag: CoRAGConfig
 ) -> dict[str, Any]:
     """Everything that the rows depend on. Raises :class:`ConfigError` if the index is not the chains' own."""
     chains = []
     for folder in folders:
-        settings = read_manifest(folder)["settings"]
+        settings = chain_settings(folder)
         if settings["retriever"] != retriever.fingerprint:
             raise ConfigError(
                 f"the chains in '{folder}' were sampled with the index {settings['retriever']}, but this one is "
                 f"{retriever.fingerprint}: give the same --retriever options."
             )
-        chains.append({name: settings[name] for name in ("options", "prompts", "questions", "model", "seed")})
+        kept = {name: settings[name] for name in ("options", "prompts", "questions", "model", "seed")}
+        chains.append(kept | {"traces": file_digest(folder / TRACES)})  # sampling may have gone on since
     settings = {"chains": chains, "rows": asdict(config), "tokenizer": renderer.fingerprint}
+    if "stop" in config.tasks:  # sampling does not use its prompt, so the chains do not say which it was
+        settings["stop_prompt"] = corag.prompt("stop_check").identity
     plain: dict[str, Any] = json.loads(json.dumps(settings))
     return plain
 

@@ -1,0 +1,195 @@
+"""Chains come back from disk as they were sampled, from the folders and prompts they were sampled with, and are counted right."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from corag.config import CoRAGConfig
+from corag.method import HopRecord
+from core.errors import ConfigError, DataError
+from core.records import TRACES, RunFolder, read_rows
+from core.templates import load_template
+from core.types import Question
+from tests.training.toy import PROMPTS, QUESTION, REFUSAL, many, write_chains
+from training.chains import ChainRow, config_of, describe, read_chains
+from training.sampling import SampleConfig, SampledChain
+
+CORAG = CoRAGConfig(**PROMPTS, passages_per_hop=2, search_depth=3, context_passages=3)
+SAMPLE = SampleConfig(chains=3, max_hops=3)
+
+
+# ---- from disk -------------------------------------------------------------------------------------------------------------
+
+
+def test_chains_come_back_as_they_were_sampled(tmp_path):
+    questions = [replace(each, context_ids=("tarn hollow", "mara velden")) for each in many(3)] + many(6)[3:]
+    written = write_chains(tmp_path / "chains", SAMPLE, CORAG, questions=questions)
+    read = read_chains([tmp_path / "chains"])
+    assert [row.question for row in read] == [row.question for row in written] == questions
+    assert [row.chains for row in read] == [row.answer.chains for row in written]
+    assert [row.context_ids for row in read] == [row.answer.context_ids for row in written]
+    assert [(row.chosen, row.rejected, row.error) for row in read] == [(row.answer.chosen, "", "") for row in written]
+    assert all(row.chain == row.chains[row.chosen] for row in read)
+    assert any(len(row.chain.hops) >= 2 for row in read) and any(row.chosen > 0 for row in read)
+    assert read[0].context_ids == ("tarn hollow", "mara velden")
+    assert config_of([tmp_path / "chains"]) == CORAG
+
+
+def test_decompositions_and_rejections_come_back(tmp_path):
+    broken = replace(QUESTION, id="q2", decomposition=QUESTION.decomposition[:1] * 2 + QUESTION.decomposition)
+    config = SampleConfig(source="decomposition")
+    written = write_chains(tmp_path / "steps", config, CORAG, questions=[QUESTION, broken])
+    kept, left_out = read_chains([tmp_path / "steps"])
+    assert kept.chains == written[0].answer.chains and len(kept.chain.hops) == 3 and len(kept.chain.means) == 1
+    assert (left_out.chain, left_out.rejected) == (None, written[1].answer.rejected)
+    write_chains(tmp_path / "strict", replace(SAMPLE, reject_below=-0.1, sure_above=-0.1), CORAG)
+    (rejected,) = read_chains([tmp_path / "strict"])
+    assert (rejected.chain, rejected.rejected, len(rejected.chains)) == (None, "threshold", 3)
+
+
+def test_failed_questions_come_back_as_failed_until_they_are_sampled(tmp_path):
+    write_chains(tmp_path / "chains", SAMPLE, CORAG, questions=many(2), failing="birthplace")
+    failed = read_chains([tmp_path / "chains"])
+    assert [(row.chain, row.chains, row.rejected) for row in failed] == [(None, (), "")] * 2
+    assert all("SearchFailedError" in row.error for row in failed)
+    write_chains(tmp_path / "chains", SAMPLE, CORAG, questions=many(2))
+    assert all(row.chain and not row.error for row in read_chains([tmp_path / "chains"]))
+
+
+def test_a_torn_last_line_is_not_read(tmp_path):
+    write_chains(tmp_path / "chains", SAMPLE, CORAG, questions=many(3))
+    traces = tmp_path / "chains" / TRACES
+    traces.write_bytes(traces.read_bytes()[:-30])
+    assert [row.question.id for row in read_chains([tmp_path / "chains"])] == ["q1", "q2"]
+
+
+def test_several_folders_are_read_as_one(tmp_path):
+    write_chains(tmp_path / "a", SAMPLE, CORAG, questions=many(4)[:2])
+    write_chains(tmp_path / "b", SAMPLE, CORAG, questions=many(4)[2:])
+    assert [row.question.id for row in read_chains([tmp_path / "b", tmp_path / "a"])] == ["q3", "q4", "q1", "q2"]
+    assert config_of([tmp_path / "a", tmp_path / "b"]) == CORAG
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_question_in_two_folders_is_refused(tmp_path):
+    for name in "ab":
+        write_chains(tmp_path / name, SAMPLE, CORAG, questions=many(3)[:2] if name == "a" else many(3)[1:])
+    with pytest.raises(DataError, match="question 'q2' has chains in two of the folders"):
+        read_chains([tmp_path / "a", tmp_path / "b"])
+
+
+def test_a_folder_of_answers_is_refused(tmp_path):
+    settings = {
+        "method": "ircot",
+        "options": {},
+        "prompts": [],
+        "questions": {},
+        "model": "",
+        "retriever": "",
+        "seed": 0,
+    }
+    RunFolder(tmp_path / "ircot", settings, {}).__exit__(None, None, None)
+    write_chains(tmp_path / "chains", SAMPLE, CORAG)
+    for ask in (read_chains, config_of):
+        for folders in ([tmp_path / "ircot"], [tmp_path / "chains", tmp_path / "ircot"]):
+            with pytest.raises(DataError, match="holds answers of ircot, not chains: make some with 'corag sample'"):
+                ask(folders)
+
+
+def test_a_folder_that_is_nothing_is_refused(tmp_path):
+    with pytest.raises(DataError, match="is not a run"):
+        config_of([tmp_path])
+
+
+def test_folders_of_different_options_are_refused_with_the_difference(tmp_path):
+    write_chains(tmp_path / "a", SAMPLE, CORAG, questions=many(1))
+    write_chains(tmp_path / "b", SAMPLE, replace(CORAG, passages_per_hop=3, task="guess"), questions=many(2)[1:])
+    with pytest.raises(ConfigError, match=r"sampled with different options") as refused:
+        config_of([tmp_path / "a", tmp_path / "b"])
+    assert "passages_per_hop: 2 -> 3" in str(refused.value) and 'task: "answer multi-hop questions" -> "guess"' in str(
+        refused.value
+    )
+    write_chains(tmp_path / "c", replace(SAMPLE, chains=5), CORAG, questions=many(3)[2:])
+    assert config_of([tmp_path / "a", tmp_path / "c"]) == CORAG, "how many chains were sampled is no matter of the rows"
+
+
+def test_a_prompt_that_has_changed_since_is_refused_with_the_difference(tmp_path):
+    prompt = tmp_path / "next.txt"
+    prompt.write_text("version: 1\n--- user\nNEXT for {query}\n{hops}\n")
+    corag = replace(CORAG, sub_query_prompt=str(prompt))
+    write_chains(tmp_path / "chains", SAMPLE, corag)
+    before = corag.prompt("sub_query").identity
+    assert config_of([tmp_path / "chains"]) == corag
+    prompt.write_text("version: 2\n--- user\nNEXT question for {query}\n{hops}\n")
+    load_template.cache_clear()  # as in the next process
+    with pytest.raises(ConfigError, match="prompts that have changed since") as refused:
+        config_of([tmp_path / "chains"])
+    assert f"{before} -> {corag.prompt('sub_query').identity}" in str(refused.value)
+    assert "final_answer" not in str(refused.value), "only what changed"
+
+
+# ---- statistics ------------------------------------------------------------------------------------------------------------
+
+
+def chain(*said, means, stopped="length"):
+    hops = tuple(HopRecord(f"query {n}", text, text == REFUSAL, ("p",)) for n, text in enumerate(said))
+    return SampledChain(hops, tuple(means), tuple(means), 3, stopped)
+
+
+def row(name, *chains, chosen=0, rejected="", error=""):
+    question = Question(name, "Which river?", ("Issel", "Old Issel"))
+    return ChainRow(question, ("p",), chains, None if rejected or error else chosen, rejected, error)
+
+
+ROWS = [
+    row("a", chain("Velden", "it is the Issel.", means=(-3, -0.04), stopped="sure"), chain("x", means=(-9,))),
+    row("b", chain("nothing", means=(-9,)), chain("old issel!", means=(-1.0,), stopped="match"), chosen=1),
+    row("c", chain(REFUSAL, "Isselburg", REFUSAL, means=(-2, -1, -9))),
+    row("d", chain("Issel", means=(-7,)), chain("Issel", means=(-8,)), rejected="threshold"),
+    row("e", chain("x", means=()), rejected="unsupported"),
+    row("f", error="SearchFailedError: no"),
+]
+
+
+def test_statistics_by_hand():
+    found = describe(ROWS)
+    assert (found.questions, found.failed, found.kept, found.chains) == (6, 1, 3, 8)
+    assert found.rejected == {"threshold": 1, "unsupported": 1}
+    assert found.answer_found == pytest.approx(2 / 3), "in a and b; Isselburg is another word"
+    assert found.answer_matched == pytest.approx(1 / 3), "b's second alias"
+    assert found.refused_hops == pytest.approx(2 / 6)
+    assert found.mean_score == pytest.approx((-0.04 - 1 - 9) / 3)
+    assert found.lengths == {"1": 1, "2": 1, "3": 1} and found.stopped == {"length": 1, "match": 1, "sure": 1}
+    assert found.score_histogram == {
+        "-inf..-8": 1, "-8..-4": 0, "-4..-2": 0, "-2..-1": 1, "-1..-0.5": 0, "-0.5..-0.2": 0, "-0.2..-0.1": 0,
+        "-0.1..-0.05": 0, "-0.05..0": 1,
+    }  # fmt: skip
+
+
+def test_statistics_of_nothing():
+    found = describe([ROWS[-1]])
+    assert (found.questions, found.kept, found.mean_score, found.answer_found, found.lengths) == (1, 0, 0, 0, {})
+    assert sum(found.score_histogram.values()) == 0 and list(found.lines())
+    assert describe([]).questions == 0 and list(describe([]).lines())
+
+
+def test_statistics_can_be_read():
+    text = "\n".join(describe(ROWS).lines())
+    assert "questions 6, failed 1, kept 3, left out {'threshold': 1, 'unsupported': 1}" in text
+    assert "a sub-answer holds the answer: 66.7%; is the answer: 33.3%" in text and "refused hops: 33.3%" in text
+    assert "-0.05..0      1 ########" in text
+
+
+def test_every_candidate_stands_in_one_line_per_question(tmp_path):
+    write_chains(tmp_path / "chains", SAMPLE, CORAG, questions=many(2))
+    lines = [json.loads(line) for line in (tmp_path / "chains" / TRACES).read_text().splitlines()]
+    assert [line["id"] for line in lines] == ["q1", "q2"] == list(read_rows(tmp_path / "chains"))
+    for line in lines:
+        assert line["steps"] == [] and line["usage"]["sub_query"]["calls"] >= 3
+        assert len(line["answer"]["chains"]) == 3
+        for each in line["answer"]["chains"]:
+            assert len(each["means"]) == len(each["hops"]) == len(each["sums"])
+            assert all(hop["passage_ids"] for hop in each["hops"])

@@ -1,0 +1,349 @@
+"""Training rows ask what decoding asks, to the byte, and are written and read back with the right tokens masked."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from datasets import load_from_disk
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corag.asking import continuation
+from corag.config import CoRAGConfig
+from corag.method import HopRecord, corag
+from core.errors import ConfigError, DataError
+from core.prompt import Prompt
+from core.protocols import ScoreRequest
+from core.tools import GenerateStep, Tools
+from generation.models import model_folder
+from generation.rendering import Renderer
+from tests.fakes import ScriptedGenerator, WordRetriever, passage
+from tests.training.toy import BY_ID, PROMPTS, QUESTION, REFUSAL, WORLD, many, write_chains
+from training.chains import ChainRow, read_chains
+from training.data import Asked, RowsConfig, asked_of, enough, set_aside, tokenise
+from training.rows import read_report, write_rows
+from training.sampling import SampleConfig, SampledChain
+
+ALL = RowsConfig(tasks=("sub_query", "sub_answer", "final_answer", "stop", "no_chain"), ratio=1.0, validation=0.0)
+SHORT = {"max_sub_query_tokens": 8, "max_sub_answer_tokens": 8, "max_answer_tokens": 8}
+CORAG = CoRAGConfig(passages_per_hop=2, search_depth=3, context_passages=3, **SHORT)
+SAMPLE = SampleConfig(chains=2, max_hops=3)
+ROLES = {"sub_query": "sub_query", "sub_answer": "sub_answer", "final": "final_answer", "stop_check": "stop"}
+
+
+@pytest.fixture(scope="module")
+def renderer():
+    return Renderer.load(model_folder("default", weights=False))
+
+
+class Counting(ScriptedGenerator):
+    """Counts as the real model does, so that passages are cut at the same places."""
+
+    def __init__(self, renderer, replies):
+        super().__init__(replies)
+        self.count_tokens = renderer.count
+
+
+def decode(config, renderer, replies, question=QUESTION):
+    """Decode for real; return the answer, the chain as sampling would have noted it, and (task, hop, prompt) of what was asked."""
+    generator = Counting(renderer, replies)
+    tools = Tools(question, generator, WordRetriever(WORLD), keep_prompts=True)
+    answer = asyncio.run(corag(question, tools, config))
+    steps = [step for step in tools.steps if isinstance(step, GenerateStep)]
+    asked = []
+    for step, request in zip(steps, generator.requests, strict=True):
+        assert step.prompt == request.prompt.text
+        hop = int(step.path.split("hop ")[1].split("/")[0]) if "hop " in step.path else 0
+        asked.append((ROLES[step.role], hop, request.prompt))
+    context = tuple(hit.passage.id for hit in tools.steps[0].hits) if not question.context_ids else question.context_ids
+    hops = answer.chains[0].hops
+    sampled = SampledChain(hops, (-1.0,) * len(hops), (-1.0,) * len(hops), 3, "length")
+    return answer, ChainRow(question, context, (sampled,), 0, ""), asked
+
+
+def replies(*, stop=False):
+    """Three hops: with a repeat and its retry, a refusal, and a search that finds nothing."""
+    yield from ["Who wrote The Glass Orchard?", "Mara Velden."] + ["No"] * stop
+    yield from ["who wrote the glass orchard", "Where was Mara Velden born?", REFUSAL] + ["No"] * stop
+    yield from ["zzz"] + ["Yes"] * stop
+    yield "The Issel"
+
+
+CONFIGS = {
+    "as it comes": {},
+    "from the chain": {"context": "chain", "context_passages": 2},
+    "fused, orders turned": {"context": "fused", "passage_order": "best_last", "context_order": "best_first"},
+    "passages cut": {"max_passage_tokens": 4},
+    "passages left out": {"max_prompt_tokens": 190},
+    "other words": PROMPTS,
+    "other words, continued": {"final_answer_prompt": "corag-like.txt", "task": "guess"},
+}
+
+
+# ---- byte equality ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stop", ["length", "check"])
+@pytest.mark.parametrize("options", CONFIGS.values(), ids=CONFIGS)
+def test_rows_ask_what_decoding_asks(renderer, options, stop, tmp_path):
+    if "corag-like.txt" in options.values():
+        (tmp_path / "corag-like.txt").write_text("version: 7\n--- plain\n{passages}\n{hops}\nQ: {query}\nA:\n")
+        options = options | {"final_answer_prompt": str(tmp_path / "corag-like.txt")}
+    config = replace(CORAG, max_hops=4 if stop == "check" else 3, stop=stop, **options)
+    answer, row, asked = decode(config, renderer, replies(stop=stop == "check"))
+    assert (answer.steps, answer.repeats, answer.stopped) == (3, 1, stop)
+    made = {(each.task, each.hop): each for each in asked_of(row, BY_ID, renderer.count, ALL, config)}
+    for task, hop, prompt in asked:
+        mine = made[task, hop]
+        assert mine.prompt.text == prompt.text
+        done, shortening = tokenise(mine, renderer, ALL)
+        target = renderer.target_ids(ScoreRequest(prompt, continuation(prompt, mine.reply), end_of_turn=True))
+        assert done.input_ids == renderer.encode(prompt) + target and not shortening
+        assert done.completion_mask == [0] * len(renderer.encode(prompt)) + [1] * len(target)
+        assert (done.prompt, done.completion) == (prompt.text, continuation(prompt, mine.reply))
+    met = {(task, hop) for task, hop, _ in asked}
+    assert met >= {("sub_query", 3), ("sub_answer", 2), ("final_answer", 0)} and ("sub_answer", 3) not in made
+    assert {key for key in made if key[0] not in ("stop", "no_chain")} == {key for key in met if key[0] != "stop"}
+    assert stop == "length" or {key for key in met if key[0] == "stop"} == {("stop", 1), ("stop", 2), ("stop", 3)}
+    # What is replied is what decoding took from the replies; the retry after a repeat asks the same again.
+    assert [made["sub_query", n].reply for n in (1, 2)] == [
+        "Who wrote The Glass Orchard?",
+        "Where was Mara Velden born?",
+    ]
+    assert [made["sub_answer", n].reply for n in (1, 2)] == ["Mara Velden.", REFUSAL]
+    assert made["final_answer", 0].reply == "Issel", "the gold answer, not what was decoded"
+
+
+@pytest.mark.parametrize("options", [*CONFIGS.values()][:5], ids=[*CONFIGS][:5])
+@pytest.mark.parametrize("given", [(), ("mara velden", "glassware")])
+def test_the_baseline_without_a_chain_asks_what_decoding_without_hops_asks(renderer, options, given):
+    config = replace(CORAG, **options)
+    question = replace(QUESTION, context_ids=given)
+    _, row, _ = decode(replace(config, max_hops=3), renderer, replies(), question)
+    _, _, [(task, _, prompt)] = decode(replace(config, max_hops=0), renderer, ["Issel"], question)
+    made = {each.task: each for each in asked_of(row, BY_ID, renderer.count, ALL, config)}
+    assert task == "final_answer" and made["no_chain"].prompt == prompt
+    assert made["no_chain"].prompt.text != made["final_answer"].prompt.text and made["no_chain"].reply == "Issel"
+
+
+def test_sampled_chains_become_what_sampling_asked(renderer, tmp_path):
+    rows = write_chains(tmp_path / "chains", SAMPLE, CORAG)
+    (read,) = read_chains([tmp_path / "chains"])
+    assert rows[0].answer.chains == read.chains
+    made = list(asked_of(read, BY_ID, renderer.count, ALL, CORAG))
+    assert {each.task for each in made} == set(ALL.tasks)
+    for each in made:
+        if each.task == "sub_query":
+            assert each.reply == read.chain.hops[each.hop - 1].sub_query
+            for hop in read.chain.hops[: each.hop - 1]:
+                assert f". {hop.sub_query} -> {hop.sub_answer}\n" in each.prompt.text
+
+
+def test_a_row_by_hand(renderer):
+    asked = Asked("q1", "final_answer", 0, Prompt.of_user("Which river?", prefix="Answer:"), "Issel")
+    row, _ = tokenise(asked, renderer, ALL)
+    parts = [row.input_ids[: row.completion_mask.index(1)], row.input_ids[row.completion_mask.index(1) :]]
+    prompt, completion = (renderer._tokenizer.decode(part) for part in parts)
+    assert prompt.endswith("<|im_start|>user\nWhich river?<|im_end|>\n<|im_start|>assistant\nAnswer:")
+    assert completion == " Issel<|im_end|>" and row.completion == " Issel"
+    for prompt, text in [
+        (Prompt.of_user("Which river?"), "Issel<|im_end|>"),  # begins a turn: no space
+        (Prompt.of_user("Which river?", prefix="Answer:\n"), "Issel<|im_end|>"),  # begins a line
+        (Prompt.of_text("Q: Which river?\nA: "), " Issel" + renderer._tokenizer.eos_token),
+    ]:
+        row, _ = tokenise(replace(asked, prompt=prompt), renderer, ALL)
+        assert renderer._tokenizer.decode(row.input_ids[row.completion_mask.index(1) :]) == text
+
+
+# ---- which rows ------------------------------------------------------------------------------------------------------------
+
+
+def chain_row(name="q1", hops=3, means=None, **hop):
+    record = HopRecord("Who wrote it?", "Mara Velden", False, ("the glass orchard",))
+    made = tuple(replace(record, sub_query=f"{record.sub_query} {n}", **hop) for n in range(hops))
+    chain = SampledChain(made, tuple(means or (-1.0,) * hops), (-1.0,), hops, "length")
+    return ChainRow(replace(QUESTION, id=name), ("tarn hollow",), (chain,), 0, "")
+
+
+def made_of(row, config=ALL):
+    return list(asked_of(row, BY_ID, len, config, CORAG))
+
+
+@given(st.lists(st.text(min_size=1), min_size=1, unique=True, max_size=20), st.integers(0, 5))
+def test_of_a_question_all_hops_are_drawn_or_none(names, seed):
+    config = replace(ALL, ratio=0.5, ratio_per="question", seed=seed)
+    for name in names:
+        tasks = [each.task for each in made_of(chain_row(name), config)]
+        assert all(tasks.count(task) in (0, 3) for task in ("sub_query", "sub_answer", "stop"))
+        assert tasks.count("final_answer") == tasks.count("no_chain") == 1
+
+
+@pytest.mark.parametrize("per", ["hop", "question"])
+def test_about_the_share_that_was_asked_for_is_drawn(per):
+    config = replace(ALL, tasks=("sub_query", "sub_answer", "stop"), ratio=0.2, ratio_per=per)
+    drawn = [made_of(chain_row(f"q{n}"), config) for n in range(1000)]
+    for task in config.tasks:
+        counts = [sum(each.task == task for each in one) for one in drawn]
+        assert 0.16 < sum(counts) / 3000 < 0.24
+        assert set(counts) == ({0, 3} if per == "question" else {0, 1, 2, 3})
+    assert drawn[:50] == [made_of(chain_row(f"q{n}"), config) for n in range(50)]
+    assert drawn[:50] != [made_of(chain_row(f"q{n}"), replace(config, seed=1)) for n in range(50)]
+
+
+def test_tasks_that_were_not_asked_for_are_not_made():
+    assert [each.task for each in made_of(chain_row(), replace(ALL, tasks=("no_chain",)))] == ["no_chain"]
+    assert [(each.task, each.hop) for each in made_of(chain_row(hops=2), RowsConfig(ratio=1.0))] == [
+        ("sub_query", 1), ("sub_answer", 1), ("sub_query", 2), ("sub_answer", 2), ("final_answer", 0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "means,said",
+    [
+        ((-2.0, -0.5, -0.9), ["No", "Yes", "Yes"]),
+        ((-0.5, -0.5, -0.9), ["Yes", "Yes", "Yes"]),
+        ((-3.0, -2.0, -1.0), ["No", "No", "Yes"]),
+        ((-1.0,), ["No", "No", "Yes"]),  # a decomposition, scored at its end only
+    ],
+)
+def test_the_chain_should_stop_where_the_answer_is_likeliest(means, said):
+    row = chain_row(means=means)
+    assert [each.reply for each in made_of(row) if each.task == "stop"] == said
+    assert enough(row) == said.index("Yes") + 1
+
+
+def test_a_question_is_set_aside_whole():
+    config = replace(ALL, validation=0.25)
+    aside = [set_aside(f"q{n}", config) for n in range(1000)]
+    assert 0.2 < sum(aside) / 1000 < 0.3 and not any(set_aside(f"q{n}", ALL) for n in range(1000))
+    assert aside != [set_aside(f"q{n}", replace(config, seed=1)) for n in range(1000)]
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_long_prompt_loses_passages_the_worst_first_and_a_long_answer_nothing(renderer):
+    asked = next(each for each in made_of(chain_row(sub_answer="Tarn " * 20)) if each.task == "final_answer")
+    long = replace(asked, prompt=made_of(replace(chain_row(), context_ids=tuple(BY_ID)))[-2].prompt, reply="Issel " * 9)
+    whole, nothing = tokenise(long, renderer, ALL)
+    assert not nothing
+    cut, shortening = tokenise(long, renderer, replace(ALL, max_length=len(whole.input_ids) - 1))
+    assert shortening.dropped == (("passage", 1),) and len(cut.input_ids) < len(whole.input_ids)
+    read = renderer._tokenizer.decode(cut.input_ids)
+    assert WORLD[2].text not in read and all(each.text in read for each in WORLD[:2])
+    assert sum(cut.completion_mask) == sum(whole.completion_mask)
+
+
+def test_rows_that_cannot_be_are_refused_by_name(renderer):
+    asked = made_of(chain_row())[1]
+    assert asked.name == "sub_answer of question 'q1', hop 1"
+    with pytest.raises(DataError, match=f"{asked.name} has nothing to learn: the reply is blank"):
+        tokenise(replace(asked, reply=" \n"), renderer, ALL)
+    with pytest.raises(DataError, match=f"{asked.name} has a reply of 12 tokens, but rows have at most 12"):
+        tokenise(replace(asked, reply="one two three four five six seven eight nine ten eleven"), renderer,
+                 replace(ALL, max_length=12))  # fmt: skip
+    with pytest.raises(DataError, match=f"{asked.name} does not fit into rows of 12 tokens"):
+        tokenise(asked, renderer, replace(ALL, max_length=12))
+    with pytest.raises(
+        DataError, match="the chains of question 'q1' read passage 'gone', which the index does not have"
+    ):
+        made_of(chain_row(passage_ids=("the glass orchard", "gone")))
+    with pytest.raises(DataError, match="question 'q1' has no gold answer to train on"):
+        made_of(replace(chain_row(), question=replace(QUESTION, answers=())))
+
+
+@pytest.mark.parametrize("options", [{"tasks": ()}, {"ratio": 0.0}, {"validation": 1.0}, {"max_length": 1}])
+def test_options_that_cannot_be(options):
+    with pytest.raises(ConfigError):
+        RowsConfig(**options)
+
+
+# ---- written ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def chains(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("chains") / "chains"
+    write_chains(folder, replace(SAMPLE, reject_below=-1.5), CORAG, questions=many(30))
+    write_chains(folder, replace(SAMPLE, reject_below=-1.5), CORAG, questions=many(31)[30:], failing="birthplace")
+    return folder
+
+
+def write(chains, out, renderer, config, world=WORLD):
+    return asyncio.run(write_rows([chains], out, WordRetriever(world), renderer, config))
+
+
+def test_rows_are_written_and_read_back(chains, tmp_path, renderer):
+    config = replace(ALL, validation=0.3)
+    report = write(chains, tmp_path / "rows", renderer, config)
+    data = load_from_disk(str(tmp_path / "rows"))
+    kept = {row.question.id: row for row in read_chains([chains]) if row.chain is not None}
+    want = {}
+    for row in kept.values():
+        for asked in asked_of(row, BY_ID, renderer.count, config, CORAG):
+            want[asked.question_id, asked.task, asked.hop] = tokenise(asked, renderer, config)[0]
+    assert set(data) == {"train", "validation"}
+    for split, rows in data.items():
+        for row in rows:
+            mine = want.pop((row["question_id"], row["task"], row["hop"]))
+            assert {name: row[name] for name in row} == {name: getattr(mine, name) for name in row}
+            assert set_aside(row["question_id"], config) == (split == "validation")
+            assert 0 < sum(row["completion_mask"]) < len(row["input_ids"]) == len(row["completion_mask"])
+    assert not want, "every row is there once"
+    assert report.questions == len(kept) < 30 and report.left_out["failed"] == 1
+    assert report.left_out["threshold"] == 30 - len(kept) > 0
+    assert sum(each.rows for each in report.lengths.values()) == len(data["train"]) + len(data["validation"])
+    assert report.tokens == sum(len(row["input_ids"]) for rows in data.values() for row in rows)
+    lengths = [row for row in data["train"] if row["task"] == "sub_answer"]
+    mine = report.lengths["train/sub_answer"]
+    assert (mine.rows, mine.longest) == (len(lengths), max(len(row["input_ids"]) for row in lengths))
+    assert mine.completion_tokens == sum(sum(row["completion_mask"]) for row in lengths)
+    assert report.shortened == {} and read_report(tmp_path / "rows") == report
+    assert any(line.startswith("validation/final_answer") for line in report.lines())
+
+
+def test_the_same_again_changes_nothing_and_anything_else_is_refused(chains, tmp_path, renderer):
+    out = tmp_path / "rows"
+    report = write(chains, out, renderer, ALL)
+    before = {file: file.stat().st_mtime_ns for file in out.rglob("*")}
+    assert write(chains, out, renderer, ALL) == report
+    assert {file: file.stat().st_mtime_ns for file in out.rglob("*")} == before
+    assert [file.name for file in tmp_path.iterdir()] == ["rows"], "nothing is left lying about"
+    for other in (replace(ALL, ratio=0.5), replace(ALL, max_length=500), replace(ALL, tasks=("no_chain",))):
+        with pytest.raises(ConfigError, match="holds rows of other chains or options: choose another --out"):
+            write(chains, out, renderer, other)
+    with pytest.raises(ConfigError, match="is in the way"):
+        write(chains, tmp_path, renderer, ALL)
+
+
+def test_rows_of_chains_that_have_grown_are_others(tmp_path, renderer):
+    write_chains(tmp_path / "chains", SAMPLE, CORAG, questions=many(2))
+    write(tmp_path / "chains", tmp_path / "rows", renderer, ALL)
+    write_chains(tmp_path / "chains", SAMPLE, CORAG, questions=many(3)[2:])
+    with pytest.raises(ConfigError, match="holds rows of other chains"):
+        write(tmp_path / "chains", tmp_path / "rows", renderer, ALL)
+    assert write(tmp_path / "chains", tmp_path / "more", renderer, ALL).questions == 3
+
+
+def test_shortened_rows_are_reported(chains, tmp_path, renderer):
+    longest = max(each.longest for each in write(chains, tmp_path / "a", renderer, ALL).lengths.values())
+    report = write(chains, tmp_path / "b", renderer, replace(ALL, max_length=longest - 5))
+    assert report.shortened and all(count >= 1 for count in report.shortened.values())
+    assert all(each.longest <= longest - 5 for each in report.lengths.values())
+    assert f"rows whose prompt was shortened: {len(report.shortened)}" in next(report.lines())
+
+
+def test_another_index_and_a_lost_passage_are_refused(chains, tmp_path, renderer):
+    other = WordRetriever(WORLD)
+    other.fingerprint = "other words"
+    with pytest.raises(ConfigError, match="sampled with the index words, but this one is other words"):
+        asyncio.run(write_rows([chains], tmp_path / "rows", other, renderer, ALL))
+    with pytest.raises(DataError, match="which the index does not have"):
+        write(chains, tmp_path / "rows", renderer, ALL, world=[passage("Elsewhere", "Nothing."), *WORLD[2:]])
+    assert not (tmp_path / "rows").exists() and list(tmp_path.iterdir()) == []
+
+
+def test_chains_that_give_no_rows_are_refused(tmp_path, renderer):
+    write_chains(tmp_path / "chains", replace(SAMPLE, reject_below=-0.1, sure_above=-0.1), CORAG)
+    with pytest.raises(DataError, match=r"give no training rows: \{'threshold': 1\}"):
+        write(tmp_path / "chains", tmp_path / "rows", renderer, ALL)

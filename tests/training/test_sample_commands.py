@@ -1,0 +1,253 @@
+"""'corag sample' and 'corag rows' as a user runs them; a script stands for the model, all else is real."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+
+import pytest
+from datasets import load_from_disk
+
+from core.records import TRACES, read_manifest, read_rows
+from eval.datasets.plain import question_record
+from generation.models import model_folder
+from generation.rendering import Renderer
+from retrieval.open import open_retriever
+from scripts.cli import main
+from scripts.questions import QuestionFile
+from tests.commands.test_bad_input import refused
+from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.training.toy import QUESTION, WORLD, by_prompt, likelihood_by_prompt, many, scripted_backends
+from training.chains import describe, read_chains
+from training.data import RowsConfig
+from training.rows import write_rows
+
+OPTIONS = ["--sample.chains", 3, "--sample.max_hops", 3, "--corag.passages_per_hop", 1, "--batch_size", 3]
+
+
+@pytest.fixture
+def questions(tmp_path):
+    file = tmp_path / "train.jsonl"
+    file.write_text("".join(json.dumps(question_record(each)) + "\n" for each in many(10)))
+    return file
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    monkeypatch.setattr("scripts.sample.open_backends", scripted_backends)
+
+
+def sample(questions, out, *more):
+    return main(["sample", "--questions", str(questions), "--out", str(out), *map(str, OPTIONS), *map(str, more)])
+
+
+def ids(folder):
+    return list(read_rows(folder))
+
+
+# ---- which questions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options,chosen",
+    [
+        ({}, range(1, 11)),
+        ({"limit": 3}, [1, 2, 3]),
+        ({"skip": 7}, [8, 9, 10]),
+        ({"skip": 2, "limit": 3}, [3, 4, 5]),
+        ({"skip": 8, "limit": 5}, [9, 10]),
+        ({"shard": "2/3"}, [2, 5, 8]),
+        ({"skip": 3, "limit": 5, "shard": "1/2"}, [4, 6, 8]),
+    ],
+)
+def test_skip_limit_and_shard_choose_questions(questions, options, chosen):
+    loaded = QuestionFile(questions=str(questions), **options).load()
+    assert [each.id for each in loaded] == [f"q{number}" for number in chosen]
+
+
+def test_shards_share_out_all_that_was_chosen(questions):
+    parts = [QuestionFile(questions=str(questions), skip=1, limit=7, shard=f"{n}/3").load() for n in (1, 2, 3)]
+    assert sorted(each.id for part in parts for each in part) == [f"q{number}" for number in range(2, 9)]
+
+
+def test_questions_that_are_not_there(capsys, questions, tmp_path):
+    for options, said in [
+        (["--skip", 10], "skip leaves out all 10 questions"),
+        (["--skip", -1], "skip not below 0"),
+        (["--limit", 2, "--shard", "1/3"], "2 questions cannot fill 3 shards"),
+        (["--shard", "4/3"], "there is no shard '4/3'"),
+    ]:
+        argv = ["sample", "--questions", str(questions), *map(str, options), "--out", str(tmp_path / "out")]
+        assert said in refused(capsys, argv)
+    assert "name a file with --questions" in refused(capsys, ["sample"])
+    assert not (tmp_path / "out").exists()
+
+
+# ---- refused before an engine starts ---------------------------------------------------------------------------------------
+
+
+def test_training_questions_without_answers_are_refused_before_anything_starts(capsys, tmp_path):
+    file = tmp_path / "train.jsonl"
+    good = question_record(QUESTION)
+    for record, said in [
+        (good | {"id": "q2", "answers": []}, "field 'answers' is empty"),
+        ({"id": "q2", "question": "Who?"}, "field 'answers' is missing"),
+        (good | {"id": "q2", "answers": [" "]}, "non-empty texts"),
+    ]:
+        file.write_text(json.dumps(good) + "\n" + json.dumps(record) + "\n")
+        message = refused(capsys, ["sample", "--questions", str(file), "--out", str(tmp_path / "out")])
+        assert said in message and "record 2" in message
+    file.write_text(json.dumps({"_id": "5a", "question": "Who?", "context": [], "type": "bridge"}) + "\n")
+    assert "answer" in refused(capsys, ["sample", "--questions", str(file), "--dataset", "hotpotqa"])
+    assert not (tmp_path / "out").exists()
+
+
+def test_decompositions_are_wanted_before_anything_starts(capsys, tmp_path):
+    file = tmp_path / "train.jsonl"
+    file.write_text(json.dumps(question_record(QUESTION) | {"decomposition": []}) + "\n")
+    argv = ["sample", "--questions", str(file), "--sample.source", "decomposition", "--out", str(tmp_path / "out")]
+    assert "question 'q1' brings no decomposition" in refused(capsys, argv)
+
+
+def test_an_index_is_wanted(capsys, questions):
+    assert "build one with 'corag index'" in refused(capsys, ["sample", "--questions", str(questions)])
+
+
+def test_rows_that_lack_something(capsys, tmp_path):
+    assert "corag rows CHAINS --out ROWS" in refused(capsys, ["rows"])
+    assert "name the index" in refused(capsys, ["rows", "chains", "--out", str(tmp_path / "rows")])
+    argv = ["rows", "chains", "--out", "x", "--retriever.index", "y", "--rows.tasks", "final_answr"]
+    assert "final_answr" in refused(capsys, argv)
+
+
+# ---- sampled ---------------------------------------------------------------------------------------------------------------
+
+
+def test_sample_writes_chains_and_says_what_came_of_it(scripted, capsys, questions, tmp_path):
+    assert sample(questions, tmp_path / "chains") == 0
+    printed = capsys.readouterr()
+    record = json.loads(printed.out.splitlines()[-1])
+    assert record == json.loads(json.dumps(asdict(describe(read_chains([tmp_path / "chains"]))))) | {
+        "folder": str(tmp_path / "chains")
+    }
+    assert (record["questions"], record["failed"], record["chains"]) == (10, 0, 30)
+    assert "sample: 10/10 questions" in printed.err and " chains/s" in printed.err
+    settings = read_manifest(tmp_path / "chains")["settings"]
+    assert settings["options"]["sample"]["chains"] == 3 and len(settings["prompts"]) == 3
+    assert any(len(row.chain.hops) > 1 for row in read_chains([tmp_path / "chains"]))
+
+
+def test_more_questions_go_into_the_same_folder_but_not_other_options(scripted, capsys, questions, tmp_path):
+    out = tmp_path / "chains"
+    assert sample(questions, out, "--limit", 4) == 0
+    first = (out / TRACES).read_bytes()
+    assert sample(questions, out, "--skip", 3) == 0
+    assert (out / TRACES).read_bytes().startswith(first) and len(ids(out)) == len(set(ids(out))) == 10
+    capsys.readouterr()
+    assert sample(questions, out, "--sample.chains", 5, "--corag.task", "guess") == 2
+    message = capsys.readouterr().err
+    assert "options.sample.chains: 3 -> 5" in message and "options.corag.task" in message
+
+
+def test_shards_lie_beside_each_other_and_are_read_as_one(scripted, capsys, questions, tmp_path):
+    for number in (1, 2, 3):
+        assert sample(questions, tmp_path / "chains", "--shard", f"{number}/3") == 0
+    assert sample(questions, tmp_path / "whole") == 0
+    folders = [tmp_path / f"chains.shard-{number}-of-3" for number in (1, 2, 3)]
+    assert sorted(ids(folders[1])) == ["q2", "q5", "q8"]
+    shards, whole = read_chains(folders), read_chains([tmp_path / "whole"])
+    assert {row.question.id: row for row in shards} == {row.question.id: row for row in whole}
+    capsys.readouterr()
+    assert main(["join", str(tmp_path / "chains")]) == 0
+    assert "questions 10, failed 0, kept 10" in capsys.readouterr().out
+    assert "holds sampled chains, which have no answers" in refused(capsys, ["table", str(tmp_path / "chains")])
+    joined = read_chains([tmp_path / "chains"])
+    assert [row.question.id for row in joined] == [each.id for each in many(10)]
+    assert {row.question.id: row for row in joined} == {row.question.id: row for row in whole}
+
+
+CHILD = """
+import asyncio, functools, sys
+import scripts.sample
+from scripts.cli import main
+from tests.training.toy import scripted_backends
+
+async def slowly(request):
+    await asyncio.sleep(0.01)
+
+scripts.sample.open_backends = functools.partial(scripted_backends, pause=slowly)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_sampling_killed_in_the_middle_goes_on_to_the_same_data(scripted, questions, tmp_path):
+    out = tmp_path / "killed"
+    argv = ["sample", "--questions", str(questions), "--out", str(out), *map(str, OPTIONS)]
+    child = [sys.executable, "-c", CHILD, *argv]
+    process = subprocess.Popen(child, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not ((out / TRACES).exists() and (out / TRACES).read_bytes().count(b"\n") >= 2):
+        assert process.poll() is None and time.monotonic() < deadline, "sampling must get to its second question"
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    finished = (out / TRACES).read_bytes()
+    finished = finished[: finished.rfind(b"\n") + 1]
+    assert 2 <= finished.count(b"\n") < 10
+    with (out / TRACES).open("ab") as stream:
+        stream.write(b'{"id": "q9", "torn')
+    ended = subprocess.run(child, capture_output=True, text=True, check=True)
+    assert json.loads(ended.stdout.splitlines()[-1])["questions"] == 10
+    after = (out / TRACES).read_bytes()
+    assert after.startswith(finished), "what had finished was not sampled again"
+    assert len(ids(out)) == after.count(b"\n") == 10
+    assert len(read_manifest(out)["starts"]) == 2
+
+    assert sample(questions, tmp_path / "whole") == 0
+    again, whole = read_rows(out), read_rows(tmp_path / "whole")
+    for name, row in whole.items():
+        assert {**again[name], "seconds": 0} == {**row, "seconds": 0}
+    data = []
+    renderer = Renderer.load(model_folder("default", weights=False))
+    for chains, rows in ((out, tmp_path / "rows-1"), (tmp_path / "whole", tmp_path / "rows-2")):
+        asyncio.run(write_rows([chains], rows, WordRetriever(WORLD), renderer, RowsConfig(validation=0.3)))
+        data.append(load_from_disk(str(rows)))
+    assert all(data[0][split].to_list() == data[1][split].to_list() for split in ("train", "validation"))
+
+
+# ---- with a real index -----------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def real_index(setup):
+    retriever = await open_retriever(setup.retriever)
+    yield ScriptedGenerator(by_prompt, log_likelihood=likelihood_by_prompt), retriever
+    await retriever.close()
+
+
+@pytest.mark.slow
+def test_from_questions_to_rows_with_a_real_index(monkeypatch, capsys, questions, tmp_path):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps(asdict(each)) + "\n" for each in WORLD))
+    assert main(["index", str(corpus), "--out", str(tmp_path / "bm25"), "--kind", "bm25"]) == 0
+    options = ["--retriever.index", str(tmp_path / "bm25")]
+    monkeypatch.setattr("scripts.sample.open_backends", real_index)
+    assert sample(questions, tmp_path / "chains", *options) == 0
+    capsys.readouterr()
+    argv = ["rows", str(tmp_path / "chains"), *options, "--out", str(tmp_path / "rows"), "--rows.ratio", "1"]
+    assert main(argv) == 0
+    record = json.loads(capsys.readouterr().out.splitlines()[-1])
+    data = load_from_disk(str(tmp_path / "rows"))
+    assert record["questions"] == 10 and sum(map(len, data.values())) == sum(
+        each["rows"] for each in record["lengths"].values()
+    )
+    assert main(argv) == 0, "the same again"
+    assert "holds rows of other chains or options" in refused(capsys, [*argv, "--rows.seed", "1"])
+    changed = [*argv[:2], "--out", str(tmp_path / "more"), *options, "--retriever.k1", "1.2"]
+    assert "were sampled with the index" in refused(capsys, changed)

@@ -1,0 +1,122 @@
+"""A small world and scripted replies that the tests of the training data share."""
+
+import asyncio
+import re
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from core.circumstances import circumstances
+from core.records import RunFolder
+from core.runner import answer_question
+from core.seeds import derive_seed
+from core.tools import Tools
+from core.types import GoldHop, Question
+from scripts.sample import Config, settings_of
+from tests.fakes import ScriptedGenerator, WordRetriever, passage
+from training.sampling import sample_chains
+
+BOOK = passage("The Glass Orchard", "The Glass Orchard is a novel by Mara Velden.")
+AUTHOR = passage("Mara Velden", "Mara Velden is a writer born in Tarn Hollow.")
+TOWN = passage("Tarn Hollow", "Tarn Hollow lies on the river Issel.")
+NOISE = passage("Glassware", "Glassware is made of sand.")
+WORLD = [BOOK, AUTHOR, TOWN, NOISE]
+BY_ID = {each.id: each for each in WORLD}
+QUESTION = Question(
+    "q1", "Which river flows by the birthplace of the author of The Glass Orchard?", ("Issel", "the river Issel"),
+    decomposition=(
+        GoldHop("Who wrote The Glass Orchard?", "Mara Velden", "the glass orchard"),
+        GoldHop("Where was #1 born?", "Tarn Hollow", "mara velden"),
+        GoldHop("Which river flows by #2?", "Issel", "tarn hollow"),
+    ),
+)  # fmt: skip
+REFUSAL = "No relevant information found"
+
+# Prompts that say in a word what is asked, so that scripts can tell requests apart.
+PROMPTS = {
+    "sub_query_prompt": "NEXT for {query}\n{hops}",
+    "sub_answer_prompt": "ANSWER {sub_query}\n{passages}",
+    "final_answer_prompt": "FINAL {query}\n{passages}{hops}",
+    "stop_check_prompt": "ENOUGH {query}\n{hops}",
+}
+
+
+def kind(request):
+    return request.prompt.text.split()[0]
+
+
+def asked_in(request):
+    """The sub-queries that a prompt shows."""
+    return tuple(re.findall(r"^\d+\. (.*?) -> ", request.prompt.text, re.MULTILINE))
+
+
+def script(*chains, answers=None, seed=0, question="q1"):
+    """Give chain c at hop h the sub-query ``chains[c-1][h-1]`` (a list: one per try); read sub-answers from ``answers``."""
+    texts = {}
+    for number, chain in enumerate(chains, 1):
+        for hop, tries in enumerate(chain, 1):
+            for attempt, text in enumerate([tries] if isinstance(tries, str) else tries):
+                place = f"chain {number}/hop {hop}" + f"/retry {attempt}" * bool(attempt)
+                texts[derive_seed(seed, question, "sub_query", place)] = text
+
+    def reply(request):
+        if request.sampling.seed is not None:
+            return texts.get(request.sampling.seed, "")
+        asked = request.prompt.text.splitlines()[0].removeprefix("ANSWER ")
+        return (answers or {}).get(asked, f"about {asked}")
+
+    return reply
+
+
+def by_prompt(request):
+    """Reply with something that follows from the prompt and the seed alone, at any order of requests."""
+    number = derive_seed(request.prompt.text, request.sampling.seed or 0)
+    text = request.prompt.text
+    if request.sampling.seed is not None:
+        return f"{WORLD[number % 4].title} {number % 1000}?"
+    reads = text.startswith("ANSWER") or "\n\nQuestion: " in text
+    return ("Mara Velden", "Tarn Hollow", REFUSAL, "glass", "the Issel")[number % 5] if reads else "Issel"
+
+
+def likelihood_by_prompt(request):
+    return -0.2 - derive_seed(request.prompt.text, request.target) % 1000 / 250
+
+
+def sample(
+    config, corag, reply, *, likelihood=lambda request: -1.0, question=QUESTION, seed=0, world=WORLD, pause=None
+):
+    """Sample for one question; return the answer, the generator and the tools."""
+    generator = ScriptedGenerator(reply, log_likelihood=likelihood, pause=pause)
+    tools = Tools(question, generator, WordRetriever(world), seed=seed)
+    return asyncio.run(sample_chains(question, tools, config, corag)), generator, tools
+
+
+def write_chains(folder, config, corag, *, questions=(QUESTION,), reply=by_prompt, failing="", **settings):
+    """Sample into a folder as 'corag sample' does; return the rows that were written."""
+    generator = ScriptedGenerator(reply, log_likelihood=likelihood_by_prompt)
+    retriever = WordRetriever(WORLD, failing)
+    options = Config(questions="toy.jsonl", sample=config, corag=corag)
+
+    async def method(question, tools):
+        return await sample_chains(question, tools, config, corag)
+
+    async def fill(run):
+        for question in questions:
+            row = await answer_question(question, method, Tools(question, generator, retriever))
+            rows.append(replace(row, steps=()))
+            run.append(rows[-1])
+
+    rows = []
+    with RunFolder(folder, settings_of(options, generator, retriever) | settings, circumstances()) as run:
+        asyncio.run(fill(run))
+    return rows
+
+
+def many(count):
+    """Questions that differ in their ids only."""
+    return [replace(QUESTION, id=f"q{number}") for number in range(1, count + 1)]
+
+
+@asynccontextmanager
+async def scripted_backends(setup, pause=None):
+    """What scripts.backends.open_backends gives, with a script for a model."""
+    yield ScriptedGenerator(by_prompt, log_likelihood=likelihood_by_prompt, pause=pause), WordRetriever(WORLD)
