@@ -56,6 +56,7 @@ class VllmGenerator:
         weights = folder_digest(folder)
         adapter, rank = adapter_folder(config.adapter), 0
         if adapter:
+            check_adapter(adapter, folder)
             weights += f"+{folder_digest(adapter)}"
             if _on_cpu():  # vLLM's kernels for adapters are ten times slower there than the model itself
                 folder, adapter = merged_folder(folder, adapter, _dtype(config)), ""

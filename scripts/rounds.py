@@ -224,7 +224,7 @@ def stage(result: Path, command: Sequence[str], options: Mapping[str, Any]) -> N
     """
     text = yaml.safe_dump(json.loads(json.dumps(options)), sort_keys=False, width=120)
     done = result.with_name(result.name + ".done")
-    if done.is_file() and done.read_text(encoding="utf-8").strip() == stable_hash(text):
+    if result.exists() and done.is_file() and done.read_text(encoding="utf-8").strip() == stable_hash(text):
         return
     file = result.with_name(result.name + ".yaml")
     write_atomically(file, text)

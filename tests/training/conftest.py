@@ -1,0 +1,129 @@
+"""A tiny real model, and real training rows made of chains written by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corag.config import CoRAGConfig
+from corag.method import HopRecord
+from core.records import Row, RunFolder
+from core.types import Passage, Question
+from generation.models import model_folder
+from generation.rendering import Renderer
+from tests.fakes import WordRetriever, passage
+from training.chains import METHOD
+from training.config import SftConfig
+from training.data import RowsConfig
+from training.rows import write_rows
+from training.sampling import SampleConfig, SampledChain, SampledChains
+
+TOWNS = ("Arlen", "Bost", "Corvane", "Dulle", "Estrel", "Fenwick", "Garrow", "Hollin")
+PASSAGES = [
+    each
+    for number, town in enumerate(TOWNS)
+    for each in (
+        passage(f"Mayor of {town}", f"The mayor of {town} is Mara Velden the {number}th. " * (number + 1)),
+        passage(f"Mara Velden the {number}th", f"Mara Velden the {number}th was born in the year {1900 + number}."),
+    )
+]
+"""Two passages per town, of very different length."""
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the folder of a Llama of two layers with random weights and the default model's tokenizer."""
+    return save_tiny_model(tmp_path_factory.mktemp("models") / "tiny", seed=0)
+
+
+@pytest.fixture(scope="session")
+def other_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a model that differs from the tiny one in its weights alone."""
+    return save_tiny_model(tmp_path_factory.mktemp("models") / "other", seed=1)
+
+
+@pytest.fixture(scope="session")
+def rows(tmp_path_factory: pytest.TempPathFactory, tiny_model: str) -> str:
+    """Return a folder of rows: three tasks, eight questions, some of them set aside."""
+    return make_rows(tmp_path_factory.mktemp("rows"), tiny_model)
+
+
+@pytest.fixture
+def options(rows: str, tiny_model: str, tmp_path: Path) -> Callable[..., SftConfig]:
+    """Return a maker of options for a quick training of the tiny model into a folder of the test's own."""
+
+    def make(**changes: Any) -> SftConfig:
+        quick = {
+            "rows": rows, "out": str(tmp_path / "adapter"), "model": tiny_model, "precision": "float32", "batch_size": 4,
+            "max_steps": 3, "learning_rate": 5e-3, "logging_steps": 1, "warmup": 0.0,
+        }  # fmt: skip
+        return SftConfig(**(quick | changes))
+
+    return make
+
+
+def save_tiny_model(folder: Path, seed: int, hidden: int = 64) -> str:
+    """Save a Llama with random weights."""
+    import torch
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    tokenizer = AutoTokenizer.from_pretrained(model_folder("default", weights=False))
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=hidden,
+        intermediate_size=2 * hidden,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+        initializer_range=0.2,  # so that replies differ from prompt to prompt
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def make_rows(folder: Path, model: str, passages: Sequence[Passage] = PASSAGES, **options: Any) -> str:
+    """Write chains of two hops for a question about every town as a run of 'corag sample', and make rows of them."""
+    config = CoRAGConfig(passages_per_hop=2, context_passages=3)
+    settings = {
+        "method": METHOD,
+        "options": {"sample": asdict(SampleConfig()), "corag": asdict(config)},
+        "prompts": [template.identity for template in config.templates()],
+        "questions": {"source": "by hand"},
+        "model": "by hand",
+        "retriever": WordRetriever.fingerprint,
+        "seed": 0,
+    }
+    with RunFolder(folder / "chains", settings, {}) as run:
+        for number, town in enumerate(TOWNS):
+            run.append(Row(_question(number, town), _chains(number, town), (), {}, 0.0))
+    renderer = Renderer.load(model)
+    chosen = RowsConfig(**({"ratio": 1.0, "validation": 0.3} | options))
+    asyncio.run(write_rows([folder / "chains"], folder / "rows", WordRetriever(passages), renderer, chosen))
+    return str(folder / "rows")
+
+
+def _question(number: int, town: str) -> Question:
+    return Question(f"q{number}", f"When was the mayor of {town} born?", (str(1900 + number),), hops=2)
+
+
+def _chains(number: int, town: str) -> SampledChains:
+    mayor = f"Mara Velden the {number}th"
+    found = (f"mayor of {town.lower()}", mayor.lower())
+    hops = (
+        HopRecord(f"Who is the mayor of {town}?", mayor, False, found),
+        HopRecord(f"When was {mayor} born?", str(1900 + number), False, found[::-1]),
+    )
+    chain = SampledChain(hops, (-2.0, -0.1), (-8.0, -0.4), 2, "length")
+    return SampledChains("", found, 2, "length", found, (chain,), 0, "")

@@ -1,0 +1,198 @@
+"""LoRA adapters: every back end says the same with one, refuses one that does not fit, and 'corag merge' folds it in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from core.errors import ConfigError
+from core.prompt import Prompt
+from core.protocols import GenerateRequest, Generation, Generator, Sampling, ScoreRequest
+from generation.config import ModelConfig
+from generation.hf import TransformersGenerator
+from generation.models import model_folder
+from generation.vllm_engine import VllmGenerator, _lora_rank
+from scripts.merge import Config, main
+from tests.training.conftest import save_tiny_model
+from training.config import SftConfig
+from training.sft import main as train
+
+Options = Callable[..., SftConfig]
+PROMPTS = [
+    Prompt.of_user("What is the capital of France? Answer in one sentence."),
+    Prompt.of_text("The three largest cities of Peru are"),
+]
+REQUESTS = [
+    ScoreRequest(prompt, target, end_of_turn=True) for prompt in PROMPTS for target in (" Paris", "Lima, I think")
+]
+
+
+@pytest.fixture
+def adapter(options: Options) -> str:
+    """Return an adapter that was trained on the tiny model."""
+    config = options(learning_rate=2e-2)
+    train(config)
+    return config.out
+
+
+def random_adapter(folder: Path, model: str, rank: int = 6, size: float = 0.1) -> str:
+    """Save an adapter with random weights and without a manifest."""
+    from peft import LoraConfig, get_peft_model
+
+    torch.manual_seed(0)
+    base = AutoModelForCausalLM.from_pretrained(model_folder(model), dtype=torch.float32)
+    config = LoraConfig(r=rank, target_modules=["q_proj", "v_proj"], init_lora_weights=False, task_type="CAUSAL_LM")
+    adapted = get_peft_model(base, config)
+    for name, weights in adapted.named_parameters():
+        if "lora_" in name:
+            weights.data.normal_(std=size)
+    adapted.save_pretrained(folder)
+    return str(folder)
+
+
+def transformers_with(name: str, adapter: str = "") -> TransformersGenerator:
+    config = ModelConfig(backend="transformers", name=name, adapter=adapter, dtype="float32", max_context=1024)
+    return TransformersGenerator.open(config)
+
+
+async def greedy(generator: Generator) -> list[Generation]:
+    try:
+        asked = (generator.generate(GenerateRequest(prompt, Sampling(16))) for prompt in PROMPTS)
+        return list(await asyncio.gather(*asked))
+    finally:
+        await generator.close()
+
+
+def scores(generator: Generator, requests: Sequence[ScoreRequest] = REQUESTS) -> list[float]:
+    async def ask() -> list[float]:
+        found = await asyncio.gather(*(generator.score(request) for request in requests))
+        await generator.close()
+        return [logprob for score in found for logprob in score.token_logprobs]
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.slow
+def test_both_engines_say_the_same_with_an_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = random_adapter(tmp_path / "adapter", "default")
+    # On a CPU vLLM reads a merged model, which would stay in the user's cache.
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache/models").symlink_to(Path(model_folder("default")).parent)
+    monkeypatch.setenv("CORAG_CACHE", str(tmp_path / "cache"))
+
+    def tokens(generator: Generator) -> list[tuple[int, ...]]:
+        return [reply.completions[0].token_ids for reply in asyncio.run(greedy(generator))]
+
+    base, plain = tokens(transformers_with("default")), tokens(transformers_with("default", adapter))
+    assert plain != base
+    config = ModelConfig(dtype="float32", adapter=adapter, max_context=1024, kv_cache_gb=0.5)
+    assert tokens(VllmGenerator.open(config)) == plain
+
+
+def test_an_adapter_changes_scores_and_fingerprint(tiny_model: str, adapter: str) -> None:
+    base, adapted = transformers_with(tiny_model), transformers_with(tiny_model, adapter)
+    assert base.fingerprint != adapted.fingerprint
+    assert max(abs(a - b) for a, b in zip(scores(base), scores(adapted), strict=True)) > 0.1
+
+
+def test_an_adapter_for_another_base_model_is_refused(
+    adapter: str, tiny_model: str, other_model: str, options: Options, tmp_path: Path
+) -> None:
+    said = rf"trained for the model '{tiny_model}' \(\w+\), but '{other_model}' is another"
+    with pytest.raises(ConfigError, match=said):
+        transformers_with(other_model, adapter)
+    with pytest.raises(ConfigError, match=said):
+        VllmGenerator.open(ModelConfig(name=other_model, adapter=adapter))
+    with pytest.raises(ConfigError, match=said):
+        train(options(model=other_model, adapter=adapter, out=str(tmp_path / "further")))
+
+
+def test_a_copy_of_the_base_model_is_the_base_model(adapter: str, tiny_model: str, tmp_path: Path) -> None:
+    copy = shutil.copytree(tiny_model, tmp_path / "copy")
+    (copy / "config.json").write_text(json.dumps(json.loads((copy / "config.json").read_text()), indent=8))
+    assert scores(transformers_with(str(copy), adapter)) == pytest.approx(
+        scores(transformers_with(tiny_model, adapter))
+    )
+
+
+def test_an_adapter_that_does_not_say_its_base_is_refused_by_its_shape(tiny_model: str, tmp_path: Path) -> None:
+    wider = save_tiny_model(tmp_path / "wider", seed=0, hidden=96)
+    with pytest.raises(ConfigError, match="does not fit the model"):
+        transformers_with(wider, random_adapter(tmp_path / "adapter", tiny_model))
+
+
+@pytest.mark.parametrize("missing", [".", "nowhere"])
+def test_a_folder_without_an_adapter_is_refused(missing: str, tiny_model: str, tmp_path: Path) -> None:
+    folder = str(tmp_path / missing)
+    said = f"'{folder}' is no LoRA adapter"
+    with pytest.raises(ConfigError, match=said):
+        transformers_with(tiny_model, folder)
+    with pytest.raises(ConfigError, match=said):
+        VllmGenerator.open(ModelConfig(name=tiny_model, adapter=folder))
+    with pytest.raises(ConfigError, match=said):
+        main(Config(folder, str(tmp_path / "merged"), model=tiny_model))
+
+
+def test_the_rank_is_rounded_up_to_one_that_vllm_offers(tiny_model: str, tmp_path: Path) -> None:
+    for rank, offered in ((1, 8), (8, 8), (9, 16), (320, 320)):
+        (tmp_path / "adapter_config.json").write_text(f'{{"r": {rank}}}')
+        assert _lora_rank(str(tmp_path), tiny_model) == offered
+    (tmp_path / "adapter_config.json").write_text('{"r": 1000}')
+    with pytest.raises(ConfigError, match="has rank 1000; vLLM takes ranks from 1 to 512"):
+        _lora_rank(str(tmp_path), tiny_model)
+
+
+def merge(adapter: str, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "scripts.cli", "merge", adapter, "--out", str(out), "--dtype", "float32", *more]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+def test_a_merged_model_scores_as_base_and_adapter(adapter: str, tiny_model: str, tmp_path: Path) -> None:
+    ended = merge(adapter, tmp_path / "merged")
+    record = json.loads(ended.stdout.splitlines()[-1])
+    assert record["base"] == tiny_model and record["folder"] == str(tmp_path / "merged")
+    merged = scores(transformers_with(str(tmp_path / "merged")))
+    assert merged == pytest.approx(scores(transformers_with(tiny_model, adapter)), abs=1e-4)
+    assert max(abs(a - b) for a, b in zip(merged, scores(transformers_with(tiny_model)), strict=True)) > 0.1
+    made = (tmp_path / "merged/merged_training.json").read_bytes()
+    assert made == (Path(adapter) / "training.json").read_bytes()
+    assert not (tmp_path / "merged/adapter_config.json").exists()
+
+
+def test_merging_overwrites_nothing(adapter: str, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/notes.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    for name in ("full", "file"):
+        with pytest.raises(ConfigError, match=f"'{tmp_path / name}' is in the way"):
+            main(Config(adapter, str(tmp_path / name)))
+    with pytest.raises(ConfigError, match="name the adapter and the folder"):
+        main(Config(adapter))
+
+
+def test_merging_an_adapter_that_does_not_say_its_base_needs_it_named(tiny_model: str, tmp_path: Path) -> None:
+    adapter = random_adapter(tmp_path / "adapter", tiny_model)
+    ended = merge(adapter, tmp_path / "merged")
+    assert ended.returncode == 2
+    assert (
+        ended.stderr
+        == f"corag: the adapter '{adapter}' does not say what it was trained for: name its base with --model.\n"
+    )
+    assert main(Config(adapter, str(tmp_path / "merged"), model=tiny_model, dtype="float32")) == 0
+    merged = scores(transformers_with(str(tmp_path / "merged")))
+    assert merged == pytest.approx(scores(transformers_with(tiny_model, adapter)), abs=1e-4)
+
+
+def test_merging_into_another_base_model_is_refused(adapter: str, other_model: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="choose that model, or another adapter"):
+        main(Config(adapter, str(tmp_path / "merged"), model=other_model))
+    assert not (tmp_path / "merged").exists()
