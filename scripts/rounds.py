@@ -104,6 +104,10 @@ class Config(QuestionFile):
         super().__post_init__()
         if not self.out:
             raise ConfigError("no folder was given: write corag rounds --out FOLDER.")
+        if self.shard:
+            raise ConfigError(
+                "rounds are not sharded: sample in shards with 'corag sample --shard' and give all of them to 'corag rows'."
+            )
         if self.rounds < 1 or self.warm_start < 0 or self.per_round < 0:
             raise ConfigError("rounds must be at least 1, warm_start and per_round not below 0.")
         if self.learner and (self.rounds > 1 or self.warm_start):
@@ -180,6 +184,7 @@ def train(config: Config, turn: Plan, folder: Path) -> None:
         | {"skip": turn.skip, "limit": turn.limit, "sample": asdict(replace(config.sample, source=turn.source))}
         | {"corag": asdict(config.corag), "model": asdict(sampler), "retriever": asdict(config.retriever)}
         | {"seed": config.seed, "batch_size": config.batch_size, "out": str(folder / "chains")},
+        Path(turn.adapter),
     )
     stage(
         folder / "rows",
@@ -190,6 +195,7 @@ def train(config: Config, turn: Plan, folder: Path) -> None:
             "chat": config.model.chat,
             "retriever": asdict(config.retriever),
         },
+        folder / "chains",
     )
     options = replace(
         config.sft,
@@ -199,7 +205,7 @@ def train(config: Config, turn: Plan, folder: Path) -> None:
         adapter=turn.start,
     )
     launch = [sys.executable, "-m", "accelerate.commands.launch", *(config.launch or default_launch()), SFT]
-    stage(folder / "adapter", launch, asdict(options))
+    stage(folder / "adapter", launch, asdict(options), folder / "rows", Path(turn.start))
 
 
 def decode(config: Config, folder: Path, model: str, adapter: str) -> Path:
@@ -213,18 +219,20 @@ def decode(config: Config, folder: Path, model: str, adapter: str) -> Path:
         | {"method": ["corag"], "corag": asdict(config.corag), "retriever": asdict(retriever)}
         | {"model": asdict(replace(config.model, name=model, adapter=adapter)), "recall_at": config.test.recall_at}
         | {"seed": config.seed, "batch_size": config.batch_size, "out": str(folder / "test")},
+        Path(adapter),
     )
     return folder / "test/corag"
 
 
-def stage(result: Path, command: Sequence[str], options: Mapping[str, Any]) -> None:
+def stage(result: Path, command: Sequence[str], options: Mapping[str, Any], *after: Path) -> None:
     """Run a command with its options in a YAML file beside its result, unless it has finished with the same ones.
 
-    Raises :class:`BackendError` if it fails; what it had done is kept.
+    ``after``: results of earlier stages that it reads; if those were made anew, so must this be. Raises :class:`BackendError` if it
+    fails; what it had done is kept.
     """
     text = yaml.safe_dump(json.loads(json.dumps(options)), sort_keys=False, width=120)
-    done = result.with_name(result.name + ".done")
-    if result.exists() and done.is_file() and done.read_text(encoding="utf-8").strip() == stable_hash(text):
+    mark = stable_hash("\n".join([text, *map(_mark_of, after)]))
+    if result.exists() and _mark_of(result) == mark:
         return
     file = result.with_name(result.name + ".yaml")
     write_atomically(file, text)
@@ -232,10 +240,20 @@ def stage(result: Path, command: Sequence[str], options: Mapping[str, Any]) -> N
     status = subprocess.run([*command, "--config", str(file)], check=False).returncode
     if status:
         raise BackendError(
-            f"the stage that makes '{result}' ended with exit status {status}: its own message stands above. The same command "
-            "goes on from there."
+            f"the stage that makes '{result}' ended with exit status {status}: its own message stands above. Once that is "
+            "mended, the same command goes on from there."
         )
-    write_atomically(done, stable_hash(text) + "\n")
+    write_atomically(_mark_file(result), mark + "\n")
+
+
+def _mark_file(result: Path) -> Path:
+    return result.with_name(result.name + ".done")
+
+
+def _mark_of(result: Path) -> str:
+    """Return what identifies a finished stage: its options, and those of all before it."""
+    file = _mark_file(result)
+    return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
 
 
 def default_launch() -> list[str]:

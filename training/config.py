@@ -56,6 +56,7 @@ class SftConfig:
         save_steps: steps between checkpoints, from which an interrupted training goes on; 0 for none.
         logging_steps: steps between reports of the loss.
         report_to: where to: "none", "tensorboard", "wandb" and what else transformers knows.
+        save_precision: of an adapter's weights on disk: bfloat16 takes half of the space.
         seed: of the adapter's start and the order of the rows.
     """
 
@@ -82,6 +83,7 @@ class SftConfig:
     save_steps: int = 0
     logging_steps: int = 10
     report_to: tuple[str, ...] = ("none",)
+    save_precision: Literal["bfloat16", "float32"] = "bfloat16"
     seed: int = 0
 
     def __post_init__(self) -> None:

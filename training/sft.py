@@ -21,13 +21,16 @@ from core.errors import ConfigError, CoragError, DataError
 from core.files import write_atomically
 from core.options import parse
 from core.records import differences
-from generation.adapters import MANIFEST, check_adapter, read_manifest
+from generation.adapters import MANIFEST, adapter_folder, check_adapter, read_manifest
 from generation.models import folder_digest, model_folder, native_dtype
 from generation.rendering import Renderer
 from training.config import SftConfig
 from training.rows import read_report
 
 CHECKPOINTS = "checkpoints"
+# What does not change what is learned, so may differ when an interrupted training goes on.
+_CIRCUMSTANCES = ("out", "rows", "report_to", "logging_steps", "eval_steps", "save_steps")
+ADAPTER = "adapter_config.json"
 
 
 def main(config: SftConfig) -> dict[str, Any]:
@@ -116,11 +119,12 @@ def settings_of(config: SftConfig, folder: str) -> dict[str, Any]:
     """Everything that the result depends on."""
     report = read_report(Path(config.rows))
     assert report is not None
-    options = {
-        name: value
-        for name, value in asdict(config).items()
-        if name not in ("out", "rows", "report_to", "logging_steps")
-    }
+    options = {name: value for name, value in asdict(config).items() if name not in _CIRCUMSTANCES}
+    if config.adapter:
+        options["adapter"] = {
+            "name": config.adapter,
+            "digest": folder_digest(adapter_folder(config.adapter), weights_only=True),
+        }
     base = {"name": config.model, "digest": folder_digest(folder, weights_only=True)}
     settings = {
         "base": base,
@@ -174,8 +178,11 @@ def make_model(config: SftConfig, folder: str) -> tuple[Any, Any]:
     if config.tuning == "full":
         return model, None
     if config.adapter:
-        check_adapter(config.adapter, folder)
-        return PeftModel.from_pretrained(model, config.adapter, is_trainable=True), None
+        adapter = adapter_folder(config.adapter)
+        check_adapter(adapter, folder)
+        adapted = PeftModel.from_pretrained(model, adapter, is_trainable=True)
+        adapted.peft_config["default"].base_model_name_or_path = folder
+        return adapted, None
     targets = config.lora.targets[0] if config.lora.targets == ("all-linear",) else list(config.lora.targets)
     lora = LoraConfig(
         r=config.lora.rank,
@@ -274,9 +281,19 @@ def last_checkpoint(out: Path) -> str | None:
 
 def save(trainer: Any, config: SftConfig, out: Path) -> None:
     """Write adapter or model; an adapter names its base model as the user did, not where it lies on this machine."""
+    import torch
+
     if config.tuning != "full":
-        trainer.accelerator.unwrap_model(trainer.model).peft_config["default"].base_model_name_or_path = config.model
+        for weight in trainer.accelerator.unwrap_model(trainer.model).parameters():
+            if weight.requires_grad:
+                weight.data = weight.data.to(getattr(torch, config.save_precision))
     trainer.save_model(str(out))
+    if config.tuning != "full" and trainer.is_world_process_zero():
+        # Not before: PEFT looks for the base model's configuration when it saves, on the network if the name is no folder.
+        settings = json.loads((out / ADAPTER).read_text(encoding="utf-8"))
+        write_atomically(
+            out / ADAPTER, json.dumps(settings | {"base_model_name_or_path": config.model}, indent=2) + "\n"
+        )
 
 
 if __name__ == "__main__":
