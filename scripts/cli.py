@@ -31,13 +31,14 @@ COMMANDS = {
     "rows": Command("scripts.rows", "turn sampled chains into training rows", "chains"),
     "rounds": Command("scripts.rounds", "sample, make rows, fine-tune and decode, once or several times"),
     "merge": Command("scripts.merge", "fold a LoRA adapter into its base model", "adapter"),
+    "table": Command("scripts.table", "print finished runs on the same questions as one table", "runs"),
     "compare": Command("scripts.compare", "test two runs against each other on the same questions", "runs"),
     "index": Command("scripts.index", "build a Lucene or dense index over a corpus", "corpus"),
     "serve": Command("scripts.serve", "serve an index over HTTP", "index"),
     "world": Command("scripts.world", "write the embedded fictional world: corpus, questions, demonstrations", "out"),
     "methods": Command("scripts.list_methods", "list the methods with their options' defaults and presets"),
     "bench": Command(
-        "scripts.bench.command", "measure scoring, retrieval, runner, decode or startup as ratios", "name"
+        "scripts.bench.command", "measure scoring, retrieval, runner, decode, sample, sft or startup as ratios", "name"
     ),
     "doctor": Command("scripts.doctor", "say what this machine has and what to do about what is missing"),
 }

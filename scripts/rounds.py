@@ -184,7 +184,7 @@ def train(config: Config, turn: Plan, folder: Path) -> None:
         | {"skip": turn.skip, "limit": turn.limit, "sample": asdict(replace(config.sample, source=turn.source))}
         | {"corag": asdict(config.corag), "model": asdict(sampler), "retriever": asdict(config.retriever)}
         | {"seed": config.seed, "batch_size": config.batch_size, "out": str(folder / "chains")},
-        Path(turn.adapter),
+        turn.adapter,
     )
     stage(
         folder / "rows",
@@ -195,7 +195,7 @@ def train(config: Config, turn: Plan, folder: Path) -> None:
             "chat": config.model.chat,
             "retriever": asdict(config.retriever),
         },
-        folder / "chains",
+        str(folder / "chains"),
     )
     options = replace(
         config.sft,
@@ -205,7 +205,7 @@ def train(config: Config, turn: Plan, folder: Path) -> None:
         adapter=turn.start,
     )
     launch = [sys.executable, "-m", "accelerate.commands.launch", *(config.launch or default_launch()), SFT]
-    stage(folder / "adapter", launch, asdict(options), folder / "rows", Path(turn.start))
+    stage(folder / "adapter", launch, asdict(options), str(folder / "rows"), turn.start)
 
 
 def decode(config: Config, folder: Path, model: str, adapter: str) -> Path:
@@ -219,19 +219,19 @@ def decode(config: Config, folder: Path, model: str, adapter: str) -> Path:
         | {"method": ["corag"], "corag": asdict(config.corag), "retriever": asdict(retriever)}
         | {"model": asdict(replace(config.model, name=model, adapter=adapter)), "recall_at": config.test.recall_at}
         | {"seed": config.seed, "batch_size": config.batch_size, "out": str(folder / "test")},
-        Path(adapter),
+        adapter,
     )
     return folder / "test/corag"
 
 
-def stage(result: Path, command: Sequence[str], options: Mapping[str, Any], *after: Path) -> None:
+def stage(result: Path, command: Sequence[str], options: Mapping[str, Any], *after: str) -> None:
     """Run a command with its options in a YAML file beside its result, unless it has finished with the same ones.
 
-    ``after``: results of earlier stages that it reads; if those were made anew, so must this be. Raises :class:`BackendError` if it
+    ``after``: results of earlier stages that it reads, "" for none; if those were made anew, so must this be. Raises :class:`BackendError` if it
     fails; what it had done is kept.
     """
     text = yaml.safe_dump(json.loads(json.dumps(options)), sort_keys=False, width=120)
-    mark = stable_hash("\n".join([text, *map(_mark_of, after)]))
+    mark = stable_hash("\n".join([text, *(_mark_of(Path(earlier)) for earlier in after if earlier)]))
     if result.exists() and _mark_of(result) == mark:
         return
     file = result.with_name(result.name + ".yaml")

@@ -1,4 +1,4 @@
-"""Measure scoring, retrieval, runner, decode or startup: a short table, then one line of JSON.
+"""Measure scoring, retrieval, runner, decode, sample, sft or startup: a short table, then one line of JSON.
 
 corag bench scoring
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from core.errors import ConfigError, nearest
 
-BENCHES = ("scoring", "retrieval", "runner", "decode", "startup")
+BENCHES = ("scoring", "retrieval", "runner", "decode", "sample", "sft", "startup")
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Config:
     """Options of 'corag bench'.
 
     Attributes:
-        name: scoring, retrieval, runner, decode or startup.
+        name: scoring, retrieval, runner, decode, sample, sft or startup.
     """
 
     name: str = ""
