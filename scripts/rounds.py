@@ -227,8 +227,8 @@ def decode(config: Config, folder: Path, model: str, adapter: str) -> Path:
 def stage(result: Path, command: Sequence[str], options: Mapping[str, Any], *after: str) -> None:
     """Run a command with its options in a YAML file beside its result, unless it has finished with the same ones.
 
-    ``after``: results of earlier stages that it reads, "" for none; if those were made anew, so must this be. Raises :class:`BackendError` if it
-    fails; what it had done is kept.
+    ``after``: results of earlier stages that it reads, "" for none; if those were made anew, so must this be. Raises
+    :class:`BackendError` if it fails; what it had done is kept.
     """
     text = yaml.safe_dump(json.loads(json.dumps(options)), sort_keys=False, width=120)
     mark = stable_hash("\n".join([text, *(_mark_of(Path(earlier)) for earlier in after if earlier)]))
