@@ -1,0 +1,126 @@
+"""Sampling chains for training with gold scores by forced decoding, against the same with scores by prompt_logprobs.
+
+Both sample the same questions of the embedded world with the same seeds on one engine, whose prefix cache is emptied in between,
+behind a memory of temperature-0 replies of their own: only the way of scoring differs. prompt_logprobs passes by the prefix
+cache, and multiplies every token of the prompt with the whole vocabulary, normalises and ranks these rows and carries them over as
+Python objects, which on a CPU costs more than reading the prompt. Forced decoding makes such rows for the answer's tokens only.
+Sub-queries and sub-answers cost both the same, so the scores of the finished run are also timed by themselves, all at once and
+with a cold cache.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from corag.config import CoRAGConfig
+from core.protocols import Generator, Retriever, Score, ScoreRequest
+from core.records import Row
+from core.runner import answer_all, answer_question
+from core.together import together
+from core.tools import Tools
+from core.types import Question
+from eval.datasets import load_questions
+from generation.config import ModelConfig
+from generation.memo import RememberingGenerator
+from generation.vllm_engine import VllmGenerator
+from scripts.bench.decode import SlowScores
+from scripts.bench.replay import Recorder, open_world
+from training.sampling import SampleConfig, SampledChains, sample_chains
+
+CORAG = CoRAGConfig(
+    passages_per_hop=3, context="fused", context_passages=5, max_sub_query_tokens=32, max_sub_answer_tokens=24, max_answer_tokens=16
+)  # fmt: skip
+
+
+async def main(questions: int = 4, chains: int = 16, max_hops: int = 5) -> dict[str, float]:
+    """Return chains per second of both, ``speedup``, ``memo_share`` and ``score_speedup``.
+
+    ``memo_share``: of the generations and scores that were asked for, sampled ones included, the share that the memory saved.
+    """
+    config = SampleConfig(chains=chains, max_hops=max_hops)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        retriever = await open_world(root, dev=1, test=questions)
+        warm_up, asked = (load_questions(str(root / f"world/{name}.jsonl")) for name in ("dev", "test"))
+        engine = VllmGenerator.open(ModelConfig())
+        forced, slow = Recorder(engine), SlowScores(engine)
+        try:
+            for generator in (forced, slow):
+                few = SampleConfig(chains=min(4, chains), max_hops=min(2, max_hops))
+                await sample(warm_up, RememberingGenerator(generator), retriever, few)
+            await forced.start_over()
+            ours, seconds = await sample(asked, RememberingGenerator(forced), retriever, config)
+            reached = list(forced.requests)
+            await forced.start_over()
+            theirs, reference_seconds = await sample(asked, RememberingGenerator(slow), retriever, config)
+
+            scores = [request for request in reached if isinstance(request, ScoreRequest)]
+            await forced.start_over()
+            values, score_seconds = await score(scores, engine.score)
+            await forced.start_over()
+            reference_values, reference_score_seconds = await score(scores, engine.score_by_prompt_logprobs)
+        finally:
+            await engine.close()
+            await retriever.close()
+    sampled, reference_sampled = _chains(ours), _chains(theirs)
+    wanted = sum(row.total_usage.calls for row in ours)
+    return {
+        "questions": len(asked),
+        "chains": len(sampled),
+        "hops": sum(sampled),
+        "reference_hops": sum(reference_sampled),
+        "seconds": seconds,
+        "reference_seconds": reference_seconds,
+        "chains_per_second": len(sampled) / seconds,
+        "reference_chains_per_second": len(reference_sampled) / reference_seconds,
+        "speedup": (len(sampled) / seconds) / (len(reference_sampled) / reference_seconds),
+        "requests": wanted,
+        "memo_share": 1 - len(reached) / wanted,
+        "scores": len(scores),
+        "score_prompt_tokens": statistics.fmean(value.usage.prompt for value in values),
+        "score_seconds": score_seconds,
+        "reference_score_seconds": reference_score_seconds,
+        "score_speedup": reference_score_seconds / score_seconds,
+        "score_mean_abs_diff": statistics.fmean(
+            abs(value.mean - other.mean) for value, other in zip(values, reference_values, strict=True)
+        ),
+        "failed": sum(bool(row.error) for row in [*ours, *theirs]),
+    }
+
+
+async def sample(
+    asked: Sequence[Question], generator: Generator, retriever: Retriever, config: SampleConfig
+) -> tuple[list[Row], float]:
+    """Sample chains for all questions at the same time; return what was found, and the seconds."""
+    rows: list[Row] = []
+    method = partial(sample_chains, config=config, corag=CORAG)
+
+    async def sample_one(question: Question) -> Row:
+        return await answer_question(question, method, Tools(question, generator, retriever))
+
+    started = time.perf_counter()
+    await answer_all(asked, sample_one, rows.append, in_flight=len(asked))
+    return rows, time.perf_counter() - started
+
+
+async def score(
+    requests: Sequence[ScoreRequest], way: Callable[[ScoreRequest], Awaitable[Score]]
+) -> tuple[list[Score], float]:
+    """Score all requests at once; return the scores and the seconds."""
+
+    async def score_one(request: ScoreRequest) -> Score:
+        return await way(request)
+
+    started = time.perf_counter()
+    scores = await together(score_one(request) for request in requests)
+    return scores, time.perf_counter() - started
+
+
+def _chains(rows: Sequence[Row]) -> list[int]:
+    """Hops of every chain that was sampled."""
+    return [len(chain.hops) for row in rows if isinstance(row.answer, SampledChains) for chain in row.answer.chains]
