@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from corag.asking import continuation, final_answer_prompt, refusal_prompt
 from corag.chain import Chain
 from corag.config import CoRAGConfig
-from core.protocols import Score
 from core.text import normalize_answer
 from core.together import together
 from core.tools import Tools
@@ -24,19 +24,27 @@ async def refusal_log_likelihood(chain: Chain, tools: Tools, config: CoRAGConfig
     return (await tools.score(prompt, target, role="score", end_of_turn=True, path=path)).mean
 
 
+@dataclass(frozen=True, slots=True)
+class GoldScore:
+    """The gold answer's log-likelihood: of the alias likeliest per token (``mean``) and of that likeliest as a whole (``sum``)."""
+
+    mean: float
+    sum: float
+
+
 async def gold_log_likelihood(
     chain: Chain, answers: Sequence[str], tools: Tools, config: CoRAGConfig, *, path: str = ""
-) -> Score:
+) -> GoldScore:
     """Training: log P(A | Q, Q_1:L, A_1:L), with the end of turn, without passages. Higher is better.
 
-    Of several gold answers the likeliest per token counts. Paper, section 3.1; its threshold of -0.05 is on the mean per token.
+    Of several gold answers the likeliest counts. Paper, section 3.1; its threshold of -0.05 is on the mean per token.
     """
     prompt = final_answer_prompt(tools.question.text, chain, (), config)
     scores = await together(
         branch.score(prompt, continuation(prompt, answer), role="score", end_of_turn=True, path=path)
         for answer, branch in zip(answers, tools.branch(len(answers)), strict=True)
     )
-    return max(scores, key=lambda score: score.mean)
+    return GoldScore(max(score.mean for score in scores), max(score.sum for score in scores))
 
 
 def votes(answers: Sequence[str]) -> list[int]:

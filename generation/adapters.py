@@ -32,9 +32,16 @@ def check_adapter(adapter: str, folder: str) -> dict[str, Any]:
     Raises :class:`ConfigError` if the folder holds none, or one that was trained for another base model than the one in ``folder``.
     """
     path = Path(adapter) / "adapter_config.json"
-    if not path.is_file():
-        raise ConfigError(f"'{adapter}' is no LoRA adapter: the folder has no adapter_config.json.")
     manifest = read_manifest(Path(adapter))
+    if not path.is_file():
+        instead = (
+            "its training has not finished: run the same command again"
+            if manifest is not None and manifest["result"] is None
+            else "it holds a whole model: give it as the model's name"
+            if (Path(adapter) / "config.json").is_file()
+            else "name the folder that training/sft.py wrote"
+        )
+        raise ConfigError(f"'{adapter}' is no LoRA adapter: the folder has no adapter_config.json; {instead}.")
     if manifest is not None and (base := manifest["settings"]["base"])["digest"] != folder_digest(
         folder, weights_only=True
     ):

@@ -14,6 +14,7 @@ from core.records import differences, read_manifest, read_rows
 from eval.scorers import Scorer, chosen_scorer
 from eval.statistics import compare_paired, holm
 from eval.table import percent, score_record
+from scripts.table import manifest_of_answers
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Config:
 def main(config: Config) -> int:
     """Print the paired difference of each measure with its interval and p-value, then one line of JSON."""
     first, second = (Path(run) for run in config.runs)
-    asked, asked_too = (read_manifest(run)["settings"]["questions"] for run in (first, second))
+    asked, asked_too = (manifest_of_answers(run)["settings"]["questions"] for run in (first, second))
     if changed := differences(asked, asked_too, "questions"):
         raise ConfigError(
             f"the runs answered different question files ({'; '.join(changed)}): compare runs on the same file."

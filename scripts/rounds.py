@@ -1,11 +1,10 @@
 """The whole of CoRAG's training: sample chains, make rows, fine-tune, decode; once or several times.
 
-    corag rounds --config training/configs/world_rounds.yaml --questions world/train.jsonl --out rounds/world
+    corag rounds --config training/configs/world_rounds.yaml --questions world/train.jsonl --retriever.index world-bm25 --out made
 
-Every stage is a command of its own (its options lie beside its result as YAML), and goes on where it was, so the same 'corag
-rounds'
-again does too. With several rounds, chains are sampled by what the round before trained (iterative rejection sampling, paper,
-section 4.4). With --learner, chains of the small --model train a larger one (weak to strong).
+Every stage is a command of its own, whose options lie beside its result as YAML, and goes on where it was; so does the same 'corag
+rounds'. With several rounds, chains are sampled by what the round before trained (iterative rejection sampling, section 4.4 of the
+paper). With --learner, chains of the small --model train a larger one (weak to strong).
 """
 
 from __future__ import annotations
@@ -14,47 +13,50 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import yaml
 
 from corag.config import CoRAGConfig
 from core.errors import BackendError, ConfigError
-from core.files import write_atomically
+from core.files import file_digest, write_atomically
+from core.records import differences
 from core.seeds import stable_hash
-from eval.datasets import load_questions
 from eval.scorers import chosen_scorer
 from generation.config import ModelConfig
 from retrieval.config import RetrieverConfig
+from retrieval.manifest import MANIFEST as INDEX_FILE
+from scripts import rows, run, sample
 from scripts.questions import QuestionFile
-from scripts.run import report
-from training.config import SftConfig
+from training.config import SftConfig, TuningOptions
 from training.data import RowsConfig
 from training.sampling import SampleConfig
 
 SFT = os.path.relpath(Path(__file__).parents[1] / "training/sft.py")
+StageOptions: TypeAlias = sample.Config | rows.Config | SftConfig | run.Config
+# May differ between two starts of a stage without changing its result.
+_CIRCUMSTANCES = {"report_to", "logging_steps", "eval_steps", "save_steps", "kv_cache_gb", "gpu_memory_utilization"}
 
 
 @dataclass(frozen=True)
-class TestOptions:
-    """What every round is decoded on; no questions, no decoding.
+class TestQuestions(QuestionFile):
+    """What every round is decoded on, besides the options of a question file; without questions nothing is decoded.
 
     Attributes:
-        questions: a question file that training does not see.
-        dataset: its format and scorer.
-        limit: answer the first so many questions only; 0 for all.
         retriever: its index, if it is not the training questions' own.
         recall_at: recall is measured over so many collected passages.
     """
 
-    questions: str = ""
-    dataset: str = "jsonl"
-    limit: int = 0
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
     recall_at: int = 15
+
+    def __post_init__(self) -> None:
+        if self.questions:
+            super().__post_init__()
 
 
 @dataclass(frozen=True)
@@ -64,22 +66,21 @@ class Config(QuestionFile):
     Attributes:
         out: folder of everything that is made.
         rounds: how many times chains are sampled and a model trained on them.
-        warm_start: first train on the annotated decompositions of so many questions, which are then not sampled for: a model
-            too small
-            to write sub-queries by itself learns their form from them. 0 for none.
+        warm_start: first train on the annotated decompositions of so many questions, which are then not sampled for. A model too
+            small to write sub-queries by itself learns their form from them. 0 for none.
         per_round: questions that a round samples for, each round others; 0 for all of them in every round, as in the paper.
         start_from: whether a round trains a new adapter on the "base" model, or goes on with the "previous" one.
-        sample: how chains are sampled.
+        sample: how chains are sampled; the source is the model but for the warm start.
         rows: which training rows are made of them.
-        sft: how the model is trained; rows, out, model and adapter are filled in.
+        sft: how the model is trained.
         corag: prompts, passages and limits of sampling and decoding; strategy and stop rule of decoding.
         model: the model that samples.
         learner: the model that is trained, if it is not the same.
         retriever: the index of the training questions.
         test: what every round is decoded on.
-        launch: arguments of 'accelerate launch', such as "--config_file,accelerate.yaml"; nothing: one process, on CPU
-            without a GPU.
-        seed: all randomness derives from it.
+        launch: arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; nothing for one process, on the
+            CPU if there is no GPU.
+        seed: of sampling and decoding.
         batch_size: questions in flight at the same time.
     """
 
@@ -90,12 +91,12 @@ class Config(QuestionFile):
     start_from: Literal["base", "previous"] = "base"
     sample: SampleConfig = field(default_factory=SampleConfig)
     rows: RowsConfig = field(default_factory=RowsConfig)
-    sft: SftConfig = field(default_factory=lambda: SftConfig(rows="auto", out="auto"))
+    sft: TuningOptions = field(default_factory=TuningOptions)
     corag: CoRAGConfig = field(default_factory=CoRAGConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     learner: str = ""
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
-    test: TestOptions = field(default_factory=TestOptions)
+    test: TestQuestions = field(default_factory=TestQuestions)
     launch: tuple[str, ...] = ()
     seed: int = 0
     batch_size: int = 64
@@ -104,23 +105,34 @@ class Config(QuestionFile):
         super().__post_init__()
         if not self.out:
             raise ConfigError("no folder was given: write corag rounds --out FOLDER.")
-        if self.shard:
-            raise ConfigError(
-                "rounds are not sharded: sample in shards with 'corag sample --shard' and give all of them to 'corag rows'."
-            )
+        if not self.retriever.index and not self.retriever.url:
+            raise ConfigError("chains are sampled with searches: name an index with --retriever.index.")
         if self.rounds < 1 or self.warm_start < 0 or self.per_round < 0:
             raise ConfigError("rounds must be at least 1, warm_start and per_round not below 0.")
-        if self.learner and (self.rounds > 1 or self.warm_start):
-            raise ConfigError(
-                "a learner other than the model that samples cannot sample the next round itself: give rounds 1 and no warm_start."
-            )
+        for wrong, instead in (
+            (self.shard, "rounds are not sharded: use 'corag sample --shard', and give all folders to 'corag rows'"),
+            (self.sft.tuning == "full", "rounds train adapters: choose tuning lora or qlora, or run the stages one by one"),
+            (self.model.backend == "server", "a server cannot change its adapter: choose backend vllm or transformers"),
+            (
+                self.learner and (self.rounds > 1 or self.warm_start or self.start_from == "previous"),
+                "a learner other than the model that samples cannot sample the next round, and has no previous adapter: give "
+                "rounds 1, start_from base and no warm_start",
+            ),
+        ):  # fmt: skip
+            if wrong:
+                raise ConfigError(f"{instead}.")
+
+    @property
+    def trained(self) -> str:
+        """The model that is trained."""
+        return self.learner or self.model.name
 
 
 @dataclass(frozen=True)
-class Plan:
-    """One turn: which questions, made into chains by whom, trained from what.
+class Turn:
+    """Chains from some questions, and a training on them.
 
-    ``adapter``: of the sampler, "" for the base model.
+    ``adapter``: of the model that samples; ``start``: what the training goes on with; "" for the base model alone.
     """
 
     name: str
@@ -131,129 +143,157 @@ class Plan:
     start: str
 
 
+@dataclass(frozen=True)
+class Stage:
+    """A command by its options, and the folder that it makes. ``after``: results of earlier stages that it reads."""
+
+    result: Path
+    options: StageOptions
+    after: tuple[Path, ...] = ()
+
+
 def main(config: Config) -> int:
-    """Run every stage that is not finished; print a table of the rounds if they are decoded, and a line of JSON."""
+    """Perform every stage that is not finished; print a table of the rounds if they are decoded, and a line of JSON."""
+    planned = turns(config, len(config.load()))
+    keep_plan(Path(config.out), planned)
+    tests = config.test.load() if config.test.questions else []
+    for stage in stages(config, planned):
+        perform(stage, command_of(stage, config.launch or default_launch()))
     root = Path(config.out)
-    turns = plan(config)
-    tested: dict[str, Path] = {}
-    if config.test.questions:
-        tested["untuned"] = decode(config, root / "untuned", config.learner or config.model.name, config.model.adapter)
-    for turn in turns:
-        folder = root / turn.name
-        train(config, turn, folder)
-        if config.test.questions:
-            tested[turn.name] = decode(config, folder, config.learner or config.model.name, str(folder / "adapter"))
-    print(json.dumps({"adapter": str(root / turns[-1].name / "adapter"), "rounds": [turn.name for turn in turns]}))
-    if not tested:
+    names = [turn.name for turn in planned]
+    print(json.dumps({"adapter": str(root / names[-1] / "adapter"), "rounds": names}))
+    if not tests:
         return 0
-    questions = load_questions(config.test.questions, config.test.dataset, limit=config.test.limit)
-    return report(tested, questions, chosen_scorer("auto", config.test.dataset), config.test.recall_at)
+    tested = {name: root / name / "test/corag" for name in ("untuned", *names)}
+    return run.report(tested, tests, chosen_scorer("auto", config.test.dataset), config.test.recall_at)
 
 
-def plan(config: Config) -> list[Plan]:
-    """Say what every turn does."""
+def turns(config: Config, total: int) -> list[Turn]:
+    """Say which of ``total`` questions every turn takes. Raises :class:`ConfigError` if there are too few."""
     root = Path(config.out)
-    total = len(config.load())
-    turns: list[Plan] = []
+    made: list[Turn] = []
     adapter, skip = config.model.adapter, config.skip
     if config.warm_start:
-        turns.append(Plan("warm-start", "decomposition", skip, config.warm_start, adapter, adapter))
+        made.append(Turn("warm-start", "decomposition", skip, config.warm_start, adapter, adapter))
         adapter, skip = str(root / "warm-start/adapter"), skip + config.warm_start
     for number in range(1, config.rounds + 1):
         limit = config.per_round or total - (skip - config.skip)
-        turns.append(
-            Plan(f"round-{number}", "model", skip, limit, adapter, adapter if config.start_from == "previous" else "")
-        )
+        start = adapter if config.start_from == "previous" else ""
+        made.append(Turn(f"round-{number}", "model", skip, limit, adapter, start))
         adapter = str(root / f"round-{number}/adapter")
         skip += config.per_round
-    needed = turns[-1].skip + turns[-1].limit - config.skip
-    if needed > total or turns[-1].limit < 1:
+    needed = made[-1].skip + made[-1].limit - config.skip
+    if needed > total or made[-1].limit < 1:
         raise ConfigError(
             f"warm_start and rounds want {needed} questions, but there are {total}: ask for fewer of them."
         )
-    return turns
+    return made
 
 
-def train(config: Config, turn: Plan, folder: Path) -> None:
-    """Sample, make rows, fine-tune."""
-    sampler = replace(config.model, adapter=turn.adapter)
-    stage(
-        folder / "chains",
-        [sys.executable, "-m", "scripts.cli", "sample"],
-        _asked(config)
-        | {"skip": turn.skip, "limit": turn.limit, "sample": asdict(replace(config.sample, source=turn.source))}
-        | {"corag": asdict(config.corag), "model": asdict(sampler), "retriever": asdict(config.retriever)}
-        | {"seed": config.seed, "batch_size": config.batch_size, "out": str(folder / "chains")},
-        turn.adapter,
-    )
-    stage(
-        folder / "rows",
-        [sys.executable, "-m", "scripts.cli", "rows"],
-        {"chains": [str(folder / "chains")], "out": str(folder / "rows"), "rows": asdict(config.rows)}
-        | {
-            "model": config.learner or config.model.name,
-            "chat": config.model.chat,
-            "retriever": asdict(config.retriever),
-        },
-        str(folder / "chains"),
-    )
-    options = replace(
-        config.sft,
-        rows=str(folder / "rows"),
-        out=str(folder / "adapter"),
-        model=config.learner or config.model.name,
-        adapter=turn.start,
-    )
-    launch = [sys.executable, "-m", "accelerate.commands.launch", *(config.launch or default_launch()), SFT]
-    stage(folder / "adapter", launch, asdict(options), str(folder / "rows"), turn.start)
+def keep_plan(root: Path, planned: Sequence[Turn]) -> None:
+    """Note which questions every turn takes. Raises :class:`ConfigError` if the folder was begun with other turns.
 
-
-def decode(config: Config, folder: Path, model: str, adapter: str) -> Path:
-    """Answer the test questions with an adapter and return the run."""
-    chosen = config.test.retriever
-    retriever = chosen if chosen.index or chosen.url else config.retriever
-    stage(
-        folder / "test",
-        [sys.executable, "-m", "scripts.cli", "run"],
-        {"questions": config.test.questions, "dataset": config.test.dataset, "limit": config.test.limit}
-        | {"method": ["corag"], "corag": asdict(config.corag), "retriever": asdict(retriever)}
-        | {"model": asdict(replace(config.model, name=model, adapter=adapter)), "recall_at": config.test.recall_at}
-        | {"seed": config.seed, "batch_size": config.batch_size, "out": str(folder / "test")},
-        adapter,
-    )
-    return folder / "test/corag"
-
-
-def stage(result: Path, command: Sequence[str], options: Mapping[str, Any], *after: str) -> None:
-    """Run a command with its options in a YAML file beside its result, unless it has finished with the same ones.
-
-    ``after``: results of earlier stages that it reads, "" for none; if those were made anew, so must this be. Raises
-    :class:`BackendError` if it fails; what it had done is kept.
+    Its folders of chains may hold questions that are now another turn's.
     """
-    text = yaml.safe_dump(json.loads(json.dumps(options)), sort_keys=False, width=120)
-    mark = stable_hash("\n".join([text, *(_mark_of(Path(earlier)) for earlier in after if earlier)]))
-    if result.exists() and _mark_of(result) == mark:
+    file = root / "turns.json"
+    turns_now = [asdict(turn) for turn in planned]
+    if file.is_file() and (changed := differences(json.loads(file.read_text(encoding="utf-8")), turns_now, "turns")):
+        raise ConfigError(
+            f"'{root}' was begun with other turns:\n  " + "\n  ".join(changed) + "\n"
+            "Give the same rounds, warm_start, per_round and questions, or choose another --out."
+        )
+    write_atomically(file, json.dumps(turns_now, indent=1) + "\n")
+
+
+def stages(config: Config, planned: Sequence[Turn]) -> list[Stage]:
+    """Return every stage in order, all options checked."""
+    root = Path(config.out)
+    made: list[Stage] = []
+    if config.test.questions:
+        made.append(decoding(config, root / "untuned", "" if config.learner else config.model.adapter))
+    for turn in planned:
+        folder = root / turn.name
+        chains, training_rows, adapter = folder / "chains", folder / "rows", folder / "adapter"
+        asked = {each.name: getattr(config, each.name) for each in fields(QuestionFile)}
+        sampling = sample.Config(
+            **asked | {"skip": turn.skip, "limit": turn.limit},
+            sample=replace(config.sample, source=turn.source),
+            corag=config.corag,
+            model=replace(config.model, adapter=turn.adapter),
+            retriever=config.retriever,
+            seed=config.seed,
+            batch_size=config.batch_size,
+            out=str(chains),
+        )
+        writing = rows.Config(
+            [str(chains)], str(training_rows), config.trained, config.model.chat, config.rows, config.retriever
+        )
+        given = {each.name: getattr(config.sft, each.name) for each in fields(TuningOptions)}
+        tuning = SftConfig(**given, rows=str(training_rows), out=str(adapter), model=config.trained, adapter=turn.start)
+        made += [
+            Stage(chains, sampling, _paths(turn.adapter)),
+            Stage(training_rows, writing, (chains,)),
+            Stage(adapter, tuning, (training_rows, *_paths(turn.start))),
+        ]
+        if config.test.questions:
+            made.append(decoding(config, folder, str(adapter)))
+    return made
+
+
+def decoding(config: Config, folder: Path, adapter: str) -> Stage:
+    """Return the stage that answers the test questions with an adapter."""
+    chosen = config.test.retriever
+    asked = {each.name: getattr(config.test, each.name) for each in fields(QuestionFile)}
+    options = run.Config(
+        **asked,
+        method=["corag"],
+        corag=config.corag,
+        model=replace(config.model, name=config.trained, adapter=adapter),
+        retriever=chosen if chosen.index or chosen.url else config.retriever,
+        recall_at=config.test.recall_at,
+        seed=config.seed,
+        batch_size=config.batch_size,
+        out=str(folder / "test"),
+    )
+    return Stage(folder / "test", options, _paths(adapter))
+
+
+def perform(stage: Stage, command: Sequence[str]) -> None:
+    """Run a stage's command unless it has finished with these options, on what is there now of the stages before it.
+
+    Raises :class:`BackendError` if it fails; what it had done is kept.
+    """
+    options = json.loads(json.dumps(asdict(stage.options)))
+    text = yaml.safe_dump(options, sort_keys=False, width=120)
+    read = [*map(_done, stage.after), *_contents(stage.options)]
+    mark = stable_hash("\n".join([json.dumps(_lasting(stage.options, options)), *read]))
+    if stage.result.exists() and _done(stage.result).startswith(mark):
         return
-    file = result.with_name(result.name + ".yaml")
+    file = stage.result.with_name(stage.result.name + ".yaml")
     write_atomically(file, text)
-    print(f"corag: {result} ...", file=sys.stderr, flush=True)
+    print(f"corag: {stage.result} ...", file=sys.stderr, flush=True)
     status = subprocess.run([*command, "--config", str(file)], check=False).returncode
     if status:
         raise BackendError(
-            f"the stage that makes '{result}' ended with exit status {status}: its own message stands above. Once that is "
-            "mended, the same command goes on from there."
+            f"the stage that makes '{stage.result}' ended with exit status {status}: its own message stands above. Once that is "
+            "mended, or the folder removed if it was made with other options, the same command goes on from there."
         )
-    write_atomically(_mark_file(result), mark + "\n")
+    # The second word is of this one performance: what comes after depends on it, whatever the options.
+    write_atomically(_done_file(stage.result), f"{mark} {stable_hash(str(time.time_ns()))}\n")
 
 
-def _mark_file(result: Path) -> Path:
-    return result.with_name(result.name + ".done")
-
-
-def _mark_of(result: Path) -> str:
-    """Return what identifies a finished stage: its options, and those of all before it."""
-    file = _mark_file(result)
-    return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+def command_of(stage: Stage, launch: Sequence[str]) -> list[str]:
+    """Return the command of a stage without its options."""
+    corag = [sys.executable, "-m", "scripts.cli"]
+    match stage.options:
+        case sample.Config():
+            return [*corag, "sample"]
+        case rows.Config():
+            return [*corag, "rows"]
+        case run.Config():
+            return [*corag, "run"]
+        case SftConfig():
+            return [sys.executable, "-m", "accelerate.commands.launch", *launch, SFT]
 
 
 def default_launch() -> list[str]:
@@ -264,6 +304,33 @@ def default_launch() -> list[str]:
     return one if torch.cuda.is_available() else ["--cpu", *one]
 
 
-def _asked(config: Config) -> dict[str, Any]:
-    names = ("questions", "dataset", "split", "subset", "aliases")
-    return {name: getattr(config, name) for name in names}
+def _lasting(kind: StageOptions, options: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what cannot change a stage's result."""
+    left_out = _CIRCUMSTANCES if isinstance(kind, SftConfig) else _CIRCUMSTANCES | {"batch_size"}
+    kept = {name: value for name, value in options.items() if name not in left_out}
+    if isinstance(kept.get("model"), dict):
+        kept["model"] = {name: value for name, value in kept["model"].items() if name not in left_out}
+    return kept
+
+
+def _contents(options: StageOptions) -> list[str]:
+    """Return what identifies the content of the files that a stage is given from outside."""
+    if isinstance(options, SftConfig):
+        return []
+    asked = [] if isinstance(options, rows.Config) else [file_digest(options.questions)]
+    indexes = [file_digest(Path(index) / INDEX_FILE) for index in options.retriever.index]
+    return [*asked, *indexes]
+
+
+def _paths(adapter: str) -> tuple[Path, ...]:
+    return (Path(adapter),) if adapter else ()
+
+
+def _done_file(result: Path) -> Path:
+    return result.with_name(result.name + ".done")
+
+
+def _done(result: Path) -> str:
+    """Return what identifies a finished stage; "" if it is not finished, or no stage."""
+    file = _done_file(result)
+    return file.read_text(encoding="utf-8").strip() if file.is_file() else ""

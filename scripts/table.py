@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from core.errors import ConfigError
 from core.records import differences, read_manifest, read_rows
@@ -48,10 +49,7 @@ def main(config: Config) -> int:
 
 def show(runs: Mapping[str, Path], scorer: str = "auto", recall_at: int = 0) -> int:
     """Print the table of some runs by name. Raises :class:`ConfigError` if they answered different questions, or none."""
-    manifests = {name: read_manifest(run) for name, run in runs.items()}
-    first, *others = manifests.values()
-    if chains := [name for name, manifest in manifests.items() if manifest["settings"]["method"] == METHOD]:
-        raise ConfigError(f"'{runs[chains[0]]}' holds sampled chains, which have no answers: give runs of 'corag run'.")
+    first, *others = (manifest_of_answers(run) for run in runs.values())
     asked = first["settings"]["questions"]
     for other in others:
         if changed := differences(asked, other["settings"]["questions"], "questions"):
@@ -67,6 +65,14 @@ def show(runs: Mapping[str, Path], scorer: str = "auto", recall_at: int = 0) -> 
     start = first["starts"][-1]
     chosen = chosen_scorer(start["scorer"] if scorer == "auto" else scorer, asked["dataset"])
     return report(runs, questions, chosen, recall_at or start["recall_at"])
+
+
+def manifest_of_answers(run: Path) -> dict[str, Any]:
+    """Read a run's manifest. Raises :class:`ConfigError` if it holds chains for training instead of answers."""
+    manifest = read_manifest(run)
+    if manifest["settings"]["method"] == METHOD:
+        raise ConfigError(f"'{run}' holds sampled chains, which have no answers: give runs of 'corag run'.")
+    return manifest
 
 
 def names_of(folders: Sequence[Path]) -> list[str]:

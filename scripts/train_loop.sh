@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # CoRAG's whole training on the embedded world, on CPU: chains from one fictional universe, an adapter, and the table of it on another
-# universe whose every name and fact is new, so that nothing can be known by heart. About 40 minutes on two cores; run it again to go on.
-#   bash scripts/train_loop.sh                   into results/train_loop
-#   bash scripts/train_loop.sh --test.limit 100  options go to 'corag rounds'
+# universe with its own names and facts, so that nothing can be known by heart. Run it again to go on.
+#   bash scripts/train_loop.sh        into results/train_loop, tested on 40 questions
+#   bash scripts/train_loop.sh 100    tested on 100
 set -euo pipefail
+limit=${1:-40}
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"
@@ -17,8 +18,9 @@ for world in train test; do
         corag index $out/$world-world/corpus.jsonl --out $out/$world-$kind --kind $kind >&2
     done
 done
-corag run --config scripts/configs/decoding.yaml --method closed_book,one_step --questions $out/test-world/test.jsonl --limit 40 \
+corag run --config scripts/configs/decoding.yaml --method closed_book,one_step --questions $out/test-world/test.jsonl --limit $limit \
     --retriever.index $out/test-bm25,$out/test-dense --out $out/baselines >&2
 corag rounds --config training/configs/world_rounds.yaml --questions $out/train-world/train.jsonl \
     --retriever.index $out/train-bm25,$out/train-dense --test.questions $out/test-world/test.jsonl \
-    --test.retriever.index $out/test-bm25,$out/test-dense --test.limit 40 --out $out "$@"
+    --test.retriever.index $out/test-bm25,$out/test-dense --test.limit $limit --out $out >&2
+corag table $out/baselines/closed_book $out/baselines/one_step $out/untuned/test/corag $out/warm-start/test/corag $out/round-1/test/corag

@@ -8,12 +8,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH="$PWD/.venv/bin:$PATH"
 export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456 MALLOC_ARENA_MAX=1
 out=results/train_loop
-train=(--retriever.index "$out/train-bm25,$out/train-dense")
-corag sample --config training/configs/world_chains.yaml --questions $out/train-world/train.jsonl --limit 300 \
-    --sample.source decomposition --out $out/control/chains "${train[@]}" >&2
-corag rows $out/control/chains --rows.tasks no_chain --rows.validation 0.04 --rows.max_length 1024 --out $out/control/rows "${train[@]}" >&2
+# The same questions, and the same ones set aside; rows without chains.
+corag rows $out/warm-start/chains $out/round-1/chains --rows.tasks no_chain --rows.validation 0.04 --rows.max_length 1024 \
+    --retriever.index $out/train-bm25,$out/train-dense --out $out/control/rows >&2
 accelerate launch --cpu --num_processes 1 --num_machines 1 --mixed_precision no --dynamo_backend no training/sft.py \
-    --config training/configs/cpu.yaml --rows $out/control/rows --out $out/control/adapter --epochs 2 >&2
+    --config training/configs/cpu.yaml --rows $out/control/rows --out $out/control/adapter >&2
 sweep=(--config scripts/configs/decoding.yaml --questions "$out/test-world/test.jsonl" --limit "$limit"
     --retriever.index "$out/test-bm25,$out/test-dense")
 corag sweep "${sweep[@]}" --cells scripts/configs/training_cells_untuned.yaml --out $out/table >&2

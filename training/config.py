@@ -26,14 +26,10 @@ class LoraOptions:
 
 
 @dataclass(frozen=True)
-class SftConfig:
-    """Options of training/sft.py. What the paper trained with stands in training/configs/8gpu_full.yaml.
+class TuningOptions:
+    """How a model is trained. What the paper trained with stands in training/configs/8gpu_full.yaml.
 
     Attributes:
-        rows: folder that 'corag rows' wrote.
-        out: folder of the adapter (or, with tuning "full", of the model) and of its checkpoints.
-        model: the base model: "default", a folder or a Hugging Face name.
-        adapter: folder of an adapter to go on training; "" for a new one.
         tuning: "lora", "qlora" (the base model in 4 bits, on a GPU) or "full".
         lora: the adapter's size.
         max_length: tokens of a row at most; 0 for what the rows were made for. Longer rows are refused, never cut.
@@ -46,9 +42,8 @@ class SftConfig:
         warmup: steps of warm-up, or if below 1, the share of all steps.
         weight_decay: of AdamW.
         precision: of the frozen weights and of the arithmetic; auto is bfloat16 where the hardware multiplies it, else float32.
-        batching: "padded" as rows come, "by_length" (rows of like length together: little padding), "packed" (rows behind
-            one another
-            without padding; wants a GPU with FlashAttention); auto is packed where it can be, else by_length.
+        batching: "padded" as rows come, "by_length" (rows of like length together: little padding), or "padding_free" (rows behind
+            one another; wants a GPU with FlashAttention); auto is padding_free where it can be, else by_length.
         gradient_checkpointing: compute activations again instead of keeping them: less memory, a third more work; auto does
             on GPUs.
         attention: implementation in transformers, such as "sdpa" or "flash_attention_2"; auto leaves it to transformers.
@@ -60,10 +55,6 @@ class SftConfig:
         seed: of the adapter's start and the order of the rows.
     """
 
-    rows: str = ""
-    out: str = ""
-    model: str = "default"
-    adapter: str = ""
     tuning: Literal["lora", "qlora", "full"] = "lora"
     lora: LoraOptions = field(default_factory=LoraOptions)
     max_length: int = 0
@@ -76,7 +67,7 @@ class SftConfig:
     warmup: float = 0.05
     weight_decay: float = 0.0
     precision: Literal["auto", "bfloat16", "float32"] = "auto"
-    batching: Literal["auto", "padded", "by_length", "packed"] = "auto"
+    batching: Literal["auto", "padded", "by_length", "padding_free"] = "auto"
     gradient_checkpointing: Literal["auto", "yes", "no"] = "auto"
     attention: str = "auto"
     eval_steps: int = 0
@@ -87,12 +78,6 @@ class SftConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not self.rows or not self.out:
-            raise ConfigError("name the rows and where the result goes: training/sft.py --rows ROWS --out FOLDER.")
-        if self.tuning == "full" and self.adapter:
-            raise ConfigError(
-                "tuning 'full' trains the model itself, so there is no adapter to go on with: leave one of them out."
-            )
         if min(self.batch_size, self.accumulation, self.logging_steps, self.lora.rank) < 1 or self.epochs <= 0:
             raise ConfigError(
                 "batch_size, accumulation, logging_steps and lora.rank must be at least 1, and epochs above 0."
@@ -100,4 +85,30 @@ class SftConfig:
         if min(self.max_length, self.max_steps, self.eval_steps, self.save_steps) < 0 or self.learning_rate <= 0:
             raise ConfigError(
                 "max_length, max_steps, eval_steps and save_steps cannot be negative; learning_rate must be above 0."
+            )
+
+
+@dataclass(frozen=True)
+class SftConfig(TuningOptions):
+    """Options of training/sft.py.
+
+    Attributes:
+        rows: folder that 'corag rows' wrote.
+        out: folder of the adapter (or, with tuning "full", of the model) and of its checkpoints.
+        model: the base model: "default", a folder or a Hugging Face name.
+        adapter: folder of an adapter to go on training; "" for a new one.
+    """
+
+    rows: str = ""
+    out: str = ""
+    model: str = "default"
+    adapter: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.rows or not self.out:
+            raise ConfigError("name the rows and where the result goes: training/sft.py --rows ROWS --out FOLDER.")
+        if self.tuning == "full" and self.adapter:
+            raise ConfigError(
+                "tuning 'full' trains the model itself, so there is no adapter to go on with: leave one of them out."
             )

@@ -1,4 +1,4 @@
-"""Rejection sampling of chains (paper, section 3.1), which nobody had released, and chains from annotated decompositions.
+"""Rejection sampling of chains (paper, section 3.1), and chains from annotated decompositions.
 
 For every training question several chains are sampled, the likelihood of the gold answer is measured after each hop, and the chain
 under which it is likeliest is kept.
@@ -16,9 +16,8 @@ from corag.concluding import retrieve_context
 from corag.config import CoRAGConfig
 from corag.growing import new_sub_query, take_hop
 from corag.method import HopRecord, hop_record
-from corag.scores import gold_log_likelihood
+from corag.scores import GoldScore, gold_log_likelihood
 from core.errors import ConfigError, DataError
-from core.protocols import Score
 from core.seeds import derive_seed
 from core.text import exact_match, normalize_answer
 from core.together import together
@@ -129,7 +128,7 @@ async def sample_chain(
     """Sample one chain: its length from [1, max_hops], its sub-queries at a temperature, the gold answer scored after each hop."""
     path = f"chain {number}"
     length = 1 + derive_seed(tools.seed, question.id, "length", path) % config.max_hops
-    chain, scores, repeats, stopped = Chain(), list[Score](), 0, "length"
+    chain, scores, repeats, stopped = Chain(), list[GoldScore](), 0, "length"
     while len(chain) < length:
         here = f"{path}/hop {len(chain) + 1}"
         sub_query, asked = await new_sub_query(
@@ -180,13 +179,13 @@ def choose(chains: Sequence[SampledChain], config: SampleConfig) -> tuple[int | 
 
 def check_question(question: Question, config: SampleConfig) -> None:
     """Raise :class:`DataError` if a question cannot be sampled for."""
-    if not any(answer.strip() for answer in question.answers):
+    if not question.answers or not all(answer.strip() for answer in question.answers):
         raise DataError(
-            f"question '{question.id}' has no gold answer: chains are scored by it, so training questions need one."
+            f"question '{question.id}' has no gold answer, or a blank one: chains are scored by it, so give one."
         )
     if config.source == "decomposition" and not question.decomposition:
         raise DataError(
-            f"question '{question.id}' brings no decomposition: give questions with sub-questions (the world's, MuSiQue's), or "
+            f"question '{question.id}' brings no decomposition: give questions that do ('corag world', MuSiQue), or "
             "sample chains from the model (source 'model')."
         )
 
@@ -201,7 +200,7 @@ def _holds(answer: str, passages: Sequence[Passage]) -> bool:
     return any(wanted in f" {normalize_answer(passage.contents)} " for passage in passages)
 
 
-def _sampled(chain: Chain, scores: Sequence[Score], drawn: int, stopped: str, repeats: int = 0) -> SampledChain:
+def _sampled(chain: Chain, scores: Sequence[GoldScore], drawn: int, stopped: str, repeats: int = 0) -> SampledChain:
     means = tuple(score.mean for score in scores)
     sums = tuple(score.sum for score in scores)
     return SampledChain(tuple(map(hop_record, chain.hops)), means, sums, drawn, stopped, repeats)

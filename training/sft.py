@@ -10,6 +10,7 @@ same command goes on from the last checkpoint, or does nothing if it had finishe
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from dataclasses import asdict
@@ -67,7 +68,7 @@ def main(config: SftConfig) -> dict[str, Any]:
     manifest["result"] = {
         "steps": trained.global_step,
         "epochs": epochs,
-        "train_loss": trained.training_loss,
+        "train_loss": None if last else trained.training_loss,  # transformers averages what came after a resume
         "first_loss": next((entry["loss"] for entry in trainer.state.log_history if "loss" in entry), None),
         "evaluation": {name: value for name, value in losses.items() if name.endswith("_loss")},
         "row_tokens": tokens,
@@ -125,10 +126,16 @@ def settings_of(config: SftConfig, folder: str) -> dict[str, Any]:
             "name": config.adapter,
             "digest": folder_digest(adapter_folder(config.adapter), weights_only=True),
         }
+    resolved = {
+        "precision": precision_of(config),
+        "batching": batching_of(config),
+        "rows_per_update": config.batch_size * config.accumulation * int(os.environ.get("WORLD_SIZE", "1")),
+    }
     base = {"name": config.model, "digest": folder_digest(folder, weights_only=True)}
     settings = {
         "base": base,
         "options": options,
+        "resolved": resolved,
         "rows": report.settings | {"questions": report.questions, "tokens": report.tokens},
     }
     plain: dict[str, Any] = json.loads(json.dumps(settings))
@@ -150,15 +157,24 @@ def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
         task: validation.filter(lambda row, task=task: row["task"] == task).select_columns(columns)
         for task in sorted(set(validation["task"]))
     }
+    chosen = arguments(config, rows, evaluates=bool(evaluated))  # before the model: it starts the process group
     model, peft_config = make_model(config, folder)
-    return CompletionTrainer(
+    trainer = CompletionTrainer(
         model=model,
-        args=arguments(config, rows, evaluates=bool(evaluated)),
+        args=chosen,
         train_dataset=rows["train"].select_columns(columns),
         eval_dataset=evaluated,
         processing_class=tokenizer,
         peft_config=peft_config,
     )
+    if trainer.aux_loss_enabled:
+        raise ConfigError(
+            f"'{config.model}' is a mixture of experts, whose balancing loss is not computed here: use TRL's own SFTTrainer."
+        )
+    for weight in trainer.model.parameters():
+        if weight.requires_grad:  # TRL rounds adapters of 4-bit models to bfloat16, in which small updates are lost
+            weight.data = weight.data.float()
+    return trainer
 
 
 def make_model(config: SftConfig, folder: str) -> tuple[Any, Any]:
@@ -170,7 +186,7 @@ def make_model(config: SftConfig, folder: str) -> tuple[Any, Any]:
     precision = precision_of(config)
     # Frozen weights may be coarse; trained ones are kept in float32, as small updates would be lost.
     options: dict[str, Any] = {"dtype": torch.float32 if config.tuning == "full" else getattr(torch, precision)}
-    if config.attention != "auto" or batching_of(config) == "packed":
+    if config.attention != "auto" or batching_of(config) == "padding_free":
         options["attn_implementation"] = "flash_attention_2" if config.attention == "auto" else config.attention
     if config.tuning == "qlora":
         options["quantization_config"] = four_bits()
@@ -224,9 +240,9 @@ def arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
     batching = batching_of(config)
     return SFTConfig(
         output_dir=str(Path(config.out) / CHECKPOINTS),
-        max_length=longest,
+        max_length=None if batching == "padding_free" else longest,
         completion_only_loss=True,
-        packing=batching == "packed",
+        padding_free=batching == "padding_free",
         train_sampling_strategy="group_by_length" if batching == "by_length" else "random",
         num_train_epochs=config.epochs,
         max_steps=config.max_steps or -1,
@@ -235,7 +251,7 @@ def arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
         gradient_accumulation_steps=config.accumulation,
         gradient_checkpointing=checkpointing,
         learning_rate=config.learning_rate,
-        lr_scheduler_type=config.schedule,
+        lr_scheduler_type="constant_with_warmup" if config.schedule == "constant" else config.schedule,
         warmup_steps=config.warmup,
         weight_decay=config.weight_decay,
         bf16=precision_of(config) == "bfloat16",
@@ -269,7 +285,7 @@ def batching_of(config: SftConfig) -> str:
 
     if config.batching != "auto":
         return config.batching
-    return "packed" if torch.cuda.is_available() and importlib.util.find_spec("flash_attn") else "by_length"
+    return "padding_free" if torch.cuda.is_available() and importlib.util.find_spec("flash_attn") else "by_length"
 
 
 def last_checkpoint(out: Path) -> str | None:

@@ -2,20 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+from transformers.trainer_pt_utils import LengthGroupedSampler
 from trl import SFTTrainer
+
+from core.seeds import derive_seed
+
+
+class EpochSampler(LengthGroupedSampler):  # type: ignore[misc]
+    """Rows of like length together, in an order that depends on seed and epoch alone.
+
+    Transformers draws every epoch's order from the global generator, so a training that is resumed in its second epoch would go on
+    with other rows than it had begun with.
+    """
+
+    def __init__(self, lengths: list[int], batch_size: int, seed: int) -> None:
+        super().__init__(batch_size, lengths=lengths)
+        self._seed = seed
+        self._epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of an epoch; accelerate calls this."""
+        self._epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        self.generator = torch.Generator().manual_seed(derive_seed(self._seed, "epoch", self._epoch))
+        return iter(super().__iter__())
 
 
 class CompletionTrainer(SFTTrainer):  # type: ignore[misc]
     """SFTTrainer whose loss costs what the completions cost.
 
-    Completions of chains have about ten tokens and prompts several hundred. TRL multiplies every position with the
-    vocabulary, which
-    for a small model on a CPU took more than half of a step; here the model is told which positions to keep. Loss and gradients are
-    the same: the negative log-likelihood of completion tokens, averaged over those of the whole batch.
+    Completions of chains have about ten tokens and prompts several hundred. On a CPU, TRL multiplies every position with the
+    vocabulary, which for a small model takes more than half of a step; here the model is told which positions to keep. Loss and
+    gradients are the same: the negative log-likelihood of completion tokens, averaged over those of all devices and accumulated
+    steps. (Evaluation averages the means of its batches, as TRL does.)
     """
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        if self.args.train_sampling_strategy != "group_by_length":
+            return super()._get_train_sampler(train_dataset)
+        rows = self.train_dataset if train_dataset is None else train_dataset
+        lengths = [len(ids) for ids in rows["input_ids"]]
+        return EpochSampler(lengths, self.args.train_batch_size * self.args.gradient_accumulation_steps, self.args.seed)
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None

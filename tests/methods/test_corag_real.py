@@ -59,12 +59,11 @@ async def test_both_engines_give_a_chain_the_same_scores(
         hop = await take_hop("Who wrote The Glass Orchard?", tools, config, path="hop 1")
         assert hop.hits
         chain = Chain((type(hop)("Who wrote The Glass Orchard?", "Mara Velden", False, hop.hits),))
-        scores.append(
-            await asyncio.gather(
-                refusal_log_likelihood(chain, tools, config),
-                gold_log_likelihood(chain, ["Issel", "the river Issel"], tools, config),
-            )
+        refusal, gold = await asyncio.gather(
+            refusal_log_likelihood(chain, tools, config),
+            gold_log_likelihood(chain, ["Issel", "the river Issel"], tools, config),
         )
+        scores.append((refusal, gold.mean, gold.sum))
     assert scores[0] == pytest.approx(scores[1], abs=1e-3)
 
 

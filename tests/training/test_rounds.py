@@ -20,9 +20,11 @@ from generation import adapters
 from generation.config import ModelConfig
 from generation.models import folder_digest
 from retrieval.build import build_index
-from retrieval.config import IndexConfig
+from retrieval.config import IndexConfig, RetrieverConfig
+from scripts import rows, run, sample
 from scripts.cli import run_command
-from scripts.rounds import Config, Plan, default_launch, plan, stage
+from scripts.rounds import Config, Stage, TestQuestions, Turn, command_of, default_launch, perform, stages, turns
+from training.config import SftConfig, TuningOptions
 
 
 @pytest.fixture
@@ -31,26 +33,31 @@ def config(tmp_path: Path) -> Callable[..., Config]:
     questions = tmp_path / "train.jsonl"
     lines = [json.dumps({"id": f"q{n}", "question": f"Question {n}?", "answers": ["yes"]}) for n in range(10)]
     questions.write_text("\n".join(lines) + "\n")
-    return lambda **options: Config(questions=str(questions), out="made", **options)
+    index = RetrieverConfig(index=["train-index"])
+    return lambda **options: Config(questions=str(questions), out="made", **{"retriever": index} | options)
+
+
+def plan(config: Config) -> list[Turn]:
+    return turns(config, len(config.load()))
 
 
 def test_one_round_samples_for_every_question(config: Callable[..., Config]) -> None:
-    assert plan(config()) == [Plan("round-1", "model", 0, 10, "", "")]
+    assert plan(config()) == [Turn("round-1", "model", 0, 10, "", "")]
 
 
 def test_questions_of_the_warm_start_are_not_sampled_for(config: Callable[..., Config]) -> None:
     warm = "made/warm-start/adapter"
     assert plan(config(warm_start=4)) == [
-        Plan("warm-start", "decomposition", 0, 4, "", ""),
-        Plan("round-1", "model", 4, 6, warm, ""),
+        Turn("warm-start", "decomposition", 0, 4, "", ""),
+        Turn("round-1", "model", 4, 6, warm, ""),
     ]
-    assert plan(config(warm_start=4, start_from="previous"))[1] == Plan("round-1", "model", 4, 6, warm, warm)
+    assert plan(config(warm_start=4, start_from="previous"))[1] == Turn("round-1", "model", 4, 6, warm, warm)
 
 
 def test_every_round_samples_with_what_the_one_before_trained(config: Callable[..., Config]) -> None:
     before = ["", "made/round-1/adapter", "made/round-2/adapter"]
     assert plan(config(rounds=3)) == [
-        Plan(f"round-{number}", "model", 0, 10, adapter, "") for number, adapter in enumerate(before, 1)
+        Turn(f"round-{number}", "model", 0, 10, adapter, "") for number, adapter in enumerate(before, 1)
     ]
     assert [turn.start for turn in plan(config(rounds=3, start_from="previous"))] == before
 
@@ -90,47 +97,96 @@ def test_a_learner_cannot_sample_the_next_round(config: Callable[..., Config]) -
         config(rounds=0)
 
 
-WORKER = """
-import pathlib, sys
-file = pathlib.Path(sys.argv[sys.argv.index("--config") + 1])
-folder = file.with_suffix("")
-folder.mkdir(exist_ok=True)
-with (folder / "runs").open("a") as log:
-    log.write("run\\n")
-sys.exit(3 if "fail: true" in file.read_text() else 0)
-"""
+def test_what_cannot_work_is_refused_before_hours_go_into_it(config: Callable[..., Config]) -> None:
+    for message, options in (
+        ("rounds train adapters", {"sft": TuningOptions(tuning="full")}),
+        ("which a server cannot", {"model": ModelConfig(backend="server", urls=("http://localhost:1",))}),
+        ("name an index", {"retriever": RetrieverConfig()}),
+        ("rounds are not sharded", {"shard": "1/2"}),
+        ("has no previous adapter", {"learner": "larger", "start_from": "previous"}),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            config(**options)
+
+
+def test_stages_are_given_what_the_ones_before_made(config: Callable[..., Config], tmp_path: Path) -> None:
+    asked = config(
+        warm_start=4, start_from="previous", sft=TuningOptions(max_steps=7), seed=5, launch=("--cpu",),
+        test=TestQuestions(questions="test.jsonl", limit=2, retriever=RetrieverConfig(index=["test-index"])),
+    )  # fmt: skip
+    made = stages(asked, plan(asked))
+    warm, first = Path("made/warm-start"), Path("made/round-1")
+    assert [(stage.result, stage.after) for stage in made] == [
+        (Path("made/untuned/test"), ()),
+        (warm / "chains", ()), (warm / "rows", (warm / "chains",)), (warm / "adapter", (warm / "rows",)),
+        (warm / "test", (warm / "adapter",)),
+        (first / "chains", (warm / "adapter",)), (first / "rows", (first / "chains",)),
+        (first / "adapter", (first / "rows", warm / "adapter")), (first / "test", (first / "adapter",)),
+    ]  # fmt: skip
+    chains, written, tuned, tested = (stage.options for stage in made[5:])
+    assert isinstance(chains, sample.Config) and isinstance(written, rows.Config)
+    assert isinstance(tuned, SftConfig) and isinstance(tested, run.Config)
+    assert (chains.skip, chains.limit, chains.seed, chains.sample.source) == (4, 6, 5, "model")
+    assert (chains.model.adapter, chains.retriever.index) == ("made/warm-start/adapter", ["train-index"])
+    assert (written.chains, written.model) == (["made/round-1/chains"], "default")
+    assert (tuned.rows, tuned.adapter, tuned.max_steps) == ("made/round-1/rows", "made/warm-start/adapter", 7)
+    assert (tested.questions, tested.limit, tested.retriever.index) == ("test.jsonl", 2, ["test-index"])
+    assert (tested.model.adapter, tested.method) == ("made/round-1/adapter", ["corag"])
+    assert command_of(made[7], ["--cpu"])[1:4] == ["-m", "accelerate.commands.launch", "--cpu"]
+
+
+def test_a_learner_is_trained_on_chains_of_another_model(config: Callable[..., Config]) -> None:
+    asked = config(learner="larger", model=ModelConfig(name="small", adapter="mine"), test=TestQuestions("test.jsonl"))
+    untuned, chains, written, tuned, tested = (stage.options for stage in stages(asked, plan(asked)))
+    assert isinstance(chains, sample.Config) and isinstance(written, rows.Config) and isinstance(tuned, SftConfig)
+    assert (chains.model.name, chains.model.adapter) == ("small", "mine")
+    assert (written.model, tuned.model, tuned.adapter) == ("larger", "larger", "")
+    for decoded, adapter in ((untuned, ""), (tested, "made/round-1/adapter")):
+        assert isinstance(decoded, run.Config)
+        assert (decoded.model.name, decoded.model.adapter) == ("larger", adapter)
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Callable[..., int]:
-    """Return a stage that makes tmp_path/result and says how often it has been run."""
-    (tmp_path / "worker.py").write_text(WORKER)
+def performed(tmp_path: Path) -> Callable[..., bool]:
+    """Return a performer of stages by a little script; it says whether the script was run."""
+    worker, log = tmp_path / "worker.py", tmp_path / "log"
+    worker.write_text(WORKER)
 
-    def run(**options: Any) -> int:
-        stage(tmp_path / "result", [sys.executable, str(tmp_path / "worker.py")], options)
-        return len((tmp_path / "result/runs").read_text().splitlines())
+    def try_to(result: str, *after: str, **options: Any) -> bool:
+        log.write_text("")
+        stage = Stage(
+            tmp_path / result, SftConfig(rows="rows", out=result, **options), tuple(tmp_path / name for name in after)
+        )
+        perform(stage, [sys.executable, str(worker)])
+        return bool(log.read_text())
 
-    return run
-
-
-def test_a_stage_that_is_done_is_not_done_again(work: Callable[..., int], tmp_path: Path) -> None:
-    assert [work(size=1, names=("a", "b")), work(size=1, names=("a", "b"))] == [1, 1]
-    assert yaml.safe_load((tmp_path / "result.yaml").read_text()) == {"size": 1, "names": ["a", "b"]}
-    assert [work(size=2), work(size=2)] == [2, 2]
-
-
-def test_a_stage_whose_result_was_removed_is_done_again(work: Callable[..., int], tmp_path: Path) -> None:
-    work(size=1)
-    (tmp_path / "result/runs").unlink()
-    (tmp_path / "result").rmdir()
-    assert work(size=1) == 1
+    return try_to
 
 
-def test_a_stage_that_fails_is_named_and_tried_again(work: Callable[..., int], tmp_path: Path) -> None:
+WORKER = """
+import pathlib, sys, yaml
+file = pathlib.Path(sys.argv[sys.argv.index("--config") + 1])
+file.with_suffix("").mkdir(exist_ok=True)
+(file.parent / "log").write_text("run")
+sys.exit(3 if yaml.safe_load(file.read_text())["seed"] == 13 else 0)
+"""
+
+
+def test_stages_are_performed_once_and_again_when_they_or_those_before_change(
+    performed: Callable[..., bool], tmp_path: Path
+) -> None:
+    assert [performed("first", seed=1), performed("first", seed=1)] == [True, False]
+    assert [performed("second", "first"), performed("second", "first")] == [True, False]
+    assert not performed("first", seed=1, logging_steps=3, report_to=("wandb",)), "what cannot change a result"
+    assert [performed("first", seed=2), performed("second", "first")] == [True, True]
+    (tmp_path / "first").rmdir()
+    assert [performed("first", seed=2), performed("second", "first")] == [True, True], (
+        "made anew, with the same options"
+    )
     for _ in range(2):
-        with pytest.raises(BackendError, match=f"makes '{tmp_path / 'result'}' ended with exit status 3"):
-            work(fail=True)
-    assert work(fail=False) == 3
+        with pytest.raises(BackendError, match=f"makes '{tmp_path / 'first'}' ended with exit status"):
+            performed("first", seed=13)
+    assert performed("first", seed=2)
 
 
 def test_without_a_gpu_training_is_told_so() -> None:
@@ -183,7 +239,10 @@ def test_from_sampling_to_the_decoded_table(
     assert all(len(record["answer"]["chains"]) == 2 for record in chains.values())
     warm = made / "warm-start/adapter"
     assert folder_digest(warm) in read_manifest(made / "round-1/chains")["settings"]["model"]
-    assert trained["settings"]["options"]["adapter"] == str(warm)
+    assert trained["settings"]["options"]["adapter"] == {
+        "name": str(warm),
+        "digest": folder_digest(warm, weights_only=True),
+    }
 
     lines = [line for line in first.stdout.splitlines() if line.startswith("{")]
     assert json.loads(lines[-2]) == {"adapter": str(made / "round-1/adapter"), "rounds": ["warm-start", "round-1"]}
