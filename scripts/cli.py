@@ -26,7 +26,7 @@ COMMANDS = {
     "run": Command("scripts.run", "answer a dataset with one or more methods and print the table"),
     "sweep": Command("scripts.sweep", "answer a dataset with many settings over one engine and print one table"),
     "ask": Command("scripts.ask", "answer one question and show every step", "question"),
-    "join": Command("scripts.join", "join the shards of a run ('corag run --shard') and print its table", "runs"),
+    "join": Command("scripts.join", "join the shards of a run (--shard) and print its table", "runs"),
     "sample": Command("scripts.sample", "sample chains for training and keep the best of each question"),
     "rows": Command("scripts.rows", "turn sampled chains into training rows", "chains"),
     "rounds": Command("scripts.rounds", "sample, make rows, fine-tune and decode, once or several times"),
