@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM
 from core.errors import ConfigError
 from core.prompt import Prompt
 from core.protocols import GenerateRequest, Generation, Generator, Sampling, ScoreRequest
+from generation.adapters import adapter_folder, check_adapter, read_manifest
 from generation.config import ModelConfig
 from generation.hf import TransformersGenerator
 from generation.models import model_folder
@@ -196,3 +197,11 @@ def test_merging_into_another_base_model_is_refused(adapter: str, other_model: s
     with pytest.raises(ConfigError, match="choose that model, or another adapter"):
         main(Config(adapter, str(tmp_path / "merged"), model=other_model))
     assert not (tmp_path / "merged").exists()
+
+
+def test_the_shipped_adapter_is_for_the_default_model_and_small() -> None:
+    shipped = Path(adapter_folder("default"))
+    assert check_adapter(str(shipped), model_folder("default"))["base_model_name_or_path"] == "default"
+    manifest = read_manifest(shipped)
+    assert manifest is not None and manifest["result"]["steps"] > 0
+    assert sum(file.stat().st_size for file in shipped.iterdir()) < 12 * 2**20
