@@ -43,7 +43,7 @@ _CIRCUMSTANCES = {"report_to", "logging_steps", "eval_steps", "save_steps", "kv_
 
 
 @dataclass(frozen=True)
-class TestQuestions(QuestionFile):
+class HeldOut(QuestionFile):
     """What every round is decoded on, besides the options of a question file; without questions nothing is decoded.
 
     Attributes:
@@ -96,7 +96,7 @@ class Config(QuestionFile):
     model: ModelConfig = field(default_factory=ModelConfig)
     learner: str = ""
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
-    test: TestQuestions = field(default_factory=TestQuestions)
+    test: HeldOut = field(default_factory=HeldOut)
     launch: tuple[str, ...] = ()
     seed: int = 0
     batch_size: int = 64
@@ -269,6 +269,7 @@ def perform(stage: Stage, command: Sequence[str]) -> None:
     mark = stable_hash("\n".join([json.dumps(_lasting(stage.options, options)), *read]))
     if stage.result.exists() and _done(stage.result).startswith(mark):
         return
+    _done_file(stage.result).unlink(missing_ok=True)
     file = stage.result.with_name(stage.result.name + ".yaml")
     write_atomically(file, text)
     print(f"corag: {stage.result} ...", file=sys.stderr, flush=True)

@@ -23,7 +23,7 @@ from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from scripts import rows, run, sample
 from scripts.cli import run_command
-from scripts.rounds import Config, Stage, TestQuestions, Turn, command_of, default_launch, perform, stages, turns
+from scripts.rounds import Config, HeldOut, Stage, Turn, command_of, default_launch, perform, stages, turns
 from training.config import SftConfig, TuningOptions
 
 
@@ -100,7 +100,7 @@ def test_a_learner_cannot_sample_the_next_round(config: Callable[..., Config]) -
 def test_what_cannot_work_is_refused_before_hours_go_into_it(config: Callable[..., Config]) -> None:
     for message, options in (
         ("rounds train adapters", {"sft": TuningOptions(tuning="full")}),
-        ("which a server cannot", {"model": ModelConfig(backend="server", urls=("http://localhost:1",))}),
+        ("a server cannot change its adapter", {"model": ModelConfig(backend="server", urls=("http://localhost:1",))}),
         ("name an index", {"retriever": RetrieverConfig()}),
         ("rounds are not sharded", {"shard": "1/2"}),
         ("has no previous adapter", {"learner": "larger", "start_from": "previous"}),
@@ -112,7 +112,7 @@ def test_what_cannot_work_is_refused_before_hours_go_into_it(config: Callable[..
 def test_stages_are_given_what_the_ones_before_made(config: Callable[..., Config], tmp_path: Path) -> None:
     asked = config(
         warm_start=4, start_from="previous", sft=TuningOptions(max_steps=7), seed=5, launch=("--cpu",),
-        test=TestQuestions(questions="test.jsonl", limit=2, retriever=RetrieverConfig(index=["test-index"])),
+        test=HeldOut(questions="test.jsonl", limit=2, retriever=RetrieverConfig(index=["test-index"])),
     )  # fmt: skip
     made = stages(asked, plan(asked))
     warm, first = Path("made/warm-start"), Path("made/round-1")
@@ -136,7 +136,7 @@ def test_stages_are_given_what_the_ones_before_made(config: Callable[..., Config
 
 
 def test_a_learner_is_trained_on_chains_of_another_model(config: Callable[..., Config]) -> None:
-    asked = config(learner="larger", model=ModelConfig(name="small", adapter="mine"), test=TestQuestions("test.jsonl"))
+    asked = config(learner="larger", model=ModelConfig(name="small", adapter="mine"), test=HeldOut("test.jsonl"))
     untuned, chains, written, tuned, tested = (stage.options for stage in stages(asked, plan(asked)))
     assert isinstance(chains, sample.Config) and isinstance(written, rows.Config) and isinstance(tuned, SftConfig)
     assert (chains.model.name, chains.model.adapter) == ("small", "mine")
