@@ -28,6 +28,16 @@ def exact_match(prediction: str, answers: Iterable[str]) -> bool:
     return any(wanted == normalize_answer(answer) for answer in answers)
 
 
+def mentions(texts: Iterable[str], answers: Iterable[str]) -> bool:
+    """Whether any text holds any answer as a run of whole normalised words.
+
+    >>> mentions(["Oslo is the capital of Norway."], ["The Capital"])
+    True
+    """
+    wanted = [f" {normalize_answer(answer)} " for answer in answers]
+    return any(answer in f" {normalize_answer(text)} " for text in texts for answer in wanted)
+
+
 _QUESTION_WORDS = frozenset({"who", "what", "when", "where", "why", "which", "how", "does", "is"})
 _ANSWER = re.compile(r".* answer is:? (.*)")
 

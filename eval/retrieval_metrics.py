@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from core.text import normalize_answer
+from core.text import mentions, normalize_answer
 
 _NOT_IN_TEXT = frozenset({"", "yes", "no", "noanswer"})
 
@@ -32,7 +32,7 @@ def answer_recall(texts: Iterable[str], answers: Sequence[str]) -> float | None:
     >>> answer_recall(["Oslo is the capital of Norway."], ["The Capital"])
     1.0
     """
-    wanted = [f" {answer} " for answer in map(normalize_answer, answers) if answer not in _NOT_IN_TEXT]
+    wanted = [answer for answer in answers if normalize_answer(answer) not in _NOT_IN_TEXT]
     if not wanted:
         return None
-    return float(any(answer in f" {normalize_answer(text)} " for text in texts for answer in wanted))
+    return float(mentions(texts, wanted))

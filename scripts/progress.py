@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 
-from core.records import Row
+from core.records import Row, RunFolder
+from core.runner import answer_all
+from core.types import Question
 
 
 class Progress:
@@ -79,3 +81,23 @@ def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+async def answer_waiting(
+    run: RunFolder,
+    questions: Sequence[Question],
+    answer_one: Callable[[Question], Awaitable[Row]],
+    title: str,
+    *,
+    in_flight: int,
+    parts: tuple[str, Callable[[Row], int]] | None = None,
+) -> None:
+    """Answer the questions that a run does not hold yet, and show how far it is."""
+    waiting = [question for question in questions if question.id not in run.answered]
+    with Progress(title, total=len(questions), finished=len(questions) - len(waiting), parts=parts) as progress:
+
+        def record(row: Row) -> None:
+            run.append(row)
+            progress.advance(row)
+
+        await answer_all(waiting, answer_one, record, in_flight=in_flight)

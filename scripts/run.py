@@ -26,7 +26,7 @@ from core.errors import ConfigError
 from core.files import file_digest
 from core.protocols import Generator, Retriever
 from core.records import Row, RunFolder, read_manifest, read_rows
-from core.runner import answer_all, answer_question
+from core.runner import answer_question
 from core.seeds import stable_hash
 from core.shards import Shard, note_questions
 from core.tools import Purse, Tools
@@ -35,7 +35,7 @@ from eval.scorers import Scorer, chosen_scorer, scorer_title
 from eval.table import HEADINGS, Summary, cells, json_record, summarise
 from scripts.backends import Setup, open_backends
 from scripts.methods import METHODS, bind
-from scripts.progress import Progress
+from scripts.progress import answer_waiting
 from scripts.questions import QuestionFile
 
 Questions = Sequence[Question]
@@ -130,7 +130,6 @@ async def answer_rest(
 ) -> None:
     """Answer what the run does not hold yet."""
     method = bind(name, config)
-    waiting = [question for question in questions if question.id not in run.answered]
     shared = name == "corag" and config.corag.strategy == "adaptive"
     purse = purse_of(read_rows(run.path), config.corag) if shared else Purse()
 
@@ -146,13 +145,7 @@ async def answer_rest(
         )
         return await answer_question(question, method, tools)
 
-    with Progress(title, total=len(questions), finished=len(questions) - len(waiting)) as progress:
-
-        def record(row: Row) -> None:
-            run.append(row)
-            progress.advance(row)
-
-        await answer_all(waiting, answer_one, record, in_flight=config.batch_size)
+    await answer_waiting(run, questions, answer_one, title, in_flight=config.batch_size)
 
 
 def run_settings(config: Config, name: str, generator: Generator, retriever: Retriever | None) -> dict[str, Any]:

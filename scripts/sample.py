@@ -12,6 +12,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,14 @@ from core.circumstances import circumstances
 from core.errors import ConfigError
 from core.protocols import Generator, Retriever
 from core.records import Row, RunFolder
-from core.runner import answer_all, answer_question
+from core.runner import answer_question
 from core.shards import Shard, note_questions
 from core.tools import Tools
 from core.types import Question
 from generation.config import ModelConfig
 from retrieval.config import RetrieverConfig
 from scripts.backends import Setup, open_backends
-from scripts.progress import Progress
+from scripts.progress import answer_waiting
 from scripts.questions import QuestionFile
 from training.chains import METHOD, describe, read_chains
 from training.sampling import SampleConfig, SampledChains, check_question, sample_chains
@@ -88,26 +89,16 @@ async def sample(config: Config, questions: Sequence[Question]) -> None:
         with RunFolder(config.folder, settings_of(config, generator, retriever), _chosen(config)) as run:
             if config.shard:
                 note_questions(config.folder, [question.id for question in questions])
-            waiting = [question for question in questions if question.id not in run.answered]
+            method = partial(sample_chains, config=config.sample, corag=config.corag)
 
             async def sample_one(question: Question) -> Row:
                 tools = Tools(question, generator, retriever, seed=config.seed)
-
-                async def method(question: Question, tools: Tools) -> SampledChains:
-                    return await sample_chains(question, tools, config.sample, config.corag)
-
                 # Steps would say all of it again, at ten times the length: the answer has every candidate.
                 return replace(await answer_question(question, method, tools), steps=())
 
-            with Progress(
-                "sample", total=len(questions), finished=len(questions) - len(waiting), parts=("chains", _chains)
-            ) as progress:
-
-                def record(row: Row) -> None:
-                    run.append(row)
-                    progress.advance(row)
-
-                await answer_all(waiting, sample_one, record, in_flight=config.batch_size)
+            await answer_waiting(
+                run, questions, sample_one, "sample", in_flight=config.batch_size, parts=("chains", _chains)
+            )
 
 
 def settings_of(config: Config, generator: Generator, retriever: Retriever) -> dict[str, Any]:

@@ -100,3 +100,17 @@ class WordRetriever:
 def passage(title: str, text: str) -> Passage:
     """Make a passage whose id is its title in lower case."""
     return Passage(title.lower(), title, text)
+
+
+# CoRAG's prompts, saying in a word what is asked, so that scripts can tell requests apart.
+PROMPTS = {
+    "sub_query_prompt": "NEXT for {query}\n{hops}",
+    "sub_answer_prompt": "ANSWER {sub_query}\n{passages}",
+    "final_answer_prompt": "FINAL {query}\n{passages}{hops}",
+    "stop_check_prompt": "ENOUGH {query}\n{hops}",
+}
+
+
+def kind(request: GenerateRequest | ScoreRequest) -> str:
+    """Say what a request with one of these prompts asks."""
+    return request.prompt.text.split()[0]

@@ -12,7 +12,7 @@ from corag.config import CoRAGConfig
 from corag.method import HopRecord
 from core.errors import ConfigError, DataError
 from core.records import differences, read_manifest, read_rows
-from core.text import exact_match, normalize_answer
+from core.text import exact_match, mentions
 from core.types import GoldHop, Question
 from training.sampling import SampledChain
 
@@ -137,7 +137,9 @@ def describe(rows: Sequence[ChainRow]) -> Description:
         kept=len(kept),
         rejected=dict(Counter(row.rejected for row in rows if row.rejected)),
         chains=sum(len(row.chains) for row in rows),
-        answer_found=_share(_mentions(row, chain) for row, chain in kept),
+        answer_found=_share(
+            mentions((hop.sub_answer for hop in chain.hops), row.question.answers) for row, chain in kept
+        ),
         answer_matched=_share(
             any(exact_match(hop.sub_answer, row.question.answers) for hop in chain.hops) for row, chain in kept
         ),
@@ -152,12 +154,6 @@ def describe(rows: Sequence[ChainRow]) -> Description:
 def _share(found: Iterator[bool]) -> float:
     values = list(found)
     return sum(values) / len(values) if values else 0.0
-
-
-def _mentions(row: ChainRow, chain: SampledChain) -> bool:
-    said = [f" {normalize_answer(hop.sub_answer)} " for hop in chain.hops]
-    wanted = [f" {normalize_answer(answer)} " for answer in row.question.answers]
-    return any(answer in text for answer in wanted for text in said)
 
 
 def _row(record: dict[str, Any]) -> ChainRow:

@@ -19,10 +19,10 @@ from corag.method import HopRecord, hop_record
 from corag.scores import GoldScore, gold_log_likelihood
 from core.errors import ConfigError, DataError
 from core.seeds import derive_seed
-from core.text import exact_match, normalize_answer
+from core.text import exact_match, mentions
 from core.together import together
 from core.tools import Tools
-from core.types import Answer, Passage, Question
+from core.types import Answer, Question
 
 _REFERENCE = re.compile(r"#(\d+)")  # MuSiQue writes "#1" for the first sub-answer
 
@@ -156,7 +156,8 @@ async def follow_decomposition(question: Question, tools: Tools, corag: CoRAGCon
     for number, step in enumerate(question.decomposition, 1):
         sub_query = _REFERENCE.sub(lambda found: _answer_of(found, answers), step.question)
         hits = await tools.search(sub_query, k=max(corag.search_depth, corag.passages_per_hop), path=f"hop {number}")
-        if not _holds(step.answer, top_passages(hits, corag.passages_per_hop)):
+        read = top_passages(hits, corag.passages_per_hop)
+        if not mentions((passage.contents for passage in read), [step.answer]):
             return _sampled(chain, [], len(question.decomposition), "unsupported")
         chain = chain.then(Hop(sub_query, step.answer, False, hits))
         answers.append(step.answer)
@@ -193,11 +194,6 @@ def check_question(question: Question, config: SampleConfig) -> None:
 def _answer_of(reference: re.Match[str], answers: Sequence[str]) -> str:
     number = int(reference[1])
     return answers[number - 1] if 1 <= number <= len(answers) else reference[0]
-
-
-def _holds(answer: str, passages: Sequence[Passage]) -> bool:
-    wanted = f" {normalize_answer(answer)} "
-    return any(wanted in f" {normalize_answer(passage.contents)} " for passage in passages)
 
 
 def _sampled(chain: Chain, scores: Sequence[GoldScore], drawn: int, stopped: str, repeats: int = 0) -> SampledChain:

@@ -20,7 +20,7 @@ from core.runner import answer_question
 from core.seeds import stable_hash
 from core.tools import GenerateStep, Purse, SearchStep, Tools
 from core.types import Question, TokenUsage
-from tests.fakes import ScriptedGenerator, WordRetriever, passage
+from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
 
 BOOK = passage("The Glass Orchard", "The Glass Orchard is a novel by Mara Velden.")
 AUTHOR = passage("Mara Velden", "Mara Velden is a writer born in Tarn Hollow.")
@@ -35,19 +35,6 @@ TOKENS = {"max_sub_query_tokens": 8, "max_sub_answer_tokens": 8, "max_answer_tok
 
 def stable_hash_number(text):
     return int(stable_hash(text), 16)
-
-
-# Prompts that say in a word what is asked; the chain is written as "> sub-query = sub-answer" lines.
-PROMPTS = {
-    "sub_query_prompt": "NEXT for {query}\n{hops}",
-    "sub_answer_prompt": "ANSWER {sub_query}\n{passages}",
-    "final_answer_prompt": "FINAL {query}\n{passages}{hops}",
-    "stop_check_prompt": "ENOUGH {query}\n{hops}",
-}
-
-
-def kind(request):
-    return request.prompt.text.split()[0]
 
 
 def chain_of(request):

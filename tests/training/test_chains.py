@@ -11,7 +11,8 @@ from core.errors import ConfigError, DataError
 from core.records import TRACES, RunFolder, read_rows
 from core.templates import load_template
 from core.types import Question
-from tests.training.toy import PROMPTS, QUESTION, REFUSAL, many, write_chains
+from tests.fakes import PROMPTS
+from tests.training.toy import QUESTION, REFUSAL, many, write_chains
 from training.chains import ChainRow, config_of, describe, read_chains
 from training.sampling import SampleConfig, SampledChain
 

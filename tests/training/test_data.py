@@ -17,8 +17,8 @@ from core.protocols import ScoreRequest
 from core.tools import GenerateStep, Tools
 from generation.models import model_folder
 from generation.rendering import Renderer
-from tests.fakes import ScriptedGenerator, WordRetriever, passage
-from tests.training.toy import BY_ID, PROMPTS, QUESTION, REFUSAL, WORLD, many, write_chains
+from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, passage
+from tests.training.toy import BY_ID, QUESTION, REFUSAL, WORLD, many, write_chains
 from training.chains import ChainRow, read_chains
 from training.data import Asked, RowsConfig, asked_of, enough, set_aside, tokenise
 from training.rows import read_report, write_rows

@@ -31,18 +31,6 @@ QUESTION = Question(
 )  # fmt: skip
 REFUSAL = "No relevant information found"
 
-# Prompts that say in a word what is asked, so that scripts can tell requests apart.
-PROMPTS = {
-    "sub_query_prompt": "NEXT for {query}\n{hops}",
-    "sub_answer_prompt": "ANSWER {sub_query}\n{passages}",
-    "final_answer_prompt": "FINAL {query}\n{passages}{hops}",
-    "stop_check_prompt": "ENOUGH {query}\n{hops}",
-}
-
-
-def kind(request):
-    return request.prompt.text.split()[0]
-
 
 def asked_in(request):
     """The sub-queries that a prompt shows."""
