@@ -65,7 +65,7 @@ class Config(QuestionFile):
 
     Attributes:
         out: folder of everything that is made.
-        rounds: how many times chains are sampled and a model trained on them.
+        rounds: how many times chains are sampled and a model trained on them; 0 after a warm start for that alone.
         warm_start: first train on the annotated decompositions of so many questions, which are then not sampled for. A model too
             small to write sub-queries by itself learns their form from them. 0 for none.
         per_round: questions that a round samples for, each round others; 0 for all of them in every round, as in the paper.
@@ -107,8 +107,8 @@ class Config(QuestionFile):
             raise ConfigError("no folder was given: write corag rounds --out FOLDER.")
         if not self.retriever.index and not self.retriever.url:
             raise ConfigError("chains are sampled with searches: name an index with --retriever.index.")
-        if self.rounds < 1 or self.warm_start < 0 or self.per_round < 0:
-            raise ConfigError("rounds must be at least 1, warm_start and per_round not below 0.")
+        if min(self.rounds, self.warm_start, self.per_round) < 0 or not (self.rounds or self.warm_start):
+            raise ConfigError("rounds, warm_start and per_round must not be below 0, and one of the first two is needed.")
         for wrong, instead in (
             (self.shard, "rounds are not sharded: use 'corag sample --shard', and give all folders to 'corag rows'"),
             (self.sft.tuning == "full", "rounds train adapters: choose tuning lora or qlora, or run the stages one by one"),

@@ -1,15 +1,14 @@
 """From kept chains to training rows: what the model will be asked when decoding, and what it should say.
 
 Three tasks (paper, section 3.2): the next sub-query, the sub-answer, the final answer; the learned stop (section 5.4) on
-request; and
-as the paper's baseline the final answer without a chain. Prompts come from the functions that decoding uses, tokens from
+request; and as the paper's baseline the final answer without a chain. Prompts come from the functions that decoding uses, tokens from
 the renderer that the engines use, so rows and requests are the same to the byte.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from corag.asking import (
@@ -40,7 +39,8 @@ class RowsConfig:
     Attributes:
         tasks: of sub_query, sub_answer, final_answer, stop and no_chain (question and passages to answer: the baseline).
         ratio: share of the tasks asked at every hop (sub_query, sub_answer, stop) that is kept; final answers always are.
-        ratio_per: what the share is of, which the paper does not say: of each "hop" by itself, or of each "question" with all hops.
+        ratios: shares of single tasks, where they are to be others: rows of sub-queries are short, so a small model can have more.
+        ratio_per: what a share is of, which the paper does not say: of each "hop" by itself, or of each "question" with all hops.
         max_length: tokens of prompt and completion at most; a longer prompt loses passages as in decoding, a completion never.
         validation: share of the questions whose rows are set aside for the evaluation loss.
         seed: decides which rows are kept and which questions are set aside.
@@ -48,6 +48,7 @@ class RowsConfig:
 
     tasks: tuple[Task, ...] = ("sub_query", "sub_answer", "final_answer")
     ratio: float = 0.2
+    ratios: dict[Task, float] = field(default_factory=dict)
     ratio_per: Literal["hop", "question"] = "hop"
     max_length: int = 3072
     validation: float = 0.05
@@ -56,10 +57,12 @@ class RowsConfig:
     def __post_init__(self) -> None:
         if not self.tasks:
             raise ConfigError(f"no tasks were given: name some of {', '.join(get_args(Task))}.")
-        if not 0 < self.ratio <= 1 or not 0 <= self.validation < 1 or self.max_length < 2:
+        if unknown := [task for task in self.ratios if task not in self.tasks]:
+            raise ConfigError(f"rows.ratios names {unknown[0]}, which is not among the tasks {', '.join(self.tasks)}.")
+        if not all(0 < ratio <= 1 for ratio in (self.ratio, *self.ratios.values())) or not 0 <= self.validation < 1 or self.max_length < 2:
             raise ConfigError(
-                "rows need a ratio in (0, 1], a validation share in [0, 1) and a max_length of 2 tokens or more, but got "
-                f"{self.ratio}, {self.validation} and {self.max_length}."
+                "rows need ratios in (0, 1], a validation share in [0, 1) and a max_length of 2 tokens or more, but got "
+                f"{[self.ratio, *self.ratios.values()]}, {self.validation} and {self.max_length}."
             )
 
 
@@ -125,9 +128,9 @@ def asked_of(
         if _drawn("stop", question.id, number, config):
             prompt = stop_check_prompt(question.text, after, corag)
             yield Asked(question.id, "stop", number, prompt, "Yes" if number >= enough(row) else "No")
-    if "final_answer" in config.tasks:
+    if _drawn("final_answer", question.id, 0, config):
         yield Asked(question.id, "final_answer", 0, final(chain), question.answers[0])
-    if "no_chain" in config.tasks:
+    if _drawn("no_chain", question.id, 0, config):
         yield Asked(question.id, "no_chain", 0, final(Chain()), question.answers[0])
 
 
@@ -194,7 +197,8 @@ def _drawn(task: Task, question_id: str, hop: int, config: RowsConfig) -> bool:
     if task not in config.tasks:
         return False
     place = f"hop {hop}" if config.ratio_per == "hop" else "question"
-    return derive_seed(config.seed, "ratio", task, question_id, place) < config.ratio * 2**31
+    share = config.ratios.get(task, config.ratio if hop else 1.0)
+    return derive_seed(config.seed, "ratio", task, question_id, place) < share * 2**31
 
 
 def _hits(ids: tuple[str, ...], passages: Mapping[str, Passage], question_id: str) -> tuple[Hit, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 from core.errors import DataError
 from core.files import read_records
 from core.seeds import stable_hash
+from core.text import mentions
 from core.types import GoldHop, Question
 from retrieval.pooled import Paragraph, name_record, paragraphs_of, record_id, unpack
 
@@ -34,7 +35,8 @@ def hotpotqa(record: Record, where: str) -> Question:
 def two_wiki(record: Record, where: str) -> Question:
     """2WikiMultihopQA (Ho et al. 2020). ``hops`` counts the evidence triples, which a comparison takes side by side.
 
-    Sub-questions (``qa_pairs``) exist in a decomposed release only; they do not say which passage answers them.
+    Sub-questions (``qa_pairs``) exist in a decomposed release only, which answers them in sentences; the short answer is taken from the
+    evidence triples where one fits. They do not say which passage answers them.
     """
     place = name_record(record, where)
     return Question(
@@ -45,8 +47,8 @@ def two_wiki(record: Record, where: str) -> Question:
         kind=str(record.get("type") or ""),
         hops=len(_list(record, "evidences", place)),
         decomposition=tuple(
-            GoldHop(_text(pair, "question", place), _text(pair, "answer", place))
-            for pair in _list(record, "qa_pairs", place)
+            _two_wiki_hop(index, pair, _list(record, "evidences", place), place)
+            for index, pair in enumerate(_list(record, "qa_pairs", place))
         ),
     )
 
@@ -111,6 +113,20 @@ def with_aliases(question: Question, record: Record, aliases: Mapping[str, tuple
     """Add the aliases of the record's ``answer_id`` to the gold answers, as 2Wiki's scorer v1.1 does."""
     names = aliases.get(str(record.get("answer_id")), ())
     return dataclasses.replace(question, answers=_distinct(*question.answers, *names))
+
+
+def _two_wiki_hop(index: int, pair: Record, evidences: list[Any], place: str) -> GoldHop:
+    """Return a sub-question with the object of the triple (subject, relation, object) that its sentence states.
+
+    Sub-questions mostly stand in the order of the triples; a date may be written in two ways, and then the subject tells.
+    """
+    question, sentence = _text(pair, "question", place), _text(pair, "answer", place)
+    triples = [triple for triple in evidences if isinstance(triple, list | tuple) and len(triple) == 3]
+    ordered = triples[index : index + 1] + triples
+    stated = [triple for triple in ordered if mentions([sentence], [str(triple[2])])]
+    about = [triple for triple in ordered if mentions([question], [str(triple[0])])]
+    fitting = [triple for triple in stated if triple in about] or stated or about
+    return GoldHop(question, str(fitting[0][2]) if fitting else sentence)
 
 
 def _musique_hop(step: Record, paragraphs: list[Paragraph], place: str) -> GoldHop:

@@ -123,6 +123,17 @@ def test_2wiki_counts_hops_by_evidence_and_takes_aliases_from_their_file(write):
     assert question.answers == ("Sweden", "SE", "Swedish")
 
 
+def test_2wiki_sub_answers_are_short_where_a_triple_says_so(write):
+    pairs = [
+        {"question": "Who directed Orvale?", "answer": "The director of Orvale is Ada Tan."},
+        {"question": "When was Ada Tan born?", "answer": "Ada Tan was born on June 5, 1961."},
+        {"question": "Is Sweden cold?", "answer": "It is."},
+    ]
+    triples = [["Ada Tan", "date of birth", "5 June 1961"], ["Orvale", "director", "Ada Tan"]]
+    (question,) = load_questions(write("q.jsonl", [TWO_WIKI | {"evidences": triples, "qa_pairs": pairs}]), "2wikimultihopqa")
+    assert [hop.answer for hop in question.decomposition] == ["Ada Tan", "5 June 1961", "It is."]
+
+
 def test_musique_brings_aliases_shape_and_decomposition(write):
     (question,) = load_questions(write("dev.jsonl", [MUSIQUE]), "musique")
     ada, orvale = passage_id("Ada", "Born in Orvale."), passage_id("Orvale", "Founded by Berel Tan.")

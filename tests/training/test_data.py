@@ -190,6 +190,16 @@ def test_about_the_share_that_was_asked_for_is_drawn(per):
     assert drawn[:50] != [made_of(chain_row(f"q{n}"), replace(config, seed=1)) for n in range(50)]
 
 
+def test_a_task_may_have_a_share_of_its_own():
+    config = replace(ALL, ratio=0.3, ratios={"sub_query": 1.0, "final_answer": 0.5})
+    tasks = [each.task for n in range(300) for each in made_of(chain_row(f"q{n}"), config)]
+    assert tasks.count("sub_query") == 900 and tasks.count("no_chain") == 300
+    assert 120 < tasks.count("final_answer") < 180
+    assert 220 < tasks.count("sub_answer") < 320 and 220 < tasks.count("stop") < 320
+    with pytest.raises(ConfigError, match="ratios names stop, which is not among the tasks sub_query"):
+        RowsConfig(ratios={"stop": 1.0})
+
+
 def test_tasks_that_were_not_asked_for_are_not_made():
     assert [each.task for each in made_of(chain_row(), replace(ALL, tasks=("no_chain",)))] == ["no_chain"]
     assert [(each.task, each.hop) for each in made_of(chain_row(hops=2), RowsConfig(ratio=1.0))] == [

@@ -93,8 +93,12 @@ def test_a_learner_cannot_sample_the_next_round(config: Callable[..., Config]) -
     for options in ({"rounds": 2}, {"warm_start": 1}):
         with pytest.raises(ConfigError, match="cannot sample the next round"):
             config(learner="larger", **options)
-    with pytest.raises(ConfigError, match="rounds must be at least 1"):
+    with pytest.raises(ConfigError, match="one of the first two is needed"):
         config(rounds=0)
+
+
+def test_a_warm_start_may_stand_alone(config: Callable[..., Config]) -> None:
+    assert [turn.name for turn in plan(config(rounds=0, warm_start=4))] == ["warm-start"]
 
 
 def test_what_cannot_work_is_refused_before_hours_go_into_it(config: Callable[..., Config]) -> None:
