@@ -108,7 +108,9 @@ class Config(QuestionFile):
         if not self.retriever.index and not self.retriever.url:
             raise ConfigError("chains are sampled with searches: name an index with --retriever.index.")
         if min(self.rounds, self.warm_start, self.per_round) < 0 or not (self.rounds or self.warm_start):
-            raise ConfigError("rounds, warm_start and per_round must not be below 0, and one of the first two is needed.")
+            raise ConfigError(
+                "rounds, warm_start and per_round must not be below 0, and one of the first two is needed."
+            )
         for wrong, instead in (
             (self.shard, "rounds are not sharded: use 'corag sample --shard', and give all folders to 'corag rows'"),
             (self.sft.tuning == "full", "rounds train adapters: choose tuning lora or qlora, or run the stages one by one"),
@@ -217,7 +219,7 @@ def stages(config: Config, planned: Sequence[Turn]) -> list[Stage]:
         asked = {each.name: getattr(config, each.name) for each in fields(QuestionFile)}
         sampling = sample.Config(
             **asked | {"skip": turn.skip, "limit": turn.limit},
-            sample=replace(config.sample, source=turn.source),
+            sample=_sampling(config.sample, turn.source),
             corag=config.corag,
             model=replace(config.model, adapter=turn.adapter),
             retriever=config.retriever,
@@ -238,6 +240,11 @@ def stages(config: Config, planned: Sequence[Turn]) -> list[Stage]:
         if config.test.questions:
             made.append(decoding(config, folder, str(adapter)))
     return made
+
+
+def _sampling(chosen: SampleConfig, source: Literal["model", "decomposition"]) -> SampleConfig:
+    """Say how a turn's chains are made; annotated ones are not rejected by the score of a model that has learned nothing yet."""
+    return replace(chosen, source=source, reject_below=None if source == "decomposition" else chosen.reject_below)
 
 
 def decoding(config: Config, folder: Path, adapter: str) -> Stage:

@@ -161,6 +161,7 @@ def _row(record: dict[str, Any]) -> ChainRow:
     question["decomposition"] = tuple(GoldHop(**step) for step in question["decomposition"])
     for name in ("answers", "supporting", "context_ids"):
         question[name] = tuple(question[name])
+    question["pages"] = tuple(map(tuple, question.get("pages", ())))
     answer = record["answer"]
     if answer is None:
         return ChainRow(Question(**question), (), (), None, "", record["error"])

@@ -59,7 +59,11 @@ class RowsConfig:
             raise ConfigError(f"no tasks were given: name some of {', '.join(get_args(Task))}.")
         if unknown := [task for task in self.ratios if task not in self.tasks]:
             raise ConfigError(f"rows.ratios names {unknown[0]}, which is not among the tasks {', '.join(self.tasks)}.")
-        if not all(0 < ratio <= 1 for ratio in (self.ratio, *self.ratios.values())) or not 0 <= self.validation < 1 or self.max_length < 2:
+        if (
+            not all(0 < ratio <= 1 for ratio in (self.ratio, *self.ratios.values()))
+            or not 0 <= self.validation < 1
+            or self.max_length < 2
+        ):
             raise ConfigError(
                 "rows need ratios in (0, 1], a validation share in [0, 1) and a max_length of 2 tokens or more, but got "
                 f"{[self.ratio, *self.ratios.values()]}, {self.validation} and {self.max_length}."

@@ -186,8 +186,8 @@ def make_model(config: SftConfig, folder: str) -> tuple[Any, Any]:
     precision = precision_of(config)
     # Frozen weights may be coarse; trained ones are kept in float32, as small updates would be lost.
     options: dict[str, Any] = {"dtype": torch.float32 if config.tuning == "full" else getattr(torch, precision)}
-    if config.attention != "auto" or batching_of(config) == "padding_free":
-        options["attn_implementation"] = "flash_attention_2" if config.attention == "auto" else config.attention
+    if (attention := attention_of(config, folder)) != "auto":
+        options["attn_implementation"] = attention
     if config.tuning == "qlora":
         options["quantization_config"] = four_bits()
     model = AutoModelForCausalLM.from_pretrained(folder, **options)
@@ -286,6 +286,23 @@ def batching_of(config: SftConfig) -> str:
     if config.batching != "auto":
         return config.batching
     return "padding_free" if torch.cuda.is_available() and importlib.util.find_spec("flash_attn") else "by_length"
+
+
+def attention_of(config: SftConfig, folder: str) -> str:
+    """Return the name of the attention; "auto" leaves it to transformers."""
+    import torch
+    from transformers import AutoConfig
+
+    from training import attention
+
+    if config.attention != "auto":
+        return config.attention
+    if batching_of(config) == "padding_free":
+        return "flash_attention_2"
+    if torch.cuda.is_available() or not attention.suits(AutoConfig.from_pretrained(folder)):
+        return "auto"
+    attention.register()
+    return attention.NAME
 
 
 def last_checkpoint(out: Path) -> str | None:
