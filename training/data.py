@@ -1,8 +1,8 @@
 """From kept chains to training rows: what the model will be asked when decoding, and what it should say.
 
 Three tasks (paper, section 3.2): the next sub-query, the sub-answer, the final answer; the learned stop (section 5.4) on
-request; and as the paper's baseline the final answer without a chain. Prompts come from the functions that decoding uses, tokens from
-the renderer that the engines use, so rows and requests are the same to the byte.
+request; and as the paper's baseline the final answer without a chain. Prompts come from the functions that decoding uses,
+tokens from the renderer that the engines use, so rows and requests are the same to the byte.
 """
 
 from __future__ import annotations
@@ -59,14 +59,11 @@ class RowsConfig:
             raise ConfigError(f"no tasks were given: name some of {', '.join(get_args(Task))}.")
         if unknown := [task for task in self.ratios if task not in self.tasks]:
             raise ConfigError(f"rows.ratios names {unknown[0]}, which is not among the tasks {', '.join(self.tasks)}.")
-        if (
-            not all(0 < ratio <= 1 for ratio in (self.ratio, *self.ratios.values()))
-            or not 0 <= self.validation < 1
-            or self.max_length < 2
-        ):
+        shares = (self.ratio, *self.ratios.values())
+        if not all(0 < share <= 1 for share in shares) or not 0 <= self.validation < 1 or self.max_length < 2:
             raise ConfigError(
                 "rows need ratios in (0, 1], a validation share in [0, 1) and a max_length of 2 tokens or more, but got "
-                f"{[self.ratio, *self.ratios.values()]}, {self.validation} and {self.max_length}."
+                f"{', '.join(map(str, shares))}, {self.validation} and {self.max_length}."
             )
 
 
