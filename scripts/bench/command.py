@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from core.errors import ConfigError, nearest
 
 BENCHES = ("scoring", "retrieval", "runner", "decode", "sample", "sft", "startup")
+ADAPTED = ("decode", "sample")
 
 
 @dataclass(frozen=True)
@@ -21,21 +22,28 @@ class Config:
 
     Attributes:
         name: scoring, retrieval, runner, decode, sample, sft or startup.
+        adapter: folder of a LoRA adapter, or "default" for the shipped one, for decode and sample; "" for the model as it comes.
     """
 
     name: str = ""
+    adapter: str = ""
 
     def __post_init__(self) -> None:
         if self.name not in BENCHES:
             raise ConfigError(f"there is no benchmark '{self.name}': {nearest(self.name, BENCHES)}")
+        if self.adapter and self.name not in ADAPTED:
+            raise ConfigError(
+                f"benchmark '{self.name}' takes no adapter, only {' and '.join(ADAPTED)} do: leave it out."
+            )
 
 
 def main(config: Config) -> int:
     """Run one benchmark and print its figures."""
     module = importlib.import_module(f"scripts.bench.{config.name}")
-    figures: dict[str, float] = asyncio.run(module.main())
+    given = {"adapter": config.adapter} if config.adapter else {}
+    figures: dict[str, float] = asyncio.run(module.main(**given))
     width = max(map(len, figures))
     for name, figure in figures.items():
         print(f"{name:<{width}}  {figure:,.4g}")
-    print(json.dumps({"bench": config.name, **figures}))
+    print(json.dumps({"bench": config.name, **given, **figures}))
     return 0

@@ -59,8 +59,8 @@ async def one_after_another(question: Question, tools: Tools, config: CoRAGConfi
     return Answer((await final_answer(chain, context, tools, config)).text, context.gathered(chain))
 
 
-async def main(questions: int = 16) -> dict[str, float]:
-    """Return seconds and tokens of both, ``speedup`` and ``replay_ratio``."""
+async def main(questions: int = 16, adapter: str = "") -> dict[str, float]:
+    """Return seconds and tokens of both, ``speedup`` and ``replay_ratio``. ``adapter``: of the model, in both."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         retriever = await open_world(root, dev=4, test=questions)
@@ -78,7 +78,7 @@ async def main(questions: int = 16) -> dict[str, float]:
             await answer_all(asked, answer_one, rows.append, in_flight=32)
             return rows
 
-        recorder = Recorder(VllmGenerator.open(ModelConfig()))
+        recorder = Recorder(VllmGenerator.open(ModelConfig(adapter=adapter)))
         await answer(warm_up, corag, RememberingGenerator(recorder))
         await recorder.start_over()
         started = time.perf_counter()
@@ -88,7 +88,7 @@ async def main(questions: int = 16) -> dict[str, float]:
         replay_seconds = await recorder.replay()
         await recorder.close()
 
-        slow = SlowScores(VllmGenerator.open(ModelConfig(prefix_cache=False)))
+        slow = SlowScores(VllmGenerator.open(ModelConfig(adapter=adapter, prefix_cache=False)))
         await answer(warm_up, one_after_another, slow)
         started = time.perf_counter()
         theirs = await answer(asked, one_after_another, slow)

@@ -37,17 +37,18 @@ CORAG = CoRAGConfig(
 )  # fmt: skip
 
 
-async def main(questions: int = 4, chains: int = 16, max_hops: int = 5) -> dict[str, float]:
+async def main(questions: int = 4, chains: int = 16, max_hops: int = 5, adapter: str = "") -> dict[str, float]:
     """Return chains per second of both, ``speedup``, ``memo_share`` and ``score_speedup``.
 
     ``memo_share``: of the generations and scores that were asked for, sampled ones included, the share that the memory saved.
+    ``adapter``: of the model, in both.
     """
     config = SampleConfig(chains=chains, max_hops=max_hops)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         retriever = await open_world(root, dev=1, test=questions)
         warm_up, asked = (load_questions(str(root / f"world/{name}.jsonl")) for name in ("dev", "test"))
-        engine = VllmGenerator.open(ModelConfig())
+        engine = VllmGenerator.open(ModelConfig(adapter=adapter))
         forced, slow = Recorder(engine), SlowScores(engine)
         try:
             for generator in (forced, slow):
