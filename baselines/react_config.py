@@ -1,0 +1,51 @@
+"""ReAct's options and presets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from baselines.transcripts import TranscriptConfig
+from core.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class ReActConfig(TranscriptConfig):
+    """Options of ReAct, with those of its transcript (fields {query}, {hops}, {cue} and {demonstrations}).
+
+    The released code has its examples under webthink_simple6 in prompts_naive.json: make that text a file for ``demonstrations``.
+
+    Attributes:
+        max_steps: thoughts, each with its action, at most.
+        k: passages that a search returns (also ``top_k``).
+        shown_sentences: sentences of each passage that a search shows, the rest being left to lookups; 0 shows all.
+        unparsable: a reply without an action is the "answer"; or "ask_again", for the action alone.
+        force_answer: ask for the answer if no step gave one. A spent budget is always answered so.
+        max_step_tokens: most tokens of a thought and its action.
+        max_answer_tokens: most tokens of a forced answer.
+    """
+
+    demonstration_count: int = 6
+    max_steps: int = 7
+    k: int = 5
+    shown_sentences: int = 5
+    unparsable: Literal["answer", "ask_again"] = "answer"
+    force_answer: bool = True
+    max_step_tokens: int = 200
+    max_answer_tokens: int = 64
+
+    NAME: ClassVar[str] = "react"
+    BETWEEN: ClassVar[str] = "\n"
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {"k": 1, "unparsable": "ask_again", "force_answer": False, "max_step_tokens": 100},
+        "zero_shot": {},
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if min(self.max_steps, self.k) < 1 or self.shown_sentences < 0:
+            raise ConfigError(
+                f"react needs max_steps and k of at least 1 and shown_sentences of at least 0, but they are {self.max_steps}, "
+                f"{self.k} and {self.shown_sentences}."
+            )
