@@ -55,7 +55,8 @@ class Question:
 
     ``answers``: the gold answer first, then its aliases. ``supporting``: ids of the gold passages.
     ``kind``: the dataset's own type, such as "bridge". ``hops``: 0 when the dataset does not say. ``context_ids``: passages that
-    were retrieved for the question beforehand, best first, as corag/multihopqa brings them.
+    were retrieved for the question beforehand, best first, as corag/multihopqa brings them. ``pages``: where gold passages are
+    known by their page only (KILT), the sets of pages that each bear an answer out; ``supporting`` then holds page ids too.
     Raises :class:`DataError` if the text is blank.
     """
 
@@ -67,6 +68,7 @@ class Question:
     hops: int = 0
     decomposition: tuple[GoldHop, ...] = ()
     context_ids: tuple[str, ...] = ()
+    pages: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.text.strip():

@@ -1,8 +1,12 @@
-"""How much of what a question needs was found among the passages that a method collected."""
+"""How much of what a question needs was found among the passages that a method collected.
+
+By passage (IRCoT's recall), by the answer's words in the texts (CoRAG's table 4), and by Wikipedia page (KILT, eval_retrieval).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from core.text import mentions, normalize_answer
 
@@ -36,3 +40,57 @@ def answer_recall(texts: Iterable[str], answers: Sequence[str]) -> float | None:
     if not wanted:
         return None
     return float(mentions(texts, wanted))
+
+
+def page_of(passage_id: str) -> str:
+    """Return the page that a passage is of: its id up to the first "-" or "#".
+
+    >>> [page_of(passage) for passage in ("290", "290-3", "290#3")]
+    ['290', '290', '290']
+    """
+    return re.split("[-#]", passage_id, maxsplit=1)[0].strip()
+
+
+def pages_of(passage_ids: Iterable[str]) -> list[str]:
+    """Return the different pages of some passages, in order of first appearance."""
+    return list(dict.fromkeys(map(page_of, passage_ids)))
+
+
+def r_precision(pages: Sequence[str], gold: Sequence[Iterable[str]]) -> float:
+    """Return the share of gold pages among the first R different pages found, R being how many are gold (KILT).
+
+    ``gold``: the sets of pages that each bear an answer out; the best one counts. 0 if there are none.
+
+    >>> r_precision(["2", "5", "1"], [["1", "2"], ["7"]])
+    0.5
+    """
+    found = list(dict.fromkeys(pages))
+    shares = [len(wanted & set(found[: len(wanted)])) / len(wanted) for wanted in map(set, gold) if wanted]
+    return max(shares, default=0.0)
+
+
+def page_recall(pages: Sequence[str], gold: Sequence[Iterable[str]], k: int) -> float:
+    """Return the share of the different gold sets that are found whole at the first k places (KILT).
+
+    A set takes one place, that of the last of its pages to be found, and so does a page of no set.
+
+    >>> page_recall(["2", "5", "7", "33", "1"], [["1", "2"], ["5"], ["7", "9"]], k=5)
+    0.6666666666666666
+    """
+    missing = [set(wanted) for wanted in dict.fromkeys(map(frozenset, gold))]
+    places: list[int] = []  # which set stands at a place, -1 for a page of none
+    for page in dict.fromkeys(pages):
+        touched = [number for number, wanted in enumerate(missing) if page in wanted]
+        for number in touched:
+            missing[number].remove(page)
+            if number in places:
+                places.remove(number)
+        places += touched or [-1]
+    whole = sum(number >= 0 and not missing[number] for number in places[:k])
+    return whole / len(missing) if missing else 0.0
+
+
+def with_provenance(measures: Mapping[str, float], precision: float) -> dict[str, float]:
+    """Return the R-precision of an answer's pages, and its measures as KILT counts them: 0 unless that precision is 1."""
+    gated = {f"kilt_{name}": value if precision == 1 else 0.0 for name, value in measures.items()}
+    return {"r_precision": precision, **gated}

@@ -14,55 +14,73 @@ from dataclasses import dataclass
 from core.errors import ConfigError, DataError, nearest
 from core.text import normalize_answer
 from core.types import Question
+from eval.datasets.kilt import KILT_TASKS
 
 _CLOSED = frozenset({"yes", "no", "noanswer"})
 
 
 @dataclass(frozen=True, slots=True)
 class ItemScore:
-    """Exact match (0 or 1) and F1 (0 to 1) of one prediction."""
+    """Exact match (0 or 1) of one prediction, and the F1, precision and recall (0 to 1) of its tokens."""
 
     em: float
     f1: float
+    precision: float
+    recall: float
+
+
+NOTHING_RIGHT = ItemScore(0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
     """A dataset's way to compare a prediction with one gold answer, applied to all gold answers.
 
-    ``title`` is what a table prints beside the figures.
+    ``title`` is what a table prints beside the figures. ``accuracy``: the rule's further measure of an answer against one gold
+    answer, if it has one.
     """
 
     name: str
     title: str
     compare: Callable[[str, str], ItemScore]
+    accuracy: Callable[[str, str], float] | None = None
 
     def score(self, prediction: str, answers: Sequence[str]) -> ItemScore:
-        """Return the best EM and the best F1 over the gold answers. Raises :class:`DataError` if there are none."""
+        """Return the best of each measure over the gold answers. Raises :class:`DataError` if there are none."""
         if not answers:
             raise DataError("a question without gold answers cannot be scored: give at least one in 'answers'.")
         items = [self.compare(prediction, answer) for answer in answers]
-        return ItemScore(max(item.em for item in items), max(item.f1 for item in items))
+        return ItemScore(
+            max(item.em for item in items),
+            max(item.f1 for item in items),
+            max(item.precision for item in items),
+            max(item.recall for item in items),
+        )
+
+    def accuracy_of(self, prediction: str, answers: Sequence[str]) -> float:
+        """Return the rule's accuracy, best over the gold answers; 0 for a rule that has none."""
+        return max((self.accuracy(prediction, answer) for answer in answers), default=0.0) if self.accuracy else 0.0
 
 
 def squad_score(prediction: str, answer: str) -> ItemScore:
     """EM, and F1 over token counts (Rajpurkar et al. 2016; what CoRAG reports). F1 is 0 when both are empty after normalising."""
     predicted, gold = normalize_answer(prediction), normalize_answer(answer)
-    return ItemScore(float(predicted == gold), _overlap(predicted.split(), gold.split()))
+    shared = (Counter(predicted.split()) & Counter(gold.split())).total()
+    return _item(float(predicted == gold), shared, len(predicted.split()), len(gold.split()))
 
 
 def hotpotqa_score(prediction: str, answer: str) -> ItemScore:
     """SQuAD's, except that F1 is 0 when one side is yes, no or noanswer and the other differs (hotpot_evaluate_v1; 2Wiki v1.1)."""
     predicted, gold = normalize_answer(prediction), normalize_answer(answer)
     if predicted != gold and not _CLOSED.isdisjoint((predicted, gold)):
-        return ItemScore(0.0, 0.0)
+        return NOTHING_RIGHT
     return squad_score(prediction, answer)
 
 
 def musique_score(prediction: str, answer: str) -> ItemScore:
     """SQuAD 2.0's: as SQuAD's, but two answers that are both empty after normalising agree, F1 1 (MuSiQue v1.0)."""
     item = squad_score(prediction, answer)
-    return item if normalize_answer(answer) else ItemScore(item.em, item.em)
+    return item if normalize_answer(answer) else ItemScore(item.em, item.em, item.em, item.em)
 
 
 def drop_score(prediction: str, answer: str) -> ItemScore:
@@ -74,17 +92,38 @@ def drop_score(prediction: str, answer: str) -> ItemScore:
     predicted, gold = _drop_tokens(prediction), _drop_tokens(answer)
     numbers = {token for token in gold if _is_number(token)}
     if numbers and numbers.isdisjoint(predicted):
-        return ItemScore(0.0, 0.0)
+        return NOTHING_RIGHT
     shared = len(set(predicted) & set(gold))
     precision = shared / len(set(predicted)) if predicted else 1.0
     recall = shared / len(set(gold)) if gold else 1.0
-    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
-    return ItemScore(float(predicted == gold), round(f1, 2))
+    return ItemScore(float(predicted == gold), round(harmonic_mean(precision, recall), 2), precision, recall)
 
 
-def _overlap(predicted: Sequence[str], gold: Sequence[str]) -> float:
-    shared = (Counter(predicted) & Counter(gold)).total()
-    return 2 * shared / (len(predicted) + len(gold)) if shared else 0.0
+def kilt_score(prediction: str, answer: str) -> ItemScore:
+    """SQuAD's, except that a blank prediction earns nothing, whatever is left of the gold answer (KILT, eval_downstream)."""
+    return squad_score(prediction, answer) if prediction.strip() else NOTHING_RIGHT
+
+
+def same_text(prediction: str, answer: str) -> float:
+    """KILT's accuracy: 1 if the answer is the gold one to the letter, but for space around it."""
+    return float(bool(prediction.strip()) and prediction.strip() == answer.strip())
+
+
+def contains(prediction: str, answer: str) -> float:
+    """FlashRAG's accuracy: 1 if the normalised gold answer stands anywhere in the normalised prediction, inside a word too."""
+    return float(normalize_answer(answer) in normalize_answer(prediction))
+
+
+def harmonic_mean(precision: float, recall: float) -> float:
+    """Return F1, which is 0 where both are."""
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+
+def _item(em: float, shared: int, predicted: int, gold: int) -> ItemScore:
+    """Score ``shared`` tokens among so many predicted and gold ones; F1 without the rounding of two divisions."""
+    if not shared:
+        return ItemScore(em, 0.0, 0.0, 0.0)
+    return ItemScore(em, 2 * shared / (predicted + gold), shared / predicted, shared / gold)
 
 
 def _drop_tokens(text: str) -> list[str]:
@@ -111,6 +150,8 @@ SCORERS = {
         Scorer("musique", "MuSiQue v1.0", musique_score),
         Scorer("drop", "DROP-style", drop_score),
         Scorer("squad", "SQuAD-style", squad_score),
+        Scorer("flashrag", "SQuAD-style with FlashRAG's yes/no rule", hotpotqa_score, contains),
+        Scorer("kilt", "KILT", kilt_score, same_text),
     )
 }
 
@@ -124,7 +165,7 @@ def scorer(name: str) -> Scorer:
 
 def default_scorer(dataset: str) -> Scorer:
     """Return a dataset's own scorer; SQuAD-style, as in CoRAG's paper, for datasets without an official script."""
-    return SCORERS.get(dataset, SCORERS["squad"])
+    return SCORERS["kilt"] if dataset in KILT_TASKS else SCORERS.get(dataset, SCORERS["squad"])
 
 
 def scorer_title(chosen: Scorer, questions: Sequence[Question]) -> str:

@@ -31,10 +31,23 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Second run minus first, paired by question: the mean difference with its interval, and a two-sided p-value."""
+    """Second run minus first, paired by question: the mean difference with its interval, and a two-sided p-value.
+
+    ``detectable``: the smallest true difference that so many questions are likely to show (see :func:`paired_power`).
+    """
 
     difference: Interval
     p_value: float
+    detectable: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A mean over n runs and their standard deviation (n - 1 in the denominator); None when n is 1."""
+
+    mean: float
+    deviation: float | None
+    n: int
 
 
 def bootstrap_mean(
@@ -76,7 +89,58 @@ def compare_paired(
     """
     _require_same_questions(first, second)
     differences = np.sort([second[question] - first[question] for question in first])
-    return Comparison(_bootstrap(differences, level, resamples, seed), _sign_flip_test(differences, resamples, seed))
+    return Comparison(
+        _bootstrap(differences, level, resamples, seed),
+        _sign_flip_test(differences, resamples, seed),
+        paired_power(differences),
+    )
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Return mean and standard deviation of one measure over runs that differ in their seed or their demonstrations only.
+
+    Raises :class:`DataError` if there are no values.
+
+    >>> spread([0.25, 0.5, 0.75])
+    Spread(mean=0.5, deviation=0.25, n=3)
+    """
+    if not len(values):
+        raise DataError("there is no run to take a mean over.")
+    data = np.asarray(values, dtype=np.float64)
+    return Spread(float(data.mean()), float(data.std(ddof=1)) if data.size > 1 else None, data.size)
+
+
+def paired_power(
+    differences: Sequence[float] | NDArray[np.float64], *, power: float = 0.8, level: float = 0.05
+) -> float | None:
+    """Return the smallest true mean difference that a two-sided paired test on so many questions finds with this power.
+
+    Taken from the spread of the observed differences by question, by the t approximation. None if there are fewer than two, or all
+    are equal: then nothing tells how far they would spread.
+    """
+    data = np.asarray(differences, dtype=np.float64)
+    if data.size < 2 or not np.ptp(data):
+        return None
+    return _detectable(float(data.std(ddof=1)) / math.sqrt(data.size), data.size - 1, power, level)
+
+
+def unpaired_power(
+    first: Sequence[float], second: Sequence[float], *, power: float = 0.8, level: float = 0.05
+) -> float | None:
+    """Return the same for a test that does not know which values belong to one question (Welch's degrees of freedom)."""
+    samples = [np.asarray(values, dtype=np.float64) for values in (first, second)]
+    if min(data.size for data in samples) < 2 or not any(np.ptp(data) for data in samples):
+        return None
+    errors = [float(data.var(ddof=1)) / data.size for data in samples]
+    freedom = sum(errors) ** 2 / sum(error**2 / (data.size - 1) for error, data in zip(errors, samples, strict=True))
+    return _detectable(math.sqrt(sum(errors)), freedom, power, level)
+
+
+def _detectable(error: float, freedom: float, power: float, level: float) -> float:
+    """Return the true difference whose estimate, with this standard error, is significant with the given probability."""
+    from scipy.stats import t  # slow to import
+
+    return float((t.ppf(1 - level / 2, freedom) + t.ppf(power, freedom)) * error)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

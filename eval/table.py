@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from core.records import usage_of
-from eval.retrieval_metrics import supporting_recall
-from eval.scorers import Scorer
+from eval.retrieval_metrics import answer_recall, page_recall, pages_of, r_precision, supporting_recall, with_provenance
+from eval.scorers import NOTHING_RIGHT, Scorer
 from eval.statistics import Interval, bootstrap_mean
 
 Record = Mapping[str, Any]
+Texts = Callable[[Sequence[str]], Sequence[str]]
+_UNANSWERED: Record = {"text": "", "passage_ids": ()}
+
+# What a scorer or an option adds to a table, by the name that it has in JSON.
+FURTHER = {
+    "accuracy": "accuracy",
+    "r_precision": "R-precision",
+    "kilt_accuracy": "KILT-accuracy",
+    "kilt_em": "KILT-EM",
+    "kilt_f1": "KILT-F1",
+    "answer_recall": "answer recall",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """One question's scores as fractions; a failed question scores 0. ``recall`` is None without gold passages."""
+    """One question's scores as fractions; a failed question scores 0. ``recall`` is None without gold passages.
+
+    ``further``: measures of :data:`FURTHER`. ``scored``: whether there are gold answers; else EM and F1 mean nothing.
+    """
 
     em: float
     f1: float
     recall: float | None
+    further: Mapping[str, float] = field(default_factory=dict)
+    scored: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +45,7 @@ class Summary:
     """A run in figures. Means are over all ``n`` questions, failed ones included; tokens, calls and searches are per question.
 
     ``tokens``: prompt plus generated, cached or not; ``computed_tokens``: what the engine really worked through.
+    ``unscored`` questions have no gold answers and are left out of EM and F1.
     """
 
     method: str
@@ -43,23 +61,51 @@ class Summary:
     calls: float
     searches: float
     steps: float
+    further: Mapping[str, Interval] = field(default_factory=dict)
+    unscored: int = 0
 
 
-def score_record(record: Record, scorer: Scorer, recall_at: int, *, searches: bool = True) -> Scores:
-    """Score one row of a run. ``searches``: whether the method searches at all; else there is no recall."""
+def score_record(
+    record: Record, scorer: Scorer, recall_at: int, *, searches: bool = True, texts: Texts | None = None
+) -> Scores:
+    """Score one row of a run.
+
+    ``searches``: whether the method searches at all; else there is no recall. ``texts`` returns the texts of passages by id, for
+    looking for the answer in the first ``recall_at``; without it that is not done.
+    """
     question, answer = record["question"], record["answer"]
-    supporting = question["supporting"] if searches else ()
-    if answer is None:
-        return Scores(0.0, 0.0, 0.0 if supporting else None)
-    item = scorer.score(answer["text"], question["answers"])
-    return Scores(item.em, item.f1, supporting_recall(answer["passage_ids"], supporting, recall_at))
+    gold, failed = question["answers"], answer is None
+    said = _UNANSWERED if failed else answer
+    item = NOTHING_RIGHT if failed or not gold else scorer.score(said["text"], gold)
+    further = {}
+    if scorer.accuracy is not None and gold:
+        further["accuracy"] = 0.0 if failed else scorer.accuracy_of(said["text"], gold)
+    pages = question.get("pages", ())
+    recall = None
+    if searches and pages:
+        found = pages_of(said["passage_ids"])
+        recall = page_recall(found, pages, recall_at)
+        further |= with_provenance({**further, "em": item.em, "f1": item.f1}, r_precision(found, pages))
+    elif searches:
+        recall = supporting_recall(said["passage_ids"], question["supporting"], recall_at)
+    if searches and texts is not None:
+        held = answer_recall(texts(said["passage_ids"][:recall_at]), gold)
+        further |= {} if held is None else {"answer_recall": held}
+    return Scores(item.em, item.f1, recall, further, bool(gold))
 
 
 def summarise(
-    method: str, records: Sequence[Record], scorer: Scorer, *, recall_at: int = 15, searches: bool = True
+    method: str,
+    records: Sequence[Record],
+    scorer: Scorer,
+    *,
+    recall_at: int = 15,
+    searches: bool = True,
+    texts: Texts | None = None,
 ) -> Summary:
-    """Turn a run's rows into a line of the table. ``searches``: whether the method searches at all."""
-    scores = [score_record(record, scorer, recall_at, searches=searches) for record in records]
+    """Turn a run's rows into a line of the table. ``searches`` and ``texts`` as in :func:`score_record`."""
+    scores = [score_record(record, scorer, recall_at, searches=searches, texts=texts) for record in records]
+    scored = [score for score in scores if score.scored]
     usages = [usage_of(record) for record in records]
     searched = [sum(step["kind"] == "search" for step in record["steps"]) for record in records]
     steps = [record["answer"]["steps"] for record in records if record["answer"] is not None]
@@ -68,8 +114,8 @@ def summarise(
         n=len(records),
         failed=sum(record["answer"] is None for record in records),
         first_error=next((record["error"] for record in records if record["answer"] is None), ""),
-        em=bootstrap_mean([score.em for score in scores]),
-        f1=bootstrap_mean([score.f1 for score in scores]),
+        em=bootstrap_mean([score.em for score in scored]),
+        f1=bootstrap_mean([score.f1 for score in scored]),
         recall=bootstrap_mean([score.recall for score in scores if score.recall is not None]),
         recall_at=recall_at,
         tokens=_mean([usage.total for usage in usages]),
@@ -77,7 +123,16 @@ def summarise(
         calls=_mean([usage.calls for usage in usages]),
         searches=_mean(searched),
         steps=_mean(steps),
+        further=_further(scores),
+        unscored=len(scores) - len(scored),
     )
+
+
+def _further(scores: Sequence[Scores]) -> dict[str, Interval]:
+    """Average each further measure over the questions that have it."""
+    names = dict.fromkeys(name for score in scores for name in score.further)
+    means = {name: bootstrap_mean([s.further[name] for s in scores if name in s.further]) for name in names}
+    return {name: mean for name, mean in means.items() if mean is not None}
 
 
 def _mean(values: Sequence[int]) -> float:
@@ -119,16 +174,24 @@ def percent(interval: Interval | None) -> str:
 
 def json_record(summary: Summary) -> dict[str, Any]:
     """Write a summary as a JSON object: fractions, intervals as [low, high]."""
-    record = asdict(summary)
-    for name in ("em", "f1", "recall"):
-        interval = record.pop(name)
-        record[name] = None if interval is None else round(interval["mean"], 4)
-        record[f"{name}_interval"] = (
-            None
-            if interval is None or interval["low"] is None
-            else [round(interval["low"], 4), round(interval["high"], 4)]
-        )
+    measured = {"em": summary.em, "f1": summary.f1, "recall": summary.recall, **summary.further}
+    record = {name: value for name, value in asdict(summary).items() if name not in ("em", "f1", "recall", "further")}
+    for name, interval in measured.items():
+        record |= interval_record(name, interval)
     for name in ("tokens", "computed_tokens", "calls", "searches", "steps"):
         record[name] = round(record[name], 2)
     record["tokens_per_question"] = record.pop("tokens")
     return record
+
+
+def interval_record(name: str, interval: Interval | None) -> dict[str, Any]:
+    """Write a mean and its interval as two fields of a JSON object: fractions, the interval as [low, high].
+
+    >>> interval_record("em", Interval(0.25, 0.2, 0.3, 100))
+    {'em': 0.25, 'em_interval': [0.2, 0.3]}
+    """
+    if interval is None:
+        return {name: None, f"{name}_interval": None}
+    bounded = interval.low is not None and interval.high is not None
+    bounds = [round(interval.low or 0.0, 4), round(interval.high or 0.0, 4)] if bounded else None
+    return {name: round(interval.mean, 4), f"{name}_interval": bounds}

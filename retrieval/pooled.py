@@ -134,11 +134,16 @@ def _from_context(record: Mapping[str, Any], where: str) -> list[Paragraph]:
     return paragraphs
 
 
-def _gold_titles(record: Mapping[str, Any], where: str) -> set[str]:
+def supporting_facts(record: Mapping[str, Any], where: str) -> list[tuple[str, Any]]:
+    """Return the (title, number of the sentence) pairs of a HotpotQA or 2WikiMultihopQA record; none where they are hidden."""
     if record.get("supporting_facts") is None:
-        return set()
+        return []
     facts = unpack(record["supporting_facts"], "supporting_facts", where)
-    return {title for title, _ in _pairs(facts, ("title", "sent_id"), "supporting_facts", where)}
+    return _pairs(facts, ("title", "sent_id"), "supporting_facts", where)
+
+
+def _gold_titles(record: Mapping[str, Any], where: str) -> set[str]:
+    return {title for title, _ in supporting_facts(record, where)}
 
 
 def _pairs(value: object, columns: tuple[str, str], field: str, where: str) -> list[tuple[str, Any]]:

@@ -33,10 +33,13 @@ COMMANDS = {
     "merge": Command("scripts.merge", "fold a LoRA adapter into its base model", "adapter"),
     "table": Command("scripts.table", "print finished runs on the same questions as one table", "runs"),
     "compare": Command("scripts.compare", "test two runs against each other on the same questions", "runs"),
+    "judge": Command("scripts.judge", "let a language model say which answers of finished runs are right", "runs"),
+    "export": Command("scripts.export", "write a run as a prediction file, TREC run or dataset of traces", "run"),
     "index": Command("scripts.index", "build a Lucene or dense index over a corpus", "corpus"),
     "serve": Command("scripts.serve", "serve an index over HTTP", "index"),
     "world": Command("scripts.world", "write the embedded fictional world: corpus, questions, demonstrations", "out"),
     "methods": Command("scripts.list_methods", "list the methods with their options' defaults and presets"),
+    "datasets": Command("scripts.list_datasets", "list the datasets with their scorers and task descriptions", "name"),
     "bench": Command(
         "scripts.bench.command", "measure scoring, retrieval, runner, decode, sample, sft or startup as ratios", "name"
     ),

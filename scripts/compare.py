@@ -6,14 +6,16 @@ corag compare runs/test/one_step-1a2b3c4d runs/test/ircot-5e6f7a8b
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from core.errors import ConfigError
-from core.records import differences, read_manifest, read_rows
+from core.records import differences, read_rows
+from eval.comparing import Against, Measures, against_baseline, measures_of
 from eval.scorers import Scorer, chosen_scorer
-from eval.statistics import compare_paired, holm
-from eval.table import percent, score_record
+from eval.statistics import unpaired_power
+from eval.table import percent
 from scripts.table import manifest_of_answers
 
 
@@ -39,7 +41,7 @@ class Config:
 
 
 def main(config: Config) -> int:
-    """Print the paired difference of each measure with its interval and p-value, then one line of JSON."""
+    """Print the paired difference of each measure with its interval, p-value and power, then one line of JSON."""
     first, second = (Path(run) for run in config.runs)
     asked, asked_too = (manifest_of_answers(run)["settings"]["questions"] for run in (first, second))
     if changed := differences(asked, asked_too, "questions"):
@@ -47,34 +49,41 @@ def main(config: Config) -> int:
             f"the runs answered different question files ({'; '.join(changed)}): compare runs on the same file."
         )
     chosen = chosen_scorer(config.scorer, asked["dataset"])
-    before, after = (measures(path, chosen, config.recall_at) for path in (first, second))
-    compared = {name: compare_paired(before[name], after[name]) for name in before if before[name] and after[name]}
-    adjusted = dict(zip(compared, holm([comparison.p_value for comparison in compared.values()]), strict=True))
+    measured = {
+        "first": measures(first, chosen, config.recall_at),
+        "second": measures(second, chosen, config.recall_at),
+    }
+    compared = against_baseline(measured, "first")
     print(f"{second} minus {first}, scorer {chosen.name}, recall@{config.recall_at}:")
-    result: dict[str, object] = {"scorer": chosen.name}
-    for name, comparison in compared.items():
-        n = comparison.difference.n
+    for one in compared:
+        comparison = one.comparison
         print(
-            f"{name:>6}: {percent(comparison.difference)} points, p = {comparison.p_value:.4f} "
-            f"({adjusted[name]:.4f} by Holm over {len(compared)} measures; sign-flip test, n = {n})"
+            f"{one.measure:>6}: {percent(comparison.difference)} points, p = {comparison.p_value:.4f} "
+            f"({one.p_holm:.4f} by Holm over {len(compared)} measures; sign-flip test, n = {comparison.difference.n})"
         )
-        result[name] = {
-            "difference": round(comparison.difference.mean, 4),
-            "p_value": round(comparison.p_value, 4),
-            "p_value_holm": round(adjusted[name], 4),
-            "n": n,
-        }
-    print(json.dumps(result))
+    print(power_note(compared, measured))
+    print(json.dumps({"scorer": chosen.name} | {one.measure: one.to_json() for one in compared}))
     return 0
 
 
-def measures(run: Path, chosen: Scorer, recall_at: int) -> dict[str, dict[str, float]]:
-    """Return EM, F1 and recall of a run by question id; no recall if its method does not search."""
-    searches = bool(read_manifest(run)["settings"]["retriever"])
-    rows = read_rows(run)
-    scores = {name: score_record(record, chosen, recall_at, searches=searches) for name, record in rows.items()}
-    return {
-        "em": {name: score.em for name, score in scores.items()},
-        "f1": {name: score.f1 for name, score in scores.items()},
-        "recall": {name: score.recall for name, score in scores.items() if score.recall is not None},
-    }
+def measures(run: Path, chosen: Scorer, recall_at: int) -> Measures:
+    """Return the measures of a run by question id; no recall if its method does not search."""
+    searches = bool(manifest_of_answers(run)["settings"]["retriever"])
+    return measures_of(read_rows(run).values(), chosen, recall_at, searches=searches)
+
+
+def power_note(compared: Sequence[Against], measured: Mapping[str, Measures]) -> str:
+    """Say which differences so many questions cannot be expected to show, as these two runs spread."""
+    seen = [one for one in compared if one.comparison.detectable is not None]
+    if not seen:
+        return "Power: the runs score alike on every question, which does not tell what difference could be seen."
+    paired = ", ".join(f"{100 * (one.comparison.detectable or 0):.1f} points in {one.measure}" for one in seen)
+    first = seen[0]
+    apart = unpaired_power(*(list(measured[run][first.measure].values()) for run in ("first", "second")))
+    unpaired = (
+        "" if apart is None else f"; without pairing by question it would be {100 * apart:.1f} in {first.measure}"
+    )
+    return (
+        f"Power: with n = {first.comparison.difference.n}, a difference under {paired} cannot be seen (two-sided test at 5%, "
+        f"80% power, from the spread of these runs{unpaired})."
+    )

@@ -17,8 +17,8 @@ class QuestionFile:
     """Options that choose questions.
 
     Attributes:
-        questions: a question file, or the name of a Hugging Face dataset.
-        dataset: the file's format and scorer: jsonl, hotpotqa, 2wikimultihopqa, musique, bamboogle or popqa.
+        questions: a question file, or the name of a Hugging Face dataset; for beir a file of judgements (nq/qrels/test.tsv).
+        dataset: the file's format and scorer, such as jsonl, hotpotqa, musique, flashrag or kilt_fever ('corag datasets').
         split: which split of a Hugging Face dataset.
         subset: which configuration of a Hugging Face dataset, such as "distractor".
         skip: leave out the first so many questions.

@@ -32,13 +32,15 @@ from core.shards import Shard, note_questions
 from core.tools import Purse, Tools
 from core.types import Question
 from eval.scorers import Scorer, chosen_scorer, scorer_title
-from eval.table import HEADINGS, Summary, cells, json_record, summarise
+from eval.table import FURTHER, HEADINGS, Summary, Texts, cells, json_record, percent, summarise
 from scripts.backends import Setup, open_backends
+from scripts.conditions import conditions, corpus_of
 from scripts.methods import METHODS, bind
 from scripts.progress import answer_waiting
 from scripts.questions import QuestionFile
 
 Questions = Sequence[Question]
+NO_TEXTS: Mapping[str, Texts] = {}
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,18 @@ def report(runs: Mapping[str, Path], questions: Sequence[Question], chosen: Scor
     """Print the table of some runs, then a line of JSON; return 0, or 1 if every question of some method failed."""
     summaries = summarise_runs(runs, questions, chosen, recall_at)
     print_table(summaries, runs, scorer_title(chosen, questions))
-    figures = {s.method: json_record(s) | {"folder": str(runs[s.method])} for s in summaries}
-    print(json.dumps({"runs": figures, "scorer": chosen.name}))
+    print(json.dumps(figures(summaries, runs, chosen)))
+    return status(summaries)
+
+
+def figures(summaries: Sequence[Summary], runs: Mapping[str, Path], chosen: Scorer) -> dict[str, Any]:
+    """Return the table as the JSON object that is printed last."""
+    by_run = {s.method: json_record(s) | {"folder": str(runs[s.method])} for s in summaries}
+    return {"runs": by_run, "scorer": chosen.name}
+
+
+def status(summaries: Sequence[Summary]) -> int:
+    """Return 1 if every question of some method failed, else 0."""
     return 1 if any(summary.failed == summary.n for summary in summaries) else 0
 
 
@@ -111,6 +123,7 @@ async def answer_run(
         "scorer": config.scorer,
         "recall_at": config.recall_at,
         "shard": config.shard,
+        "corpus": corpus_of(config.retriever.index) if settings["retriever"] else "",
     }
     with RunFolder(folder, settings, circumstances() | chosen) as run:
         if config.shard:
@@ -176,9 +189,13 @@ def run_path(config: Config, name: str, settings: Mapping[str, Any], cell: str =
 
 
 def summarise_runs(
-    runs: Mapping[str, Path], questions: Sequence[Question], chosen: Scorer, recall_at: int
+    runs: Mapping[str, Path],
+    questions: Sequence[Question],
+    chosen: Scorer,
+    recall_at: int,
+    texts: Mapping[str, Texts] = NO_TEXTS,
 ) -> list[Summary]:
-    """Read the runs back from disk and summarise the given questions of each."""
+    """Read the runs back from disk and summarise the given questions of each. ``texts``: passages by id, for some runs."""
     asked = {question.id: asdict(question) for question in questions}
     summaries = []
     for name, folder in runs.items():
@@ -186,42 +203,44 @@ def summarise_runs(
         searches = METHODS[read_manifest(folder)["settings"]["method"]].searches
         # Gold answers come from the question file: aliases may have been added to it since.
         records = [rows[key] | {"question": question} for key, question in asked.items() if key in rows]
-        summaries.append(summarise(name, records, chosen, recall_at=recall_at, searches=searches))
+        summaries.append(
+            summarise(name, records, chosen, recall_at=recall_at, searches=searches, texts=texts.get(name))
+        )
     return summaries
 
 
 def print_table(summaries: Sequence[Summary], runs: Mapping[str, Path], scoring: str) -> None:
     """Print the table with what a reader must know to trust it, which is read from the manifests."""
-    console = Console(width=None if Console().is_terminal else 150, highlight=False)
+    console = Console(width=None if Console().is_terminal else 200, highlight=False)
     table = Table(caption_justify="left")
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)
     for summary in summaries:
         table.add_row(*cells(summary))
     console.print(table)
-    manifests = {name: read_manifest(folder) for name, folder in runs.items()}
-    settings = {name: manifest["settings"] for name, manifest in manifests.items()}
-    first = next(iter(manifests.values()))
-    asked, start = first["settings"]["questions"], first["starts"][-1]
+    print_further(console, summaries)
+    shared, own = conditions({name: read_manifest(folder) for name, folder in runs.items()})
     recall_at = summaries[0].recall_at
     console.print(f"EM, F1 and recall@{recall_at} in percent with 95% bootstrap intervals. Scorer: {scoring}.")
-    console.print(f"Questions: {start['questions']} ({asked['dataset']}).", soft_wrap=True)
-    models = {name: _model_line(manifest) for name, manifest in manifests.items()}
-    one_model = len(set(models.values())) == 1
-    if one_model:
-        console.print(f"Model: {models[summaries[0].method]}.", soft_wrap=True)
-    fingerprint = next((setting["retriever"] for setting in settings.values() if setting["retriever"]), "")
-    searched = ", ".join(start["retriever"]["index"] or start["retriever"]["url"]) if fingerprint else "none"
-    console.print(f"Retriever: {searched} ({fingerprint or 'no method searches'}).", soft_wrap=True)
+    for line in shared:
+        console.print(line, soft_wrap=True, markup=False)
     for summary in summaries:
-        prompts = ", ".join(dict.fromkeys(settings[summary.method]["prompts"]))
-        model = "" if one_model else f"model: {models[summary.method]}; "
-        console.print(f"{summary.method}: {runs[summary.method]} ({model}prompts: {prompts})", soft_wrap=True)
+        console.print(f"{summary.method}: {runs[summary.method]} ({own[summary.method]})", soft_wrap=True, markup=False)
+        if summary.unscored:
+            console.print(
+                f"{summary.method}: {summary.unscored} questions have no gold answers: not scored.", markup=False
+            )
         if summary.failed:
             console.print(f"{summary.method}: {summary.failed} failed, first: {summary.first_error}", markup=False)
 
 
-def _model_line(manifest: Mapping[str, Any]) -> str:
-    model = manifest["starts"][-1]["model"]
-    adapter = f" with adapter {model['adapter']}" if model.get("adapter") else ""  # older runs do not say
-    return f"{model['name']}{adapter} ({manifest['settings']['model']})"
+def print_further(console: Console, summaries: Sequence[Summary]) -> None:
+    """Print the measures that this scorer or an option adds, if any."""
+    names = list(dict.fromkeys(name for summary in summaries for name in summary.further))
+    if names:
+        table = Table("method")
+        for name in names:
+            table.add_column(FURTHER[name], justify="right", no_wrap=True)
+        for summary in summaries:
+            table.add_row(summary.method, *(percent(summary.further.get(name)) for name in names))
+        console.print(table)

@@ -1,38 +1,74 @@
 """Print finished runs on the same questions as one table; no model is started.
 
     corag table runs/test/one_step-1a2b3c4d rounds/world/round-1/test/corag
+    corag table runs/test/* --baseline one_step-1a2b3c4d        # paired tests of every run against one
+    corag table seeds/* --over seeds                             # mean and deviation over runs that differ in nothing else
 
 The rows are the questions that every run has answered or failed at; a run is called by what tells its path from the others'.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.errors import ConfigError
+from core.errors import ConfigError, nearest
 from core.records import differences, read_manifest, read_rows
 from core.types import Question
-from eval.scorers import chosen_scorer
-from scripts.run import report
+from eval.comparing import against_baseline, measures_of
+from eval.judge import JUDGE
+from eval.scorers import Scorer, chosen_scorer, scorer_title
+from eval.table import Texts
+from scripts.run import figures, print_table, status, summarise_runs
+from scripts.table_parts import (
+    Over,
+    chosen_measures,
+    group_runs,
+    mean_of,
+    means_record,
+    passage_texts,
+    print_comparisons,
+    print_means,
+)
 from training.chains import METHOD
+
+Manifests = Mapping[str, Mapping[str, Any]]
+Rows = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
-class Config:
+class TableOptions:
+    """What a table shows besides a line per run.
+
+    Attributes:
+        scorer: how answers are scored; "auto" takes that of the first run.
+        recall_at: recall is measured over so many collected passages; 0 takes that of the first run.
+        baseline: the run, by its name in the table or the end of its path, that every other is tested against.
+        measures: the measures to test; all of them without any. More tests mean a stricter correction.
+        over: "seeds" or "demonstrations" adds mean and standard deviation over the runs that differ in nothing else.
+        answer_recall: also look for the gold answers in the texts of the passages, which the runs' indexes must have here.
+    """
+
+    scorer: str = "auto"
+    recall_at: int = 0
+    baseline: str = ""
+    measures: list[str] = field(default_factory=list)
+    over: Over = ""
+    answer_recall: bool = False
+
+
+@dataclass(frozen=True)
+class Config(TableOptions):
     """Options of 'corag table'.
 
     Attributes:
         runs: one or more run folders.
-        scorer: how answers are scored; "auto" takes that of the first run.
-        recall_at: recall is measured over so many collected passages; 0 takes that of the first run.
     """
 
     runs: list[str] = field(default_factory=list)
-    scorer: str = "auto"
-    recall_at: int = 0
 
     def __post_init__(self) -> None:
         if not self.runs:
@@ -41,37 +77,113 @@ class Config:
             raise ConfigError("a run was given twice: name each once.")
 
 
+PLAIN = TableOptions()
+
+
 def main(config: Config) -> int:
     """Print the table and a line of JSON; return 0, or 1 if every question of some run failed."""
     folders = [Path(run) for run in config.runs]
-    return show(dict(zip(names_of(folders), folders, strict=True)), config.scorer, config.recall_at)
+    return show(dict(zip(names_of(folders), folders, strict=True)), config)
 
 
-def show(runs: Mapping[str, Path], scorer: str = "auto", recall_at: int = 0) -> int:
+def show(runs: Mapping[str, Path], options: TableOptions = PLAIN) -> int:
     """Print the table of some runs by name. Raises :class:`ConfigError` if they answered different questions, or none."""
-    first, *others = (manifest_of_answers(run) for run in runs.values())
-    asked = first["settings"]["questions"]
-    for other in others:
-        if changed := differences(asked, other["settings"]["questions"], "questions"):
-            raise ConfigError(
-                f"the runs answered different question files ({'; '.join(changed)}): a table is of runs on the same file."
-            )
-    rows = [read_rows(run) for run in runs.values()]
+    manifests = {name: manifest_of_answers(run) for name, run in runs.items()}
+    check_same_file(list(manifests.values()))
+    groups = group_runs({name: manifest["settings"] for name, manifest in manifests.items()}, options.over)
+    baseline = baseline_of(runs, options.baseline)
+    first = next(iter(manifests.values()))
+    asked, start = first["settings"]["questions"], first["starts"][-1]
+    rows = {name: read_rows(run) for name, run in runs.items()}
+    questions = common_questions(rows)
+    chosen = chosen_scorer(start["scorer"] if options.scorer == "auto" else options.scorer, asked["dataset"])
+    recall_at = options.recall_at or start["recall_at"]
+    summaries = summarise_runs(runs, questions, chosen, recall_at, texts_of(runs, manifests, options))
+    print_table(summaries, runs, scorer_title(chosen, questions))
+    record = figures(summaries, runs, chosen)
+    if baseline:
+        asked_alike = {question.id: {"question": asdict(question)} for question in questions}
+        shared = {name: {key: found[key] | same for key, same in asked_alike.items()} for name, found in rows.items()}
+        record |= show_against(shared, manifests, chosen, recall_at, baseline, options.measures)
+    if groups:
+        means = {
+            name: mean_of([summary for summary in summaries if summary.method in members])
+            for name, members in groups.items()
+        }
+        print_means(means, options.over, recall_at)
+        record |= {"over": options.over, "means": means_record(means)}
+    print(json.dumps(record))
+    return status(summaries)
+
+
+def show_against(
+    rows: Rows, manifests: Manifests, chosen: Scorer, recall_at: int, baseline: str, wanted: Sequence[str]
+) -> dict[str, Any]:
+    """Print the tests of every run against the baseline and return them for the line of JSON."""
+    measured = {
+        name: measures_of(records.values(), chosen, recall_at, searches=bool(manifests[name]["settings"]["retriever"]))
+        for name, records in rows.items()
+    }
+    compared = against_baseline(chosen_measures(measured, wanted), baseline)
+    print_comparisons(compared, baseline, recall_at)
+    tests = [{"run": one.run, "measure": one.measure, **one.to_json()} for one in compared]
+    return {"baseline": baseline, "against": tests}
+
+
+def texts_of(runs: Mapping[str, Path], manifests: Manifests, options: TableOptions) -> dict[str, Texts]:
+    """Return where to read each run's passages, if that is asked for."""
+    if not options.answer_recall:
+        return {}
+    searching = [name for name, manifest in manifests.items() if manifest["settings"]["retriever"]]
+    return {name: passage_texts(runs[name], manifests[name]) for name in searching}
+
+
+def common_questions(rows: Rows) -> list[Question]:
+    """Return the questions that every run has answered or failed at. Raises :class:`ConfigError` if there are none."""
+    first, *others = rows.values()
     questions = [
-        Question(**record["question"]) for name, record in rows[0].items() if all(name in other for other in rows)
+        Question(**record["question"]) for name, record in first.items() if all(name in other for other in others)
     ]
     if not questions:
         raise ConfigError("the runs have no question in common: answer the same questions with each.")
-    start = first["starts"][-1]
-    chosen = chosen_scorer(start["scorer"] if scorer == "auto" else scorer, asked["dataset"])
-    return report(runs, questions, chosen, recall_at or start["recall_at"])
+    return questions
+
+
+def baseline_of(runs: Mapping[str, Path], baseline: str) -> str:
+    """Return the name of the run that is called so, or whose path is or ends so; "" for "".
+
+    Raises :class:`ConfigError` if there is no such run, more than one, or none besides it.
+    """
+    if not baseline:
+        return ""
+    if len(runs) < 2:
+        raise ConfigError("a baseline is there to test other runs against: give two runs or more.")
+    wanted = Path(baseline).parts
+    meant = [name for name, folder in runs.items() if folder.parts[-len(wanted) :] == wanted]
+    if baseline in runs or len(meant) == 1:
+        return baseline if baseline in runs else meant[0]
+    if meant:
+        raise ConfigError(f"the baseline '{baseline}' may be {' or '.join(meant)}: give more of its path.")
+    raise ConfigError(f"there is no run '{baseline}' in the table to be the baseline: {nearest(baseline, runs)}")
+
+
+def check_same_file(manifests: Sequence[Mapping[str, Any]]) -> None:
+    """Raise :class:`ConfigError` unless the runs of these manifests answered the same question file."""
+    first, *others = (manifest["settings"]["questions"] for manifest in manifests)
+    for other in others:
+        if changed := differences(first, other, "questions"):
+            raise ConfigError(
+                f"the runs answered different question files ({'; '.join(changed)}): a table is of runs on the same file."
+            )
 
 
 def manifest_of_answers(run: Path) -> dict[str, Any]:
-    """Read a run's manifest. Raises :class:`ConfigError` if it holds chains for training instead of answers."""
+    """Read a run's manifest. Raises :class:`ConfigError` if it holds chains for training or a judge's verdicts, not answers."""
     manifest = read_manifest(run)
     if manifest["settings"]["method"] == METHOD:
         raise ConfigError(f"'{run}' holds sampled chains, which have no answers: give runs of 'corag run'.")
+    if manifest["settings"]["method"] == JUDGE:
+        raise ConfigError(f"'{run}' holds a judge's verdicts on the run '{run.parent}': give that one.")
     return manifest
 
 

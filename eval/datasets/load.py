@@ -15,8 +15,9 @@ from typing import Any
 from core.errors import ConfigError, DataError, nearest
 from core.files import open_text, read_records
 from core.types import Question
-from eval.datasets import official, plain
-from eval.datasets.official import Record
+from eval.datasets import official, plain, single_hop
+from eval.datasets.fields import Record
+from eval.datasets.kilt import KILT_TASKS, kilt
 
 Parser = Callable[[Record, str], Question]
 
@@ -27,6 +28,9 @@ _PARSERS: dict[str, Parser] = {
     "musique": official.musique,
     "bamboogle": official.bamboogle,
     "popqa": official.popqa,
+    "flashrag": single_hop.flashrag,
+    "beir": single_hop.beir,
+    **dict.fromkeys(KILT_TASKS, kilt),
 }
 
 DATASETS = tuple(_PARSERS)
@@ -38,7 +42,8 @@ def load_questions(
     """Read the questions of a file, or of a Hugging Face dataset if ``split`` is given.
 
     Args:
-        source: a file (.json, .jsonl, .csv, .tsv; optionally .gz), or a name such as "hotpotqa/hotpot_qa".
+        source: a file (.json, .jsonl, .csv, .tsv; optionally .gz), or a name such as "hotpotqa/hotpot_qa". For "beir", a file of
+            judgements (qrels).
         dataset: one of ``DATASETS``; "jsonl" is our own format, see :mod:`eval.datasets.plain`.
         split: the split of a Hugging Face dataset, such as "validation".
         limit: take the first so many questions; 0 takes all.
@@ -60,7 +65,7 @@ def load_questions(
             f"subset '{subset}' belongs to a Hugging Face dataset: give its split too, such as 'validation'."
         )
     known_aliases = official.read_aliases(aliases) if aliases else None
-    records = _hub_records(source, subset, split) if split else _file_records(source)
+    records = read_question_records(source, dataset, split, subset)
     questions: dict[str, Question] = {}
     for number, record in enumerate(itertools.islice(records, limit or None), 1):
         where = f"{source}, record {number}"
@@ -71,6 +76,13 @@ def load_questions(
     if not questions:
         raise DataError(f"{source} holds no questions: check that the file is complete.")
     return list(questions.values())
+
+
+def read_question_records(source: str, dataset: str, split: str = "", subset: str = "") -> Iterator[Record]:
+    """Stream the raw records of a question file, or of a Hugging Face dataset if ``split`` is given."""
+    if split:
+        return _hub_records(source, subset, split)
+    return single_hop.beir_records(source) if dataset == "beir" else _file_records(source)
 
 
 def _file_records(source: str) -> Iterator[Record]:

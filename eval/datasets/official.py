@@ -1,7 +1,8 @@
 """One function per dataset: a raw record of its official release becomes a :class:`Question`.
 
 ``where`` names the record in errors. Supporting ids are those that :mod:`retrieval.pooled` gives to the same paragraphs. A record
-without paragraphs (for use with an open corpus) has none.
+without paragraphs (for use with an open corpus) has none. HotpotQA, 2WikiMultihopQA and MuSiQue hide the answers of their test
+splits: a record without the field ``answer`` has no gold answer, and is not scored.
 """
 
 from __future__ import annotations
@@ -16,17 +17,16 @@ from core.files import read_records
 from core.seeds import stable_hash
 from core.text import mentions
 from core.types import GoldHop, Question
-from retrieval.pooled import Paragraph, name_record, paragraphs_of, record_id, unpack
-
-Record = Mapping[str, Any]
+from eval.datasets.fields import Record, distinct, gold_answer, list_field, require_id, text_field, texts_field
+from retrieval.pooled import Paragraph, name_record, paragraphs_of
 
 
 def hotpotqa(record: Record, where: str) -> Question:
     """HotpotQA (Yang et al. 2018). ``kind`` is bridge or comparison."""
     return Question(
-        id=_id(record, where),
-        text=_text(record, "question", where),
-        answers=(_text(record, "answer", where),),
+        id=require_id(record, where),
+        text=text_field(record, "question", where),
+        answers=gold_answer(record, where),
         supporting=_gold(_paragraphs(record, "hotpotqa", where)),
         kind=str(record.get("type") or ""),
     )
@@ -35,20 +35,20 @@ def hotpotqa(record: Record, where: str) -> Question:
 def two_wiki(record: Record, where: str) -> Question:
     """2WikiMultihopQA (Ho et al. 2020). ``hops`` counts the evidence triples, which a comparison takes side by side.
 
-    Sub-questions (``qa_pairs``) exist in a decomposed release only, which answers them in sentences; the short answer is taken from the
-    evidence triples where one fits. They do not say which passage answers them.
+    Sub-questions (``qa_pairs``) exist in a decomposed release only, which answers them in sentences; the short answer is taken from
+    the evidence triples where one fits. They do not say which passage answers them.
     """
     place = name_record(record, where)
     return Question(
-        id=_id(record, where),
-        text=_text(record, "question", where),
-        answers=(_text(record, "answer", where),),
+        id=require_id(record, where),
+        text=text_field(record, "question", where),
+        answers=gold_answer(record, where),
         supporting=_gold(_paragraphs(record, "2wikimultihopqa", where)),
         kind=str(record.get("type") or ""),
-        hops=len(_list(record, "evidences", place)),
+        hops=len(list_field(record, "evidences", place)),
         decomposition=tuple(
-            _two_wiki_hop(index, pair, _list(record, "evidences", place), place)
-            for index, pair in enumerate(_list(record, "qa_pairs", place))
+            _two_wiki_hop(index, pair, list_field(record, "evidences", place), place)
+            for index, pair in enumerate(list_field(record, "qa_pairs", place))
         ),
     )
 
@@ -65,13 +65,13 @@ def musique(record: Record, where: str) -> Question:
             f"{place}: this question is unanswerable (MuSiQue-Full); use the answerable release, 'musique_ans'."
         )
     paragraphs = _paragraphs(record, "musique", where)
-    identity = _id(record, where)
-    steps = _list(record, "question_decomposition", place)
+    identity = require_id(record, where)
+    steps = list_field(record, "question_decomposition", place)
     shape = re.match(r"(\d+)hop\d*(?=__)", identity)
     return Question(
         id=identity,
-        text=_text(record, "question", where),
-        answers=_distinct(_text(record, "answer", where), *_texts(record, "answer_aliases", place)),
+        text=text_field(record, "question", where),
+        answers=distinct(*gold_answer(record, where), *texts_field(record, "answer_aliases", place)),
         supporting=_gold(paragraphs),
         kind=shape.group() if shape else "",
         hops=int(shape.group(1)) if shape else len(steps),
@@ -82,19 +82,19 @@ def musique(record: Record, where: str) -> Question:
 def bamboogle(record: Record, where: str) -> Question:
     """Bamboogle (Press et al. 2023): question and answer only, for an open corpus. Ids derive from the text."""
     record = {name.lower(): value for name, value in record.items()}  # the official sheet writes Question, Answer
-    text = _text(record, "question", where)
-    return Question(f"bamboogle-{stable_hash(text)}", text, (_text(record, "answer", where),))
+    text = text_field(record, "question", where)
+    return Question(f"bamboogle-{stable_hash(text)}", text, (text_field(record, "answer", where),))
 
 
 def popqa(record: Record, where: str) -> Question:
     """PopQA (Mallen et al. 2023), single-hop. ``kind`` is the relation asked for, such as "occupation"."""
-    answers = _texts(record, "possible_answers", name_record(record, where))
+    answers = texts_field(record, "possible_answers", name_record(record, where))
     if not answers:
         raise DataError(f"{name_record(record, where)}: field 'possible_answers' is missing or empty.")
     return Question(
-        id=_id(record, where),
-        text=_text(record, "question", where),
-        answers=_distinct(*answers),
+        id=require_id(record, where),
+        text=text_field(record, "question", where),
+        answers=distinct(*answers),
         supporting=_gold(_paragraphs(record, "popqa", where)),
         kind=str(record.get("prop") or ""),
     )
@@ -105,25 +105,30 @@ def read_aliases(path: str) -> dict[str, tuple[str, ...]]:
     known = {}
     for number, record in enumerate(read_records(path), 1):
         where = f"{path}, record {number}"
-        known[_text(record, "Q_id", where)] = (*_texts(record, "aliases", where), *_texts(record, "demonyms", where))
+        known[text_field(record, "Q_id", where)] = (
+            *texts_field(record, "aliases", where),
+            *texts_field(record, "demonyms", where),
+        )
     return known
 
 
 def with_aliases(question: Question, record: Record, aliases: Mapping[str, tuple[str, ...]]) -> Question:
     """Add the aliases of the record's ``answer_id`` to the gold answers, as 2Wiki's scorer v1.1 does."""
     names = aliases.get(str(record.get("answer_id")), ())
-    return dataclasses.replace(question, answers=_distinct(*question.answers, *names))
+    return dataclasses.replace(question, answers=distinct(*question.answers, *names))
 
 
 def _two_wiki_hop(index: int, pair: Record, evidences: list[Any], place: str) -> GoldHop:
     """Return a sub-question with the object of the triple (subject, relation, object) that its sentence states.
 
-    Sub-questions mostly stand in the order of the triples; a date may be written in two ways, and then the subject tells.
+    Sub-questions mostly stand in the order of the triples; a date may be written in two ways, and then the subject tells. What the
+    sub-question itself names, such as the subject that its sentence repeats, is not its answer.
     """
-    question, sentence = _text(pair, "question", place), _text(pair, "answer", place)
+    question, sentence = text_field(pair, "question", place), text_field(pair, "answer", place)
     triples = [triple for triple in evidences if isinstance(triple, list | tuple) and len(triple) == 3]
     ordered = triples[index : index + 1] + triples
-    stated = [triple for triple in ordered if mentions([sentence], [str(triple[2])])]
+    new = [triple for triple in ordered if not mentions([question], [str(triple[2])])]
+    stated = [triple for triple in new if mentions([sentence], [str(triple[2])])]
     about = [triple for triple in ordered if mentions([question], [str(triple[0])])]
     fitting = [triple for triple in stated if triple in about] or stated or about
     return GoldHop(question, str(fitting[0][2]) if fitting else sentence)
@@ -137,7 +142,7 @@ def _musique_hop(step: Record, paragraphs: list[Paragraph], place: str) -> GoldH
         passage = paragraphs[index].passage.id
     else:
         raise DataError(f"{place}: paragraph_support_idx is {index!r}, but there are {len(paragraphs)} paragraphs.")
-    return GoldHop(_text(step, "question", place), _text(step, "answer", place), passage)
+    return GoldHop(text_field(step, "question", place), text_field(step, "answer", place), passage)
 
 
 def _paragraphs(record: Record, dataset: str, where: str) -> list[Paragraph]:
@@ -147,38 +152,4 @@ def _paragraphs(record: Record, dataset: str, where: str) -> list[Paragraph]:
 
 
 def _gold(paragraphs: list[Paragraph]) -> tuple[str, ...]:
-    return _distinct(*(paragraph.passage.id for paragraph in paragraphs if paragraph.gold))
-
-
-def _distinct(*texts: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(texts))
-
-
-def _id(record: Record, where: str) -> str:
-    identity = record_id(record)
-    if not identity:
-        raise DataError(f"{where}: the record has no id; expected a field '_id' or 'id'.")
-    return identity
-
-
-def _text(record: Record, field: str, where: str) -> str:
-    value = record.get(field)
-    if not isinstance(value, str) or not value.strip():
-        found = f"is {value!r:.60}" if field in record else f"is missing; the record has {', '.join(map(repr, record))}"
-        raise DataError(f"{name_record(record, where)}: field '{field}' must be a non-empty text, but {found}.")
-    return value.strip()
-
-
-def _list(record: Record, field: str, where: str) -> list[Any]:
-    """Return a list field that may be absent, or None, or stored as text."""
-    value = unpack(record.get(field), field, where)
-    if value is not None and not isinstance(value, list | tuple):
-        raise DataError(f"{where}: field '{field}' must be a list, but is {value!r:.60}.")
-    return list(value or ())
-
-
-def _texts(record: Record, field: str, where: str) -> list[str]:
-    values = _list(record, field, where)
-    if not all(isinstance(value, str) for value in values):
-        raise DataError(f"{where}: field '{field}' must be a list of texts, but is {values!r:.60}.")
-    return [value for value in values if value.strip()]
+    return distinct(*(paragraph.passage.id for paragraph in paragraphs if paragraph.gold))

@@ -8,6 +8,7 @@
 
 ``id``, ``question`` and ``answers`` (the gold answer first, then its aliases) are required.
 ``context_ids`` names passages that were retrieved for the question beforehand, best first: CoRAG then does not search for it.
+``wikipedia_ids`` is a list of lists of page ids, for gold passages that are known by their page only (:mod:`eval.datasets.kilt`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from core.errors import DataError, nearest
 from core.types import GoldHop, Question
 
 _REQUIRED = ("id", "question", "answers")
-_FIELDS = (*_REQUIRED, "supporting", "type", "hops", "decomposition", "context_ids")
+_FIELDS = (*_REQUIRED, "supporting", "type", "hops", "decomposition", "context_ids", "wikipedia_ids")
 _HOP_REQUIRED = ("question", "answer")
 _HOP_FIELDS = (*_HOP_REQUIRED, "passage_id")
 
@@ -42,6 +43,7 @@ def parse_question(record: Mapping[str, Any], where: str) -> Question:
         hops=hops,
         decomposition=_decomposition(record, where),
         context_ids=_texts(record, "context_ids", where),
+        pages=_pages(record, where),
     )
 
 
@@ -59,6 +61,7 @@ def question_record(question: Question) -> dict[str, Any]:
             for hop in question.decomposition
         ],
         **({"context_ids": list(question.context_ids)} if question.context_ids else {}),
+        **({"wikipedia_ids": [list(pages) for pages in question.pages]} if question.pages else {}),
     }
 
 
@@ -73,6 +76,13 @@ def _decomposition(record: Mapping[str, Any], where: str) -> tuple[GoldHop, ...]
         passage = _text(step, "passage_id", place) if step.get("passage_id") else ""
         hops.append(GoldHop(_text(step, "question", place), _text(step, "answer", place), passage))
     return tuple(hops)
+
+
+def _pages(record: Mapping[str, Any], where: str) -> tuple[tuple[str, ...], ...]:
+    groups = record.get("wikipedia_ids", [])
+    if not isinstance(groups, list):
+        raise DataError(f"{where}: field 'wikipedia_ids' must be a list of lists of page ids, but is {groups!r:.60}.")
+    return tuple(_texts({"wikipedia_ids": group}, "wikipedia_ids", where) for group in groups)
 
 
 def _check_fields(record: Mapping[str, Any], required: tuple[str, ...], known: tuple[str, ...], where: str) -> None:

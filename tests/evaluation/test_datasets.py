@@ -130,7 +130,9 @@ def test_2wiki_sub_answers_are_short_where_a_triple_says_so(write):
         {"question": "Is Sweden cold?", "answer": "It is."},
     ]
     triples = [["Ada Tan", "date of birth", "5 June 1961"], ["Orvale", "director", "Ada Tan"]]
-    (question,) = load_questions(write("q.jsonl", [TWO_WIKI | {"evidences": triples, "qa_pairs": pairs}]), "2wikimultihopqa")
+    (question,) = load_questions(
+        write("q.jsonl", [TWO_WIKI | {"evidences": triples, "qa_pairs": pairs}]), "2wikimultihopqa"
+    )
     assert [hop.answer for hop in question.decomposition] == ["Ada Tan", "5 June 1961", "It is."]
 
 

@@ -5,8 +5,10 @@ import pytest
 from core.files import read_records
 from core.types import passage_id
 from eval.datasets import load_questions
+from eval.exports import musique_lines
+from eval.official_scores import hotpotqa_scores, musique_scores, two_wiki_scores
 from eval.scorers import default_scorer
-from retrieval.pooled import read_pooled
+from retrieval.pooled import read_pooled, record_id, supporting_facts, unpack
 from tests.data import data_folder
 
 FILES = [
@@ -45,3 +47,29 @@ def test_a_pooled_corpus_is_the_published_one():
     folder = data_folder() / "hotpotqa"
     published = {passage_id(row["title"], row["text"]) for row in read_records(folder / "train500_corpus4968.jsonl")}
     assert {passage.id for passage in read_pooled([folder / "train500.jsonl"], "hotpotqa")} == published
+
+
+def test_predictions_that_are_the_gold_answers_score_one_on_the_official_files():
+    folder = data_folder()
+    hotpotqa = list(read_records(folder / "hotpotqa/train100.json"))
+    two_wiki = list(read_records(folder / "2wikimultihopqa/dev500.columns.json"))
+    for records, score in ((hotpotqa, hotpotqa_scores), (two_wiki, two_wiki_scores)):
+        perfect = {
+            "answer": {record_id(record): record["answer"] for record in records},
+            "sp": {record_id(record): supporting_facts(record, "gold") for record in records},
+            "evidence": {
+                record_id(record): unpack(record.get("evidences") or [], "evidences", "gold") for record in records
+            },
+        }
+        assert set(score(perfect, records).values()) == {1.0}
+    musique = list(read_records(folder / "musique/dev200.json"))
+    questions = load_questions(str(folder / "musique/dev200.json"), "musique")
+    rows = {
+        question.id: {"answer": {"text": question.answers[-1], "passage_ids": ["stray", *question.supporting]}}
+        for question in reversed(questions)
+    }
+    scores = musique_scores(list(musique_lines(rows, musique)), musique)
+    assert (scores["em"], scores["f1"]) == (1, 1)
+    assert (
+        scores["support_recall"] == 1 and scores["support_em"] > 0.97
+    )  # a paragraph may stand twice among a question's own

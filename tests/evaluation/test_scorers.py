@@ -59,12 +59,45 @@ def test_each_metric_takes_its_best_gold_answer():
     assert scorer("musique").score("New York", ["Boston", "New York City", "York"]).f1 == pytest.approx(0.8)
 
 
+def test_flashrag_has_the_yes_no_rule_and_counts_answers_that_are_contained():
+    flashrag = scorer("flashrag")
+    assert flashrag.score("no, they are not", ["no"]).f1 == 0
+    assert flashrag.score("no, they are not", ["no", "they are"]).f1 == pytest.approx(2 / 3)
+    assert flashrag.accuracy_of("It was Norway's.", ["Sweden", "the Norway"]) == 1, "inside a word too"
+    assert flashrag.accuracy_of("Norway", ["Norway's"]) == 0
+
+
+def test_kilt_counts_the_very_text_and_gives_blank_predictions_nothing():
+    kilt = scorer("kilt")
+    assert (kilt.accuracy_of(" SUPPORTS ", ["SUPPORTS"]), kilt.accuracy_of("supports", ["SUPPORTS"])) == (1, 0)
+    assert (kilt.score("supports.", ["SUPPORTS"]).em, kilt.score("no, they are not", ["no"]).f1) == (
+        1,
+        pytest.approx(0.4),
+    )
+    assert kilt.score("  ", ["The"]).em == 0 and scorer("squad").score("", ["The"]).em == 1
+    assert kilt.score("The", ["A"]).em == 1, "what is not blank is normalised as in SQuAD"
+    assert scorer("squad").accuracy_of("Oslo", ["Oslo"]) == 0, "this rule has no accuracy"
+
+
 @given(answers)
 def test_an_answer_matches_itself(text):
-    for chosen in SCORERS.values():
-        assert chosen.score(text, [text]).em == 1
+    for name, chosen in SCORERS.items():
+        assert chosen.score(text, [text]).em == (name != "kilt" or bool(text.strip()))
         if normalize_answer(text):
             assert chosen.score(text, [text]).f1 == 1
+        if chosen.accuracy:
+            assert chosen.accuracy_of(text, [text]) == (name != "kilt" or bool(text.strip()))
+
+
+@given(answers, answers)
+def test_f1_is_symmetric_but_for_numbers_in_drop(prediction, gold):
+    for name, chosen in SCORERS.items():
+        there, back = chosen.score(prediction, [gold]), chosen.score(gold, [prediction])
+        for value in (there.precision, there.recall):
+            assert 0 <= value <= 1
+        if name != "drop":
+            assert there.f1 == pytest.approx(back.f1)
+            assert (there.precision, there.recall) == (pytest.approx(back.recall), pytest.approx(back.precision))
 
 
 @given(answers, st.lists(answers, min_size=1, max_size=3))
@@ -76,6 +109,7 @@ def test_scores_stay_in_range_and_more_golds_never_hurt(prediction, golds):
         first = chosen.score(prediction, golds[:1])
         assert item.em >= first.em
         assert item.f1 >= first.f1
+        assert chosen.accuracy_of(prediction, golds) >= chosen.accuracy_of(prediction, golds[:1])
 
 
 @given(answers, answers)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from core.errors import DataError
-from eval.statistics import bootstrap_mean, compare_paired, holm
+from eval.statistics import bootstrap_mean, compare_paired, holm, paired_power, spread, unpaired_power
 
 
 def test_intervals_cover_the_true_mean_at_their_rate():
@@ -79,3 +79,74 @@ def test_holm_adjusts_and_keeps_order():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.9, 0.8]) == [1.0, 1.0]
     assert holm([]) == []
+
+
+def test_intervals_of_paired_differences_cover_at_their_rate():
+    draw = np.random.default_rng(13)
+    covered = 0
+    for trial in range(300):
+        first = draw.random(50)
+        second = np.clip(first + draw.normal(0.1, 0.3, 50), -9, 9)
+        scores = (dict(enumerate(map(float, values))) for values in (first, second))
+        difference = compare_paired(*scores, resamples=600, seed=trial).difference
+        covered += difference.low <= 0.1 <= difference.high
+    assert 0.90 <= covered / 300 <= 0.98
+
+
+@pytest.mark.parametrize("questions", [12, 80])
+def test_a_difference_of_the_detectable_size_is_found_four_times_out_of_five(questions):
+    """The note says from which difference on: one of just that size must be significant in about 80% of repetitions."""
+    from scipy.stats import ttest_1samp
+
+    draw = np.random.default_rng(17)
+    size = paired_power(_standardised(draw.normal(size=questions)))
+    samples = draw.normal(size, 1.0, (3000, questions))
+    assert np.mean(ttest_1samp(samples, 0.0, axis=1).pvalue < 0.05) == pytest.approx(0.8, abs=0.04)
+    half = draw.normal(size / 2, 1.0, (3000, questions))
+    assert np.mean(ttest_1samp(half, 0.0, axis=1).pvalue < 0.05) < 0.4
+
+
+def _standardised(values):
+    return (values - values.mean()) / values.std(ddof=1)
+
+
+def test_our_own_test_has_the_power_that_the_note_promises():
+    draw = np.random.default_rng(19)
+    size = paired_power(_standardised(draw.normal(size=40)))
+    trials = [draw.normal(size, 1.0, 40) for _ in range(250)]
+    nothing = dict.fromkeys(range(40), 0.0)
+    found = [
+        compare_paired(nothing, dict(enumerate(map(float, values))), resamples=400).p_value < 0.05 for values in trials
+    ]
+    assert np.mean(found) == pytest.approx(0.8, abs=0.09)
+
+
+def test_pairing_sees_smaller_differences_than_two_samples_do():
+    draw = np.random.default_rng(23)
+    skill = draw.random(100)
+    first, second = skill + draw.normal(0, 0.1, 100), skill + draw.normal(0, 0.1, 100)
+    assert paired_power(second - first) < unpaired_power(first, second) / 2
+    # 200 coin flips each: (1.97 + 0.84) * sqrt(2 * 0.25 / 200)
+    coins = [float(i % 2) for i in range(200)]
+    assert unpaired_power(coins, coins) == pytest.approx(0.14, abs=0.005)
+
+
+def test_four_times_the_questions_show_half_the_difference():
+    values = list(np.random.default_rng(29).normal(size=100))
+    assert paired_power(values * 4) == pytest.approx(paired_power(values) / 2, rel=0.02)
+    assert paired_power(values, power=0.9) > paired_power(values) > paired_power(values, level=0.2)
+
+
+def test_without_spread_nothing_can_be_said_of_power():
+    assert paired_power([0.5]) is None and paired_power([0.0] * 50) is None
+    assert unpaired_power([1.0], [1.0, 0.0]) is None and unpaired_power([1.0, 1.0], [0.0, 0.0]) is None
+    same = {"a": 1.0, "b": 0.0}
+    assert compare_paired(same, same).detectable is None
+
+
+def test_mean_and_deviation_over_runs():
+    three = spread([0.4, 0.5, 0.6])
+    assert (three.mean, three.deviation, three.n) == (pytest.approx(0.5), pytest.approx(0.1), 3)
+    assert spread([0.4]).deviation is None
+    with pytest.raises(DataError, match="no run"):
+        spread([])

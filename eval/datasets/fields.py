@@ -1,0 +1,54 @@
+"""Reading the fields of raw question records, so that a wrong one is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from core.errors import DataError
+from retrieval.pooled import name_record, record_id, unpack
+
+Record = Mapping[str, Any]
+
+
+def distinct(*texts: str) -> tuple[str, ...]:
+    """Return the texts without repeats, in order of first appearance."""
+    return tuple(dict.fromkeys(texts))
+
+
+def require_id(record: Record, where: str) -> str:
+    """Return a record's id. Raises :class:`DataError` if it has none."""
+    identity = record_id(record)
+    if not identity:
+        raise DataError(f"{where}: the record has no id; expected a field '_id' or 'id'.")
+    return identity
+
+
+def text_field(record: Record, field: str, where: str) -> str:
+    """Return a field that must hold text, stripped."""
+    value = record.get(field)
+    if not isinstance(value, str) or not value.strip():
+        found = f"is {value!r:.60}" if field in record else f"is missing; the record has {', '.join(map(repr, record))}"
+        raise DataError(f"{name_record(record, where)}: field '{field}' must be a non-empty text, but {found}.")
+    return value.strip()
+
+
+def gold_answer(record: Record, where: str) -> tuple[str, ...]:
+    """Return the field ``answer``; nothing for a record without it, as in test splits."""
+    return (text_field(record, "answer", where),) if "answer" in record else ()
+
+
+def list_field(record: Record, field: str, place: str) -> list[Any]:
+    """Return a list field that may be absent, or None, or stored as text."""
+    value = unpack(record.get(field), field, place)
+    if value is not None and not isinstance(value, list | tuple):
+        raise DataError(f"{place}: field '{field}' must be a list, but is {value!r:.60}.")
+    return list(value or ())
+
+
+def texts_field(record: Record, field: str, place: str) -> list[str]:
+    """Return a list field of texts, blank ones left out."""
+    values = list_field(record, field, place)
+    if not all(isinstance(value, str) for value in values):
+        raise DataError(f"{place}: field '{field}' must be a list of texts, but is {values!r:.60}.")
+    return [value for value in values if value.strip()]

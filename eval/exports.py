@@ -1,0 +1,199 @@
+"""A run's rows in the formats of other tools: official prediction files, TREC runs, a table of traces.
+
+A failed question is exported with an empty answer, because official scripts want every question. No method here predicts sentences
+or triples: supporting facts and evidence are taken from an answer's fields ``supporting_facts`` ([title, sentence] pairs) and
+``evidences`` ([subject, relation, object]) where a method of yours fills them, and are empty otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from core.errors import ConfigError, DataError
+from core.records import usage_of
+from eval.datasets.fields import Record, require_id
+from eval.retrieval_metrics import page_of
+from retrieval.pooled import paragraphs_of
+
+Rows = Mapping[str, Mapping[str, Any]]
+
+
+def hotpotqa_prediction(rows: Rows) -> dict[str, dict[str, Any]]:
+    """Return HotpotQA's prediction: ``{"answer": {id: text}, "sp": {id: [[title, sentence], ...]}}``."""
+    return {
+        "answer": {name: _text(record) for name, record in rows.items()},
+        "sp": {name: _field(record, "supporting_facts") for name, record in rows.items()},
+    }
+
+
+def two_wiki_prediction(rows: Rows) -> dict[str, dict[str, Any]]:
+    """Return 2WikiMultihopQA's: HotpotQA's with ``"evidence": {id: [[subject, relation, object], ...]}``."""
+    return {
+        **hotpotqa_prediction(rows),
+        "evidence": {name: _field(record, "evidences") for name, record in rows.items()},
+    }
+
+
+def musique_lines(rows: Rows, questions: Iterable[Record], top_k: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield MuSiQue's prediction lines for the rows' questions, in the order of the question file, which the script insists on.
+
+    Support: those of the question's own paragraphs that are among the first ``top_k`` passages collected (0: among all), so it is
+    empty if another corpus was searched. Every question is held to be answerable.
+    """
+    for record in questions:
+        name = require_id(record, "questions")
+        if name in rows:
+            collected = set(_passages(rows[name], top_k))
+            yield {
+                "id": name,
+                "predicted_answer": _text(rows[name]),
+                "predicted_support_idxs": [
+                    number for number, passage in _numbered(record, name) if passage in collected
+                ],
+                "predicted_answerable": True,
+            }
+
+
+def _numbered(record: Record, name: str) -> Iterator[tuple[int, str]]:
+    """Yield (idx, passage id) of a MuSiQue question's paragraphs. Raises :class:`DataError` if it comes without."""
+    raw = record.get("paragraphs")
+    if not raw:
+        raise DataError(
+            f"question '{name}' comes without paragraphs, which MuSiQue's predicted_support_idxs number: name the official file "
+            "with --questions."
+        )
+    for place, paragraph in enumerate(paragraphs_of(record, "musique", f"question '{name}'")):
+        row = raw[place] if isinstance(raw, list) else {}
+        yield int(row.get("idx", place)), paragraph.passage.id
+
+
+def kilt_lines(rows: Rows, top_k: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield KILT's prediction lines; provenance: the pages of the first ``top_k`` passages collected (0: of all), in their order.
+
+    Raises :class:`DataError` for a passage whose id does not begin with a page's number.
+    """
+    for name, record in rows.items():
+        titles = {hit["id"]: hit["title"] for hit in _hits(record)}
+        pages: dict[str, str] = {}
+        for passage in _passages(record, top_k):
+            if not page_of(passage).isdecimal():
+                raise DataError(
+                    f"the passage '{passage}' of question '{name}' does not say which page it is of: KILT's provenance needs "
+                    "passage ids that begin with the wikipedia_id, such as 290 or 290-3 ('corag index --format kilt')."
+                )
+            pages.setdefault(page_of(passage), titles.get(passage, ""))
+        provenance = [{"wikipedia_id": page, "title": title} for page, title in pages.items()]
+        output = [{"answer": _text(record), "provenance": provenance}]
+        yield {"id": name, "input": record["question"]["text"], "output": output}
+
+
+def trec_lines(rows: Rows, tag: str, top_k: int = 0) -> Iterator[str]:
+    """Yield a TREC run: ``qid Q0 docid rank score tag``, the passages collected in the method's own order.
+
+    That order is fused over searches for CoRAG, of collection for IRCoT. Scores carry the order and nothing else: the last passage
+    of a question has 1, the one before it 2. Raises :class:`DataError` for an id with white space, which the format cannot hold.
+    """
+    if tag.split() != [tag]:
+        raise ConfigError(f"the tag of a TREC run is one word, but '{tag}' was given.")
+    for name, record in rows.items():
+        passages = _passages(record, top_k)
+        for rank, passage in enumerate(passages, 1):
+            for identity in (name, passage):
+                if identity.split() != [identity]:
+                    raise DataError(
+                        f"the id '{identity}' is empty or has white space in it, which a TREC run cannot hold."
+                    )
+            yield f"{name} Q0 {passage} {rank} {len(passages) - rank + 1} {tag}"
+
+
+def trace_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Flatten a row for a table with one line per question; ``answer_json`` keeps all that the method returned."""
+    question, answer, usage = record["question"], record["answer"], usage_of(record)
+    steps: dict[str, list[Mapping[str, Any]]] = {"search": [], "generate": [], "score": []}
+    for step in record["steps"]:
+        steps[step["kind"]].append(step)
+    return {
+        "id": record["id"],
+        "question": question["text"],
+        "answers": list(question["answers"]),
+        "supporting": list(question["supporting"]),
+        "type": question["kind"],
+        "hops": question["hops"],
+        "prediction": _text(record),
+        "failed": answer is None,
+        "error": record["error"],
+        "stopped": answer["stopped"] if answer else "",
+        "steps": answer["steps"] if answer else 0,
+        "passage_ids": _passages(record, 0),
+        "seconds": record["seconds"],
+        "calls": usage.calls,
+        "prompt_tokens": usage.prompt,
+        "generated_tokens": usage.generated,
+        "computed_tokens": usage.computed,
+        "searches": [
+            {
+                "path": step["path"],
+                "query": step["query"],
+                "passage_ids": [hit["id"] for hit in step["hits"]],
+                "scores": [hit["score"] for hit in step["hits"]],
+            }
+            for step in steps["search"]
+        ],
+        "generations": [
+            {name: step[name] for name in ("role", "path", "texts", "prompt")} for step in steps["generate"]
+        ],
+        "scorings": [
+            {name: step[name] for name in ("role", "path", "log_likelihood", "tokens")} for step in steps["score"]
+        ],
+        "answer_json": json.dumps(answer, ensure_ascii=False),
+    }
+
+
+def write_dataset(rows: Rows, out: Path) -> None:
+    """Write the traces as one Parquet file, which ``datasets.Dataset.from_parquet`` reads and the Hugging Face hub shows.
+
+    Raises :class:`DataError` if it cannot be written.
+    """
+    from datasets import Dataset, Features, Value  # slow to import
+
+    text, number, real = Value("string"), Value("int64"), Value("float64")
+    kinds = {
+        "id": text, "question": text, "answers": [text], "supporting": [text], "type": text, "hops": number, "prediction": text,
+        "failed": Value("bool"), "error": text, "stopped": text, "steps": number, "passage_ids": [text], "seconds": real,
+        "calls": number, "prompt_tokens": number, "generated_tokens": number, "computed_tokens": number,
+        "searches": [{"path": text, "query": text, "passage_ids": [text], "scores": [real]}],
+        "generations": [{"role": text, "path": text, "texts": [text], "prompt": text}],
+        "scorings": [{"role": text, "path": text, "log_likelihood": real, "tokens": number}],
+        "answer_json": text,
+    }  # fmt: skip
+    features = Features(kinds)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    table = Dataset.from_list([trace_record(record) for record in rows.values()], features=features)
+    temporary = out.with_name(out.name + ".tmp")
+    try:
+        table.to_parquet(str(temporary))
+        temporary.replace(out)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise DataError(f"cannot write '{out}': {error.strerror or error}. Choose another file with --out.") from error
+
+
+def _text(record: Mapping[str, Any]) -> str:
+    return "" if record["answer"] is None else str(record["answer"]["text"])
+
+
+def _field(record: Mapping[str, Any], name: str) -> list[Any]:
+    return list((record["answer"] or {}).get(name, ()))
+
+
+def _passages(record: Mapping[str, Any], top_k: int) -> Sequence[str]:
+    """Return the first ``top_k`` different passages collected; 0 for all."""
+    collected = list(dict.fromkeys((record["answer"] or {}).get("passage_ids", ())))
+    return collected[: top_k or None]
+
+
+def _hits(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield from (hit for step in record["steps"] if step["kind"] == "search" for hit in step["hits"])

@@ -1,0 +1,172 @@
+"""Let a language model say which answers of some runs are right.
+
+    corag judge runs/test/one_step-1a2b3c4d runs/test/corag-5e6f7a8b --model.name meta-llama/Llama-3.1-8B-Instruct
+
+The verdicts lie in a folder of each run, one per judge, so the same command again goes on where it was. A question that failed
+counts as wrong without being asked about; so does a verdict that cannot be read, and the table says how many there were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from core.circumstances import circumstances
+from core.errors import ConfigError
+from core.protocols import Generator
+from core.records import Row, RunFolder, read_rows
+from core.runner import answer_question
+from core.seeds import stable_hash
+from core.tools import Tools
+from core.types import Question
+from eval.judge import JUDGE, JudgeConfig, judge
+from eval.scorers import chosen_scorer
+from eval.statistics import Interval, bootstrap_mean
+from eval.table import interval_record, percent, score_record
+from generation.config import ModelConfig
+from generation.open import open_generator
+from scripts.progress import answer_waiting
+from scripts.table import manifest_of_answers, names_of
+from scripts.table_parts import wide_console
+
+
+@dataclass(frozen=True)
+class Config:
+    """Options of 'corag judge'.
+
+    Attributes:
+        runs: one or more run folders.
+        judge: the judge's prompt.
+        model: the language model that judges, and its engine.
+        batch_size: questions in flight at the same time.
+    """
+
+    runs: list[str] = field(default_factory=list)
+    judge: JudgeConfig = field(default_factory=JudgeConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    batch_size: int = 64
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise ConfigError("no run was given: write corag judge RUN RUN ...")
+        if self.batch_size < 1:
+            raise ConfigError(f"batch_size must be at least 1, but it is {self.batch_size}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a judge says of one run: the share of right answers over all ``n`` questions with gold answers, and beside it their EM.
+
+    ``unreadable`` verdicts and questions that the ``judge_failed`` at count as wrong, as do the run's own ``failed`` questions.
+    """
+
+    right: Interval | None
+    em: Interval | None
+    n: int
+    failed: int
+    judge_failed: int
+    unreadable: int
+    folder: str
+
+
+def main(config: Config) -> int:
+    """Judge the runs, print a table and a line of JSON; return 0, or 1 if the judge failed at every question of some run."""
+    folders = [Path(run) for run in config.runs]
+    config.judge.check_files()  # and the runs, before minutes go into an engine
+    for folder in folders:
+        manifest_of_answers(folder)
+    judged = asyncio.run(judge_runs(dict(zip(names_of(folders), folders, strict=True)), config))
+    (prompt,) = config.judge.templates()
+    print_judged(judged, f"{config.model.name}, prompt {prompt.identity}")
+    print(json.dumps({"judged": {name: record_of(one) for name, one in judged.items()}, "prompt": prompt.identity}))
+    return 1 if any(one.judge_failed and one.judge_failed + one.failed == one.n for one in judged.values()) else 0
+
+
+async def judge_runs(runs: Mapping[str, Path], config: Config) -> dict[str, Judged]:
+    """Open the model, judge run after run, and close it."""
+    generator = await open_generator(config.model)
+    try:
+        return {name: await judge_run(run, config, generator) for name, run in runs.items()}
+    finally:
+        await generator.close()
+
+
+async def judge_run(run: Path, config: Config, generator: Generator) -> Judged:
+    """Judge what has not been judged of one run and count the verdicts. Raises :class:`ConfigError` if nothing can be judged."""
+    manifest = manifest_of_answers(run)
+    rows = {name: record for name, record in read_rows(run).items() if record["question"]["answers"]}
+    if not rows:
+        raise ConfigError(f"the run '{run}' has no finished question with gold answers: there is nothing to judge.")
+    predictions = {name: record["answer"]["text"] for name, record in rows.items() if record["answer"] is not None}
+    method = partial(judge, config=config.judge, predictions=predictions)
+
+    async def answer_one(question: Question) -> Row:
+        return await answer_question(question, method, Tools(question, generator))
+
+    settings = judge_settings(manifest, config.judge, generator.fingerprint)
+    folder = run / f"{JUDGE}-{stable_hash(json.dumps(settings, sort_keys=True))[:8]}"
+    questions = [Question(**rows[name]["question"]) for name in predictions]
+    with RunFolder(folder, settings, circumstances() | {"model": asdict(config.model)}) as judging:
+        await answer_waiting(judging, questions, answer_one, f"{JUDGE} {run.name}", in_flight=config.batch_size)
+    chosen = chosen_scorer(manifest["starts"][-1]["scorer"], manifest["settings"]["questions"]["dataset"])
+    ems = [score_record(record, chosen, 1, searches=False).em for record in rows.values()]
+    return count_verdicts(folder, len(rows), len(predictions), bootstrap_mean(ems))
+
+
+def judge_settings(manifest: Mapping[str, Any], config: JudgeConfig, model: str) -> dict[str, Any]:
+    """Return what a judge's verdicts depend on: the judge, and the settings of the run that it judges."""
+    return {
+        "method": JUDGE,
+        "options": asdict(config),
+        "prompts": [template.identity for template in config.templates()],
+        "model": model,
+        "questions": manifest["settings"]["questions"],
+        "retriever": "",
+        "judged": manifest["settings"],
+    }
+
+
+def count_verdicts(folder: Path, n: int, answered: int, em: Interval | None) -> Judged:
+    """Count the verdicts in a judge's folder, over n questions of which so many were answered."""
+    verdicts = [record["answer"]["stopped"] if record["answer"] else "failed" for record in read_rows(folder).values()]
+    right = [float(verdict == "yes") for verdict in verdicts] + [0.0] * (n - len(verdicts))
+    return Judged(
+        right=bootstrap_mean(right),
+        em=em,
+        n=n,
+        failed=n - answered,
+        judge_failed=verdicts.count("failed"),
+        unreadable=verdicts.count("unreadable"),
+        folder=str(folder),
+    )
+
+
+def print_judged(judged: Mapping[str, Judged], who: str) -> None:
+    """Print a line per run."""
+    table = Table("method")
+    for heading in ("n", "judged right", "EM", "failed", "judge failed", "unreadable"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, one in judged.items():
+        counts = str(one.failed), str(one.judge_failed), str(one.unreadable)
+        table.add_row(name, str(one.n), percent(one.right), percent(one.em), *counts)
+    console = wide_console()
+    console.print(table)
+    console.print(
+        f"Percent with 95% bootstrap intervals; what failed or cannot be read counts as wrong. Judge: {who}. A judge is a model: "
+        "look at some of its verdicts before you believe it.",
+        soft_wrap=True,
+        markup=False,
+    )
+
+
+def record_of(judged: Judged) -> dict[str, Any]:
+    """Write what a judge says as JSON, shares as fractions."""
+    counts = {name: value for name, value in asdict(judged).items() if name not in ("right", "em")}
+    return interval_record("right", judged.right) | interval_record("em", judged.em) | counts

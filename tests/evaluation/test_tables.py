@@ -1,0 +1,206 @@
+"""What 'corag table' and 'corag compare' say beside the figures: tests against a baseline, means over seeds, conditions."""
+
+import json
+import re
+
+import pytest
+
+from core.records import read_manifest
+from core.types import Passage, Question
+from retrieval.manifest import IndexSettings, hash_corpus, write_manifest
+from retrieval.store import storing
+from scripts.cli import main
+from tests.evaluation.runs import make_run, row
+
+QUESTIONS = [Question(str(n), f"Where was {n} born?", (f"Town {n}",), (f"p{n}",)) for n in range(24)]
+
+
+def run_of(folder, right, settings=None, found=lambda n: True, **start):
+    """A run that answers the questions of these numbers right, and finds the passages that ``found`` says."""
+    rows = [
+        row(question, f"Town {n}" if n in right else "Nowhere", [f"p{n}" if found(n) else "other"])
+        for n, question in enumerate(QUESTIONS)
+    ]
+    return make_run(folder, rows, settings or {}, **start)
+
+
+def table(capsys, *argv):
+    """Run the command and return what it printed, lines of white space squeezed, and its line of JSON."""
+    assert main(["table", *map(str, argv)]) == 0
+    printed = capsys.readouterr().out
+    return re.sub(r"[ \n]+", " ", printed), json.loads(printed.splitlines()[-1])
+
+
+def test_a_baseline_adds_paired_tests_corrected_over_the_table(tmp_path, capsys):
+    base = run_of(tmp_path / "base", range(4), {"seed": 1})
+    better = run_of(tmp_path / "better", range(16), {"seed": 2})
+    same = run_of(tmp_path / "same", range(4), {"seed": 3})
+    printed, record = table(capsys, base, better, same, "--baseline", "base")
+    against = {(one["run"], one["measure"]): one for one in record["against"]}
+    assert set(against) == {(run, measure) for run in ("better", "same") for measure in ("em", "f1", "recall")}
+    em = against["better", "em"]
+    assert (em["difference"], em["n"]) == (0.5, 24) and em["difference_interval"][0] > 0.2
+    assert em["p_value"] < 0.001 and em["p_value"] * 3 <= em["p_value_holm"] <= em["p_value"] * 6 + 1e-4
+    assert 0.2 < em["detectable"] < 0.4
+    assert (against["same", "em"]["p_value_holm"], against["same", "em"]["detectable"]) == (1, None)
+    assert "minus base" in printed and "Holm over 6 tests" in printed and "80% power" in printed
+    _, by_folder = table(capsys, base, better, "--baseline", base, "--measures", "em")
+    assert [one["measure"] for one in by_folder["against"]] == ["em"]
+    (only,) = by_folder["against"]
+    assert only["p_value_holm"] == only["p_value"], "one test needs no correction"
+
+
+def test_mean_and_deviation_over_seeds(tmp_path, capsys):
+    runs = [run_of(tmp_path / f"seed{n}", range(6 + 6 * n), {"seed": n}) for n in range(3)]
+    other = run_of(tmp_path / "other", range(12), {"seed": 0, "method": "ircot"})
+    printed, record = table(capsys, *runs, other, "--over", "seeds")
+    means = record["means"]
+    assert set(means) == {"seed0", "other"}
+    assert means["seed0"]["em"] == {"mean": 0.5, "deviation": 0.25, "runs": 3}
+    assert means["seed0"]["tokens"] == {"mean": 12.0, "deviation": 0.0, "runs": 3}
+    assert means["other"]["em"] == {"mean": 0.5, "deviation": None, "runs": 1}
+    assert "50.0 ± 25.0" in printed and "Mean ± standard deviation" in printed
+
+
+def test_mean_and_deviation_over_demonstrations(tmp_path, capsys):
+    sets = [
+        {
+            "options": {"k": 5, "demonstrations": f"set{n}.txt", "demonstration_ids": [str(n)]},
+            "demonstrations": {f"set{n}.txt": f"hash{n}"},
+        }
+        for n in range(2)
+    ]
+    runs = [run_of(tmp_path / f"set{n}", range(6 + 12 * n), settings) for n, settings in enumerate(sets)]
+    _, record = table(capsys, *runs, "--over", "demonstrations")
+    assert record["means"]["set0"]["em"]["mean"] == 0.5 and record["means"]["set0"]["em"]["runs"] == 2
+    assert main(["table", *map(str, runs), "--over", "seeds"]) == 2
+    message = capsys.readouterr().err
+    assert "differ in nothing but their seeds" in message and "set0.txt" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--baseline", "bas"], "no run 'bas' in the table to be the baseline: did you mean 'base'"),
+        (["--baseline", "base", "--measures", "emm"], "no measure 'emm' of these runs: did you mean 'em'"),
+        (["--over", "seed"], "one of"),
+        (["--answer_recall"], "indexes/none is not the folder of an index"),
+    ],
+)
+def test_wrong_options_are_sentences(tmp_path, capsys, options, message):
+    runs = [run_of(tmp_path / name, range(3), {"seed": seed}) for seed, name in enumerate(("base", "other"))]
+    assert main(["table", *map(str, runs), *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_gold_answers_are_those_of_the_first_run_in_figures_and_tests_alike(tmp_path, capsys):
+    aliased = [row(Question("1", "Who?", answers), "Christiania") for answers in (("Oslo", "Christiania"), ("Oslo",))]
+    runs = [
+        make_run(tmp_path / name, [one], {"seed": n}) for n, (name, one) in enumerate(zip("ab", aliased, strict=True))
+    ]
+    _, record = table(capsys, *runs, "--baseline", "a")
+    assert [record["runs"][name]["em"] for name in "ab"] == [1, 1]
+    assert record["against"][0]["difference"] == 0
+
+
+def test_a_baseline_may_be_named_by_the_end_of_its_path(tmp_path, capsys):
+    runs = [run_of(tmp_path / name, range(3), {"seed": n}) for n, name in enumerate(("a/one", "b/one", "b/two"))]
+    assert table(capsys, *runs, "--baseline", "two", "--measures", "em")[1]["baseline"] == "b/two"
+    assert table(capsys, *runs, "--baseline", "a/one", "--measures", "em")[1]["baseline"] == "a/one"
+    assert main(["table", *map(str, runs), "--baseline", "one"]) == 2
+    assert "may be a/one or b/one" in capsys.readouterr().err
+
+
+def test_a_baseline_needs_another_run(tmp_path, capsys):
+    run = run_of(tmp_path / "base", range(3))
+    assert main(["table", str(run), "--baseline", "base"]) == 2
+    assert "give two runs or more" in capsys.readouterr().err
+
+
+@pytest.fixture
+def index(tmp_path):
+    """The folder of an index of three passages, without the index itself: its manifest and the passages' texts."""
+    corpus = tmp_path / "mine.jsonl"
+    corpus.write_text(
+        "".join(json.dumps({"id": f"p{n}", "title": "T", "text": f"In Town {n}, far off."}) + "\n" for n in range(24))
+    )
+    folder = tmp_path / "bm25"
+    folder.mkdir()
+    passages = [Passage(f"p{n}", "T", f"In Town {n}, far off.") for n in range(24)]
+    assert len(list(storing([*passages, Passage("other", "T", "No town.")], folder))) == 25
+    write_manifest(folder, IndexSettings("bm25", hash_corpus([corpus])), 25, ())
+    return str(folder)
+
+
+def test_answers_are_looked_for_in_the_texts_that_lie_beside_an_index(tmp_path, capsys, index):
+    retriever = {"index": [index], "url": []}
+    half = run_of(tmp_path / "half", range(3), found=lambda n: n < 12, retriever=retriever)
+    silent = run_of(tmp_path / "silent", range(3), {"retriever": "", "seed": 1})
+    printed, record = table(capsys, half, silent, "--answer_recall")
+    assert record["runs"]["half"]["answer_recall"] == record["runs"]["half"]["recall"] == 0.5
+    assert "answer_recall" not in record["runs"]["silent"] and "answer recall" in printed
+    stray = make_run(tmp_path / "stray", [row(QUESTIONS[0], "x", ["p99"])], retriever=retriever)
+    assert main(["table", str(stray), "--answer_recall"]) == 2
+    assert "has no passage 'p99'" in capsys.readouterr().err
+
+
+def test_a_table_names_all_its_conditions(tmp_path, capsys, index):
+    retriever = {"index": [index], "url": []}
+    first = run_of(tmp_path / "first", range(3), retriever=retriever)
+    printed, _ = table(capsys, first)
+    for part in (
+        "Scorer: SQuAD-style", "recall@5", "Questions: q.jsonl (jsonl).", "Model: model (scripted).",
+        f"Retriever: {index} (words).", "Corpus: mine.jsonl (25 passages).", "prompts: layout v1 0123456789abcdef",
+    ):  # fmt: skip
+        assert part in printed
+    told = run_of(tmp_path / "told", range(3), {"retriever": "other", "seed": 2}, corpus="wiki.jsonl (9 passages)")
+    printed, _ = table(capsys, first, told)
+    assert "corpus: mine.jsonl (25 passages)" in printed and "corpus: wiki.jsonl (9 passages)" in printed
+    assert "retriever: indexes/none (other)" in printed and "Model: model (scripted)." in printed
+    silent = run_of(tmp_path / "silent", range(3), {"retriever": ""})
+    printed, _ = table(capsys, silent)
+    assert "Retriever: none (no method searches)." in printed and "Corpus: none (no method searches)." in printed
+
+
+def test_questions_without_gold_answers_are_said_to_be_unscored(tmp_path, capsys):
+    hidden = [row(Question(f"h{n}", "Where?", (), ("p1",)), "x", ["p1"]) for n in range(3)]
+    run = make_run(tmp_path / "run", [*hidden, row(QUESTIONS[0], "Town 0", ["p0"])])
+    printed, record = table(capsys, run)
+    assert (record["runs"]["run"]["em"], record["runs"]["run"]["recall"], record["runs"]["run"]["unscored"]) == (
+        1,
+        1,
+        3,
+    )
+    assert "3 questions have no gold answers" in printed
+    twins = [make_run(tmp_path / name, hidden) for name in ("one", "two")]
+    assert main(["compare", *map(str, twins)]) == 0, "recall can still be compared"
+    assert set(json.loads(capsys.readouterr().out.splitlines()[-1])) == {"scorer", "recall"}
+
+
+def test_compare_says_what_it_cannot_see(tmp_path, capsys):
+    first = run_of(tmp_path / "first", range(8))
+    second = run_of(tmp_path / "second", range(4, 14), {"seed": 1})
+    assert main(["compare", str(first), str(second)]) == 0
+    printed = capsys.readouterr().out
+    record = json.loads(printed.splitlines()[-1])
+    points = 100 * record["em"]["detectable"]
+    assert f"with n = 24, a difference under {points:.1f} points in em" in printed
+    assert "without pairing by question" in printed and "by Holm over 3 measures" in printed
+    assert main(["compare", str(first), str(run_of(tmp_path / "twin", range(8), {"seed": 2}))]) == 0
+    assert "score alike on every question" in capsys.readouterr().out
+
+
+def test_runs_with_nothing_in_common_to_compare_are_refused(tmp_path, capsys):
+    bare = [row(Question(f"h{n}", "Where?"), "x", ["p1"]) for n in range(3)]
+    runs = [make_run(tmp_path / name, bare) for name in ("one", "two")]
+    assert main(["compare", *map(str, runs)]) == 2
+    assert "nothing can be compared" in capsys.readouterr().err
+
+
+def test_new_runs_write_down_their_corpus(tmp_path, index):
+    from scripts.conditions import corpus_of
+
+    assert corpus_of([index, index, str(tmp_path / "gone")]) == "mine.jsonl (25 passages)"
+    assert corpus_of(["a-prebuilt-index"]) == ""
+    run = make_run(tmp_path / "run", [row(QUESTIONS[0], "x")], corpus=corpus_of([index]))
+    assert read_manifest(run)["starts"][0]["corpus"] == "mine.jsonl (25 passages)"
