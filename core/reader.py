@@ -11,7 +11,7 @@ from core.collected import passage_segments
 from core.demonstrations import load_demonstrations
 from core.errors import ConfigError
 from core.method import MethodConfig
-from core.prompt import Segment
+from core.prompt import Prompt, Segment
 from core.templates import Template, load_template
 from core.text import extract_answer
 from core.tools import Tools
@@ -88,9 +88,22 @@ async def read(
     question: Question, passages: Sequence[Passage], tools: Tools, config: ReaderConfig, *, path: str = ""
 ) -> str:
     """Answer the question from the passages, with a fresh prompt (IRCoT section 3.2: the chain of thought is not shown)."""
-    template = config.qa_template()
-    plain = template.sections[0][0] == "plain"
-    prompt = template.render(
+    return extract_answer(await full_reply(question, passages, tools, config, path=path))
+
+
+async def full_reply(
+    question: Question, passages: Sequence[Passage], tools: Tools, config: ReaderConfig, *, path: str = ""
+) -> str:
+    """Return all that the reader writes: its chain of thought, if that was asked for, and the answer."""
+    prompt = reader_prompt(question, passages, config)
+    stop = ("\n",) if prompt.plain else ()
+    reply = await tools.generate(prompt, role="reader", max_tokens=config.max_answer_tokens, stop=stop, path=path)
+    return reply.text
+
+
+def reader_prompt(question: Question, passages: Sequence[Passage], config: ReaderConfig) -> Prompt:
+    """Return what the reader is asked."""
+    return config.qa_template().render(
         {
             "query": question.text,
             "paragraphs": passage_segments(passages, config.max_paragraph_words),
@@ -98,6 +111,3 @@ async def read(
             "cot_history": "",
         }
     )
-    stop = ("\n",) if plain else ()
-    reply = await tools.generate(prompt, role="reader", max_tokens=config.max_answer_tokens, stop=stop, path=path)
-    return extract_answer(reply.text)

@@ -1,0 +1,120 @@
+"""Recursive RAG's options and presets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args
+
+from core.errors import ConfigError, nearest
+from core.reader import ReaderConfig
+from core.templates import Template, load_prompt
+
+PROMPTS = Path(__file__).parent / "prompts"
+
+Mode = Literal["simple", "recursive", "multi_hop", "self_query", "decompose"]
+PromptName = Literal["mode", "hop", "gaps", "plan", "sub_answer", "combine"]
+
+_PROMPTS_OF: dict[str, tuple[PromptName, ...]] = {
+    "multi_hop": ("hop",),
+    "self_query": ("gaps",),
+    "decompose": ("plan", "sub_answer", "combine"),
+    "auto": ("mode", "hop", "gaps", "plan", "sub_answer", "combine"),
+}
+
+
+@dataclass(frozen=True)
+class RecursiveConfig(ReaderConfig):
+    """Options of recursive RAG, beside those of its reader. Passages are shown whole unless ``max_paragraph_words`` is lowered.
+
+    Attributes:
+        preset: values for the other options: "default", or "tutorial" (the mode is chosen by words of the question, and the
+            answer sees about as much text as there, but in whole passages).
+        mode: "simple" searches once; "recursive" follows references in passages; "multi_hop" asks after each search what to look
+            for next; "self_query" asks for gaps and searches for all of them; "decompose" plans sub-questions and answers them
+            in the order of their dependencies; "auto" chooses one of these for each question.
+        choose_by: how "auto" chooses: the "model" by the prompt ``mode_prompt``, or the question's "words" without a call.
+        default_mode: what "auto" takes when the model's choice cannot be read.
+        k: passages of each search of "simple" and "recursive" (also ``top_k``).
+        k_per_step: passages of each search of the other modes.
+        max_documents: most passages collected; further ones are refused.
+        max_depth: rounds of searches of "recursive"; the question's own search is the first.
+        max_references: references followed in each further round.
+        max_hops: searches of "multi_hop".
+        max_iterations: rounds of searches of "self_query".
+        max_follow_ups: searches in each further round of "self_query".
+        max_sub_questions: sub-questions of "decompose"; further ones are ignored, and counted as malformed lines.
+        context_tokens: prompts show the newest passages that have so many tokens together, but at least one; 0 for all.
+        max_step_tokens: most tokens of a judgement or a plan.
+        max_sub_answer_tokens: most tokens of a sub-answer.
+        mode_prompt: a shipped name, a file, or a text with {query}.
+        hop_prompt: the same with {query}, {paragraphs} and {hops}, the searches so far.
+        gaps_prompt: the same, and {limit}.
+        plan_prompt: the same with {query} and {limit}.
+        sub_answer_prompt: the same with {query}, which is the sub-question, and {paragraphs}.
+        combine_prompt: the same with {query}, {paragraphs} and {hops}, the sub-questions with their answers.
+    """
+
+    preset: Literal["default", "tutorial"] = "default"
+    mode: Literal[Mode, "auto"] = "auto"
+    choose_by: Literal["model", "words"] = "model"
+    default_mode: Mode = "simple"
+    k: int = 5
+    k_per_step: int = 3
+    max_documents: int = 10
+    max_depth: int = 3
+    max_references: int = 5
+    max_hops: int = 3
+    max_iterations: int = 3
+    max_follow_ups: int = 3
+    max_sub_questions: int = 5
+    context_tokens: int = 0
+    max_step_tokens: int = 256
+    max_sub_answer_tokens: int = 64
+    max_paragraph_words: int = 100_000
+    mode_prompt: str = "recursive_mode"
+    hop_prompt: str = "recursive_hop"
+    gaps_prompt: str = "recursive_gaps"
+    plan_prompt: str = "recursive_plan"
+    sub_answer_prompt: str = "recursive_sub_answer"
+    combine_prompt: str = "recursive_combine"
+
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "default": {},
+        "tutorial": {"choose_by": "words", "context_tokens": 1_000},
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        modes = get_args(Mode)
+        for name, value, known in (("mode", self.mode, (*modes, "auto")), ("default_mode", self.default_mode, modes)):
+            if value not in known:
+                raise ConfigError(f"recursive has no {name} '{value}': {nearest(value, known)}")
+        for name in (
+            "k", "k_per_step", "max_documents", "max_depth", "max_references", "max_hops", "max_iterations", "max_follow_ups",
+            "max_sub_questions", "max_step_tokens", "max_sub_answer_tokens",
+        ):  # fmt: skip
+            if getattr(self, name) < 1:
+                raise ConfigError(f"recursive's {name} must be at least 1, but it is {getattr(self, name)}.")
+        if self.context_tokens < 0:
+            raise ConfigError(f"recursive's context_tokens must be 0 or more, but it is {self.context_tokens}.")
+        if self.reader == "none":
+            raise ConfigError("recursive has no answer of its own to give: set reader to 'direct' or 'cot'.")
+
+    @classmethod
+    def of_preset(cls, preset: Literal["default", "tutorial"], **options: Any) -> RecursiveConfig:
+        """Build a configuration from a preset; ``options`` override it."""
+        return cls(preset=preset, **(cls.PRESETS[preset] | options))
+
+    def prompt(self, name: PromptName) -> Template:
+        """Load one of the prompts."""
+        source: str = getattr(self, f"{name}_prompt")
+        return load_prompt(source, f"recursive_{name}", PROMPTS)
+
+    def templates(self) -> tuple[Template, ...]:
+        """Every prompt that the mode may use."""
+        names = _PROMPTS_OF.get(self.mode, ())
+        if self.choose_by == "words":
+            names = tuple(name for name in names if name != "mode")
+        return (*(self.prompt(name) for name in names), *super().templates())

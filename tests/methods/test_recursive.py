@@ -1,0 +1,305 @@
+"""Recursive RAG replayed by hand: each mode over two steps and more, its caps and stops, malformed replies, empty retrieval."""
+
+import asyncio
+
+import pytest
+
+from baselines.recursive import recursive
+from baselines.recursive_config import RecursiveConfig
+from baselines.recursive_references import references
+from core.errors import ConfigError, SearchFailedError
+from core.runner import answer_question
+from core.tools import GenerateStep, SearchStep, Tools
+from core.types import Question
+from tests.fakes import ScriptedGenerator, WordRetriever, passage
+from tests.methods.test_ircot import NOISE, QUESTION, WORLD
+
+PUMPS = passage("Pumps", "Pumps move water. See also Valve manual.")
+VALVES = passage("Valve manual", "Valves close pipes. For more information, see Seal catalogue; it is long.")
+SEALS = passage("Seal catalogue", "Seals are flat ([gasket notes](notes/gasket_(flat).md)). They refer to it.")
+GASKETS = passage("Gasket notes", "Gaskets are made of cork.")
+LIBRARY = [GASKETS, SEALS, VALVES, PUMPS]  # of equal hits the earlier one wins, so that references lead on
+LEAFLETS = "one two three four five six seven".split()
+HOW = Question("q2", "Which pumps move water?", ("cork",))
+
+# The prompts of "decompose", saying in a word what is asked; the others are scripted in order.
+WORDS = {
+    "plan_prompt": "PLAN {query}",
+    "sub_answer_prompt": "SUB {query}\n{paragraphs}",
+    "combine_prompt": "COMBINE {query}\n{paragraphs}{hops}",
+}
+CHAIN = "SUB1: Who wrote The Glass Orchard?\nDEPENDS: none\nSUB2: Where was #1 born?\nDEPENDS: SUB1"
+SHORT = {"max_step_tokens": 40, "max_sub_answer_tokens": 8, "max_answer_tokens": 8, "k": 1, "k_per_step": 1}
+
+
+async def replay(replies, *, question=QUESTION, retriever=None, budget=0, pause=None, **options):
+    generator = ScriptedGenerator(replies, pause)
+    tools = Tools(question, generator, retriever or WordRetriever(WORLD), budget=budget)
+    answer = await recursive(question, tools, RecursiveConfig(**options))
+    calls = [step for step in tools.steps if isinstance(step, GenerateStep)]
+    assert tools.spent.total == sum(step.usage.total for step in calls), "the ledger is the sum of all calls"
+    assert tools.spent.calls == len(calls) == len(generator.requests)
+    assert len(answer.passage_ids) == len(set(answer.passage_ids))
+    return answer, generator, tools
+
+
+def queries(tools):
+    return [step.query for step in tools.steps if isinstance(step, SearchStep)]
+
+
+def decomposing(plan, answers=("Mara Velden", "Tarn Hollow", "Issel"), final="Issel"):
+    """Reply to the prompts of "decompose": the plan, then the first of the answers that the passages hold."""
+
+    def reply(request):
+        asked, *shown = request.prompt.text.split("\n", 1)
+        if asked.startswith("PLAN"):
+            return plan
+        if asked.startswith("COMBINE"):
+            return final
+        return next((answer for answer in answers if answer in "".join(shown) and answer not in asked), "unknown")
+
+    return reply
+
+
+# ---- simple ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_simple_searches_once_and_reads():
+    answer, generator, tools = await replay(["Issel."], mode="simple", k=2)
+    assert (answer.text, answer.mode, answer.stopped, answer.steps) == ("Issel", "simple", "read", 1)
+    assert queries(tools) == [QUESTION.text] and len(answer.passage_ids) == 2 and len(generator.requests) == 1
+    answer, _, _ = await replay(["unknown"], mode="simple", retriever=WordRetriever([]))
+    assert (answer.text, answer.passage_ids) == ("unknown", ())
+
+
+# ---- recursive: following references ---------------------------------------------------------------------------------------
+
+
+async def follow(world=LIBRARY, **options):
+    options = {"mode": "recursive", "k": 1, **options}
+    return await replay(["cork"], question=HOW, retriever=WordRetriever(world), **options)
+
+
+async def test_references_are_followed_until_the_depth_is_reached():
+    answer, generator, tools = await follow()
+    assert queries(tools) == [HOW.text, "Valve manual", "Seal catalogue"]
+    assert answer.passage_ids == ("pumps", "valve manual", "seal catalogue")
+    assert (answer.steps, answer.stopped, answer.text) == (3, "max_depth", "cork")
+    assert len(generator.requests) == 1, "only the reader is asked"
+    assert "Valves close pipes" in generator.prompts[0] and "Gaskets" not in generator.prompts[0]
+
+
+async def test_references_end_by_themselves_at_the_cap_of_documents_or_with_nothing_found():
+    answer, _, tools = await follow(max_depth=9)
+    assert (answer.steps, answer.stopped) == (4, "no_references") and queries(tools)[3] == "gasket notes"
+    answer, _, tools = await follow(max_depth=9, max_documents=2)
+    assert (answer.passage_ids, answer.stopped) == (("pumps", "valve manual"), "max_documents")
+    assert len(queries(tools)) == 2, "nothing is searched for that could not be kept"
+    answer, _, _ = await follow([])
+    assert (answer.text, answer.passage_ids, answer.stopped) == ("cork", (), "no_references")
+
+
+async def test_five_references_of_a_step_are_followed_at_the_same_time():
+    hub = passage("Pumps", "Which pumps move water? " + " ".join(f"See also leaflet {name}." for name in LEAFLETS))
+    _, _, tools = await follow([hub], max_depth=2)
+    assert queries(tools) == [HOW.text, *(f"leaflet {name}" for name in LEAFLETS[:5])]
+    assert [step.path for step in tools.steps[1:3]] == ["step 2/query 1", "step 2/query 2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("SEE ALSO: Mara Velden.", ["Mara Velden"]),
+        ("It refers to the U.S. Army. It left.", ["the U.S. Army"]),
+        ("Referring to St. Louis (Missouri), he sang.", ["St. Louis (Missouri), he sang"]),
+        ("as described in Section 12. Then for details see\nAnnex B\nMore.", ["Section 12", "Annex B"]),
+        ("For further information please read the annual report!", ["the annual report"]),
+        ("For more information see also Tarn Hollow; it is old.", ["Tarn Hollow"]),
+        ("See also [Mara](m.md) and [Tarn Hollow](t.md 'a town').", ["Mara", "Tarn Hollow"]),
+        ("![a photograph](p.png) refer to it. See also Rye. He was referred to us. Oversee also nothing here.", []),
+        ("See also Emma Woodhouse. See also Emma Woodhouse.", ["Emma Woodhouse"]),
+    ],
+)
+def test_what_counts_as_a_reference(text, found):
+    assert references(text) == found
+
+
+# ---- multi_hop and self_query: rounds of searching and judging -------------------------------------------------------------
+
+WHO = "ANSWERABLE: no\nMISSING: where the author was born\nNEXT_QUERY: Mara Velden is a writer born where"
+TOWN = "ANSWERABLE: no\nMISSING: the river\nNEXT_QUERY: Tarn Hollow lies on which river"
+
+
+async def test_multi_hop_searches_for_what_is_missing_until_the_cap():
+    answer, generator, tools = await replay([WHO, TOWN, "Issel"], mode="multi_hop", k_per_step=1)
+    assert answer.queries == (QUESTION.text, "Mara Velden is a writer born where", "Tarn Hollow lies on which river")
+    assert (answer.text, answer.steps, answer.stopped) == ("Issel", 3, "max_steps")
+    assert answer.passage_ids == ("the glass orchard", "mara velden", "tarn hollow")
+    assert [step.role for step in tools.steps if isinstance(step, GenerateStep)] == ["judge", "judge", "reader"]
+    assert "2. Mara Velden is a writer born where" in generator.prompts[1], "the searches so far are shown"
+    assert generator.prompts[1].endswith(f"Question: {QUESTION.text}")
+
+
+async def test_multi_hop_stops_early():
+    answer, generator, _ = await replay([WHO, "ANSWERABLE: yes", "Issel"], mode="multi_hop", max_hops=9)
+    assert (answer.steps, answer.stopped, len(generator.requests)) == (2, "sufficient", 3)
+    answer, _, _ = await replay([WHO, WHO, "Issel"], mode="multi_hop", max_hops=9)
+    assert (answer.steps, answer.stopped, answer.repeats) == (2, "repeated_query", 1)
+    answer, generator, _ = await replay(["Issel"], mode="multi_hop", k_per_step=3, max_documents=3)
+    assert (answer.steps, answer.stopped, len(generator.requests)) == (1, "max_documents", 1)
+
+
+@pytest.mark.parametrize("mode", ["multi_hop", "self_query"])
+async def test_a_judgement_that_cannot_be_read_ends_the_search_and_is_counted(mode):
+    answer, _, _ = await replay(["The passages tell of a novel.", "Issel"], mode=mode)
+    assert (answer.text, answer.stopped, answer.steps, answer.malformed) == ("Issel", "malformed", 1, 1)
+    answer, _, _ = await replay(["", "Issel"], mode=mode)
+    assert (answer.stopped, answer.malformed) == ("malformed", 1)
+
+
+@pytest.mark.parametrize("mode", ["multi_hop", "self_query"])
+async def test_the_model_may_search_on_when_nothing_was_found(mode):
+    judged = "SUFFICIENT: no\nFOLLOW_UP: sand"
+    replies = [judged if mode == "self_query" else "NEXT_QUERY: sand", "ANSWERABLE: yes", "unknown"]
+    answer, _, _ = await replay(replies, question=Question("q", "Why?"), mode=mode, retriever=WordRetriever([NOISE]))
+    assert (answer.queries, answer.passage_ids, answer.stopped) == (("Why?", "sand"), ("glassware",), "sufficient")
+
+
+async def test_self_query_searches_for_all_gaps_at_once_until_the_cap():
+    gaps = "SUFFICIENT: no\nGAP: the author's birthplace\nFOLLOW_UP: writer born\nGAP: the river\nFOLLOW_UP: lies on the river"
+    answer, _, tools = await replay([gaps, "SUFFICIENT: no\nGAPS: sand", "Issel"], mode="self_query", k_per_step=1)
+    assert answer.queries == (QUESTION.text, "writer born", "lies on the river", "sand")
+    assert (answer.text, answer.steps, answer.stopped) == ("Issel", 3, "max_steps")
+    assert [step.path for step in tools.steps if isinstance(step, SearchStep)][1:3] == [
+        "step 2/query 1",
+        "step 2/query 2",
+    ]
+    answer, _, _ = await replay([gaps, "x"], mode="self_query", max_iterations=2, max_follow_ups=1)
+    assert answer.queries == (QUESTION.text, "writer born")
+
+
+async def test_self_query_stops_early():
+    answer, _, _ = await replay(["SUFFICIENT: yes\nGAPS: none", "Issel"], mode="self_query")
+    assert (answer.text, answer.steps, answer.stopped) == ("Issel", 1, "sufficient")
+    answer, _, _ = await replay(["SUFFICIENT: no\nGAPS: none", "Issel"], mode="self_query")
+    assert (answer.steps, answer.stopped) == (1, "no_query")
+
+
+# ---- decompose -------------------------------------------------------------------------------------------------------------
+
+
+async def test_sub_questions_are_answered_in_the_order_of_their_dependencies():
+    plan = "SUB3: On which river lies #2?\nDEPENDS: SUB2\n" + CHAIN
+    answer, generator, tools = await replay(decomposing(plan), mode="decompose", k_per_step=1, **WORDS)
+    assert queries(tools)[1:] == ["Where was Mara Velden born?", "On which river lies Tarn Hollow?"]
+    assert [finding.sub_answer for finding in answer.findings] == ["Mara Velden", "Tarn Hollow", "Issel"]
+    assert (answer.text, answer.steps, answer.stopped, answer.fallbacks) == ("Issel", 3, "plan", 0)
+    assert "2. Where was Mara Velden born? -> Tarn Hollow" in generator.prompts[-1]
+    assert "lies on the river Issel" in generator.prompts[-1]
+
+
+@pytest.mark.parametrize("budget", [0, 2_000])
+async def test_independent_sub_questions_are_answered_at_the_same_time(budget):
+    plan = "SUB1: Who is Mara Velden, born where?\nSUB2: On which river lies Tarn Hollow?\nSUB3: Which?\nDEPENDS: SUB1, SUB2"
+    both, waiting = asyncio.Event(), []
+
+    async def until_both_are_asked(request):
+        if request.prompt.text.startswith(("SUB Who", "SUB On")):
+            waiting.append(request)
+            if len(waiting) == 2:
+                both.set()
+            await both.wait()
+
+    async with asyncio.timeout(20):
+        reply = decomposing(plan, ("writer", "Issel"))
+        answer, _, tools = await replay(
+            reply, mode="decompose", pause=until_both_are_asked, budget=budget, **SHORT, **WORDS
+        )
+    assert answer.steps == 2
+    assert queries(tools)[2] == "Which? (writer; Issel)", "answers that no number stands for are added"
+
+
+async def test_one_sub_question_is_enough_and_too_many_are_ignored():
+    answer, _, tools = await replay(decomposing("1. Where is Tarn Hollow?"), mode="decompose", **WORDS)
+    assert (answer.steps, answer.stopped, len(queries(tools))) == (1, "plan", 1)
+    many = "\n".join(f"{number}. Who was born in town {number}?" for number in range(1, 9))
+    answer, _, tools = await replay(decomposing(many), mode="decompose", **WORDS)
+    assert (len(queries(tools)), answer.malformed, answer.fallbacks) == (5, 3, 0)
+
+
+async def test_an_unanswered_sub_question_stands_in_by_its_own_words():
+    answer, _, tools = await replay(decomposing(CHAIN, answers=()), mode="decompose", k_per_step=1, **WORDS)
+    assert [finding.status for finding in answer.findings] == ["unknown", "unknown"]
+    assert queries(tools)[1] == "Where was Who wrote The Glass Orchard? born?"
+    nothing = WordRetriever([])
+    answer, generator, _ = await replay(decomposing(CHAIN), mode="decompose", retriever=nothing, **WORDS)
+    assert [finding.status for finding in answer.findings] == ["nothing_found", "nothing_found"]
+    assert len(generator.requests) == 2 and answer.text == "Issel", "the model is not asked without passages"
+
+
+async def test_the_shipped_prompts_of_a_decomposition_in_order():
+    replies = [CHAIN, "Mara Velden.", "unknown", "Issel"]
+    answer, generator, tools = await replay(replies, mode="decompose")
+    roles = [step.role for step in tools.steps if isinstance(step, GenerateStep)]
+    assert roles == ["plan", "sub_answer", "sub_answer", "reader"] and answer.text == "Issel"
+    assert "at most" in generator.prompts[0] and "5" in generator.prompts[0]
+    assert "2. Where was Mara Velden born? -> unknown" in generator.prompts[3]
+
+
+# ---- auto ------------------------------------------------------------------------------------------------------------------
+
+
+async def test_auto_takes_the_mode_that_the_model_names():
+    answer, _, tools = await replay(["Multi-hop.", WHO, "ANSWERABLE: yes", "Issel"], k_per_step=1)
+    assert (answer.mode, answer.steps, answer.text, answer.fallbacks) == ("multi_hop", 2, "Issel", 0)
+    assert list(tools.ledger) == ["mode", "judge", "reader"]
+
+
+@pytest.mark.parametrize("reply", ["", "I cannot tell.", "Either simple or recursive."])
+async def test_a_choice_that_cannot_be_read_is_the_default_mode_and_counted(reply):
+    answer, _, _ = await replay([reply, "Issel"])
+    assert (answer.mode, answer.stopped, answer.malformed, answer.fallbacks) == ("simple", "read", 1, 1)
+    answer, _, _ = await replay([reply, "ANSWERABLE: yes", "Issel"], default_mode="multi_hop")
+    assert (answer.mode, answer.stopped, answer.fallbacks) == ("multi_hop", "sufficient", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"),
+    [
+        ("What is the relationship between A and B?", "multi_hop"),
+        ("Compare A with B.", "multi_hop"),
+        ("word " * 21, "recursive"),
+        ("Who? Where?", "self_query"),
+        ("Who is incomparable?", "simple"),
+    ],
+)
+async def test_the_tutorials_choice_by_words_costs_no_call(text, mode):
+    config = RecursiveConfig.of_preset("tutorial")
+    question = Question("q", text)
+    tools = Tools(question, ScriptedGenerator(lambda request: "SUFFICIENT: yes"), WordRetriever(WORLD))
+    answer = await recursive(question, tools, config)
+    assert answer.mode == mode and "mode" not in tools.ledger
+
+
+# ---- rows and options -------------------------------------------------------------------------------------------------------
+
+
+async def test_rows_are_written_and_a_failed_search_fails_the_question():
+    def method(question, tools):
+        return recursive(question, tools, RecursiveConfig(mode="decompose", **WORDS))
+
+    tools = Tools(QUESTION, ScriptedGenerator(decomposing(CHAIN)), WordRetriever(WORLD))
+    assert b'"sub_answer":"Mara Velden"' in (await answer_question(QUESTION, method, tools)).to_json()
+    failing = WordRetriever(WORLD, failing="Mara Velden")
+    row = await answer_question(QUESTION, method, Tools(QUESTION, ScriptedGenerator(decomposing(CHAIN)), failing))
+    assert row.answer is None and SearchFailedError.__name__ in row.error
+
+
+def test_options_and_prompts():
+    for options in ({"reader": "none"}, {"max_depth": 0}, {"context_tokens": -1}):
+        with pytest.raises(ConfigError, match=r"reader|max_depth|context_tokens"):
+            RecursiveConfig(**options)
+    names = [template.name for template in RecursiveConfig(mode="decompose").templates()]
+    assert names == ["recursive_plan", "recursive_sub_answer", "recursive_combine", "chat_direct"]
+    assert len(RecursiveConfig().templates()) == 7
+    assert "recursive_mode" not in {template.name for template in RecursiveConfig.of_preset("tutorial").templates()}
