@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from core.errors import ConfigError
 from core.method import MethodConfig
-from core.templates import Template, load_template
+from core.templates import Template, load_prompt
 from core.text import normalize_answer
 
 PROMPTS = Path(__file__).parent / "prompts"
@@ -136,10 +136,7 @@ class CoRAGConfig(MethodConfig):
 
     def prompt(self, name: Literal["sub_query", "sub_answer", "final_answer", "stop_check"]) -> Template:
         """Load one of the prompts; what it does not say about writing lists is as in the shipped one."""
-        source: str = getattr(self, f"{name}_prompt")
-        template = load_template(source, PROMPTS)
-        pieces = dict(load_template(name, PROMPTS).pieces) | dict(template.pieces)
-        return replace(template, pieces=tuple(pieces.items()))
+        return load_prompt(getattr(self, f"{name}_prompt"), name, PROMPTS)
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that these options use."""

@@ -79,6 +79,24 @@ def rebuild(demonstrations: tuple[Demonstration, ...]) -> str:
 
 
 @lru_cache(maxsize=64)
+def read_demonstrations(path: str, count: int = 0, ids: tuple[str, ...] = ()) -> tuple[Demonstration, ...]:
+    """Read the first ``count`` demonstrations of a file (0: all), or those with these ``ids``, in this order; "" gives none.
+
+    Raises :class:`DataError` for a file that cannot be read as such, or lacks an id.
+    """
+    if not path:
+        return ()
+    with open_text(path) as stream:
+        demonstrations = parse_demonstrations(stream.read(), path)
+    if not ids:
+        return demonstrations[:count] if count else demonstrations
+    known = {demo.qid: demo for demo in demonstrations}
+    if missing := [qid for qid in ids if qid not in known]:
+        raise DataError(f"{path} has no demonstration '{missing[0]}': {nearest(missing[0], known)}")
+    return tuple(known[qid] for qid in ids)
+
+
+@lru_cache(maxsize=64)
 def load_demonstrations(
     path: str, count: int = 0, ids: tuple[str, ...] = (), *, direct: bool = False, with_context: bool = True
 ) -> tuple[Segment, ...]:
@@ -88,17 +106,7 @@ def load_demonstrations(
     thought by its answer; ``with_context`` false leaves the paragraphs out.
     When a prompt is too long, the demonstrations at the FRONT go first, before any passage (IRCoT, released code).
     """
-    if not path:
-        return ()
-    with open_text(path) as stream:
-        demonstrations = parse_demonstrations(stream.read(), path)
-    if ids:
-        known = {demo.qid: demo for demo in demonstrations}
-        if missing := [qid for qid in ids if qid not in known]:
-            raise DataError(f"{path} has no demonstration '{missing[0]}': {nearest(missing[0], known)}")
-        demonstrations = tuple(known[qid] for qid in ids)
-    elif count:
-        demonstrations = demonstrations[:count]
+    demonstrations = read_demonstrations(path, count, ids)
     if direct:
         demonstrations = tuple(demo.direct() for demo in demonstrations)
     if not with_context:

@@ -4,15 +4,15 @@ A file begins with ``version: N``, then has sections headed ``--- user``, ``--- 
 of the reply, which the model continues) or a single ``--- plain`` (text that the model continues as it stands, without
 a chat template). ``{field}`` marks where a value goes; braces around anything else are ordinary text.
 
-A prompt with lists in it also says how they are written: ``--- passage`` and ``--- hop`` hold one item of each, followed by a line
-break, ``--- no_passages`` and ``--- no_hops`` what stands there when the list is empty.
+A prompt with lists in it also says how they are written: ``--- passage``, ``--- hop`` and ``--- demonstration`` hold one item of
+each, followed by a line break, ``--- no_passages`` and ``--- no_hops`` what stands there when the list is empty.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -22,7 +22,9 @@ from core.prompt import Message, Prompt, Role, Segment
 from core.seeds import stable_hash
 
 Section = Literal["system", "user", "assistant", "plain"]
-Piece = Literal["passage", "no_passages", "hop", "no_hops"]
+Piece = Literal["passage", "no_passages", "hop", "no_hops", "demonstration"]
+Item = Literal["passage", "hop", "demonstration"]
+_WHEN_EMPTY: dict[Item, Piece] = {"passage": "no_passages", "hop": "no_hops"}
 _HEADING = re.compile(r"^--- (\w+)[ \t]*\n", re.MULTILINE)
 _FIELD = re.compile(r"\{(\w+)\}")
 
@@ -56,16 +58,14 @@ class Template:
                 messages.append(Message(cast("Role", role), tuple(segments)))
         return Prompt(tuple(messages), prefix=prefix)
 
-    def items(
-        self, piece: Literal["passage", "hop"], items: Sequence[Mapping[str, str]], drops: Sequence[int]
-    ) -> list[Segment]:
+    def items(self, piece: Item, items: Sequence[Mapping[str, str]], drops: Sequence[int]) -> list[Segment]:
         """Write a list by its piece, one segment per item, dropped in rising order of ``drops`` if the window is too small.
 
         Items may use ``{number}`` (from 1) and ``{index}`` (from 0). Raises :class:`ConfigError` if the prompt lacks the piece.
         """
         pieces = dict(self.pieces)
         if not items:
-            empty = pieces.get("no_passages" if piece == "passage" else "no_hops", "")
+            empty = pieces.get(_WHEN_EMPTY[piece], "") if piece in _WHEN_EMPTY else ""
             return [Segment(empty + "\n")] if empty else []
         if piece not in pieces:
             raise ConfigError(
@@ -140,3 +140,10 @@ def load_template(source: str, folder: Path) -> Template:
             f"there is no prompt '{source}': give a file, a text with {{fields}}, or one of: {', '.join(shipped)}."
         )
     return parse_template(path.stem, path.read_text(encoding="utf-8"))
+
+
+def load_prompt(source: str, shipped: str, folder: Path) -> Template:
+    """Load a prompt as :func:`load_template` does. What it does not say about writing lists is as in the ``shipped`` one."""
+    template = load_template(source, folder)
+    pieces = dict(load_template(shipped, folder).pieces) | dict(template.pieces)
+    return replace(template, pieces=tuple(pieces.items()))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 from core.errors import ConfigError, RequestRefusedError
+from core.fitting import droppable, without
 from core.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segment, Shortening
 from core.protocols import ScoreRequest
 from core.seeds import stable_hash
@@ -117,7 +118,7 @@ class Renderer:
                 "no room is left for a prompt: what is to be generated or scored fills the window. Ask for fewer tokens, or choose "
                 "a larger max_context."
             )
-        order = _droppable(prompt)
+        order = droppable(prompt)
         sizes = [self.count(prompt.messages[m].segments[s].text) for m, s in order]
         gone = 0
         while len(ids) > room and gone < len(
@@ -127,13 +128,13 @@ class Renderer:
             while excess > 0 and gone < len(order):
                 excess -= sizes[gone]
                 gone += 1
-            ids = self.encode(_without(prompt, order[:gone]))
-        while gone and len(ids) <= room and len(fuller := self.encode(_without(prompt, order[: gone - 1]))) <= room:
+            ids = self.encode(without(prompt, order[:gone]))
+        while gone and len(ids) <= room and len(fuller := self.encode(without(prompt, order[: gone - 1]))) <= room:
             gone, ids = gone - 1, fuller
         kinds = Counter(prompt.messages[m].segments[s].kind for m, s in order[:gone])
         cut = 0
         if len(ids) > room:
-            ids, cut = self._cut(_without(prompt, order), room)
+            ids, cut = self._cut(without(prompt, order), room)
         if not ids:
             raise RequestRefusedError(f"nothing of the prompt is left in a window with room for {room} prompt tokens.")
         return ids, Shortening(tuple(sorted(kinds.items())), cut)
@@ -173,23 +174,3 @@ class Renderer:
             raise RequestRefusedError(
                 f"the model's chat template refuses a conversation of {roles}: {error}. Choose another prompt, or chat 'no'."
             ) from None
-
-
-def _droppable(prompt: Prompt) -> list[tuple[int, int]]:
-    """List (message, segment) of what may be dropped, first to go first."""
-    ranked = [
-        (segment.drop, m, s)
-        for m, message in enumerate(prompt.messages)
-        for s, segment in enumerate(message.segments)
-        if segment.drop is not None
-    ]
-    return [(m, s) for _, m, s in sorted(ranked)]
-
-
-def _without(prompt: Prompt, positions: Sequence[tuple[int, int]]) -> Prompt:
-    gone = set(positions)
-    messages = (
-        Message(message.role, tuple(seg for s, seg in enumerate(message.segments) if (m, s) not in gone))
-        for m, message in enumerate(prompt.messages)
-    )
-    return dataclasses.replace(prompt, messages=tuple(messages))

@@ -36,6 +36,7 @@ COMMANDS = {
     "judge": Command("scripts.judge", "let a language model say which answers of finished runs are right", "runs"),
     "export": Command("scripts.export", "write a run as a prediction file, TREC run or dataset of traces", "run"),
     "index": Command("scripts.index", "build a Lucene or dense index over a corpus", "corpus"),
+    "units": Command("scripts.units", "group a corpus into long units for longrag", "corpus"),
     "serve": Command("scripts.serve", "serve an index over HTTP", "index"),
     "world": Command("scripts.world", "write the embedded fictional world: corpus, questions, demonstrations", "out"),
     "methods": Command("scripts.list_methods", "list the methods with their options' defaults and presets"),

@@ -1,0 +1,150 @@
+"""Auto-RAG (Yu, Zhang, Feng: Autonomous Retrieval-Augmented Generation for Large Language Models, 2024, arXiv 2411.19443).
+
+The model talks to the search engine: in every turn its own words say whether and what to retrieve, until it states the answer. When
+the searches are used up, it writes the documents itself. Without the authors' fine-tuned model this is *prompted* Auto-RAG, another
+baseline. Differences: markers count in any case, the first one decides, titles are shown, turns cannot make up documents, and a
+last turn without an answer is made to go on with one (preset "paper"; "released_code" leaves it at that).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from core.errors import BudgetExhaustedError, ConfigError
+from core.fitting import affordable, reserve
+from core.method import MethodConfig
+from core.prompt import Message, Prompt, Segment
+from core.templates import Template, load_prompt
+from core.text import extract_answer
+from core.tools import Tools
+from core.types import Answer, Passage, Question
+
+_MARKER = re.compile(r"\b(final answer|(?:refined )?query)[*_]*:[*_]*\s*(\S[^\n]*)", re.IGNORECASE)
+_NEED = re.compile(r"\b(need information)[*_]*:[*_]*\s*(\S[^\n]*)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class AutoRAGConfig(MethodConfig):
+    """Options of Auto-RAG; the defaults are the released code's numbers.
+
+    Attributes:
+        preset: values for the other options: "paper", or "released_code", which does not ask for an answer after the last round.
+        max_rounds: searches at most.
+        max_recalls: documents that the model writes at most, once the searches are used up.
+        documents_per_round: new documents shown per search at most (also ``top_k``).
+        search_depth: hits among which new ones are looked for, so that a repeated query goes on down its list.
+        force_answer: ask for the answer if no turn states one.
+        max_turn_tokens: most tokens of a turn, and of a document that the model writes.
+        max_answer_tokens: most tokens of a forced answer.
+        start_prompt: a shipped name, a file, or a text with {query}; the authors' checkpoint wants its own.
+        documents_prompt: the same with {number} and {passages}.
+        recall_prompt: the same with {query} and {sub_query}.
+    """
+
+    preset: Literal["paper", "released_code"] = "paper"
+    max_rounds: int = 10
+    max_recalls: int = 5
+    documents_per_round: int = 2
+    search_depth: int = 10
+    force_answer: bool = True
+    max_turn_tokens: int = 200
+    max_answer_tokens: int = 64
+    start_prompt: str = "auto_rag_start"
+    documents_prompt: str = "auto_rag_documents"
+    recall_prompt: str = "auto_rag_recall"
+
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "documents_per_round"}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "released_code": {"force_answer": False}}
+
+    def __post_init__(self) -> None:
+        if min(self.max_rounds, self.documents_per_round, self.search_depth) < 1 or self.max_recalls < 0:
+            raise ConfigError("auto_rag's max_recalls must be at least 0, its other numbers of rounds and documents 1.")
+
+    def prompt(self, name: str) -> Template:
+        """Load one of the prompts: start, documents or recall."""
+        return load_prompt(getattr(self, f"{name}_prompt"), f"auto_rag_{name}", Path(__file__).parent / "prompts")
+
+    def templates(self) -> tuple[Template, ...]:
+        """Every prompt that Auto-RAG may use."""
+        return tuple(map(self.prompt, ("start", "documents", "recall")))
+
+
+@dataclass(frozen=True, slots=True)
+class AutoRAGAnswer(Answer):
+    """``steps``: turns of the model. ``stopped``: "answer", "max_rounds" (also: no query left to write a document for) or "budget".
+
+    ``queries``: one per round. ``unparsable``: turns with neither query nor answer, after which a search repeats the query before.
+    """
+
+    queries: tuple[str, ...] = ()
+    unparsable: int = 0
+
+
+async def auto_rag(question: Question, tools: Tools, config: AutoRAGConfig) -> AutoRAGAnswer:
+    """Answer one question with Auto-RAG (paper, section 3 and its algorithm)."""
+    dialogue = list(config.prompt("start").render({"query": question.text}).messages)
+    answer, query, said, turns, unparsable = "", question.text, "", 0, 0
+    queries: list[str] = []
+    shown: list[str] = []
+    rounds = config.max_rounds + config.max_recalls
+    try:
+        for number in range(1, rounds + 2):
+            path, searching = f"round {number}", number <= config.max_rounds
+            final = Prompt(tuple(dialogue), prefix="Final Answer:")
+            with tools.holding(reserve(final, config.max_answer_tokens, tools)):
+                # Reason: what is known and what is missing? Hence the answer or the next query, in the model's own words.
+                said = await ask(Prompt(tuple(dialogue)), "turn", path, tools, config)
+                turns = number
+                answer, wanted = parse(said)
+                unparsable += not (answer or wanted)
+                if answer or number > rounds or not (wanted or searching):
+                    break
+                # Retrieve: from outside first, from the model's own knowledge once the searches are used up.
+                query = wanted or query
+                if searching:
+                    hits = await tools.search(query, k=config.search_depth, path=path)
+                    new = [hit.passage for hit in hits if hit.passage.id not in shown][: config.documents_per_round]
+                    shown += [passage.id for passage in new]
+                else:
+                    recall = config.prompt("recall").render({"query": question.text, "sub_query": query})
+                    new = [Passage("", "", await ask(recall, "recall", path, tools, config))]
+            queries.append(query)
+            items = [{"title": passage.title, "text": passage.text.strip()} for passage in new if passage.text.strip()]
+            found = config.prompt("documents").items("passage", items, [number] * len(items))  # the oldest go first
+            turn = config.prompt("documents").render({"number": str(number), "passages": found})
+            dialogue, said = [*dialogue, Message("assistant", (Segment(said),)), *turn.messages], ""
+        stopped = "answer" if answer else "max_rounds"
+        if not answer and config.force_answer:
+            answer = await conclude(dialogue, said, tools, config)
+    except BudgetExhaustedError:
+        stopped = "budget"
+        with suppress(BudgetExhaustedError):
+            answer = await conclude(dialogue, said, tools, config)
+    return AutoRAGAnswer(answer, tuple(shown), turns, stopped, tuple(queries), unparsable)
+
+
+async def ask(prompt: Prompt, role: str, path: str, tools: Tools, config: AutoRAGConfig) -> str:
+    """Generate a turn or a document; neither may go on to make up what a search finds."""
+    stop = ("Retrieved Document",)
+    reply = await tools.generate(prompt, role=role, max_tokens=config.max_turn_tokens, stop=stop, path=path)
+    return reply.text.strip()
+
+
+def parse(said: str) -> tuple[str, str]:
+    """Return the answer and the query that a turn states, of which one or both are empty."""
+    found = _MARKER.search(said) or _NEED.search(said)
+    marker, value = found.groups() if found else ("", "")
+    value = value.strip("*_ ")
+    return (extract_answer(value), "") if marker.lower() == "final answer" else ("", value)
+
+
+async def conclude(dialogue: Sequence[Message], said: str, tools: Tools, config: AutoRAGConfig) -> str:
+    """Make the model's turn, as far as it has come, go on with the answer; a budget may leave out documents."""
+    final = Prompt(tuple(dialogue), prefix=f"{said}\nFinal Answer:".strip())
+    prompt = affordable(final, config.max_answer_tokens, tools)
+    return extract_answer((await tools.generate(prompt, role="final", max_tokens=config.max_answer_tokens)).text)

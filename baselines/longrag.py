@@ -1,0 +1,150 @@
+"""LongRAG (Jiang, Ma, Chen: LongRAG: Enhancing Retrieval-Augmented Generation with Long-context LLMs, 2024, arXiv 2406.15319).
+
+Retrieve few long units, each many related passages, and read them in two turns: a long answer from everything, then a short answer
+out of the long one, by examples. As in the paper a unit is worth its best piece: passages are searched, with any index, and their
+units, made by ``corag units``, are read. Preset "paper" is the default; "small_window" reads half as much. Differences: titles are
+above their passages, not in a list; the second turn's examples are our own; a failure is a failed question, not an answer "".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from core.errors import BudgetExhaustedError, ConfigError
+from core.fitting import affordable, count_segments, reserve
+from core.method import MethodConfig
+from core.prompt import Prompt
+from core.templates import Template, load_prompt
+from core.text import extract_answer
+from core.tools import Tools
+from core.types import Answer, Hit, Question
+from core.units import Unit, load_units
+
+
+@dataclass(frozen=True)
+class LongRAGConfig(MethodConfig):
+    """Options of LongRAG.
+
+    Attributes:
+        preset: values for the other options: "paper", or "small_window" for a window of about 16,000 tokens.
+        units: file of units, as 'corag units' makes it from the corpus that is searched; "" takes the passages found that share a
+            title for a unit, which is short where passages are whole documents.
+        k: units that are read (paper: 4 to 8; also ``top_k``).
+        depth: passages searched to find them (paper: 200).
+        max_long_answer_tokens: most tokens of the long answer.
+        max_answer_tokens: most tokens of the short answer.
+        read_prompt: prompt of the first turn: a shipped name, a file, or a text with {passages} and {query}.
+        extract_prompt: prompt of the second turn: the same with {query} and {long_answer}.
+    """
+
+    preset: Literal["paper", "small_window"] = "paper"
+    units: str = ""
+    k: int = 8
+    depth: int = 200
+    max_long_answer_tokens: int = 1000
+    max_answer_tokens: int = 64
+    read_prompt: str = "longrag_read"
+    extract_prompt: str = "longrag_extract"
+
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {},
+        "small_window": {"k": 4, "max_long_answer_tokens": 200},
+    }
+
+    def __post_init__(self) -> None:
+        if min(self.k, self.depth, self.max_long_answer_tokens, self.max_answer_tokens) < 1:
+            raise ConfigError("longrag's k, depth, max_long_answer_tokens and max_answer_tokens must be at least 1.")
+
+    def prompt(self, name: Literal["read", "extract"]) -> Template:
+        """Load one of the prompts."""
+        return load_prompt(getattr(self, f"{name}_prompt"), f"longrag_{name}", Path(__file__).parent / "prompts")
+
+    def templates(self) -> tuple[Template, ...]:
+        """Both prompts."""
+        return (self.prompt("read"), self.prompt("extract"))
+
+    def files(self) -> tuple[str, ...]:
+        """The file of units."""
+        return (self.units,) if self.units else ()
+
+    def check_files(self) -> None:
+        """Load prompts and units."""
+        super().check_files()
+        if self.units:
+            load_units(self.units)
+
+
+@dataclass(frozen=True, slots=True)
+class LongRAGAnswer(Answer):
+    """LongRAG's result. ``stopped``: "read", "empty_generation" (no long answer, so no second turn) or "budget".
+
+    ``steps``: turns. ``passage_ids``: all that the units hold, what the search found of it first. ``unit_ids``: best first.
+    ``passages_read``: how many passages budget and window left in the prompt.
+    """
+
+    long_answer: str = ""
+    unit_ids: tuple[str, ...] = ()
+    passages_read: int = 0
+
+
+async def longrag(question: Question, tools: Tools, config: LongRAGConfig) -> LongRAGAnswer:
+    """Answer one question with LongRAG: the long retriever (paper, section 2.1), then the long reader (section 2.2)."""
+    hits = await tools.search(question.text, k=config.depth)
+    units = best_units(hits, config)
+    members = [identifier for unit in units for identifier in unit.passage_ids]
+    passages = await tools.passages(members) if members else ()
+
+    # First turn: a long answer from the units. If they are too long, passages go, from the end of the worst unit on.
+    read = config.prompt("read")
+    items = [{"title": passage.title, "text": passage.text.strip()} for passage in passages]
+    written = read.items("passage", items, range(len(items), 0, -1))
+    prompt = read.render({"query": question.text, "passages": written})
+    long_answer, answer, stopped, steps, shown = "", "", "read", 0, 0
+    try:
+        most = config.max_long_answer_tokens + config.max_answer_tokens  # what the second turn reads and writes
+        with tools.holding(reserve(extraction(question, "", config), most, tools)):
+            prompt = affordable(prompt, config.max_long_answer_tokens, tools)
+            reply = await tools.generate(prompt, role="long_answer", max_tokens=config.max_long_answer_tokens)
+        long_answer, steps = reply.text.strip(), 1
+        shown = count_segments(prompt, "passage") - reply.shortening.count("passage")
+
+        # Second turn: a short answer out of the long one.
+        if long_answer:
+            short = extraction(question, long_answer, config)
+            reply = await tools.generate(short, role="short_answer", max_tokens=config.max_answer_tokens)
+            answer, steps = extract_answer(reply.text), 2
+        else:
+            stopped = "empty_generation"
+    except BudgetExhaustedError:
+        stopped, answer = "budget", extract_answer(long_answer)
+    held = {passage.id for passage in passages}
+    found = [hit.passage.id for hit in hits if hit.passage.id in held]
+    collected = tuple(dict.fromkeys([*found, *(passage.id for passage in passages)]))
+    return LongRAGAnswer(answer, collected, steps, stopped, long_answer, tuple(unit.id for unit in units), shown)
+
+
+def best_units(hits: Sequence[Hit], config: LongRAGConfig) -> list[Unit]:
+    """Return the units of the best passages: a unit's score is that of its best piece (paper, section 2.1)."""
+    if config.units:
+        units = load_units(config.units)
+        if missing := [hit.passage.id for hit in hits if hit.passage.id not in units]:
+            raise ConfigError(
+                f"the passage '{missing[0]}' is in no unit of '{config.units}': make units of the corpus that is searched with "
+                "'corag units'."
+            )
+        ranked = [units[hit.passage.id] for hit in hits]
+    else:
+        titles: dict[str, list[str]] = {}
+        for hit in hits:
+            titles.setdefault(hit.passage.title or hit.passage.id, []).append(hit.passage.id)
+        ranked = [Unit(title, tuple(ids)) for title, ids in titles.items()]
+    return list({unit.id: unit for unit in ranked}.values())[: config.k]
+
+
+def extraction(question: Question, long_answer: str, config: LongRAGConfig) -> Prompt:
+    """Ask for the short answer."""
+    return config.prompt("extract").render({"query": question.text, "long_answer": long_answer})

@@ -1,0 +1,240 @@
+"""DRAG and IterDRAG replayed by hand: what a prompt shows in which order, sub-queries, caps and budgets."""
+
+import pytest
+
+from baselines.drag import DRAGConfig, drag
+from baselines.iterdrag import IterDRAGConfig, SubQuery, iterdrag
+from core.errors import ConfigError, DataError, SearchFailedError
+from core.runner import answer_question
+from core.tools import SearchStep, Tools
+from core.types import Passage
+from tests.fakes import ScriptedGenerator, WordRetriever, passage, words
+from tests.methods.test_ircot import DEMONSTRATIONS, QUESTION, WORLD
+
+ALPHA = passage("Alpha", "Alpha was founded by Beta, says the corpus.")
+STEPS = """# METADATA: {"qid": "d1"}
+Wikipedia Title: Alpha
+Alpha was founded by Beta.
+
+Q: Where was the one who founded Alpha born?
+A: Follow up: Who founded Alpha?
+Intermediate answer: Beta.
+Follow up: Where was Beta born?
+Intermediate answer: Gamma.
+So the final answer is: Gamma."""
+
+
+async def replay(method, config, replies, retriever=None, budget=0):
+    generator = ScriptedGenerator(replies)
+    tools = Tools(QUESTION, generator, retriever or WordRetriever(WORLD), budget=budget)
+    return await method(QUESTION, tools, config), generator, tools
+
+
+def searched(tools):
+    return [step.query for step in tools.steps if isinstance(step, SearchStep)]
+
+
+def in_order(text, *parts):
+    """Whether a text has these parts, in this order."""
+    places = [text.find(part) for part in parts]
+    return -1 not in places and places == sorted(places)
+
+
+@pytest.fixture
+def demonstrations(tmp_path):
+    file = tmp_path / "demonstrations.txt"
+    file.write_text(DEMONSTRATIONS + "\n\n\n" + DEMONSTRATIONS.replace("Alpha", "Delta").replace('"d1"', '"d2"'))
+    return str(file)
+
+
+async def test_one_prompt_with_the_best_document_next_to_the_question():
+    answer, generator, tools = await replay(drag, DRAGConfig(documents=3), ["Issel.\nBecause it flows there."])
+    assert (answer.text, answer.stopped, answer.steps, answer.documents) == ("Issel", "read", 1, 3)
+    assert answer.passage_ids == ("the glass orchard", "tarn hollow", "glassware"), "best first in the trace"
+    assert in_order(generator.prompts[0], "Title: Glassware", "Title: Tarn Hollow", "Title: The Glass", QUESTION.text)
+    assert tools.ledger["reader"] == tools.spent and tools.spent.calls == 1
+    _, generator, _ = await replay(drag, DRAGConfig(documents=3, document_order="best_first"), ["Issel"])
+    assert in_order(generator.prompts[0], "Title: The Glass", "Title: Tarn Hollow", "Title: Glassware", QUESTION.text)
+
+
+async def test_demonstrations_are_shown_with_what_is_found_for_them(demonstrations):
+    retriever = WordRetriever([*WORLD, ALPHA])
+    config = DRAGConfig(documents=1, demonstrations=demonstrations)
+    answer, generator, tools = await replay(drag, config, ["Issel"], retriever)
+    assert searched(tools) == [QUESTION.text, "Who founded Alpha?", "Who founded Delta?"]
+    assert answer.passage_ids == ("the glass orchard",), "recall is about the question's own documents"
+    assert answer.demonstrations == 2
+    shown = generator.prompts[0]
+    assert in_order(
+        shown, "says the corpus.", "Question: Who founded Alpha?\nAnswer: Beta\n", "Question: Who founded Delta?"
+    )
+    assert in_order(
+        shown, "Question: Who founded Delta?\nAnswer: Beta\n", "The Glass Orchard is a novel", QUESTION.text
+    )
+    config = DRAGConfig(
+        documents=1, demonstrations=demonstrations, demonstration_documents="file", demonstration_count=1
+    )
+    _, generator, tools = await replay(drag, config, ["Issel"], retriever)
+    assert searched(tools) == [QUESTION.text]
+    assert "Alpha was founded by Beta.\n\nQuestion: Who founded Alpha?" in generator.prompts[0]
+    assert "Delta" not in generator.prompts[0]
+
+
+@pytest.mark.parametrize(
+    ("left_out", "demonstrations_left", "documents_left"), [(0, 2, 3), (1, 1, 3), (2, 0, 3), (3, 0, 2), (5, 0, 0)]
+)
+async def test_a_budget_leaves_out_demonstrations_first_and_then_the_worst_documents(
+    demonstrations, left_out, demonstrations_left, documents_left
+):
+    config = DRAGConfig(
+        documents=3, demonstrations=demonstrations, demonstration_documents="file", max_answer_tokens=10
+    )
+    _, generator, tools = await replay(drag, config, ["Issel"])
+    prompt = generator.requests[0].prompt
+    segments = sorted((s for s in prompt.messages[0].segments if s.drop is not None), key=lambda segment: segment.drop)
+    budget = tools.cost(prompt, 10) - sum(words(segment.text) for segment in segments[:left_out])
+    answer, generator, tools = await replay(drag, config, ["Issel"], budget=budget)
+    assert (answer.demonstrations, answer.documents) == (demonstrations_left, documents_left)
+    assert tools.spent.total <= budget and answer.text == "Issel"
+    shown = generator.prompts[0]
+    assert ("Title: The Glass Orchard" in shown) == (documents_left > 0) and QUESTION.text in shown
+    assert ("Title: Glassware" in shown) == (documents_left > 2)
+
+
+async def test_drag_with_a_budget_below_the_question_nothing_found_or_a_failed_search():
+    answer, _, tools = await replay(drag, DRAGConfig(), ["never"], budget=40)
+    assert (answer.text, answer.stopped, tools.spent.total, answer.steps) == ("", "budget", 0, 0)
+    answer, generator, _ = await replay(drag, DRAGConfig(), ["unknown"], WordRetriever([]))
+    assert (answer.text, answer.passage_ids, answer.documents) == ("unknown", (), 0)
+    assert "(no documents were found)" in generator.prompts[0]
+    tools = Tools(QUESTION, ScriptedGenerator([]), WordRetriever(WORLD, failing="river"))
+    row = await answer_question(QUESTION, lambda question, own: drag(question, own, DRAGConfig()), tools)
+    assert row.answer is None and SearchFailedError.__name__ in row.error
+
+
+async def test_documents_are_cut_at_1024_words():
+    long = Passage("long", "River", " ".join(f"river{number}" for number in range(1100)) + " flows")
+    _, generator, _ = await replay(drag, DRAGConfig(), ["x"], WordRetriever([long]))
+    assert "river1023" in generator.prompts[0] and "river1024" not in generator.prompts[0]
+
+
+async def test_two_sub_queries_whose_documents_stay_and_then_the_answer():
+    answer, generator, tools = await replay(
+        iterdrag,
+        IterDRAGConfig(documents=2),
+        [
+            "Follow up: Who wrote The Glass Orchard?\n",
+            " Mara Velden.\nFollow up: Where was the writer Mara Velden born?\n",
+            " Tarn Hollow.\nSo the final answer is: Issel.",
+        ],
+    )
+    assert (answer.text, answer.stopped, answer.steps) == ("Issel", "answer", 2)
+    assert searched(tools) == [QUESTION.text, "Who wrote The Glass Orchard?", "Where was the writer Mara Velden born?"]
+    assert answer.passage_ids == ("the glass orchard", "tarn hollow", "mara velden"), "each once, in order of discovery"
+    assert answer.sub_queries == (
+        SubQuery("Who wrote The Glass Orchard?", (), "Mara Velden."),
+        SubQuery("Where was the writer Mara Velden born?", ("mara velden",), "Tarn Hollow."),
+    )
+    assert list(tools.ledger) == ["step"] and tools.ledger["step"] == tools.spent and tools.spent.calls == 3
+    # Documents stay: best last within a search, the newest search last, the transcript behind the question.
+    last = generator.requests[-1].prompt
+    assert in_order(last.text, "Title: Tarn Hollow", "Title: The Glass Orchard", "Title: Mara Velden", QUESTION.text)
+    assert last.text.count("Title: Tarn Hollow") == 1
+    assert last.prefix == (
+        "Follow up: Who wrote The Glass Orchard?\nIntermediate answer: Mara Velden.\n"
+        "Follow up: Where was the writer Mara Velden born?\nIntermediate answer:"
+    )
+    assert all(request.sampling.stop == ("Intermediate answer:",) for request in generator.requests)
+
+
+async def test_the_cap_asks_for_the_final_answer():
+    def reply(request):
+        prefix = request.prompt.prefix
+        return "Issel" if prefix.endswith("is:") else f"fact\nFollow up: Who is Mara Velden {prefix.count('Follow')}?"
+
+    answer, generator, tools = await replay(iterdrag, IterDRAGConfig(documents=1, max_iterations=3), reply)
+    assert (answer.text, answer.stopped, answer.steps) == ("Issel", "max_iterations", 3)
+    assert len(searched(tools)) == 4 and tools.ledger["step"].calls == 4 and tools.ledger["final"].calls == 1
+    assert generator.requests[-1].prompt.prefix.endswith("Intermediate answer: fact\nSo the final answer is:")
+    assert sum(usage.total for usage in tools.ledger.values()) == tools.spent.total
+
+
+async def test_an_answer_without_sub_queries():
+    answer, _, tools = await replay(iterdrag, IterDRAGConfig(), ["**So the final answer is:** Issel."])
+    assert (answer.text, answer.stopped, answer.steps) == ("Issel", "answer", 0)
+    assert searched(tools) == [QUESTION.text] and tools.spent.calls == 1
+
+
+@pytest.mark.parametrize("malformed", ["The river is the Issel.", "", "Follow up:", "Intermediate"])
+async def test_a_reply_without_a_line_of_the_form_ends_in_a_forced_answer(malformed):
+    answer, generator, _ = await replay(iterdrag, IterDRAGConfig(), [malformed, "Issel"])
+    assert (answer.text, answer.stopped, answer.steps) == ("Issel", "unparsable", 0)
+    assert generator.requests[-1].prompt.prefix == "So the final answer is:"
+
+
+async def test_a_model_that_ends_its_turn_after_an_intermediate_answer_is_asked_on():
+    replies = ["Follow up: Who wrote it?", "Mara Velden.", "So the final answer is: Issel"]
+    answer, generator, _ = await replay(iterdrag, IterDRAGConfig(), replies)
+    assert (answer.text, answer.stopped, answer.steps) == ("Issel", "answer", 1)
+    assert generator.requests[-1].prompt.prefix == "Follow up: Who wrote it?\nIntermediate answer: Mara Velden.\n"
+
+
+async def test_what_a_model_makes_up_behind_its_question_is_dropped():
+    replies = [
+        "Are follow up questions needed here: Yes.\n* Follow-up question: Who wrote it?\nSo the final answer is: made up",
+        "Follow up: Where was she born?",  # no intermediate answer
+        "Tarn Hollow.\nSo the final answer is: Issel",
+    ]
+    answer, generator, _ = await replay(iterdrag, IterDRAGConfig(), replies)
+    assert [(sub.text, sub.answer) for sub in answer.sub_queries] == [
+        ("Who wrote it?", ""),
+        ("Where was she born?", "Tarn Hollow."),
+    ]
+    assert answer.text == "Issel" and "made up" not in generator.prompts[-1]
+
+
+async def test_iterdrag_goes_on_when_nothing_is_found():
+    replies = ["Follow up: Who wrote it?", "unknown\nSo the final answer is: unknown"]
+    answer, _, _ = await replay(iterdrag, IterDRAGConfig(), replies, WordRetriever([]))
+    assert (answer.text, answer.passage_ids, answer.stopped) == ("unknown", (), "answer")
+
+
+@pytest.mark.parametrize(("budget", "steps"), [(200, 0), (550, 1), (700, 2)])
+async def test_a_budget_keeps_enough_for_the_final_answer(budget, steps):
+    def reply(request):
+        return "Issel" if request.prompt.prefix.endswith("is:") else "fact\nFollow up: Where was Mara Velden born?"
+
+    config = IterDRAGConfig(documents=2, max_step_tokens=20, max_answer_tokens=10)
+    answer, _, tools = await replay(iterdrag, config, reply, budget=budget)
+    assert (answer.text, answer.stopped, answer.steps) == ("Issel", "budget", steps)
+    assert tools.spent.total <= budget and tools.ledger["final"].calls == 1
+
+
+async def test_iterdrag_with_a_budget_below_the_question():
+    answer, _, tools = await replay(iterdrag, IterDRAGConfig(), ["never"], budget=60)
+    assert (answer.text, answer.stopped, tools.spent.total) == ("", "budget", 0)
+
+
+async def test_iterdrag_shows_demonstrations_in_its_own_form_only(tmp_path, demonstrations):
+    with pytest.raises(DataError, match=r"demonstration 'd1'.*Follow up: .*iterdrag"):
+        IterDRAGConfig(demonstrations=demonstrations).check_files()
+    file = tmp_path / "steps.txt"
+    file.write_text(STEPS)
+    config = IterDRAGConfig(documents=1, demonstrations=str(file))
+    config.check_files()
+    retriever = WordRetriever([*WORLD, ALPHA])
+    _, generator, tools = await replay(iterdrag, config, ["So the final answer is: Issel"], retriever)
+    assert len(searched(tools)) == 2
+    answer = STEPS.partition("\nA: ")[2]
+    assert f"Question: Where was the one who founded Alpha born?\n{answer}\n" in generator.prompts[0]
+    _, generator, _ = await replay(drag, DRAGConfig(documents=1, demonstrations=str(file)), ["x"], retriever)
+    assert "founded Alpha born?\nAnswer: Gamma\n" in generator.prompts[0], "drag takes the answers of the same file"
+
+
+def test_impossible_options_are_refused():
+    with pytest.raises(ConfigError, match="drag's"):
+        DRAGConfig(documents=0)
+    with pytest.raises(ConfigError, match="iterdrag's max_iterations"):
+        IterDRAGConfig(max_iterations=0)
+    with pytest.raises(ConfigError, match="iterdrag's demonstration_count"):
+        IterDRAGConfig(demonstration_count=-1)

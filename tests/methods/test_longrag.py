@@ -1,0 +1,120 @@
+"""LongRAG replayed by hand: few long units, two turns, and recall on the passages that the units hold."""
+
+import json
+
+import pytest
+
+from baselines.longrag import LongRAGConfig, longrag
+from core.errors import ConfigError, DataError, SearchFailedError
+from core.runner import answer_question
+from core.tools import SearchStep, Tools
+from core.types import Passage
+from core.units import Unit, load_units
+from tests.fakes import ScriptedGenerator, WordRetriever, words
+from tests.methods.test_ircot import QUESTION, WORLD
+
+UNITS = [
+    Unit("u1", ("mara velden", "the glass orchard")),
+    Unit("u2", ("tarn hollow",)),
+    Unit("u3", ("glassware",)),
+]
+
+
+@pytest.fixture
+def units(tmp_path):
+    file = tmp_path / "units.jsonl"
+    file.write_text("".join(json.dumps({"id": unit.id, "passages": unit.passage_ids}) + "\n" for unit in UNITS))
+    return str(file)
+
+
+async def replay(replies, retriever=None, budget=0, **options):
+    generator = ScriptedGenerator(replies)
+    tools = Tools(QUESTION, generator, retriever or WordRetriever(WORLD), budget=budget)
+    return await longrag(QUESTION, tools, LongRAGConfig(**options)), generator, tools
+
+
+async def test_whole_units_are_read_in_two_turns(units):
+    answer, generator, tools = await replay(
+        ["Mara Velden wrote it; Tarn Hollow, her birthplace, lies on the Issel.", "Issel.\nNothing else."],
+        units=units,
+        k=2,
+        depth=3,
+    )
+    assert (answer.text, answer.stopped, answer.steps) == ("Issel", "read", 2)
+    assert answer.unit_ids == ("u1", "u2"), "a unit is as good as its best passage, and only k are read"
+    # Mara Velden is not among the three passages found, but in the unit of one that is; found ones come first.
+    assert answer.passage_ids == ("the glass orchard", "tarn hollow", "mara velden") and answer.passages_read == 3
+    read, extract = generator.prompts
+    assert read.index("Title: Mara Velden") < read.index("Title: The Glass Orchard") < read.index("Title: Tarn Hollow")
+    assert "Glassware" not in read and read.index("Tarn Hollow lies") < read.index(QUESTION.text)
+    assert f"Question: {QUESTION.text}\nLong answer: {answer.long_answer}" in extract and "Title:" not in extract
+    assert extract.count("Short answer:") == 9, "eight examples and the question"
+    assert [step.k for step in tools.steps if isinstance(step, SearchStep)] == [3]
+    assert list(tools.ledger) == ["long_answer", "short_answer"] and tools.spent.calls == 2
+    assert sum(usage.total for usage in tools.ledger.values()) == tools.spent.total > 0
+
+
+async def test_without_units_the_passages_of_a_title_are_one():
+    parts = [Passage("p1", "River", "It flows by."), Passage("p2", "River", "A river which flows.")]
+    answer, generator, _ = await replay(["x", "x"], WordRetriever([*parts, *WORLD]), k=2)
+    assert answer.unit_ids == ("The Glass Orchard", "River")
+    assert answer.passage_ids == ("the glass orchard", "p1", "p2")
+    assert "A river which flows." in generator.prompts[0] and "Tarn Hollow" not in generator.prompts[0]
+
+
+async def test_an_empty_long_answer_ends_it_and_malformed_short_ones_are_cut(units):
+    answer, generator, _ = await replay(["  "], units=units)
+    assert (answer.text, answer.stopped, answer.steps, len(generator.requests)) == ("", "empty_generation", 1, 1)
+    answer, _, _ = await replay(["long", '"Issel"\n\nQuestion: another'], units=units)
+    assert answer.text == "Issel"
+    answer, _, _ = await replay(["long", "The short answer is: Issel."], units=units)
+    assert answer.text == "Issel"
+
+
+async def test_nothing_found_is_read_as_nothing(units):
+    answer, generator, _ = await replay(["It is not known.", "unknown"], WordRetriever([]), units=units)
+    assert (answer.text, answer.passage_ids, answer.unit_ids) == ("unknown", (), ())
+    assert "(no documents were found)" in generator.prompts[0]
+
+
+async def test_a_budget_drops_the_end_of_the_worst_unit_and_keeps_the_second_turn(units):
+    options = {"units": units, "max_long_answer_tokens": 12, "max_answer_tokens": 10}
+    replies = ["The birthplace of Mara Velden lies on the Issel.", "Issel"]
+    answer, generator, tools = await replay(replies, **options)
+    segments = [s for s in generator.requests[0].prompt.messages[0].segments if s.kind == "passage"]
+    extraction = tools.cost(generator.requests[1].prompt, 10) - words(replies[0]) + 12
+    budget = tools.cost(generator.requests[0].prompt, 12) + extraction - words(segments[-1].text)
+    answer, generator, tools = await replay(replies, budget=budget, **options)
+    assert (answer.text, answer.stopped, answer.passages_read) == ("Issel", "read", 3)
+    assert "Glassware" not in generator.prompts[0] and tools.spent.total <= budget
+    assert "glassware" in answer.passage_ids, "recall is about what was retrieved; what was read is counted apart"
+    answer, generator, tools = await replay(["never"], budget=60, **options)
+    assert (answer.text, answer.stopped, answer.steps, tools.spent.total) == ("", "budget", 0, 0)
+
+
+async def test_a_failed_search_is_a_failed_question(units):
+    tools = Tools(QUESTION, ScriptedGenerator([]), WordRetriever(WORLD, failing="river"))
+    row = await answer_question(QUESTION, lambda question, own: longrag(question, own, LongRAGConfig()), tools)
+    assert row.answer is None and SearchFailedError.__name__ in row.error
+
+
+async def test_units_of_another_corpus_are_refused(tmp_path):
+    file = tmp_path / "units.jsonl"
+    file.write_text('{"id": "u1", "passages": ["elsewhere"]}\n')
+    with pytest.raises(ConfigError, match=r"'the glass orchard' is in no unit of.*corag units"):
+        await replay([], units=str(file))
+
+
+def test_broken_files_and_impossible_options_are_refused(tmp_path):
+    file = tmp_path / "units.jsonl"
+    file.write_text('{"id": "u1", "passages": ["a"]}\n{"id": "u2", "passages": ["b", "a"]}\n')
+    with pytest.raises(DataError, match=r"line 2: the passage 'a' is in unit 'u1' already"):
+        LongRAGConfig(units=str(file)).check_files()
+    file.write_text('{"id": "u1", "text": "a"}\n')
+    with pytest.raises(DataError, match=r"line 1: expected a unit.*found: id, text\. 'corag units'"):
+        load_units(str(file))
+    with pytest.raises(DataError, match="no file"):
+        LongRAGConfig(units=str(tmp_path / "none.jsonl")).check_files()
+    with pytest.raises(ConfigError, match="longrag's k"):
+        LongRAGConfig(k=0)
+    assert LongRAGConfig(units="u.jsonl").files() == ("u.jsonl",), "another file is another run"

@@ -1,0 +1,132 @@
+"""Long units: every passage in exactly one, related ones together, none larger than was asked for."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from core.errors import ConfigError, DataError
+from core.units import load_units
+from retrieval.long_units import UnitsConfig, UnitsReport, build_units, group_documents
+from scripts.cli import main
+from tests.retrieval.conftest import ignore
+
+RECORDS = [
+    {"id": "book", "title": "The Glass Orchard", "text": "A novel by Mara Velden's hand.", "links": ["Mara Velden"]},
+    {"id": "town", "title": "Tarn Hollow", "text": "A town on the Issel.", "links": ["river", "Nowhere"]},
+    {"id": "writer", "title": "Mara Velden", "text": "A writer, born in Tarn Hollow.", "links": []},
+    {"id": "river", "title": "Issel (river)", "text": "Water flows in it."},
+    {"id": "town-2", "title": "Tarn Hollow", "text": "Its people make rope."},
+    {"id": "alone", "title": "", "text": "Nothing is related to this."},
+]
+
+
+def corpus_of(folder: Path, records: list[dict[str, object]]) -> list[str]:
+    file = folder / "corpus.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return [str(file)]
+
+
+def grouped(folder: Path, records: list[dict[str, object]], **options: object) -> tuple[list[list[str]], UnitsReport]:
+    out = folder / "units.jsonl"
+    config = UnitsConfig(corpus_of(folder, records), str(out), **options)  # type: ignore[arg-type]
+    report = build_units(config, ignore)
+    units = [json.loads(line)["passages"] for line in out.read_text().splitlines()]
+    assert sorted(name for unit in units for name in unit) == sorted(str(record["id"]) for record in records)
+    return units, report
+
+
+def test_documents_that_link_to_each_other_are_read_together(tmp_path: Path) -> None:
+    units, report = grouped(tmp_path, RECORDS)
+    assert units == [["book", "writer"], ["town", "town-2", "river"], ["alone"]], "titles, ids; in the corpus's order"
+    assert (report.links, report.documents, report.linked, report.units, report.passages) == ("field", 5, 4, 3, 6)
+    assert (report.largest_words, report.mean_words) == (13, 10.0)
+
+
+def test_mentions_of_titles_stand_in_for_links(tmp_path: Path) -> None:
+    units, report = grouped(tmp_path, RECORDS, links="mentions")
+    assert units == [["book", "town", "town-2", "writer", "river"], ["alone"]]
+    assert report.links == "mentions"
+    units, _ = grouped(tmp_path, RECORDS, links="mentions", max_words=14)
+    assert units == [["book", "writer"], ["town", "town-2", "river"], ["alone"]]
+
+
+def test_without_links_a_unit_is_a_title(tmp_path: Path) -> None:
+    bare = [{key: value for key, value in record.items() if key != "links"} for record in RECORDS]
+    by_title = [["book"], ["town", "town-2"], ["writer"], ["river"], ["alone"]]
+    units, report = grouped(tmp_path, bare)
+    assert units == by_title and report.links == "title"
+    assert grouped(tmp_path, RECORDS, links="title")[0] == by_title
+    with pytest.raises(DataError, match=r"no record of .* has 'links'.*mentions"):
+        grouped(tmp_path, bare, links="field")
+
+
+@pytest.mark.parametrize(
+    ("text", "related"),
+    [
+        ("She read Emma yesterday.", True),
+        ("Emma was read. Emma is long.", False),  # any word has a capital there
+        ("She read emma.", False),
+        ("The Emmaus road.", False),
+        ("He met Anna.", False),  # two documents have that name
+    ],
+)
+def test_what_counts_as_a_mention(tmp_path: Path, text: str, related: bool) -> None:
+    titles = {"one": "Reading", "two": "Emma (novel)", "three": "Anna (film)", "four": "Anna (singer)"}
+    records: list[dict[str, object]] = [{"id": name, "title": title, "text": "text"} for name, title in titles.items()]
+    units, _ = grouped(tmp_path, [{**records[0], "text": text}, *records[1:]], links="mentions")
+    assert (["one", "two"] in units) == related and len(units) == (3 if related else 4)
+
+
+def test_a_long_document_is_split_between_passages(tmp_path: Path) -> None:
+    records: list[dict[str, object]] = [
+        {"id": f"p{number}", "title": "Long", "text": f"{number} " + "word " * 9} for number in range(5)
+    ]
+    records.append({"id": "huge", "title": "Huge", "text": "word " * 50})
+    units, report = grouped(tmp_path, records, max_words=25)
+    assert units == [["p0", "p1"], ["p2", "p3"], ["p4"], ["huge"]], "a passage is never cut"
+    assert report.largest_words == 50
+
+
+def test_groups_by_hand() -> None:
+    # A star: its leaves come first and stay apart, then the centre takes the smallest groups that fit.
+    assert group_documents([1, 6, 3, 4], [[1, 2, 3], [0], [0], [0]], 8) == [[0, 2, 3], [1]]
+    # A chain grows together over documents that are not related themselves.
+    assert group_documents([1] * 4, [[1], [0, 2], [1, 3], [2]], 4) == [[0, 1, 2, 3]]
+    assert group_documents([9], [[]], 3) == [[0]]
+
+
+def test_random_graphs_are_partitioned_within_the_size() -> None:
+    for seed in range(30):
+        draw = random.Random(seed)
+        sizes = [draw.randint(1, 20) for _ in range(60)]
+        neighbours: list[list[int]] = [[] for _ in sizes]
+        for _ in range(90):
+            one, other = draw.sample(range(60), 2)
+            if other not in neighbours[one]:
+                neighbours[one].append(other)
+                neighbours[other].append(one)
+        groups = group_documents(sizes, neighbours, 40)
+        assert sorted(member for group in groups for member in group) == list(range(60))
+        assert all(sum(sizes[member] for member in group) <= 40 for group in groups)
+        assert groups == group_documents(sizes, neighbours, 40) and len(groups) < 60
+
+
+def test_the_command_writes_what_longrag_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (corpus,) = corpus_of(tmp_path, RECORDS)
+    out = tmp_path / "made" / "units.jsonl"
+    assert main(["units", corpus, "--out", str(out), "--max_words", "100"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["units"] == 3 and "6 passages kept" in printed.err
+    units = load_units(str(out))
+    assert units["book"] is units["writer"] and units["book"].passage_ids == ("book", "writer")
+    assert main(["units", corpus, "--out", str(out), "--links", "field", "--format", "kilt"]) == 2
+    assert "have no field 'links'" in capsys.readouterr().err
+
+
+def test_impossible_options_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="max_words"):
+        UnitsConfig([], "", max_words=0)
+    with pytest.raises(DataError, match="record 1: expected 'links' to be a list"):
+        grouped(tmp_path, [{**RECORDS[0], "links": "Mara Velden"}])
