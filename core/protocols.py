@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol
 
 from core.errors import ConfigError
@@ -17,7 +18,8 @@ class Sampling:
 
     ``stop``: strings that end the completion and are not part of it. ``logprobs``: return each generated token's raw
     log-probability (before temperature and penalties). ``seed``: ignored when greedy.
-    ``logit_bias``: (token id, added to its logit) pairs.
+    ``logit_bias``: (token id, added to its logit) pairs. ``special_tokens``: spell special tokens out in the text, but for the one
+    that ends the turn.
     """
 
     max_tokens: int
@@ -30,6 +32,7 @@ class Sampling:
     logprobs: bool = False
     seed: int | None = None
     logit_bias: tuple[tuple[int, float], ...] = ()
+    special_tokens: bool = False
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1 or self.n < 1 or self.temperature < 0:
@@ -55,12 +58,27 @@ class Completion:
 
     ``token_ids`` and ``logprobs`` cover what was generated, so may include tokens of the stop string that ``text`` leaves out.
     ``finish_reason``: "stop" (end of turn or stop string) or "length" (max_tokens reached).
+    ``token_texts`` comes with ``logprobs``: what each token adds to ``text``, so that joined they are the text. A character
+    spelled by several tokens belongs to the last of them; what the text leaves out adds "".
     """
 
     text: str
     token_ids: tuple[int, ...]
     finish_reason: str
     logprobs: tuple[float, ...] | None = None
+    token_texts: tuple[str, ...] | None = None
+
+    def tokens(self, characters: int | None = None) -> list[tuple[str, float]]:
+        """Return (text, log-probability) of the tokens that begin within the first ``characters`` of the text (default: all).
+
+        Raises ValueError if log-probabilities were not asked for.
+        """
+        if self.logprobs is None or self.token_texts is None:
+            raise ValueError("this completion has no log-probabilities: ask for them with logprobs=True.")
+        within = len(self.text) if characters is None else characters
+        starts = accumulate(map(len, self.token_texts), initial=0)
+        every = zip(starts, self.token_texts, self.logprobs, strict=False)  # there is one more start, the end
+        return [(text, logprob) for start, text, logprob in every if start < within]
 
 
 @dataclass(frozen=True, slots=True)

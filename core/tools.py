@@ -140,6 +140,7 @@ class Tools:
         n: int = 1,
         stop: Sequence[str] = (),
         logprobs: bool = False,
+        special_tokens: bool = False,
         path: str = "",
     ) -> Generation:
         """Continue a prompt. ``role`` names the call's purpose in the ledger; sampled calls need a ``path`` of their own."""
@@ -151,7 +152,9 @@ class Tools:
                 )
             self._sampled.add((role, path))
             seed = derive_seed(self.seed, self.question.id, role, path)
-        sampling = Sampling(max_tokens, temperature, n=n, stop=tuple(stop), logprobs=logprobs, seed=seed)
+        sampling = Sampling(
+            max_tokens, temperature, n=n, stop=tuple(stop), logprobs=logprobs, seed=seed, special_tokens=special_tokens
+        )
         started = time.perf_counter()
         with self._allow(prompt, n * max_tokens):
             reply = await self.generator.generate(GenerateRequest(prompt, sampling, self._priority(), self.question.id))

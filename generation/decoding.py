@@ -105,7 +105,7 @@ def generate(
             logits = model(
                 input_ids=tokens[:, None], attention_mask=mask, position_ids=position, past_key_values=cache
             ).logits[:, -1]
-    finished = iter([_completion(sample, renderer) for sample in samples])
+    finished = iter([_completion(sample, renderer, stop_ids) for sample in samples])
     return [tuple(next(finished) for _ in range(job.sampling.n)) for job in jobs]
 
 
@@ -196,16 +196,21 @@ def _stops(sample: _Sample, renderer: Renderer) -> bool:
         return False
     reach = max(len(text.encode()) for text in stop) + 1
     earlier = (*sample.job.ids[-4:], *sample.token_ids[:-reach])
-    tail = renderer.continuation(earlier, sample.token_ids[-reach:])
+    special = sample.job.sampling.special_tokens
+    tail = renderer.continuation(earlier, sample.token_ids[-reach:], special=special)
     return any(text in tail for text in stop)
 
 
-def _completion(sample: _Sample, renderer: Renderer) -> Completion:
-    text = renderer.continuation(sample.job.ids, sample.token_ids)
-    found = [at for stop in sample.job.sampling.stop if (at := text.find(stop)) >= 0]
-    return Completion(
+def _completion(sample: _Sample, renderer: Renderer, stop_ids: frozenset[int]) -> Completion:
+    sampling = sample.job.sampling
+    ended = sample.token_ids[-1] in stop_ids  # by a token that is no part of the text
+    said = sample.token_ids[:-1] if ended else sample.token_ids
+    text = renderer.continuation(sample.job.ids, said, special=sampling.special_tokens)
+    found = [at for stop in sampling.stop if (at := text.find(stop)) >= 0]
+    completion = Completion(
         text=text[: min(found)] if found else text,
         token_ids=tuple(sample.token_ids),
         finish_reason=sample.finish,
-        logprobs=tuple(sample.logprobs) if sample.job.sampling.logprobs else None,
+        logprobs=tuple(sample.logprobs) if sampling.logprobs else None,
     )
+    return renderer.with_token_texts(completion, sample.job.ids, sampling)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal, cast
 
 from core.errors import ConfigError, RequestRefusedError
 from core.fitting import droppable, without
 from core.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segment, Shortening
-from core.protocols import ScoreRequest
+from core.protocols import Completion, Sampling, ScoreRequest
 from core.seeds import stable_hash
+
+_CONTEXT = 4  # tokens before those that are decoded: enough for what a tokenizer does at the beginning of a text
 
 
 class Renderer:
@@ -95,12 +98,37 @@ class Renderer:
             )
         return self.eos
 
-    def continuation(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> str:
-        """Return the text that generated tokens add to a prompt, without special tokens, with its leading space if it has one."""
-        context = list(prompt_ids[-4:])
-        before = self._tokenizer.decode(context, skip_special_tokens=True)
-        after = self._tokenizer.decode(context + list(ids), skip_special_tokens=True)
+    def continuation(self, prompt_ids: Sequence[int], ids: Sequence[int], *, special: bool = False) -> str:
+        """Return the text that generated tokens add to a prompt, with its leading space if it has one.
+
+        ``special``: with special tokens spelled out; else without them.
+        """
+        context = list(prompt_ids[-_CONTEXT:])
+        before = self._tokenizer.decode(context, skip_special_tokens=not special)
+        after = self._tokenizer.decode(context + list(ids), skip_special_tokens=not special)
         return str(after[len(before) :])
+
+    def with_token_texts(self, completion: Completion, prompt_ids: Sequence[int], sampling: Sampling) -> Completion:
+        """Say what each token adds to the text, if log-probabilities were asked for: one rule for all engines.
+
+        The text is cut where decoding one token more, behind a few others, makes it longer. Bytes that are no whole character
+        yet decode to the replacement character; they wait for the token that completes them.
+        """
+        if not sampling.logprobs:
+            return completion
+        ids = [*prompt_ids[-_CONTEXT:], *completion.token_ids]
+        done = len(ids) - len(completion.token_ids)  # so many tokens have given their text
+        length, ends = 0, []
+        for end in range(done + 1, len(ids) + 1):
+            around = ids[max(0, done - _CONTEXT) : done]
+            added = self.continuation(around, ids[done:end], special=sampling.special_tokens)
+            if not added.endswith("\ufffd"):
+                length, done = length + len(added), end
+            ends.append(min(length, len(completion.text)))
+        if ends:
+            ends[-1] = len(completion.text)
+        texts = tuple(completion.text[start:end] for start, end in pairwise([0, *ends]))
+        return dataclasses.replace(completion, token_texts=texts)
 
     def fit(self, prompt: Prompt, room: int) -> tuple[list[int], Shortening]:
         """Return at most ``room`` token ids of a prompt, and what had to be left out for that.

@@ -110,7 +110,8 @@ class ServerGenerator:
         ids, shortening = self._renderer.fit(request.prompt, self._window - sampling.max_tokens)
         # One request per sample, seeded as in the engine of this process: of n > 1, servers tell one sample's cache hits only.
         replies = await asyncio.gather(*(self._ask(ids, _body(sampling, i), request) for i in range(sampling.n)))
-        completions = tuple(_completion(reply["choices"][0], sampling.logprobs) for reply in replies)
+        samples = (_completion(reply["choices"][0], sampling.logprobs) for reply in replies)
+        completions = tuple(self._renderer.with_token_texts(sample, ids, sampling) for sample in samples)
         generated = sum(len(completion.token_ids) for completion in completions)
         computed = len(ids) - min(map(_cached, replies))
         return Generation(completions, TokenUsage(1, len(ids), generated, computed, generated), shortening)
@@ -288,6 +289,7 @@ def _body(sampling: Sampling, sample: int) -> dict[str, Any]:
         "logit_bias": {str(token): bias for token, bias in sampling.logit_bias} or None,
         "logprobs": 0 if sampling.logprobs else None,
         "seed": None if greedy or sampling.seed is None else sampling.seed + sample,
+        "skip_special_tokens": not sampling.special_tokens,
     }
     return {name: value for name, value in body.items() if value is not None}
 

@@ -81,7 +81,8 @@ class VllmGenerator:
         outputs = await asyncio.gather(
             *(self._run(ids, _params(request.sampling, i), request.priority) for i in range(request.sampling.n))
         )
-        completions = tuple(_completion(output.outputs[0], request.sampling.logprobs) for output in outputs)
+        samples = (_completion(output.outputs[0], request.sampling.logprobs) for output in outputs)
+        completions = tuple(self._renderer.with_token_texts(sample, ids, request.sampling) for sample in samples)
         generated = sum(len(completion.token_ids) for completion in completions)
         # The prompt counts once, so the rest of a block that further samples compute again is left out.
         computed = len(ids) - min(output.num_cached_tokens or 0 for output in outputs)
@@ -273,6 +274,7 @@ def _params(sampling: Sampling, sample: int) -> Any:
         stop=list(sampling.stop),
         logprobs=0 if sampling.logprobs else None,
         logit_bias=dict(sampling.logit_bias) or None,
+        skip_special_tokens=not sampling.special_tokens,
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
 

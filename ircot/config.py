@@ -10,8 +10,8 @@ from core.collected import BudgetPolicy
 from core.errors import ConfigError
 from core.reader import PROMPTS as READER_PROMPTS
 from core.reader import ReaderConfig
+from core.sentences import Splitter
 from core.templates import Template, load_template
-from ircot.sentences import Splitter
 
 PROMPTS = Path(__file__).parent / "prompts"
 

@@ -12,12 +12,12 @@ from core.collected import Collected, passage_segments
 from core.demonstrations import load_demonstrations
 from core.errors import BudgetExhaustedError
 from core.reader import read
+from core.sentences import first_sentence
 from core.text import extract_answer, stated_answer, strip_question_words
 from core.tools import Tools
 from core.types import Answer, Question
 from ircot.config import IRCoTConfig
 from ircot.queries import next_query
-from ircot.sentences import first_sentence
 
 
 @dataclass(frozen=True, slots=True)

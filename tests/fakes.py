@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from core.errors import SearchFailedError
-from core.protocols import Completion, GenerateRequest, Generation, Score, ScoreRequest
+from core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
 from core.types import Hit, Passage, TokenUsage
 
 
@@ -26,12 +27,20 @@ class ScriptedGenerator:
         replies: Iterable[str] | Callable[[GenerateRequest], str | list[str]],
         pause: Callable[[GenerateRequest | ScoreRequest], Awaitable[None]] | None = None,
         log_likelihood: Callable[[ScoreRequest], float] = lambda request: -1.0,
+        probability: Callable[[str], float] = lambda word: 1.0,
+        special: Sequence[str] = (),
     ) -> None:
-        """``replies`` may give a list of n texts for n samples. ``log_likelihood``: of each target token."""
+        """``replies`` may give a list of n texts for n samples. ``log_likelihood``: of each target token.
+
+        ``probability``: of each generated word, its white space stripped. ``special``: what is one token each, and left out of
+        replies unless it is asked for.
+        """
         queue = None if callable(replies) else iter(replies)
         self._reply = replies if callable(replies) else lambda request: next(queue)
         self._pause = pause
         self._log_likelihood = log_likelihood
+        self._probability = probability
+        self._special = list(special)
         self.requests: list[GenerateRequest] = []
         self.scored: list[ScoreRequest] = []
 
@@ -49,12 +58,27 @@ class ScriptedGenerator:
         first = self._reply(request)
         rest = request.sampling.n - 1
         texts = first if isinstance(first, list) else [first, *(str(self._reply(request)) for _ in range(rest))]
-        completions = tuple(Completion(text, (), "stop") for text in texts)
+        completions = tuple(self._completion(text, request.sampling) for text in texts)
         prompt, generated = words(request.prompt.text), sum(map(words, texts))
         return Generation(completions, TokenUsage(1, prompt, generated, prompt, generated))
 
+    def _completion(self, text: str, sampling: Sampling) -> Completion:
+        if not sampling.special_tokens:
+            for name in self._special:
+                text = text.replace(name, "")
+        if not sampling.logprobs:
+            return Completion(text, (), "stop")
+        pieces = tuple(re.findall(r"\s*\S+|\s+", text))  # joined they are the text
+        logprobs = tuple(math.log(self._probability(piece.strip())) for piece in pieces)
+        return Completion(text, tuple(range(len(pieces))), "stop", logprobs, pieces)
+
+    def _target(self, target: str | tuple[int, ...]) -> tuple[int, ...]:
+        if isinstance(target, tuple):
+            return target
+        return (self._special.index(target),) if target in self._special else tuple(range(words(target)))
+
     async def score(self, request: ScoreRequest) -> Score:
-        target = request.target if isinstance(request.target, tuple) else tuple(range(words(request.target)))
+        target = self._target(request.target)
         self.scored.append(request)
         if self._pause is not None:
             await self._pause(request)

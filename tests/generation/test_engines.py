@@ -39,6 +39,9 @@ async def test_greedy_replies_agree(vllm_generator: VllmGenerator, hf_generator:
     ]
     assert sum(equal) >= len(PROMPTS) - 1  # two tokens of almost equal probability may change places
     for a, b, same in zip(fast, plain, equal, strict=True):
+        for completion in (a.completions[0], b.completions[0]):
+            assert "".join(completion.token_texts or ()) == completion.text
+            assert len(completion.token_texts or ()) == len(completion.logprobs or ()) == len(completion.token_ids)
         if same:
             assert a.completions[0].logprobs == pytest.approx(b.completions[0].logprobs, abs=1e-3)
 
@@ -96,6 +99,24 @@ async def test_a_stop_string_ends_the_reply_and_is_left_out(engine: str, request
     reply = await ask(generator, Prompt.of_text("One, two, three, four,"), Sampling(20, stop=(" six,", "\n")))
     assert reply.text == " five,"
     assert reply.completions[0].finish_reason == "stop"
+
+
+@pytest.mark.parametrize("engine", ["vllm_generator", "hf_generator"])
+async def test_special_tokens_are_spelled_out_on_request(engine: str, request: pytest.FixtureRequest) -> None:
+    generator = request.getfixturevalue(engine)
+    start = 1  # <|im_start|>, in the middle of a reply only if it is forced
+    forced = Sampling(3, logprobs=True, logit_bias=((start, 1000.0),))
+    left_out = (await ask(generator, PROMPTS[0], forced)).completions[0]
+    assert (left_out.text, left_out.token_texts) == ("", ("", "", ""))
+    spelled = (await ask(generator, PROMPTS[0], replace(forced, special_tokens=True))).completions[0]
+    assert (spelled.text, spelled.token_texts) == ("<|im_start|>" * 3, ("<|im_start|>",) * 3)
+    assert spelled.logprobs == pytest.approx(left_out.logprobs)
+    stopped = (await ask(generator, PROMPTS[0], replace(forced, special_tokens=True, stop=("start|><",)))).completions[
+        0
+    ]
+    assert (stopped.text, stopped.finish_reason) == ("<|im_", "stop")
+    ended = (await ask(generator, PROMPTS[0], Sampling(60, special_tokens=True))).completions[0]
+    assert ended.finish_reason == "stop" and "<|" not in ended.text, "the end of the turn is no part of the text"
 
 
 @pytest.mark.parametrize("engine", ["vllm_generator", "hf_generator"])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from core.errors import RequestRefusedError
 from core.prompt import Message, Prompt, Segment
-from core.protocols import ScoreRequest
+from core.protocols import Completion, Sampling, ScoreRequest
 from generation.models import model_folder
 from generation.rendering import Renderer
 
@@ -49,6 +49,54 @@ def test_a_base_model_reads_the_messages_separated_by_blank_lines(base_renderer:
 def test_the_end_of_turn_is_what_the_template_puts_behind_a_reply(renderer: Renderer) -> None:
     ids = renderer.target_ids(ScoreRequest(Prompt.of_user("Who?"), "Ada", end_of_turn=True))
     assert decoded(renderer, ids) == "Ada<|im_end|>"
+
+
+ASKED = Sampling(20, logprobs=True)
+
+
+def spelled(renderer: Renderer, text: str, ids: list[int], sampling: Sampling = ASKED) -> tuple[str, ...]:
+    completion = Completion(text, tuple(ids), "stop", (-1.0,) * len(ids))
+    prompt = renderer.encode(Prompt.of_user("Who?"))
+    texts = renderer.with_token_texts(completion, prompt, sampling).token_texts
+    assert texts is not None and len(texts) == len(ids) and "".join(texts) == text
+    return texts
+
+
+def test_token_texts_joined_are_the_text_and_a_character_of_several_tokens_belongs_to_the_last(
+    renderer: Renderer,
+) -> None:
+    text = " The naïve 💎 of Zürich\n\ncost 3.50 山"
+    ids = renderer.text_ids(text)
+    texts = spelled(renderer, text, ids)
+    assert texts[0] == " The" and "" in texts
+    assert next(piece for piece in texts if "💎" in piece).strip() == "💎"
+    assert spelled(renderer, text[:9], ids)[-1] == "", "what is behind a stop string adds nothing"
+    assert spelled(renderer, "", []) == ()
+    assert renderer.with_token_texts(Completion(text, tuple(ids), "stop"), [], Sampling(20)).token_texts is None
+
+
+def test_special_tokens_add_nothing_unless_they_are_asked_for_and_the_end_of_turn_never_does(
+    renderer: Renderer,
+) -> None:
+    text = "a<|im_start|> b"
+    ids = [*renderer.text_ids(text), renderer.end_of_turn()]
+    prompt = renderer.encode(Prompt.of_user("Who?"))
+    assert renderer.continuation(prompt, ids[:-1]) == "a b"
+    assert renderer.continuation(prompt, ids[:-1], special=True) == text
+    assert spelled(renderer, "a b", ids) == ("a", "", " b", "")
+    every = Sampling(20, logprobs=True, special_tokens=True)
+    assert spelled(renderer, text, ids, every) == ("a", "<|im_start|>", " b", "")
+
+
+def test_the_tokens_of_the_beginning_of_a_completion() -> None:
+    completion = Completion("One two.", (5, 6, 7, 2), "stop", (-0.1, -0.2, -0.3, -0.4), ("One", " two", ".", ""))
+    assert completion.tokens() == [("One", -0.1), (" two", -0.2), (".", -0.3)], (
+        "the end of the turn is no part of the text"
+    )
+    assert completion.tokens(4) == [("One", -0.1), (" two", -0.2)]
+    assert completion.tokens(0) == []
+    with pytest.raises(ValueError, match="logprobs=True"):
+        Completion("One", (5,), "stop").tokens()
 
 
 @pytest.mark.parametrize("target", ["", (), (-1,), (10**7,)])

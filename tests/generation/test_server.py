@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,9 @@ async def test_a_real_server_scores_forced_and_by_prompt_logprobs_as_transformer
     reply, oracle_reply = await generator.generate(asked), await hf_generator.generate(asked)
     assert reply.completions[0].token_ids == oracle_reply.completions[0].token_ids
     assert reply.text == oracle_reply.text
+    assert reply.completions[0].token_texts == oracle_reply.completions[0].token_texts
+    spelling = replace(asked, sampling=Sampling(2, logit_bias=((1, 1000.0),), special_tokens=True))
+    assert (await generator.generate(spelling)).text == "<|im_start|>" * 2
     scoring = ScoreRequest(prompt, "to the sea", end_of_turn=True, priority=5)
     oracle = await hf_generator.score(scoring)
     forced, fallback = await generator.score(scoring), await generator.score_by_prompt_logprobs(scoring)

@@ -4,13 +4,13 @@ import pytest
 
 from core.collected import Collected, passage_segments
 from core.errors import ConfigError
+from core.sentences import first_sentence
 from core.text import extract_answer, stated_answer, strip_question_words
 from core.tools import SearchStep, Tools
 from core.types import Hit, Passage, Question
 from ircot.config import IRCoTConfig
 from ircot.method import ircot
 from ircot.queries import is_inference, next_query
-from ircot.sentences import first_sentence
 from tests.fakes import ScriptedGenerator, WordRetriever, passage
 
 BOOK = passage("The Glass Orchard", "The Glass Orchard is a novel by Mara Velden.")

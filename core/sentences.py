@@ -1,4 +1,4 @@
-"""The first sentence of a text: all that IRCoT keeps of a generation."""
+"""The first sentence of a text: all that methods which write sentence by sentence keep of a generation."""
 
 from __future__ import annotations
 
@@ -35,6 +35,20 @@ def first_sentence(text: str, splitter: Splitter = "rules") -> str:
         if not _goes_on(line, boundary):
             return line[: boundary.end()]
     return line
+
+
+def sentence_end(text: str, least: int = 1) -> int:
+    """Return how many characters the first sentence of a text takes up, the white space before it among them; 0 if there is none.
+
+    One that ends before ``least`` characters goes on with what follows.
+
+    >>> " Yes. It does. So"[:sentence_end(" Yes. It does. So", 8)]
+    ' Yes. It does.'
+    """
+    end = 0
+    while end < least and (rest := text[end:]).strip():
+        end += len(rest) - len(rest.lstrip()) + len(first_sentence(rest))
+    return end
 
 
 def _goes_on(line: str, boundary: re.Match[str]) -> bool:

@@ -1,0 +1,107 @@
+"""FLARE's options and presets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from core.demonstrations import load_demonstrations
+from core.errors import ConfigError
+from core.method import MethodConfig
+from core.prompt import Segment
+from core.reader import PROMPTS as READER_PROMPTS
+from core.templates import Template, load_template
+
+PROMPTS = Path(__file__).parent / "prompts"
+
+
+@dataclass(frozen=True)
+class FLAREConfig(MethodConfig):
+    """Options of FLARE direct. Defaults are those of the released configuration for 2WikiMultihopQA.
+
+    Attributes:
+        preset: "paper" (few-shot: give ``demonstrations``, the first eight are used) or "zero_shot" (chat models).
+        theta: a draft with a token of this probability or less is searched for; 0 never searches, 1 always. StrategyQA: 0.4.
+        beta: tokens of this probability or less are masked in the query, or asked for; 0 searches with the whole draft.
+        query: "masked" blanks these tokens out (implicit query); "questions" has the model ask for each span of them (explicit).
+        draft_with: drafts see the newest "passages" (released code), or "nothing" but for the first one (the paper's text).
+        k: passages of each search, which replace those before (also ``top_k``).
+        look_ahead_tokens: most tokens of a draft, and of a sentence.
+        max_tokens: most tokens of the whole answer.
+        max_sentences: most sentences of it.
+        max_question_tokens: most tokens of an explicit query.
+        prompt: "auto" (``layout`` with demonstrations, else ``flare``), a shipped name, a file, or a text with {query},
+            {paragraphs} and {cot_history}.
+        question_prompt: the same with {text} and {span}.
+        demonstrations: file of worked examples in IRCoT's format with chains of thought; "" for none.
+        demonstration_count: use the first so many demonstrations; 0 for all.
+        demonstration_ids: use the demonstrations with these qids instead, in this order.
+        max_paragraph_words: passages are cut to so many words in prompts.
+    """
+
+    preset: Literal["paper", "zero_shot"] = "zero_shot"
+    theta: float = 0.8
+    beta: float = 0.4
+    query: Literal["masked", "questions"] = "masked"
+    draft_with: Literal["passages", "nothing"] = "passages"
+    k: int = 2
+    look_ahead_tokens: int = 64
+    max_tokens: int = 256
+    max_sentences: int = 15
+    max_question_tokens: int = 64
+    prompt: str = "auto"
+    question_prompt: str = "flare_question"
+    demonstrations: str = ""
+    demonstration_count: int = 8
+    demonstration_ids: list[str] = field(default_factory=list)
+    max_paragraph_words: int = 350
+
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"theta": 0.8, "beta": 0.4, "k": 2}, "zero_shot": {}}
+
+    def __post_init__(self) -> None:
+        counts = (self.k, self.look_ahead_tokens, self.max_tokens, self.max_sentences, self.max_question_tokens)
+        if min(*counts, self.max_paragraph_words) < 1 or self.demonstration_count < 0:
+            raise ConfigError(
+                "flare needs k, look_ahead_tokens, max_tokens, max_sentences, max_question_tokens and max_paragraph_words of at "
+                f"least 1 and demonstration_count of at least 0, but they are {', '.join(map(str, counts))}, "
+                f"{self.max_paragraph_words} and {self.demonstration_count}."
+            )
+        if not (0 <= self.theta <= 1 and 0 <= self.beta <= 1):
+            raise ConfigError(
+                f"flare's theta and beta are probabilities, from 0 to 1, but they are {self.theta} and {self.beta}."
+            )
+        if self.preset == "paper" and not self.demonstrations and self.prompt == "auto":
+            raise ConfigError(
+                "flare's preset 'paper' is few-shot: name a file in IRCoT's format with --flare.demonstrations, or use the preset "
+                "'zero_shot'."
+            )
+
+    def template(self) -> Template:
+        """Load the prompt that asks for the next sentence."""
+        name = self.prompt
+        if name == "auto":
+            name = "layout" if self.demonstrations else "flare"
+        return load_template(name, READER_PROMPTS if name == "layout" else PROMPTS)
+
+    def question_template(self) -> Template:
+        """Load the prompt that asks for an explicit query."""
+        return load_template(self.question_prompt, PROMPTS)
+
+    def examples(self) -> tuple[Segment, ...]:
+        """Load the demonstrations."""
+        return load_demonstrations(self.demonstrations, self.demonstration_count, tuple(self.demonstration_ids))
+
+    def templates(self) -> tuple[Template, ...]:
+        """Every prompt that these options use."""
+        return (self.template(), self.question_template()) if self.query == "questions" else (self.template(),)
+
+    def files(self) -> tuple[str, ...]:
+        """The file of demonstrations."""
+        return (self.demonstrations,) if self.demonstrations else ()
+
+    def check_files(self) -> None:
+        """Load prompts and demonstrations."""
+        super().check_files()
+        self.examples()

@@ -1,0 +1,108 @@
+"""ITER-RETGEN: iterative retrieval-generation synergy (Shao et al., Findings of EMNLP 2023, arXiv 2305.15294).
+
+Generate a whole chain of thought, search with it and the question together, generate afresh from what was found, and so on; the
+last generation holds the answer. Preset "paper": three demonstrations with chains of thought, five passages, two iterations.
+
+Known differences: no code was released, so the wording and layout of prompts are IRCoT's (``layout`` with demonstrations,
+``chat_cot`` without) and passages are cut to ``max_paragraph_words``; the early stop ``stop_when_settled`` is ours, off by default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from core.errors import BudgetExhaustedError, ConfigError
+from core.reader import ReaderConfig, full_reply
+from core.text import extract_answer, normalize_answer
+from core.tools import Tools
+from core.types import Answer, Question
+
+
+@dataclass(frozen=True)
+class IterRetGenConfig(ReaderConfig):
+    """Options of ITER-RETGEN, beside those of the reader that writes each generation.
+
+    Attributes:
+        preset: "paper" (few-shot: give ``demonstrations``, the first three are used) or "zero_shot" (chat models).
+        iterations: rounds of search and generation (the paper's T, up to 7; 2 is what it recommends).
+        k: passages of each round, which are all that its generation sees (also ``top_k``).
+        stop_when_settled: end as soon as two rounds in a row give the same answer; not in the paper.
+        reader: "cot" as in the paper; "direct" makes the generations bare answers, from which searches gain little.
+        demonstration_count: use the first so many demonstrations; 0 for all.
+    """
+
+    preset: Literal["paper", "zero_shot"] = "zero_shot"
+    iterations: int = 2
+    k: int = 5
+    stop_when_settled: bool = False
+    reader: Literal["direct", "cot", "none"] = "cot"
+    demonstration_count: int = 3
+
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "T": "iterations"}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"reader": "cot"}, "zero_shot": {}}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if min(self.iterations, self.k) < 1 or self.reader == "none":
+            raise ConfigError(
+                f"iter_retgen needs iterations and k of at least 1 and a reader, but they are {self.iterations}, {self.k} and "
+                f"'{self.reader}'."
+            )
+        if self.preset == "paper" and not self.demonstrations and self.qa_prompt == "auto":
+            raise ConfigError(
+                "iter_retgen's preset 'paper' is few-shot: name a file in IRCoT's format with --iter_retgen.demonstrations, or use "
+                "the preset 'zero_shot'."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One iteration: the query, what it found (best first), and what was generated from that."""
+
+    query: str
+    passage_ids: tuple[str, ...]
+    generation: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class IterRetGenAnswer(Answer):
+    """ITER-RETGEN's result. ``steps``: rounds that were finished. ``stopped``: "iterations", "settled" or "budget"."""
+
+    rounds: tuple[Round, ...] = ()
+
+
+async def iter_retgen(question: Question, tools: Tools, config: IterRetGenConfig) -> IterRetGenAnswer:
+    """Answer one question with ITER-RETGEN (paper, section 3)."""
+    rounds: list[Round] = []
+    found: dict[str, None] = {}
+    stopped = ""
+    try:
+        while not stopped:
+            path = f"round {len(rounds) + 1}"
+            # Generation-augmented retrieval (section 3.2): y_(t-1) || q, and q alone at first.
+            generation = rounds[-1].generation if rounds else ""
+            query = " ".join(f"{generation} {question.text}".split())
+            hits = await tools.search(query, k=config.k, path=path)
+            passages = [hit.passage for hit in hits]
+            found |= dict.fromkeys(passage.id for passage in passages)
+
+            # Retrieval-augmented generation (section 3.3): y_t from this round's passages and q; earlier text is not shown.
+            reply = await full_reply(question, passages, tools, config, path=path)
+            ids = tuple(passage.id for passage in passages)
+            rounds.append(Round(query, ids, reply, extract_answer(reply)))
+            stopped = exit_reason(rounds, config)
+    except BudgetExhaustedError:
+        stopped = "budget"
+    answer = rounds[-1].answer if rounds else ""
+    return IterRetGenAnswer(answer, tuple(found), len(rounds), stopped, rounds=tuple(rounds))
+
+
+def exit_reason(rounds: list[Round], config: IterRetGenConfig) -> str:
+    """Say why the loop ends after the newest round, "" if it goes on."""
+    if len(rounds) >= config.iterations:
+        return "iterations"
+    newest = [normalize_answer(round_.answer) for round_ in rounds[-2:]]
+    settled = len(newest) == 2 and newest[0] == newest[1] != ""
+    return "settled" if config.stop_when_settled and settled else ""

@@ -1,0 +1,58 @@
+"""Prompted Self-RAG's options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from baselines.self_rag_critique import PROMPTS, CritiqueConfig
+from core.errors import ConfigError
+from core.templates import Template, load_prompt
+
+Verdict = Literal["retrieve", "relevance", "support", "utility"]
+
+
+@dataclass(frozen=True)
+class SelfRAGPromptedConfig(CritiqueConfig):
+    """Options of prompted Self-RAG, beside those that the method with reflection tokens has too.
+
+    Attributes:
+        retrieval: "adaptive" asks the model before each sentence whether to search, "always" does not ask.
+        max_segments: most sentences of the answer.
+        max_segment_tokens: most tokens generated for one.
+        retrieve_prompt: a shipped name, a file, or a text with {query} and {written}.
+        relevance_prompt: the same with {passages}, {query} and {written}.
+        segment_prompt: the same with {passages}, {query} and {written}.
+        support_prompt: the same with {passages} and {sentence}.
+        utility_prompt: the same with {query} and {written}.
+    """
+
+    retrieval: Literal["adaptive", "always"] = "adaptive"
+    max_segments: int = 6
+    max_segment_tokens: int = 100
+    retrieve_prompt: str = "self_rag_retrieve"
+    relevance_prompt: str = "self_rag_relevance"
+    segment_prompt: str = "self_rag_segment"
+    support_prompt: str = "self_rag_support"
+    utility_prompt: str = "self_rag_utility"
+
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if min(self.max_segments, self.max_segment_tokens) < 1:
+            raise ConfigError(
+                f"self_rag_prompted needs max_segments and max_segment_tokens of at least 1, but they are {self.max_segments} and "
+                f"{self.max_segment_tokens}."
+            )
+
+    def prompt(self, name: Verdict | Literal["segment"]) -> Template:
+        """Load one of the prompts; what it does not say about writing passages is as in the shipped one."""
+        return load_prompt(getattr(self, f"{name}_prompt"), f"self_rag_{name}", PROMPTS)
+
+    def templates(self) -> tuple[Template, ...]:
+        """Every prompt that these options use."""
+        weighed: dict[Verdict, float] = {"relevance": self.w_rel, "support": self.w_sup, "utility": self.w_use}
+        asked = [self.prompt(name) for name, weight in weighed.items() if weight]
+        first = [self.prompt("retrieve")] if self.retrieval == "adaptive" else []
+        return (*first, self.prompt("segment"), *asked)

@@ -1,0 +1,77 @@
+"""Prompted Self-RAG's verdicts: short replies, read as the values that the paper gives to the reflection tokens in their place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from baselines.self_rag_critique import SUPPORT, UTILITY, Critique
+from baselines.self_rag_prompted_config import SelfRAGPromptedConfig, Verdict
+from core.collected import clip_words
+from core.prompt import Segment
+from core.templates import Template
+from core.tools import Tools
+from core.types import Hit
+
+VERDICT_TOKENS = 8
+_YES_NO = {"yes": 1.0, "no": 0.0}
+_WORDS: dict[Verdict, Mapping[str, float]] = {
+    "retrieve": _YES_NO,
+    "relevance": _YES_NO,
+    "support": {"fully": SUPPORT[0], "partially": SUPPORT[1], "no": SUPPORT[2], "not": SUPPORT[2]},
+    "utility": dict(zip("12345", UTILITY, strict=True)),
+}
+
+
+def read_verdict(name: Verdict, reply: str) -> float | None:
+    """Return what the first word of a reply that can be a verdict is worth, None if there is none.
+
+    >>> read_verdict("support", "Not fully."), read_verdict("utility", "4/5"), read_verdict("relevance", "Hm.")
+    (0.0, 0.5, None)
+    """
+    words = _WORDS[name]
+    found = re.search(rf"\b({'|'.join(words)})\b", reply.lower())
+    return None if found is None else words[found.group()]
+
+
+async def verdict(
+    name: Verdict,
+    values: Mapping[str, str | Sequence[Segment]],
+    tools: Tools,
+    config: SelfRAGPromptedConfig,
+    *,
+    place: str,
+) -> float | None:
+    """Ask for a verdict and return its value, None if the reply is none."""
+    prompt = config.prompt(name).render(values)
+    reply = await tools.generate(prompt, role=name, max_tokens=VERDICT_TOKENS, path=place)
+    return read_verdict(name, reply.text)
+
+
+async def criticise(
+    hit: Hit, written: str, sentence: str, tools: Tools, config: SelfRAGPromptedConfig, *, place: str
+) -> tuple[Critique, int]:
+    """Judge a sentence that was written from a passage (ISREL, ISSUP, ISUSE); return how many verdicts could not be read too.
+
+    ``written``: the answer before the sentence. What has no weight is not asked.
+    """
+    query = tools.question.text
+    to_relate = passage_segments(hit, config.prompt("relevance"), config)
+    to_support = passage_segments(hit, config.prompt("support"), config)
+    asked: list[tuple[Verdict, float, Mapping[str, str | Sequence[Segment]]]] = [
+        ("relevance", config.w_rel, {"query": query, "passages": to_relate, "written": written}),
+        ("support", config.w_sup, {"passages": to_support, "sentence": sentence.strip()}),
+        ("utility", config.w_use, {"query": query, "written": (written + sentence).strip()}),
+    ]
+    values = [
+        await verdict(name, fields, tools, config, place=place) if weight else 0.0 for name, weight, fields in asked
+    ]
+    return Critique(*(value or 0.0 for value in values)), values.count(None)
+
+
+def passage_segments(hit: Hit | None, template: Template, config: SelfRAGPromptedConfig) -> list[Segment]:
+    """Write the passage, or that there is none, as the prompt says."""
+    if hit is None:
+        return template.items("passage", [], [])
+    text = clip_words(hit.passage.text.strip(), config.max_paragraph_words)
+    return template.items("passage", [{"title": hit.passage.title, "text": text}], [0])

@@ -1,0 +1,338 @@
+"""Self-RAG replayed by hand, with reflection tokens and prompted: one and more segments, caps, early stops, and what goes wrong."""
+
+import math
+from functools import partial
+
+import pytest
+
+from baselines.self_rag import self_rag
+from baselines.self_rag_config import SelfRAGConfig
+from baselines.self_rag_prompted import self_rag_prompted
+from baselines.self_rag_prompted_config import SelfRAGPromptedConfig
+from baselines.self_rag_verdicts import read_verdict
+from core.errors import ConfigError
+from core.options import changed
+from core.runner import answer_question
+from core.tools import SearchStep, Tools
+from tests.fakes import ScriptedGenerator, WordRetriever, kind
+from tests.methods.test_ircot import BOOK, NOISE, QUESTION, TOWN, WORLD
+
+CONFIG = SelfRAGConfig(k=2)
+NAMES = [
+    name
+    for group in ("retrieve", "relevance", "support", "utility", "passage")
+    for name in getattr(CONFIG, f"{group}_tokens")
+]
+LONG = {"k": 1, "preset": "long_form", "max_segments": 3}
+# How likely reflection tokens are, relative to the others of their group, unless a test says otherwise.
+CHANCES = {"[Retrieval]": 0.9, "[No Retrieval]": 0.1, "[Relevant]": 0.8, "[Irrelevant]": 0.2, "[Fully supported]": 0.5}
+CHANCES |= {"[Partially supported]": 0.25, "[No support / Contradictory]": 0.25}
+CHANCES |= {f"[Utility:{n}]": 0.1 for n in range(1, 5)} | {"[Utility:5]": 0.6}
+
+
+def reflecting(replies, chance=lambda prompt, token: CHANCES[token]):
+    """A model with reflection tokens. ``chance``: of a token after a prompt."""
+    return ScriptedGenerator(
+        replies,
+        log_likelihood=lambda request: math.log(0.01 * chance(request.prompt.text, request.target)),
+        probability=lambda word: 0.5,
+        special=NAMES,
+    )
+
+
+async def replay(generator, config=CONFIG, method=self_rag, retriever=None, budget=0):
+    tools = Tools(QUESTION, generator, retriever or WordRetriever(WORLD), budget=budget)
+    row = await answer_question(QUESTION, partial(method, config=config), tools)
+    assert row.error == "" and row.to_json()
+    assert sum(usage.total for usage in tools.ledger.values()) == tools.spent.total
+    return row.answer, tools
+
+
+def by_passage(prompts_to_replies):
+    """Reply by which passage the prompt gives last."""
+
+    def reply(request):
+        shown = request.prompt.text.rpartition("<paragraph>")[2]
+        return next(text for words, text in prompts_to_replies.items() if words in shown)
+
+    return reply
+
+
+def searches(tools):
+    return [step.query for step in tools.steps if isinstance(step, SearchStep)]
+
+
+async def test_short_form_keeps_the_continuation_that_the_model_thinks_best():
+    replies = {
+        BOOK.text: "[Relevant]Rhine.[Partially supported][Utility:3]",
+        TOWN.text: "[Relevant]The Issel.[Fully supported][Utility:5]",
+    }
+
+    def chance(prompt, token):
+        return 0.9 if token == "[Fully supported]" and TOWN.text in prompt else CHANCES[token]
+
+    generator = reflecting(by_passage(replies), chance)
+    answer, tools = await replay(generator)
+    assert (answer.text, answer.stopped, answer.steps) == ("The Issel.", "end", 1)
+    assert answer.retrieved and answer.compared == 2
+    (segment,) = answer.segments
+    assert segment.passage_id == "tarn hollow" and segment.text == replies[TOWN.text]
+    support = (0.9 + 0.5 * 0.25) / 1.4
+    assert segment.critique.relevance == pytest.approx(0.8)
+    assert segment.critique.support == pytest.approx(support)
+    assert segment.critique.utility == pytest.approx(-0.1 - 0.05 + 0.05 + 0.6)
+    assert segment.score == pytest.approx(0.5 + 0.8 + support + 0.5 * 0.5)  # with the tokens' mean probability
+    assert {name: usage.calls for name, usage in tools.ledger.items()} == {"retrieve": 2, "segment": 2, "critique": 20}
+    assert searches(tools) == [QUESTION.text] and answer.passage_ids == ("the glass orchard", "tarn hollow")
+    start = f"### Instruction:\n{QUESTION.text}\n\n### Response:\n"
+    assert generator.scored[0].prompt.text == start
+    opening = f"{start}[Retrieval]<paragraph>{TOWN.title}\n{TOWN.text}</paragraph>"
+    assert opening in generator.prompts and generator.requests[0].sampling.stop == ("<paragraph>",)
+    # Tokens are judged where they stand: ISREL behind the passage, ISSUP and ISUSE behind what came before them.
+    places = {(request.prompt.text, request.target) for request in generator.scored}
+    assert {(opening, "[Irrelevant]"), (f"{opening}[Relevant]The Issel.", "[Partially supported]")} <= places
+    assert (f"{opening}[Relevant]The Issel.[Fully supported]", "[Utility:1]") in places
+
+
+async def test_the_threshold_is_on_probabilities_and_without_passages_the_model_goes_on_by_itself():
+    def unwilling(prompt, token):  # a ratio of log-probabilities, as in the released code, would be 0.96
+        return {"[Retrieval]": 0.1, "[No Retrieval]": 0.9}.get(token, 0.1)
+
+    generator = reflecting(["The Issel.[Utility:5]"], unwilling)
+    answer, tools = await replay(generator)
+    assert (answer.text, answer.retrieved, answer.passage_ids) == ("The Issel.", False, ())
+    assert searches(tools) == [] and generator.prompts[0].endswith("### Response:\n[No Retrieval]")
+    assert answer.segments[0].critique.relevance == answer.segments[0].critique.support == 0
+    for changes, count in (({"threshold": 0.05}, 1), ({"retrieval": "always"}, 1), ({"retrieval": "never"}, 0)):
+        generator = reflecting(lambda request: "Issel.", unwilling)
+        _, tools = await replay(generator, changed(CONFIG, changes))
+        assert len(searches(tools)) == count
+        assert ("retrieve" in tools.ledger) == ("threshold" in changes)
+
+
+async def test_long_form_goes_on_where_the_model_wants_passages_and_shows_no_earlier_passage():
+    first = "[Relevant]Mara Velden wrote it.[Fully supported][Retrieval]<paragraph>made up"
+    second = "[Relevant]She was born in Tarn Hollow.[Fully supported][No Retrieval]It is a town.[Utility:5]"
+    third = "[Relevant]It lies on the Issel.[Fully supported][Utility:5]"
+    generator = reflecting([first, second, third])
+    config = changed(CONFIG, {**LONG, "search_with": "segment"})
+    answer, tools = await replay(generator, config)
+    assert answer.text == "Mara Velden wrote it. She was born in Tarn Hollow. It lies on the Issel."
+    assert (answer.stopped, answer.steps, answer.compared) == ("end", 3, 3)
+    # [No Retrieval] is overruled, since [Retrieval] is likely enough there.
+    assert answer.segments[1].text == "[Relevant]She was born in Tarn Hollow.[Fully supported]"
+    assert searches(tools) == [
+        QUESTION.text,
+        f"{QUESTION.text} Mara Velden wrote it.",
+        f"{QUESTION.text} She was born in Tarn Hollow.",
+    ]
+    before = "[Relevant]Mara Velden wrote it.[Fully supported]"
+    assert f"### Response:\n{before}[Retrieval]<paragraph>" in generator.prompts[1]
+    assert generator.prompts[1].count("<paragraph>") == 1
+    assert "made up" not in "".join(generator.prompts)
+    _, tools = await replay(reflecting([first, second, third]), changed(CONFIG, LONG))
+    assert searches(tools) == [QUESTION.text], "with the question alone, one search serves all segments"
+
+
+async def test_the_beam_keeps_the_best_paths_apart_and_finished_ones_too():
+    replies = {
+        BOOK.text: "[Relevant]One.[Fully supported][Retrieval]",
+        TOWN.text: "[Relevant]Two.[Fully supported][Utility:5]",
+        NOISE.text: "[Relevant]Three.[Fully supported][Retrieval]",
+    }
+
+    def chance(prompt, token):
+        return 0.01 if token == "[Relevant]" and ("One." in prompt or NOISE.text in prompt) else CHANCES[token]
+
+    generator = reflecting(by_passage(replies), chance)
+    answer, _ = await replay(generator, changed(CONFIG, {**LONG, "k": 3, "beam": 2}))
+    assert (answer.text, answer.stopped, answer.steps) == ("Two.", "end", 1), "a finished path stays, and may win"
+    earlier = [prompt.partition("### Response:\n")[2].partition("[Retrieval]")[0] for prompt in generator.prompts]
+    assert earlier[:3] == [""] * 3 and set(earlier[3:6]) == {"[Relevant]One.[Fully supported]"}
+    assert not any("Two." in text or "Three." in text for text in earlier), "no path sees another one's text"
+
+
+async def test_the_cap_and_the_early_stop():
+    wanting = "[Relevant]Glass is made of sand.[Fully supported][Retrieval]"
+    answer, _ = await replay(reflecting(lambda request: wanting), changed(CONFIG, LONG))
+    assert (answer.stopped, answer.steps) == ("max_segments", 3)
+    answer, _ = await replay(reflecting(lambda request: wanting), SelfRAGConfig(k=1))
+    assert (answer.stopped, answer.steps, answer.text) == ("max_segments", 1, "Glass is made of sand.")
+    answer, _ = await replay(reflecting(["[Relevant]Issel.[Utility:5]", "unasked"]), changed(CONFIG, LONG))
+    assert (answer.stopped, answer.steps, answer.text) == ("end", 1, "Issel.")
+
+
+async def test_a_malformed_continuation_loses_and_nothing_but_malformed_ones_answers_nothing():
+    replies = {BOOK.text: "[Relevant]", TOWN.text: "Issel without any token"}
+    answer, _ = await replay(reflecting(by_passage(replies)))
+    assert answer.text == "Issel without any token"
+    assert answer.segments[0].critique.support == answer.segments[0].critique.utility == 0
+    answer, _ = await replay(reflecting(lambda request: ""))
+    assert (answer.text, answer.stopped, answer.steps) == ("", "end", 1)
+
+
+async def test_nothing_found_goes_on_without_passages():
+    generator = reflecting(["Issel.[Utility:5]"])
+    answer, tools = await replay(generator, retriever=WordRetriever([]))
+    assert (answer.text, answer.retrieved, answer.compared) == ("Issel.", True, 1)
+    assert generator.prompts[0].endswith("[No Retrieval]") and searches(tools) == [QUESTION.text]
+
+
+async def test_closed_answers_add_up_the_scores_of_equal_ones():
+    replies = {
+        BOOK.text: "[Relevant]Oslo.[Partially supported]",
+        TOWN.text: "[Relevant]Issel.[Fully supported][Utility:5]",
+        NOISE.text: "[Relevant]The Oslo[Partially supported]",
+    }
+    for aggregate, text in (("best", "Issel."), ("sum", "Oslo.")):
+        answer, _ = await replay(reflecting(by_passage(replies)), SelfRAGConfig(k=3, aggregate=aggregate))
+        assert answer.text == text
+
+
+async def test_what_has_no_weight_is_not_asked():
+    config = SelfRAGConfig(k=1, w_rel=0, w_use=0, sequence_score=False)
+    answer, tools = await replay(reflecting(["[Relevant]Issel.[Fully supported][Utility:5]"]), config)
+    assert tools.ledger["critique"].calls == 3
+    assert answer.segments[0].score == pytest.approx(0.5 + 0.5 * 0.25)
+
+
+async def test_a_spent_budget_answers_with_what_there_is():
+    wanting = "[Relevant]Glass is made of sand.[Fully supported][Retrieval]"
+    config = changed(CONFIG, {**LONG, "max_segment_tokens": 20})
+    answer, tools = await replay(reflecting(lambda request: wanting), config, budget=500)
+    assert answer.stopped == "budget" and 1 <= answer.steps < 3 and answer.text.startswith("Glass is made of sand.")
+    assert tools.spent.total <= 500
+    answer, _ = await replay(reflecting([]), config, budget=1)
+    assert (answer.stopped, answer.text, answer.steps) == ("budget", "", 0)
+
+
+async def test_a_model_without_reflection_tokens_is_refused_in_a_sentence():
+    generator = ScriptedGenerator([])
+    config = SelfRAGConfig(retrieve_tokens=["[Do retrieve]", "[Do not]", "[Go on]"])
+    with pytest.raises(ConfigError, match=r"no reflection token '\[Do retrieve\]'.*self_rag_prompted"):
+        await self_rag(QUESTION, Tools(QUESTION, generator, WordRetriever(WORLD)), config)
+
+
+def test_impossible_options_are_refused():
+    for options, words in (
+        ({"threshold": 2}, "threshold"),
+        ({"k": 0}, "k and max_paragraph_words"),
+        ({"aggregate": "sum", "max_segments": 2}, "max_segments to 1"),
+        ({"utility_tokens": ["[1]"]}, "utility_tokens must be 5"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            SelfRAGConfig(**options)
+    with pytest.raises(ConfigError, match="max_segments"):
+        SelfRAGPromptedConfig(max_segments=0)
+
+
+# The prompted variant: prompts that say in a word what is asked, so that the script can tell.
+PROMPTED = {
+    "retrieve_prompt": "retrieve {query} {written}",
+    "relevance_prompt": "relevance {query} {passages}",
+    "segment_prompt": "segment {passages}{query}\n{written}",
+    "support_prompt": "support {passages}{sentence}",
+    "utility_prompt": "utility {query} {written}",
+}
+USUAL = {"retrieve": "Yes", "relevance": "Yes.", "support": "Fully supported", "utility": "5"}
+STORY = ["The book is by Mara Velden. She", " She is from Tarn Hollow. That", " So the answer is: Issel."]
+
+
+def prompted(sentences, verdicts=lambda name, prompt: USUAL[name]):
+    """A model that writes one sentence of the story after another, and gives these verdicts."""
+
+    def reply(request):
+        if (name := kind(request)) != "segment":
+            return verdicts(name, request.prompt.text)
+        return sentences[sum(text.split(".")[0] in request.prompt.text for text in sentences)]
+
+    return ScriptedGenerator(reply)
+
+
+def prompted_config(**options):
+    return SelfRAGPromptedConfig(**{"k": 2, **PROMPTED, **options})
+
+
+async def test_prompted_three_sentences_each_from_the_passage_judged_best():
+    def verdicts(name, prompt):
+        poor = BOOK.text in prompt and name in ("relevance", "support")
+        return ("No" if name == "relevance" else "Partially") if poor else USUAL[name]
+
+    generator = prompted(STORY, verdicts)
+    answer, tools = await replay(generator, prompted_config(), self_rag_prompted)
+    assert (answer.text, answer.stopped, answer.steps) == ("Issel", "answer", 3)
+    assert (answer.searched, answer.compared, answer.malformed) == (3, 6, 0)
+    assert [segment.text for segment in answer.segments] == [STORY[0][:27], STORY[1][:25], STORY[2]]
+    assert searches(tools) == [
+        QUESTION.text,
+        f"{QUESTION.text} The book is by Mara Velden.",
+        f"{QUESTION.text} She is from Tarn Hollow.",
+    ]
+    first = answer.segments[0]
+    assert first.passage_id == "tarn hollow"
+    assert (first.critique.relevance, first.critique.support, first.critique.utility) == (1, 1, 1)
+    assert first.score == pytest.approx(1 + 1 + 0.5 + 1)
+    calls = {"retrieve": 3, "relevance": 6, "segment": 6, "support": 6, "utility": 6}
+    assert {name: usage.calls for name, usage in tools.ledger.items()} == calls
+    last = next(prompt for prompt in reversed(generator.prompts) if prompt.startswith("segment"))
+    assert last.endswith("The book is by Mara Velden. She is from Tarn Hollow.")
+
+
+async def test_prompted_the_cap_the_end_and_no_search():
+    endless = [f"Fact {number} is known. And" for number in range(9)]
+    answer, _ = await replay(prompted(endless), prompted_config(max_segments=2), self_rag_prompted)
+    assert (answer.stopped, answer.steps) == ("max_segments", 2)
+    answer, tools = await replay(
+        prompted(["It is the Issel."], lambda name, prompt: "no"), prompted_config(), self_rag_prompted
+    )
+    assert (answer.stopped, answer.steps, answer.searched, searches(tools)) == ("end", 1, 0, [])
+    assert set(tools.ledger) == {"retrieve", "segment"}, "one sentence without a passage has no rival: nothing to judge"
+    answer, tools = await replay(prompted(STORY), prompted_config(retrieval="always"), self_rag_prompted)
+    assert answer.searched == 3 and "retrieve" not in tools.ledger
+
+
+async def test_prompted_verdicts_that_cannot_be_read_are_counted_and_decide_nothing():
+    answer, _ = await replay(prompted(STORY, lambda name, prompt: "Hm."), prompted_config(), self_rag_prompted)
+    assert (answer.text, answer.searched) == ("Issel", 3), "in doubt, passages are looked up"
+    assert answer.malformed == 3 + 3 * 2 * 3
+    assert answer.segments[0].critique.relevance == answer.segments[0].critique.utility == 0
+    silent = ScriptedGenerator(lambda request: USUAL.get(kind(request), " "))
+    answer, _ = await replay(silent, prompted_config(), self_rag_prompted)
+    assert (answer.stopped, answer.text) == ("empty_generation", "")
+
+
+async def test_prompted_nothing_found_and_a_spent_budget():
+    answer, _ = await replay(prompted(STORY), prompted_config(), self_rag_prompted, WordRetriever([]))
+    assert (answer.text, answer.passage_ids, answer.compared) == ("Issel", (), 3)
+    config = prompted_config(max_segment_tokens=20, k=1)
+    answer, tools = await replay(prompted(STORY), config, self_rag_prompted, budget=420)
+    assert answer.stopped == "budget" and 1 <= answer.steps < 3 and tools.spent.total <= 420
+    assert answer.text.startswith("The book is by Mara Velden")
+
+
+async def test_prompted_with_the_shipped_prompts():
+    generator = ScriptedGenerator(lambda request: "So the answer is: Issel.")
+    config = SelfRAGPromptedConfig(k=1)
+    answer, _ = await replay(generator, config, self_rag_prompted)
+    assert answer.text == "Issel" and len(config.templates()) == 5
+    for prompt in generator.prompts:
+        assert "{" not in prompt
+    assert sum(BOOK.text in prompt for prompt in generator.prompts) == 3  # relevance, sentence, support
+    await replay(generator, config, self_rag_prompted, WordRetriever([]))
+    assert "(no passage)" in generator.prompts[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "reply", "value"),
+    [
+        ("support", "Fully.", 1),
+        ("support", "Not fully supported", 0),
+        ("support", "It is partially so", 0.5),
+        ("utility", "4/5", 0.5),
+        ("utility", "10", None),
+        ("relevance", "Nothing", None),
+        ("retrieve", "YES", 1),
+    ],
+)
+def test_verdicts(name, reply, value):
+    assert read_verdict(name, reply) == value
