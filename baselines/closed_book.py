@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from core.errors import ConfigError
 from core.prompt import Segment
@@ -15,6 +16,8 @@ from core.types import Answer, Question
 @dataclass(frozen=True)
 class ClosedBookConfig(ReaderConfig):
     """Options of closed-book answering: those of the reader. Demonstrations are shown without their passages."""
+
+    SEARCHES: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from core.templates import Template
 
 
 @dataclass(frozen=True)
 class MethodConfig:
-    """Base of the methods' options, which are frozen dataclasses."""
+    """Base of the methods' options, which are frozen dataclasses. ``SEARCHES``: whether the method needs a retriever."""
+
+    SEARCHES: ClassVar[bool] = True
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that the method may use: their identities go into the run's manifest."""

@@ -1,7 +1,9 @@
 """One way to configure every command: typed dataclasses, filled from presets, YAML files and the command line, later wins.
 
 A dataclass may carry ``ALIASES`` (other names for its options) and ``PRESETS`` (values for the other options, by the value of its
-option ``preset``). jsonargparse checks the types; names are checked here, so that a misspelt one is answered with the nearest.
+option ``preset``). One that carries ``EXTENDED_BY``, the name of an option, gets further options by what is stated for that one:
+its class method ``extended`` is given the values and returns the dataclass to fill instead. jsonargparse checks the types; names
+are checked here, so that a misspelt one is answered with the nearest.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ from __future__ import annotations
 import re
 import typing
 from argparse import ArgumentError
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -21,6 +25,7 @@ from core.errors import ConfigError, nearest
 
 Config = TypeVar("Config")
 Arguments = list[tuple[str, str]]
+_NOTHING: Mapping[str, Any] = {}
 
 
 def parse(config: type[Config], argv: Sequence[str], prog: str, summary: str, positional: str = "") -> Config:
@@ -28,9 +33,12 @@ def parse(config: type[Config], argv: Sequence[str], prog: str, summary: str, po
 
     Raises :class:`ConfigError` naming the option, what was given and what was expected; exits after --help and --print_config.
     """
+    config = _extended(config, _stated_for(getattr(config, "EXTENDED_BY", ""), argv))
     flags, given, files = _read_argv(argv, positional, dict(options_of(config)))
     stated = [pair for file in files for pair in _read_yaml(file, config)] + given
-    return _build(config, [], stated, prog, summary, flags)
+    sections = [] if flags else _untouched(config, stated)
+    untouched = {each.name: each.default_factory() for each in sections if each.default_factory is not MISSING}
+    return _build(config, [], stated, prog, summary, flags, untouched)
 
 
 def changed(base: Config, changes: Mapping[str, Any]) -> Config:
@@ -38,17 +46,58 @@ def changed(base: Config, changes: Mapping[str, Any]) -> Config:
 
     A changed preset brings its values with it. Raises :class:`ConfigError` as :func:`parse` does.
     """
-    flat = _flatten(changes, {prefix for prefix, _ in sections_of(type(base))})
+    config = _extended(type(base), [changes.get(getattr(base, "EXTENDED_BY", ""))])
+    flat = flatten(changes, {prefix for prefix, _ in sections_of(config)})
     stated = [(name, value if isinstance(value, str) else _as_yaml(value)) for name, value in flat]
-    return _build(type(base), list(_values_of(base)), stated, "", "")
+    untouched = {each.name: getattr(base, each.name) for each in _untouched(type(base), stated)}
+    before = [pair for pair in _values_of(base) if pair[0].partition(".")[0] not in untouched]
+    return _build(config, before, stated, "", "", untouched=untouched)
+
+
+def _untouched(config: type[Any], stated: Arguments) -> list[Field[Any]]:
+    """Return the sections of which nothing was stated."""
+    kinds = _hints(cast("Any", config))
+    touched = {renamed(name, config).partition(".")[0] for name, _ in stated}
+    return [each for each in fields(config) if is_dataclass(kinds[each.name]) and each.name not in touched]
+
+
+def _extended(config: type[Config], stated: Iterable[Any]) -> type[Config]:
+    """Return the dataclass with the options that the values stated for ``EXTENDED_BY`` bring, as it is if it has none."""
+    if not hasattr(config, "EXTENDED_BY"):
+        return config
+    lists = (value.strip("[]").split(",") if isinstance(value, str) else value or () for value in stated)
+    names = [str(name).strip(" '\"") for items in lists for name in items]
+    return cast("type[Config]", cast("Any", config).extended(names))
+
+
+def _stated_for(option: str, argv: Sequence[str]) -> Iterator[Any]:
+    """Yield what a command line and its YAML files state for one option, whatever else they hold."""
+    for word, following in pairwise([*argv, ""]):
+        name, equals, value = word.removeprefix("--").partition("=")
+        value = value if equals else following
+        if not word.startswith("--") or name not in (option, "config") or not value or value.startswith("--"):
+            continue
+        if name == option:
+            yield value
+        elif isinstance(data := load_yaml(value), dict):
+            yield data.get(option)
 
 
 def _build(
-    config: type[Config], before: Arguments, stated: Arguments, prog: str, summary: str, flags: Sequence[str] = ()
+    config: type[Config],
+    before: Arguments,
+    stated: Arguments,
+    prog: str,
+    summary: str,
+    flags: Sequence[str] = (),
+    untouched: Mapping[str, Any] = _NOTHING,
 ) -> Config:
-    """Build a configuration from values, then those of the presets among what was stated, then what was stated."""
+    """Build a configuration from values, then those of the presets among what was stated, then what was stated.
+
+    ``untouched``: sections to take as they are. Most of the time goes into describing options to the parser, so it is spared them.
+    """
     known = dict(options_of(config))
-    stated = [(_rename(name, config), value) for name, value in stated]
+    stated = [(renamed(name, config), value) for name, value in stated]
     for name, _ in stated:
         if name not in known:
             raise ConfigError(f"unknown option '--{name}': {nearest(name, known)}")
@@ -58,12 +107,15 @@ def _build(
     parser.add_argument(
         "--config", action=ActionConfigFile, help="YAML file of options; may be repeated, later files win"
     )
-    parser.add_class_arguments(config, None)
+    parser.add_class_arguments(config, None, skip=set(untouched))
     try:
         built = parser.instantiate(parser.parse_args([*arguments, *flags]))
     except ArgumentError as error:
         raise ConfigError(_plain_message(str(error))) from None
-    return config(**{field.name: built[field.name] for field in fields(cast("type[Any]", config))})
+    parsed = {
+        field.name: built[field.name] for field in fields(cast("type[Any]", config)) if field.name not in untouched
+    }
+    return config(**parsed, **untouched)
 
 
 def _values_of(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -76,14 +128,21 @@ def _values_of(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
             yield prefix + field.name, value if isinstance(value, str) else _as_yaml(value)
 
 
-def _as_yaml(value: Any) -> str:
+def _as_yaml(value: Any, *, in_order: bool = False) -> str:
     plain = list(value) if isinstance(value, tuple) else value
-    return yaml.safe_dump(plain, default_flow_style=True, width=10**9).strip().removesuffix("\n...")
+    text: str = yaml.safe_dump(plain, default_flow_style=True, width=10**9, sort_keys=not in_order)
+    return text.strip().removesuffix("\n...")
+
+
+@lru_cache(maxsize=256)
+def _hints(config: Any) -> dict[str, Any]:
+    """Return the types of a dataclass's fields, which take a while to make out."""
+    return typing.get_type_hints(config)
 
 
 def options_of(config: type[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (dotted name, type) of every option of a nested dataclass."""
-    hints = typing.get_type_hints(config)
+    hints = _hints(cast("Any", config))  # mypy does not take a class for hashable
     for field in fields(config):
         kind = hints[field.name]
         if is_dataclass(kind):
@@ -95,7 +154,7 @@ def options_of(config: type[Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 def sections_of(config: type[Any], prefix: str = "") -> Iterator[tuple[str, type[Any]]]:
     """Yield (dotted prefix, dataclass) of a dataclass and of every dataclass nested in it."""
     yield prefix, config
-    hints = typing.get_type_hints(config)
+    hints = _hints(cast("Any", config))  # mypy does not take a class for hashable
     for field in fields(config):
         if is_dataclass(hints[field.name]):
             yield from sections_of(hints[field.name], f"{prefix}{field.name}.")
@@ -145,10 +204,11 @@ def _read_yaml(file: str, config: type[Any]) -> Arguments:
         raise ConfigError(f"'{file}' must hold 'option: value' lines, but it holds a {type(data).__name__}.")
     known = dict(options_of(config))
     pairs = []
-    for name, value in _flatten(data, {prefix for prefix, _ in sections_of(config)}):
-        if _rename(name, config) not in known:
+    for name, value in flatten(data, {prefix for prefix, _ in sections_of(config)}):
+        if (option := renamed(name, config)) not in known:
             raise ConfigError(f"'{file}' has the unknown option '{name}': {nearest(name, known)}")
-        pairs.append((name, value if isinstance(value, str) else _as_yaml(value)))
+        # What is written out under an option of text, such as the cells of a sweep, is handed on as text in its own order.
+        pairs.append((name, value if isinstance(value, str) else _as_yaml(value, in_order=known[option] is str)))
     return pairs
 
 
@@ -164,16 +224,22 @@ def load_yaml(file: str, option: str = "config") -> Any:
         raise ConfigError(f"'{file}' is not valid YAML: {' '.join(str(error).split())}") from None
 
 
-def _flatten(data: Mapping[Any, Any], sections: set[str], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(data: Mapping[Any, Any], sections: set[str], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted name, value) of options that may be nested. ``sections``: the prefixes, dot included, that are no options.
+
+    >>> list(flatten({"corag": {"chains": 4}, "corag.task": "x"}, {"corag."}))
+    [('corag.chains', 4), ('corag.task', 'x')]
+    """
     for key, value in data.items():
         name = f"{prefix}{key}"
         if isinstance(value, dict) and f"{name}." in sections:
-            yield from _flatten(value, sections, f"{name}.")
+            yield from flatten(value, sections, f"{name}.")
         else:
             yield name, value
 
 
-def _rename(name: str, config: type[Any]) -> str:
+def renamed(name: str, config: type[Any]) -> str:
+    """Return an option's full name, which it has if it is not one of the ``ALIASES``."""
     for prefix, section in sections_of(config):
         aliases: Mapping[str, str] = getattr(section, "ALIASES", {})
         if name.startswith(prefix) and name.removeprefix(prefix) in aliases:

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 import orjson
 
+from core.clock import unix_time
 from core.errors import ConfigError, DataError
 from core.files import read_jsonl, write_atomically
 from core.tools import GenerateStep, SearchStep, Step
@@ -31,7 +32,8 @@ TRACES = "traces.jsonl"
 class Row:
     """One finished question: what was asked, answered, done, spent. ``error`` is "" unless the question failed.
 
-    ``answer`` is None for a failed question. ``seconds``: from first call to answer, waiting included.
+    ``answer`` is None for a failed question. ``seconds``: from first call to answer, waiting included. ``begun``: when, in
+    seconds since 1970; the steps' ``started`` counts from there. 0 if that is not known.
     """
 
     question: Question
@@ -40,20 +42,26 @@ class Row:
     usage: Mapping[str, TokenUsage]
     seconds: float
     error: str = ""
+    begun: float = 0.0
 
     @property
     def total_usage(self) -> TokenUsage:
         """The sum over all roles."""
         return sum(self.usage.values(), TokenUsage())
 
-    def to_json(self) -> bytes:
-        """Write the row as one line. Passages appear by id, title and score."""
+    def to_json(self, opened: float = 0.0) -> bytes:
+        """Write the row as one line. Passages appear by id, title and score.
+
+        ``opened``: seconds since 1970 when the start that answered the question opened its run: rows of one start share it.
+        """
         record = {
             "id": self.question.id,
             "question": asdict(self.question),
             "answer": None if self.answer is None else asdict(self.answer),
             "error": self.error,
             "seconds": round(self.seconds, 4),
+            "opened": round(opened, 6),
+            "begun": round(self.begun, 6),
             "usage": {role: asdict(usage) for role, usage in self.usage.items()},
             "steps": [_step_record(step) for step in self.steps],
         }
@@ -71,6 +79,7 @@ def _step_record(step: Step) -> dict[str, Any]:
         "k": step.k,
         "hits": hits,
         "seconds": step.seconds,
+        "started": step.started,
     }
 
 
@@ -84,6 +93,7 @@ class RunFolder:
         the like, kept for every start. Raises :class:`ConfigError` for other settings or a run in use.
         """
         self.path = path
+        self._opened = unix_time()
         self._lines: IO[bytes] | None = None
         self.answered: set[str] = set()
         self._lock = lock_folder(path)
@@ -128,7 +138,7 @@ class RunFolder:
         """Write one row to disk. Raises :class:`DataError` when that fails; what was written before stays whole."""
         if self._lines is None:
             raise ValueError("the run folder is closed")
-        line = row.to_json()
+        line = row.to_json(self._opened)
         try:
             written = 0
             while written < len(line):
@@ -232,12 +242,17 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 def read_rows(path: Path) -> dict[str, dict[str, Any]]:
     """Read a run's rows by question id, in order of first appearance; of several lines for one question the last counts."""
-    read_manifest(path)
     rows: dict[str, dict[str, Any]] = {}
-    for line in _whole_lines(path / TRACES):
-        record = orjson.loads(line)
+    for record in read_attempts(path):
         rows[record["id"]] = record
     return rows
+
+
+def read_attempts(path: Path) -> Iterator[dict[str, Any]]:
+    """Stream the lines of a run as they were written, those of failed questions that were tried again among them."""
+    read_manifest(path)
+    for line in _whole_lines(path / TRACES):
+        yield orjson.loads(line)
 
 
 def usage_of(record: Mapping[str, Any]) -> TokenUsage:

@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterable
 
+from core.clock import unix_time
 from core.errors import BackendError, ConfigError, CoragError
 from core.records import Row
 from core.together import together
@@ -31,7 +32,8 @@ async def answer_question(question: Question, method: Method, tools: Tools) -> R
         error = f"{type(failure).__name__}: {failure}"
     except Exception as failure:  # noqa: BLE001 - a defect met by one question must not cost the others
         error = f"{type(failure).__name__}: {failure}\n{traceback.format_exc()}"
-    return Row(question, answer, tuple(tools.steps), dict(tools.ledger), time.perf_counter() - started, error)
+    seconds = time.perf_counter() - started
+    return Row(question, answer, tuple(tools.steps), dict(tools.ledger), seconds, error, unix_time(tools.begun))
 
 
 async def answer_all(

@@ -18,7 +18,10 @@ _TEMPLATE_TOKENS = 48  # allowed for a chat template's own words when a call is 
 
 @dataclass(frozen=True, slots=True)
 class GenerateStep:
-    """A finished generation. ``path`` is its place in the method, such as "chain 3/hop 2". Times are seconds of waiting."""
+    """A finished generation. ``path`` is its place in the method, such as "chain 3/hop 2".
+
+    Of every step: ``started``, seconds since the question was begun; ``seconds`` of waiting from then on.
+    """
 
     role: str
     path: str
@@ -28,6 +31,7 @@ class GenerateStep:
     shortening: Shortening
     seconds: float
     prompt: str = ""
+    started: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class ScoreStep:
     usage: TokenUsage
     shortening: Shortening
     seconds: float
+    started: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,7 @@ class SearchStep:
     k: int
     hits: tuple[Hit, ...]
     seconds: float
+    started: float = 0.0
 
 
 Step = GenerateStep | ScoreStep | SearchStep
@@ -74,7 +80,8 @@ class Tools:
 
     ``seed``: the run's. ``budget``: most tokens, prompt plus generated, that the question may spend (0: no limit); a call
     that could exceed it is not made and raises :class:`BudgetExhaustedError`. ``watch`` sees every step as it finishes.
-    ``keep_prompts`` stores prompts in the trace. ``purse`` is shared by the questions of a run.
+    ``keep_prompts`` stores prompts in the trace. ``purse`` is shared by the questions of a run. ``begun``: when the question was,
+    by ``time.perf_counter``.
     """
 
     question: Question
@@ -87,6 +94,7 @@ class Tools:
     purse: Purse = field(default_factory=Purse)
     steps: list[Step] = field(default_factory=list)
     ledger: dict[str, TokenUsage] = field(default_factory=dict)
+    begun: float = field(default_factory=time.perf_counter)
     _sampled: set[tuple[str, str]] = field(default_factory=set)
     _held: int = 0
     _trunk: Tools | None = None
@@ -141,6 +149,9 @@ class Tools:
         stop: Sequence[str] = (),
         logprobs: bool = False,
         special_tokens: bool = False,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        repetition_penalty: float = 1.0,
         path: str = "",
     ) -> Generation:
         """Continue a prompt. ``role`` names the call's purpose in the ledger; sampled calls need a ``path`` of their own."""
@@ -153,7 +164,16 @@ class Tools:
             self._sampled.add((role, path))
             seed = derive_seed(self.seed, self.question.id, role, path)
         sampling = Sampling(
-            max_tokens, temperature, n=n, stop=tuple(stop), logprobs=logprobs, seed=seed, special_tokens=special_tokens
+            max_tokens,
+            temperature,
+            top_p,
+            top_k,
+            repetition_penalty,
+            n,
+            tuple(stop),
+            logprobs=logprobs,
+            seed=seed,
+            special_tokens=special_tokens,
         )
         started = time.perf_counter()
         with self._allow(prompt, n * max_tokens):
@@ -168,6 +188,7 @@ class Tools:
                 reply.shortening,
                 time.perf_counter() - started,
                 prompt.text if self.keep_prompts else "",
+                started - self.begun,
             ),
             reply.usage,
         )
@@ -181,8 +202,16 @@ class Tools:
         request = ScoreRequest(prompt, target, end_of_turn, self._priority(), self.question.id)
         with self._allow(prompt, len(target) if isinstance(target, tuple) else self.count_tokens(target) + 1):
             reply = await self.generator.score(request)
-        seconds = time.perf_counter() - started
-        step = ScoreStep(role, path, reply.sum, len(reply.token_ids), reply.usage, reply.shortening, seconds)
+        step = ScoreStep(
+            role,
+            path,
+            reply.sum,
+            len(reply.token_ids),
+            reply.usage,
+            reply.shortening,
+            time.perf_counter() - started,
+            started - self.begun,
+        )
         self._note(step, reply.usage)
         return reply
 
@@ -194,7 +223,7 @@ class Tools:
             )
         started = time.perf_counter()
         hits = tuple(await self.retriever.search(query, k)) if query.strip() else ()
-        self._note(SearchStep(query, path, k, hits, time.perf_counter() - started))
+        self._note(SearchStep(query, path, k, hits, time.perf_counter() - started, started - self.begun))
         return hits
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:

@@ -12,7 +12,8 @@ from generation.config import ModelConfig
 from generation.open import open_generator
 from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
-from scripts.methods import METHODS, MethodOptions, check_names
+from scripts.entries import short_name
+from scripts.methods import MethodOptions, check_names, methods_of
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Setup(MethodOptions):
     """What every command that answers questions needs to know.
 
     Attributes:
-        method: one or more methods, separated by commas ('corag methods' lists them).
+        method: one or more methods, separated by commas ('corag methods' lists them), or FILE.py:FUNCTION for one of your own.
         model: the language model and its engine.
         retriever: the index or server to search.
         seed: all randomness derives from it.
@@ -34,14 +35,16 @@ class Setup(MethodOptions):
     budget: int = 0
 
     def __post_init__(self) -> None:
-        check_names(self.method)
+        # A method of the user's own is named by where to find it; from here on it is called like any other.
+        object.__setattr__(self, "method", [short_name(name) for name in self.method])
+        check_names(self.method, methods_of(type(self)))
         if self.budget < 0:
             raise ConfigError(f"budget must be 0 (no limit) or a number of tokens, but it is {self.budget}.")
 
     @property
     def searches(self) -> bool:
         """Whether any of the methods needs a retriever."""
-        return any(METHODS[name].searches for name in self.method)
+        return any(self.entry(name).searches for name in self.method)
 
 
 @asynccontextmanager
@@ -52,13 +55,18 @@ async def open_backends(setup: Setup) -> AsyncIterator[tuple[Generator, Retrieve
     async with AsyncExitStack() as stack:
         retriever = None
         if setup.searches:
-            if not setup.retriever.index and not setup.retriever.url:
-                raise ConfigError(
-                    "these methods search, but no index was given: build one with 'corag index' and name it with "
-                    "--retriever.index, or name a server with --retriever.url."
-                )
+            require_index(setup.retriever)
             retriever = await open_retriever(setup.retriever)
             stack.push_async_callback(retriever.close)
         generator = await open_generator(setup.model)
         stack.push_async_callback(generator.close)
         yield generator, retriever
+
+
+def require_index(retriever: RetrieverConfig) -> None:
+    """Raise :class:`ConfigError` if there is nothing to search."""
+    if not retriever.index and not retriever.url:
+        raise ConfigError(
+            "these methods search, but no index was given: build one with 'corag index' and name it with "
+            "--retriever.index, or name a server with --retriever.url."
+        )

@@ -32,17 +32,21 @@ COMMANDS = {
     "rounds": Command("scripts.rounds", "sample, make rows, fine-tune and decode, once or several times"),
     "merge": Command("scripts.merge", "fold a LoRA adapter into its base model", "adapter"),
     "table": Command("scripts.table", "print finished runs on the same questions as one table", "runs"),
+    "ledger": Command("scripts.ledger", "say where the tokens and seconds of finished runs went", "runs"),
     "compare": Command("scripts.compare", "test two runs against each other on the same questions", "runs"),
     "judge": Command("scripts.judge", "let a language model say which answers of finished runs are right", "runs"),
     "export": Command("scripts.export", "write a run as a prediction file, TREC run or dataset of traces", "run"),
+    "report": Command("scripts.report", "turn finished runs into one HTML file: table, tests, plots, traces", "runs"),
     "index": Command("scripts.index", "build a Lucene or dense index over a corpus", "corpus"),
     "units": Command("scripts.units", "group a corpus into long units for longrag", "corpus"),
     "serve": Command("scripts.serve", "serve an index over HTTP", "index"),
     "world": Command("scripts.world", "write the embedded fictional world: corpus, questions, demonstrations", "out"),
-    "methods": Command("scripts.list_methods", "list the methods with their options' defaults and presets"),
+    "methods": Command("scripts.list_methods", "list the methods, or one method's options and presets", "name"),
     "datasets": Command("scripts.list_datasets", "list the datasets with their scorers and task descriptions", "name"),
     "bench": Command(
-        "scripts.bench.command", "measure scoring, retrieval, runner, decode, sample, sft or startup as ratios", "name"
+        "scripts.bench.command",
+        "measure scoring, retrieval, runner, decode, sweep, sample, sft or startup as ratios",
+        "name",
     ),
     "doctor": Command("scripts.doctor", "say what this machine has and what to do about what is missing"),
 }

@@ -35,7 +35,7 @@ from eval.scorers import Scorer, chosen_scorer, scorer_title
 from eval.table import FURTHER, HEADINGS, Summary, Texts, cells, json_record, percent, summarise
 from scripts.backends import Setup, open_backends
 from scripts.conditions import conditions, corpus_of
-from scripts.methods import METHODS, bind
+from scripts.methods import bind
 from scripts.progress import answer_waiting
 from scripts.questions import QuestionFile
 
@@ -163,18 +163,25 @@ async def answer_rest(
 
 def run_settings(config: Config, name: str, generator: Generator, retriever: Retriever | None) -> dict[str, Any]:
     """Everything that the method's results depend on; ``limit`` and ``batch_size`` are not among it."""
-    options = config.of(name)
-    return {
+    return method_settings(config, name) | {
+        "model": generator.fingerprint,
+        "retriever": retriever.fingerprint if retriever is not None and config.entry(name).searches else "",
+    }
+
+
+def method_settings(config: Config, name: str) -> dict[str, Any]:
+    """What the method's results depend on besides model and index: known before either is opened."""
+    options, entry = config.of(name), config.entry(name)
+    own = {"code": entry.code} if entry.code else {}
+    return own | {
         "method": name,
         "options": asdict(options),
         "prompts": [template.identity for template in options.templates()],
         "demonstrations": {file: file_digest(file) for file in options.files()},
         "questions": config.source,
-        "model": generator.fingerprint,
-        "retriever": retriever.fingerprint if retriever is not None and METHODS[name].searches else "",
         "seed": config.seed,
         "budget": config.budget,
-    }  # fmt: skip
+    }
 
 
 def run_path(config: Config, name: str, settings: Mapping[str, Any], cell: str = "") -> Path:
@@ -200,7 +207,7 @@ def summarise_runs(
     summaries = []
     for name, folder in runs.items():
         rows = read_rows(folder)
-        searches = METHODS[read_manifest(folder)["settings"]["method"]].searches
+        searches = bool(read_manifest(folder)["settings"]["retriever"])
         # Gold answers come from the question file: aliases may have been added to it since.
         records = [rows[key] | {"question": question} for key, question in asked.items() if key in rows]
         summaries.append(

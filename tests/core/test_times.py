@@ -1,0 +1,58 @@
+"""When steps and questions began, and to which start of a run they belong."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from core.clock import unix_time
+from core.prompt import Prompt
+from core.records import RunFolder, read_attempts
+from core.runner import answer_question
+from core.together import together
+from core.tools import Tools
+from core.types import Answer, Question
+from tests.fakes import ScriptedGenerator, WordRetriever
+
+QUESTION = Question("q", "Who?")
+
+
+async def two_branches(question: Question, tools: Tools) -> Answer:
+    """Search, then generate and score at the same time, in branches, then generate again."""
+
+    async def short(branch: Tools) -> None:
+        await branch.generate(Prompt.of_text("a"), role="short", max_tokens=1)
+
+    async def scored(branch: Tools) -> None:
+        await branch.score(Prompt.of_text("a"), "b", role="scored")
+
+    await tools.search("Who", k=1)
+    first, second = tools.branch(2)
+    await together([short(first), scored(second)])
+    await tools.generate(Prompt.of_text("b"), role="last", max_tokens=1)
+    return Answer("x")
+
+
+async def test_steps_say_when_they_began_on_one_clock(tmp_path: Path) -> None:
+    generator = ScriptedGenerator(lambda request: "x", lambda request: asyncio.sleep(0.02))
+    before = time.time()
+    for _ in range(2):
+        with RunFolder(tmp_path, {}, {}) as run:
+            run.append(await answer_question(QUESTION, two_branches, Tools(QUESTION, generator, WordRetriever([]))))
+    first, second = read_attempts(tmp_path)
+    for record in (first, second):
+        search, short, scored, last = sorted(record["steps"], key=lambda step: step["started"])
+        assert [search["kind"], scored["kind"], last.get("role")] == ["search", "score", "last"]
+        assert 0 <= search["started"] < short["started"] <= scored["started"] < short["started"] + short["seconds"]
+        assert last["started"] >= max(step["started"] + step["seconds"] for step in (short, scored))
+        assert last["started"] + last["seconds"] <= record["seconds"] + 0.001
+        assert record["begun"] >= record["opened"]
+    assert second["opened"] > first["begun"] + first["seconds"], "each start is told apart"
+    assert first["opened"] == pytest.approx(before, abs=5), "seconds since 1970"
+
+
+def test_the_clock_goes_with_the_processs_own() -> None:
+    moment = time.perf_counter()
+    assert unix_time(moment + 1.5) - unix_time(moment) == pytest.approx(1.5)
+    assert unix_time() >= unix_time(moment)
