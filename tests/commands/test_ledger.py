@@ -108,7 +108,8 @@ async def answer_some(folder: Path, names: str) -> None:
 
     def reply(request: GenerateRequest) -> str:
         hops = request.prompt.text.count("\n")
-        return {"NEXT": f"Where was Mara Velden after {hops} years?", "ANSWER": "Mara Velden", "FINAL": "Mara"}[kind(request)]
+        sub_query = f"Where was Mara Velden after {hops} years?"
+        return {"NEXT": sub_query, "ANSWER": "Mara Velden", "FINAL": "Mara"}[kind(request)]
 
     async def pause(request: GenerateRequest | ScoreRequest) -> None:
         await asyncio.sleep(0.002)
