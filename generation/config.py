@@ -34,7 +34,7 @@ class ModelConfig:
         api_key_variable: environment variable that holds the servers' API key, if they want one.
         timeout_s: seconds to wait for a server's reply to one request.
         retries: times that a request is sent again after a server failed to answer it.
-        remember: join and remember requests at temperature 0.
+        remember: join and remember equal requests at temperature 0 or with a seed.
     """
 
     backend: Literal["vllm", "server", "transformers"] = "vllm"

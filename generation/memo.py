@@ -1,6 +1,8 @@
-"""Never compute twice: identical requests at temperature 0 are joined while in flight and remembered once finished.
+"""Never compute twice: identical repeatable requests are joined while in flight and remembered once finished.
 
-Sub-answers repeat across chains, rollouts and depths, and at temperature 0 a reply is a pure function of its request.
+At temperature 0 a reply is a pure function of its request, and sub-answers repeat across chains, rollouts and depths. A sample with a
+seed is as repeatable. Seeds derive from question, role and place in the search, so within a run no two samples are the same request;
+but of the settings of a sweep, best of 8 asks for every chain of best of 4, and chains of six hops begin with those of four.
 """
 
 from __future__ import annotations
@@ -15,6 +17,9 @@ from typing import Any, Generic, TypeVar
 from core.protocols import GenerateRequest, Generation, Generator, Score, ScoreRequest
 
 Reply = TypeVar("Reply", Generation, Score)
+
+CAPACITY = 50_000
+"""Replies of a kind that are remembered: about 1.5 kB each."""
 
 
 class _Memo(Generic[Reply]):
@@ -56,16 +61,21 @@ class _Memo(Generic[Reply]):
 
 
 class RememberingGenerator:
-    """A :class:`Generator` around another that never computes a temperature-0 request or a score twice.
+    """A :class:`Generator` around another that never computes a greedy request, a sample with a seed, or a score twice.
 
     Replies from memory carry the usage of the original, counted in full, computed not at all. A joined request keeps the priority
-    of the first.
+    of the first. Samples without a seed are drawn afresh each time; n samples are one request, so a part of them is another.
     """
 
-    def __init__(self, inner: Generator, capacity: int = 50_000) -> None:
-        """``capacity``: most replies that are remembered, of generations and of scores each; the least recently used go first."""
+    def __init__(self, inner: Generator, capacity: int = CAPACITY) -> None:
+        """``capacity``: most replies that are remembered, of each kind; the least recently used go first.
+
+        Samples are a kind of their own: within one run none is asked for again, so they would only push out greedy replies, which
+        are.
+        """
         self._inner = inner
-        self._generations: _Memo[Generation] = _Memo(capacity)
+        self._greedy: _Memo[Generation] = _Memo(capacity)
+        self._sampled: _Memo[Generation] = _Memo(capacity)
         self._scores: _Memo[Score] = _Memo(capacity)
 
     @property
@@ -78,11 +88,14 @@ class RememberingGenerator:
         return self._inner.count_tokens(text)
 
     async def generate(self, request: GenerateRequest) -> Generation:
-        """Continue a prompt, from memory if it is a temperature-0 request that was met before."""
-        if request.sampling.temperature > 0:
+        """Continue a prompt, from memory if it is a greedy request, or a sample with a seed, that was met before."""
+        greedy = request.sampling.temperature == 0
+        seed = None if greedy else request.sampling.seed
+        if not greedy and seed is None:
             return await self._inner.generate(request)
-        key = _digest(replace(request, sampling=replace(request.sampling, seed=None), priority=0, affinity=""))
-        return await _recall(self._generations, key, lambda: self._inner.generate(request))
+        key = _digest(replace(request, sampling=replace(request.sampling, seed=seed), priority=0, affinity=""))
+        memo = self._greedy if greedy else self._sampled
+        return await _recall(memo, key, lambda: self._inner.generate(request))
 
     async def score(self, request: ScoreRequest) -> Score:
         """Return the log-likelihood of a given continuation, from memory if it was asked for before."""
@@ -91,8 +104,8 @@ class RememberingGenerator:
 
     async def close(self) -> None:
         """Give up what is in flight and close the inner generator."""
-        self._generations.cancel()
-        self._scores.cancel()
+        for memo in (self._greedy, self._sampled, self._scores):
+            memo.cancel()
         await self._inner.close()
 
 

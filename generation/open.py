@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from core.protocols import Generator
 from generation.config import ModelConfig
+from generation.memo import CAPACITY, RememberingGenerator
 
 
-async def open_generator(config: ModelConfig) -> Generator:
-    """Return a generator that is ready to work; close it when done.
+async def open_generator(config: ModelConfig, capacity: int = CAPACITY) -> Generator:
+    """Return a generator that is ready to work; close it when done. ``capacity``: most replies of a kind that it remembers.
 
     Raises :class:`core.errors.ConfigError` if the model or its engine is not there, :class:`core.errors.BackendError` if it does
     not start or a server cannot be reached.
     """
     generator = await _open(config)
-    if not config.remember:
-        return generator
-    from generation.memo import RememberingGenerator
-
-    return RememberingGenerator(generator)
+    return RememberingGenerator(generator, capacity) if config.remember else generator
 
 
 async def _open(config: ModelConfig) -> Generator:

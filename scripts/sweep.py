@@ -1,97 +1,229 @@
-"""Answer a dataset with many settings over one engine and print one table.
+"""Answer a dataset with many settings: a table, the Pareto set, the curve of accuracy against tokens, the best cell per budget.
 
-    corag sweep --config scripts/configs/decoding.yaml --cells scripts/configs/decoding_cells.yaml
+    corag sweep --config eval/configs/world.yaml
+    corag sweep --config scripts/configs/decoding.yaml --cells scripts/configs/decoding_cells.yaml --questions test.jsonl ...
 
-A cell is a name and what it changes: options of 'corag run', as "corag.max_hops: 4" or nested. Cells share the engine, its
-prefix cache and its memory of temperature-0 replies. Each has a run folder of its own, so the same command again goes on where
-it was.
+A cell is a name and what it changes: options of 'corag run', as "corag.max_hops: 4" or nested. A grid is a list of blocks of
+options, each with a value or a list of values; its cells are their combinations. Cells of the same model share one engine, its
+prefix cache and its memory of replies: where best of 4 has been, best of 8 asks for four chains only. Each cell has a run folder of
+its own, so the same command again goes on where it was; of a finished sweep it prints the report and starts no engine.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from typing import Literal
 
 from core.errors import ConfigError
-from core.options import changed, load_yaml
-from eval.scorers import chosen_scorer
+from core.files import file_digest, write_atomically
+from core.protocols import Generator, Retriever
+from core.records import MANIFEST, TRACES, read_lines
+from core.seeds import stable_hash
+from generation.adapters import adapter_folder
+from generation.config import ModelConfig
+from generation.models import folder_digest
+from generation.open import open_generator
+from retrieval.config import RetrieverConfig
+from retrieval.manifest import MANIFEST as INDEX_FILE
+from retrieval.open import open_retriever
 from scripts import run
-from scripts.backends import open_backends
-from scripts.methods import METHODS
+from scripts.backends import require_index
+from scripts.questions import QuestionFile
+from scripts.sweep_cells import Cell, read_cells
+from scripts.sweep_findings import Reporting
+from scripts.sweep_report import report
 
-SHARED = {"model", "retriever", "questions", "dataset", "split", "subset", "skip", "limit", "shard", "out"}
+CAPACITY = 500_000
+"""Replies of a kind that an engine of a sweep remembers: 0.7 GB if all are met. Best of 8 with 6 hops samples 48 per question."""
+FINISHED = "finished.txt"
+
+
+@dataclass(frozen=True)
+class DevQuestions(QuestionFile):
+    """The questions to choose cells on, besides the options of a question file; none without ``questions``.
+
+    Attributes:
+        dataset: the file's format and scorer; "" for those of the questions that are reported on.
+        retriever: its index, if it is not that of the cells.
+    """
+
+    dataset: str = ""
+    retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+
+    def __post_init__(self) -> None:
+        if self.shard:
+            raise ConfigError("a sweep is not sharded: choose dev questions with dev.skip and dev.limit.")
+        if self.questions:
+            super().__post_init__()
 
 
 @dataclass(frozen=True)
 class Config(run.Config):
-    """Options of 'corag sweep': those of 'corag run', for what all cells have in common, and the cells.
+    """Options of 'corag sweep': those of 'corag run', for what all cells have in common, the cells, and how they are reported.
 
     Attributes:
-        cells: YAML file of cells, each a name and the options that it changes ("method" is one of them).
+        cells: cells, each a name and the options that it changes ("method" is one of them); or a YAML file of them.
+        grid: blocks of options, each with a value or a list of values, to be combined into cells; or a YAML file of them.
+        dev: further questions, answered by the same cells, on which the best cell under each budget is chosen.
+        out: folder of the sweep; "auto" is runs/NAME-OF-QUESTIONS/sweep.
+        metric: what cells are compared by: "f1" or "em".
+        budgets: tokens per question under each of which the best cell is named.
+        resamples: of the bootstrap that gives the fitted curve its intervals.
     """
 
     cells: str = ""
+    grid: str = ""
+    dev: DevQuestions = field(default_factory=DevQuestions)
+    metric: Literal["f1", "em"] = "f1"
+    budgets: list[int] = field(default_factory=lambda: [4000, 8000, 16_000, 32_000, 64_000, 128_000])
+    resamples: int = 1000
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.cells:
-            raise ConfigError("no cells were given: name a YAML file with --cells.")
+        _ = self.reporting  # refuses what cannot be
         if self.shard:
             raise ConfigError("a sweep is not sharded: shard its cells with corag run.")
 
+    @property
+    def reporting(self) -> Reporting:
+        """How the sweep is reported."""
+        return Reporting(self.metric, self.budgets, self.resamples)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the sweep."""
+        stem = Path(self.questions).name.split(".")[0]
+        return Path("runs") / stem / "sweep" if self.out == "auto" else Path(self.out)
+
 
 def main(config: Config) -> int:
-    """Answer every cell, print the table, return 0; 1 if every question of some cell failed."""
-    cells = read_cells(config)
-    questions = config.load()
-    chosen = chosen_scorer(config.scorer, config.dataset)
-    folders = asyncio.run(answer_cells(cells, questions))
-    return run.report(folders, questions, chosen, config.recall_at)
+    """Answer every cell, report, return 0; 1 if every question of some cell failed."""
+    cells = read_cells(config, config.cells, config.grid)
+    questions, out = scored(config.load()), str(config.folder)
+    tested = [replace(cell, config=replace(cell.config, out=out), questions=questions) for cell in cells]
+    developed = dev_cells(config, tested)
+    asyncio.run(answer_cells([*tested, *developed], BACK_ENDS))
+    return report(config.folder, tested, developed, config.reporting)
 
 
-async def answer_cells(cells: Mapping[str, run.Config], questions: run.Questions) -> dict[str, Path]:
-    """Answer the cells one after the other, each with all its questions in flight, over the same back ends."""
-    first = next(iter(cells.values()))
-    methods = list(dict.fromkeys(name for cell in cells.values() for name in cell.method))
-    for cell in cells.values():
-        cell.of(cell.method[0]).check_files()
-    folders = {}
-    async with open_backends(replace(first, method=methods)) as (generator, retriever):
-        for name, cell in cells.items():
-            folders[name] = await run.answer_run(cell, cell.method[0], questions, generator, retriever, cell=name)
-    return folders
+def dev_cells(config: Config, tested: Sequence[Cell]) -> list[Cell]:
+    """Return the same cells over the dev questions; none without.
 
-
-def read_cells(config: Config) -> dict[str, run.Config]:
-    """Return the configuration of each cell. Raises :class:`ConfigError` naming the cell and the option that is wrong."""
-    data = load_yaml(config.cells, "cells")
-    if not data or not isinstance(data, dict) or not all(isinstance(changes, dict) for changes in data.values()):
+    Raises :class:`ConfigError` if these are among the others, or have one index where the cells search several.
+    """
+    dev = config.dev
+    if not dev.questions:
+        return []
+    asked = replace(dev, dataset=dev.dataset or config.dataset, aliases=dev.aliases or config.aliases)
+    questions = scored(asked.load())
+    reported = {question.text for question in tested[0].questions}
+    if shared := [question.id for question in questions if question.text in reported]:
         raise ConfigError(
-            f"'{config.cells}' must hold cells, each a name followed by the options that it changes, such as "
-            "'tree: {method: corag, corag.strategy: tree}'."
+            f"{len(shared)} of the dev questions are among those that are reported on, such as '{shared[0]}': cells must be "
+            "chosen on others. Take others with skip and limit, or from another file."
         )
-    base = run.Config(**{field.name: getattr(config, field.name) for field in fields(run.Config)})
-    cells = {}
-    for name, changes in data.items():
-        if own := sorted(option for option in changes if option.split(".")[0] in SHARED):
-            raise ConfigError(
-                f"cell '{name}' of '{config.cells}' changes {own[0]}, which all cells share: give it to the sweep itself."
-            )
-        try:
-            cells[str(name)] = changed(base, changes)
-        except ConfigError as error:
-            raise ConfigError(f"cell '{name}' of '{config.cells}': {error}") from None
-        (method, *more) = cells[str(name)].method
-        foreign = [option for option in changes if option.split(".")[0] in METHODS and option.split(".")[0] != method]
-        if foreign:
-            raise ConfigError(
-                f"cell '{name}' of '{config.cells}' changes {foreign[0]}, but its method is {method}: give the cell "
-                f"'method: {foreign[0].split('.')[0]}'."
-            )
-        if more:
-            raise ConfigError(
-                f"cell '{name}' of '{config.cells}' has the methods {', '.join(cells[str(name)].method)}: a cell has one."
-            )
-    return cells
+    own_index = bool(dev.retriever.index or dev.retriever.url)
+    if own_index and len({repr(cell.config.retriever) for cell in tested if cell.searches}) > 1:
+        raise ConfigError(
+            "the cells search different indexes, but dev.retriever names one: build the indexes over both corpora and leave it out."
+        )
+    options = {each.name: getattr(asked, each.name) for each in fields(QuestionFile)} | {
+        "out": str(config.folder / "dev")
+    }
+    if own_index:
+        options["retriever"] = dev.retriever
+    return [replace(cell, config=replace(cell.config, **options), questions=questions) for cell in tested]
+
+
+def scored(questions: run.Questions) -> run.Questions:
+    """Return the questions. Raises :class:`ConfigError` if some have no gold answers: cells are compared by their scores."""
+    if blank := [question.id for question in questions if not question.answers]:
+        raise ConfigError(
+            f"{len(blank)} of the questions have no gold answers, such as '{blank[0]}': a sweep compares scores, so leave them out."
+        )
+    return questions
+
+
+async def open_engine(config: ModelConfig) -> Generator:
+    """Open a model with the memory that many cells need."""
+    return await open_generator(config, CAPACITY)
+
+
+@dataclass(frozen=True)
+class Openers:
+    """How a sweep comes by its engines and indexes."""
+
+    generator: Callable[[ModelConfig], Awaitable[Generator]] = open_engine
+    retriever: Callable[[RetrieverConfig], Awaitable[Retriever]] = open_retriever
+
+
+BACK_ENDS = Openers()
+
+
+async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
+    """Answer what is not finished, cell after cell, each with all its questions in flight.
+
+    Cells of one model come together, in their order otherwise; models in the order in which they first appear. One engine is open
+    at a time, since it may fill a GPU; an index stays open for all.
+    """
+    for cell in cells:  # what is missing is found before hours go into the first cells
+        cell.config.of(cell.method).check_files()
+        if cell.searches:
+            require_index(cell.config.retriever)
+    models: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if not is_finished(cell):
+            models.setdefault(repr(cell.config.model), []).append(cell)
+    async with AsyncExitStack() as stack:
+        indexes: dict[str, Retriever] = {}
+        for group in models.values():
+            for cell in group:  # before the engine, which takes what memory is left
+                if cell.searches and (key := repr(cell.config.retriever)) not in indexes:
+                    indexes[key] = await openers.retriever(cell.config.retriever)
+                    stack.push_async_callback(indexes[key].close)
+            generator = await openers.generator(group[0].config.model)
+            try:
+                for cell in group:
+                    await answer_cell(cell, generator, indexes)
+            finally:
+                await generator.close()
+
+
+async def answer_cell(cell: Cell, generator: Generator, indexes: Mapping[str, Retriever]) -> None:
+    """Answer what one cell does not hold yet."""
+    retriever = indexes[repr(cell.config.retriever)] if cell.searches else None
+    await run.answer_run(cell.config, cell.method, cell.questions, generator, retriever, cell=cell.name)
+    write_atomically(cell.folder / FINISHED, mark_of(cell) + "\n")
+
+
+def is_finished(cell: Cell) -> bool:
+    """Whether a cell's run holds an answer to every question, by the settings, model and index of now."""
+    mark = cell.folder / FINISHED
+    if not all(file.is_file() for file in (mark, cell.folder / MANIFEST, cell.folder / TRACES)):
+        return False
+    if mark.read_text(encoding="utf-8").strip() != mark_of(cell):
+        return False
+    answered = {name for name, line in read_lines(cell.folder).items() if not line.failed}
+    return all(question.id in answered for question in cell.questions)
+
+
+def mark_of(cell: Cell) -> str:
+    """Identify what a cell's answers depend on, as far as it is known without its engine and index.
+
+    Their settings, and the content of the folders that they name; what is named on a hub counts as what it is called.
+    """
+    config = cell.config
+    weights = [_content(folder) for folder in (config.model.name, adapter_folder(config.model.adapter))]
+    known = [run.method_settings(config, cell.method), asdict(config.model), weights]
+    if cell.searches:
+        known += [asdict(config.retriever), [file_digest(Path(index) / INDEX_FILE) for index in config.retriever.index]]
+    return stable_hash(json.dumps(known, sort_keys=True, default=str))
+
+
+def _content(folder: str) -> str:
+    return folder_digest(folder) if folder and Path(folder).is_dir() else ""

@@ -1,4 +1,4 @@
-"""Measure scoring, retrieval, runner, decode, sample, sft or startup: a short table, then one line of JSON.
+"""Measure scoring, retrieval, runner, decode, sweep, sample, sft or startup: a short table, then one line of JSON.
 
 corag bench scoring
 """
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from core.errors import ConfigError, nearest
 
-BENCHES = ("scoring", "retrieval", "runner", "decode", "sample", "sft", "startup")
-ADAPTED = ("decode", "sample")
+BENCHES = ("scoring", "retrieval", "runner", "decode", "sweep", "sample", "sft", "startup")
+ADAPTED = ("decode", "sweep", "sample")
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,9 @@ class Config:
     """Options of 'corag bench'.
 
     Attributes:
-        name: scoring, retrieval, runner, decode, sample, sft or startup.
-        adapter: folder of a LoRA adapter, or "default" for the shipped one, for decode and sample; "" for the model as it comes.
+        name: scoring, retrieval, runner, decode, sweep, sample, sft or startup.
+        adapter: folder of a LoRA adapter, or "default" for the shipped one, for decode, sweep and sample; "" for the model as it
+            comes.
     """
 
     name: str = ""
@@ -32,9 +33,7 @@ class Config:
         if self.name not in BENCHES:
             raise ConfigError(f"there is no benchmark '{self.name}': {nearest(self.name, BENCHES)}")
         if self.adapter and self.name not in ADAPTED:
-            raise ConfigError(
-                f"benchmark '{self.name}' takes no adapter, only {' and '.join(ADAPTED)} do: leave it out."
-            )
+            raise ConfigError(f"benchmark '{self.name}' takes no adapter, only {', '.join(ADAPTED)} do: leave it out.")
 
 
 def main(config: Config) -> int:

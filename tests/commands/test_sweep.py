@@ -1,65 +1,293 @@
-"""Sweeps: cells change options of one run, share an engine, and each goes on where it was."""
+"""Sweeps: cells share engines and work, go on where they were, and are weighed against each other."""
 
+import csv
 import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from core.errors import ConfigError
 from core.options import parse
+from core.protocols import GenerateRequest, Generator, Retriever
+from core.records import TRACES
+from core.seeds import derive_seed
+from core.types import Question
+from eval.scaling import CellScores
 from eval.world.write import write_world
+from generation.config import ModelConfig
+from generation.memo import RememberingGenerator
 from retrieval.build import build_index
-from retrieval.config import IndexConfig
+from retrieval.config import IndexConfig, RetrieverConfig
 from scripts.cli import main
-from scripts.sweep import Config, read_cells
+from scripts.sweep import Config, Openers, answer_cells, is_finished, scored
+from scripts.sweep_cells import Cell, read_cells
+from scripts.sweep_findings import choose
+from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
+
+TOWNS = ("Oslo", "Bergen", "Narvik", "Bodo", "Molde", "Hamar", "Alta")
+WORLD = [passage(name, f"{name} lies in Norway.") for name in TOWNS]
 
 
-def config_of(tmp_path: Path, cells: str, *argv: str) -> Config:
-    file = tmp_path / "cells.yaml"
-    file.write_text(cells)
-    return parse(Config, ["--questions", "q.jsonl", "--cells", str(file), *argv], "corag sweep", "")
+def write_questions(file: Path, towns: Sequence[str]) -> None:
+    lines = [{"id": f"{file.stem}-{town}", "question": f"Where is {town}?", "answers": [town]} for town in towns]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_cells_change_options_over_what_they_share(tmp_path: Path) -> None:
-    text = "one: {method: one_step, one_step.k: 3}\nL=2: {corag.max_hops: 2, corag.temperature: 1}\n"
-    cells = read_cells(config_of(tmp_path, text, "--method", "corag", "--corag.chains", "7"))
-    assert list(cells) == ["one", "L=2"]
-    assert (cells["one"].method, cells["one"].one_step.k) == (["one_step"], 3)
-    assert (cells["L=2"].corag.max_hops, cells["L=2"].corag.chains, cells["L=2"].corag.temperature) == (2, 7, 1.0)
+def knowing(request: GenerateRequest) -> str:
+    """The more hops it sees, the likelier a model answers rightly; sub-queries by prompt and seed."""
+    draw = derive_seed(request.prompt.text, request.sampling.seed or 0)
+    if kind(request) == "NEXT":
+        return f"What of {TOWNS[draw % len(TOWNS)]}, {draw}?"
+    if kind(request) == "ANSWER":
+        return f"it is {draw}"
+    hops = request.prompt.text.count("->")
+    town = request.prompt.text.split("?")[0].split()[-1]
+    return town if draw % 8 < 2 + hops else "elsewhere"
 
 
-def test_cells_take_presets_and_aliases_as_any_command(tmp_path: Path) -> None:
-    text = "theirs:\n  method: corag\n  corag: {preset: released_code, top_k: 3, unsure_above: null}\n"
-    cell = read_cells(config_of(tmp_path, text, "--corag.reuse", "true", "--corag.task", "answer: {all}"))[
-        "theirs"
-    ].corag
-    assert (cell.preset, cell.reuse, cell.repeats, cell.passages_per_hop) == ("released_code", False, "exact", 3)
-    assert (cell.task, cell.unsure_above) == ("answer: {all}", None)
+class Backends:
+    """Scripted engines and indexes that count how often they are opened, and what is asked of them."""
+
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+        self.engines: list[ScriptedGenerator] = []
+
+    async def generator(self, config: ModelConfig) -> Generator:
+        self.opened.append(f"model {config.adapter}")
+        engine = ScriptedGenerator(knowing, log_likelihood=lambda request: -1.0 - len(request.prompt.text) % 7)
+        engine.fingerprint = f"scripted:{config.adapter}"
+        self.engines.append(engine)
+        return RememberingGenerator(engine)
+
+    async def retriever(self, config: RetrieverConfig) -> Retriever:
+        self.opened.append(f"index {','.join(config.index)}")
+        return WordRetriever(WORLD)
+
+    @property
+    def openers(self) -> Openers:
+        return Openers(self.generator, self.retriever)
+
+    @property
+    def asked(self) -> int:
+        return sum(len(engine.requests) for engine in self.engines)
+
+
+SETTINGS: dict[str, Any] = {
+    "method": ["corag"], "batch_size": 2, "resamples": 20, "budgets": [50, 100, 200, 400],
+    "corag": PROMPTS | {"passages_per_hop": 1, "context_passages": 1},
+    "retriever": {"index": ["words"]},
+    "cells": {"closed": {"method": "closed_book"}},
+    "grid": [
+        {"corag.strategy": "greedy", "corag.L": [0, 1, 2, 3]},
+        {"corag.strategy": "best_of_n", "corag.N": [2, 4], "corag.L": [1, 2, 3]},
+        {"corag.strategy": "best_of_n", "corag.N": 4, "corag.L": 3, "budget": 300},
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture
+def backends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Backends:
+    """Scripted back ends in the place of real ones, and two question files in the current folder."""
+    scripted = Backends()
+    monkeypatch.setattr("scripts.sweep.BACK_ENDS", scripted.openers)
+    monkeypatch.chdir(tmp_path)
+    write_questions(tmp_path / "test.jsonl", TOWNS[:4])
+    write_questions(tmp_path / "dev.jsonl", TOWNS[4:])
+    (tmp_path / "sweep.yaml").write_text(json.dumps(SETTINGS))
+    return scripted
+
+
+COMMAND = [
+    "sweep",
+    "--config",
+    "sweep.yaml",
+    "--questions",
+    "test.jsonl",
+    "--dev.questions",
+    "dev.jsonl",
+    "--out",
+    "out",
+]
+
+
+def swept(*more: str) -> dict[str, Any]:
+    """Run the sweep and return what its sweep.json says, without how tokens were come by."""
+    assert main([*COMMAND, *more]) == 0
+    record: dict[str, Any] = json.loads(Path("out/sweep.json").read_text())
+    for cell in [*record["cells"].values(), *record["dev_cells"].values()]:
+        del cell["computed_tokens"], cell["remembered_tokens"]
+    del record["shared_work"]
+    return record
+
+
+def cells_of(text: str) -> list[Cell]:
+    """Cells over the test questions, in the folder "out"."""
+    Path("cells.yaml").write_text(text)
+    argv = [
+        "--config",
+        "sweep.yaml",
+        "--questions",
+        "test.jsonl",
+        "--out",
+        "out",
+        "--corag.max_hops",
+        "2",
+        "--grid",
+        "",
+    ]
+    config = parse(Config, [*argv, "--retriever.index", "a", "--cells", "cells.yaml"], "corag sweep", "")
+    return [replace(cell, questions=config.load()) for cell in read_cells(config, config.cells, config.grid)]
+
+
+async def test_engines_and_indexes_are_opened_once_and_serve_all_their_cells(backends: Backends) -> None:
+    cells = cells_of(
+        "none: {method: closed_book, model.adapter: mine}\na: {}\nb: {retriever.index: b}\n"
+        "c: {model.adapter: mine, retriever.index: b}\nd: {corag.max_hops: 1}\n"
+    )
+
+    async def opened() -> list[str]:
+        backends.opened.clear()
+        await answer_cells(cells, backends.openers)
+        return list(backends.opened)
+
+    assert await opened() == ["index b", "model mine", "index a", "model "]
+    assert all(map(is_finished, cells))
+    assert await opened() == [], "finished cells start nothing"
+    traces = cells[3].folder / TRACES
+    traces.write_bytes(traces.read_bytes()[:-30])
+    assert await opened() == ["index b", "model mine"], "only what the torn cell wants"
+    cells[0] = replace(cells[0], config=replace(cells[0].config, seed=1))
+    with pytest.raises(ConfigError, match=r"none' was made with other settings:\n  seed: 0 -> 1"):
+        await opened()
+
+
+async def test_an_adapter_that_was_trained_again_is_not_taken_for_the_old_one(backends: Backends) -> None:
+    Path("mine").mkdir()
+    Path("mine/adapter.safetensors").write_text("weights")
+    (cell,) = cells_of("a: {method: closed_book, model.adapter: mine}")
+    await answer_cells([cell], backends.openers)
+    assert is_finished(cell)
+    Path("mine/adapter.safetensors").write_text("better weights")
+    assert not is_finished(cell)
+
+
+def test_a_sweep_leaves_tables_plots_and_choices(backends: Backends, capsys: pytest.CaptureFixture[str]) -> None:
+    record = swept()
+    printed = capsys.readouterr().out
+    names = list(record["cells"])
+    assert len(names) == 12 and names[0] == "closed" and names[-1] == "corag strategy=best_of_n N=4 L=3 budget=300"
+    assert record["cells"][names[-1]]["options"] == {
+        "method": "corag", "corag.strategy": "best_of_n", "corag.chains": 4, "corag.max_hops": 3, "budget": 300,
+    }  # fmt: skip
+    assert record["cells"][names[-1]]["tokens_per_question"] < 300 < record["cells"][names[-2]]["tokens_per_question"]
+    last = json.loads(printed.splitlines()[-1])
+    assert list(last["runs"]) == names and last["pareto"] == record["pareto"] != []
+    assert last["runs"]["closed"]["folder"] == "out/closed" and record["dev_cells"]["closed"]["n"] == 3
+    for fit in (record["fit"]["pareto"], record["fit"]["all"]):
+        assert "refused" in fit or fit["a"]["low"] <= fit["a"]["high"]
+    chosen = record["best_under_budget"]
+    assert chosen["chosen_on"] == "dev.jsonl" and chosen["choices"]
+    for choice in chosen["choices"]:
+        assert choice["chosen_tokens"] <= choice["budget"]
+        assert choice["score"]["mean"] == pytest.approx(record["cells"][choice["cell"]]["f1"], abs=1e-4)
+    for said in (
+        "Pareto set",
+        "through all cells",
+        "Best under each budget",
+        "3 dev questions: dev.jsonl",
+        "Shared work",
+    ):
+        assert said in printed
+    rows = list(csv.DictReader(Path("out/sweep.csv").read_text().splitlines()))
+    assert [row["cell"] for row in rows] == names * 2 and {row["questions"] for row in rows} == {"test", "dev"}
+    assert rows[-1]["corag.chains"] == "4" and rows[0]["corag.chains"] == "" and float(rows[0]["f1"]) <= 1
+    assert Path("out/sweep.png").stat().st_size > 20_000 and Path("out/sweep.svg").stat().st_size > 5_000
+    shared = last["shared_work"]
+    assert shared["tokens"] == shared["remembered_tokens"] + shared["computed_tokens"], "a script has no prefix cache"
+    assert shared["tokens"] > 1.9 * shared["computed_tokens"]
+    asked = [(request.prompt.text, request.sampling) for engine in backends.engines for request in engine.requests]
+    assert len(set(asked)) == len(asked)
+
+
+def test_a_half_done_sweep_ends_in_the_same_report(backends: Backends) -> None:
+    few = (
+        "--grid",
+        "[{corag.L: [1, 2]}, {corag.strategy: best_of_n, corag.N: [2, 3], corag.L: 2}]",
+        "--resamples",
+        "3",
+    )
+    whole = swept(*few)
+    backends.opened.clear()
+    before = backends.asked
+    assert swept(*few) == whole and backends.opened == [] and backends.asked == before, "nothing left to ask"
+    for torn in ("out/corag-L=2", "out/dev/corag-strategy=best_of_n-N=3-L=2"):
+        traces = Path(torn) / TRACES
+        traces.write_bytes(traces.read_bytes().splitlines(keepends=True)[0] + b'{"id": "torn')
+    shutil.rmtree("out/corag-strategy=best_of_n-N=2-L=2")
+    Path("out/dev/closed/finished.txt").unlink()
+    assert swept(*few) == whole
+    assert backends.opened == ["index words", "model "]
+
+
+def test_without_dev_questions_the_choice_is_called_optimistic(
+    backends: Backends, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [word for word in COMMAND if word not in ("--dev.questions", "dev.jsonl")]
+    assert main([*command, "--grid", "{corag.L: [1, 2]}"]) == 0
+    printed = capsys.readouterr().out
+    assert (
+        "optimistic" in printed
+        and "optimistic" in json.loads(printed.splitlines()[-1])["best_under_budget"]["chosen_on"]
+    )
+    assert not Path("out/dev").exists()
 
 
 @pytest.mark.parametrize(
-    ("cells", "complaint"),
+    ("more", "complaint"),
     [
-        (
-            "a: {method: corag, corag.max_hop: 2}",
-            "cell 'a' of .*unknown option '--corag.max_hop': did you mean 'corag.max_hops'",
-        ),
-        ("a: {method: corag, corag.max_hops: two}", "cell 'a' of .*'--corag.max_hops'.*Expected a int.*two"),
-        ("a: {method: corag, corag.strategy: beam}", "cell 'a' of .*'--corag.strategy'.*best_of_n"),
-        ("a: {method: [corag, ircot]}", "cell 'a' of .* has the methods corag, ircot: a cell has one"),
-        ("a: {method: corag, corag.chains: 0}", "cell 'a' of .*chains must be at least 1"),
-        ("a: {model.name: x}", "changes model.name, which all cells share"),
-        ("a: {method: corg}", "no method 'corg'"),
-        ("[a, b]", "must hold cells"),
-        ("", "must hold cells, .*such as 'tree:"),
-        ("a: {corag: {strategy: greedy}", "cells.yaml' is not valid YAML"),
-        ("a: {corag.max_hops: 3}", "cell 'a' of .* changes corag.max_hops, but its method is ircot"),
-        ("a: {corag: {max_hops: 3}}", "cell 'a' of .* changes corag, but its method is ircot"),
+        (["--dev.questions", "test.jsonl"], "4 of the dev questions are among those that are reported on, such as 'test-Oslo'"),
+        (["--dev.retriever.index", "x", "--grid", "{retriever.index: [a, b]}"], "search different indexes"),
+        (["--dev.questions", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["--dev.shard", "1/2"], "a sweep is not sharded"),
+        (["--corag.sub_query_prompt", "nowhere.txt"], "nowhere.txt"),
+        (["--retriever.index", "[]"], "no index was given"),
     ],
-)
-def test_wrong_cells_are_named(tmp_path: Path, cells: str, complaint: str) -> None:
-    with pytest.raises(ConfigError, match=complaint):
-        read_cells(config_of(tmp_path, cells))
+)  # fmt: skip
+def test_what_cannot_work_is_said_before_an_engine_starts(
+    backends: Backends, capsys: pytest.CaptureFixture[str], more: list[str], complaint: str
+) -> None:
+    assert main([*COMMAND, "--grid", "{corag.L: 1}", *more]) == 2
+    assert complaint in capsys.readouterr().err and backends.opened == []
+
+
+def test_questions_without_answers_are_refused() -> None:
+    with pytest.raises(ConfigError, match="1 of the questions have no gold answers, such as 'b'"):
+        scored([Question("a", "Who?", ("x",)), Question("b", "Where?")])
+
+
+def test_the_best_cell_is_chosen_on_dev_and_reported_on_test() -> None:
+    def cell(name: str, tokens: float, scores: list[float]) -> CellScores:
+        return CellScores(name, np.full(len(scores), tokens), np.array(scores))
+
+    dev = [
+        cell("a", 3000, [0, 0, 1]),
+        cell("b", 3900, [1, 0, 1]),
+        cell("c", 3500, [1, 1, 0]),
+        cell("d", 9000, [1, 1, 1]),
+    ]
+    test = [cell("a", 3100, [1, 1]), cell("b", 4000, [1, 1]), cell("c", 4100, [1, 0]), cell("d", 9500, [0, 0])]
+    chosen = choose(test, dev, [2000, 4000, 8000, 16_000, 32_000])
+    assert [(choice.budget, choice.cell) for choice in chosen] == [(4000, "c"), (8000, "c"), (16_000, "d")]
+    first = chosen[0]
+    assert (first.chosen_tokens, first.chosen_score, first.tokens) == (3500, pytest.approx(2 / 3), 4100)
+    assert (first.score.mean, first.score.low, first.score.high) == (0.5, 0.0, 1.0)
+    assert chosen[2].score.mean == 0, "the best on dev need not be the best on test"
+    assert [choice.cell for choice in choose(test, test, [4000, 16_000])] == ["a", "a"]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Identical temperature-0 requests are joined and remembered; nothing else is."""
+"""Identical repeatable requests are joined and remembered, greedy ones and samples with a seed; nothing else is."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from dataclasses import replace
 
 import pytest
 
+from corag.config import CoRAGConfig
+from corag.method import corag
 from core.errors import BackendError
 from core.prompt import Prompt
-from core.protocols import GenerateRequest, Sampling, ScoreRequest
+from core.protocols import GenerateRequest, Generator, Sampling, ScoreRequest
+from core.seeds import derive_seed
+from core.tools import GenerateStep, Tools
+from core.types import Answer, Question
 from generation.memo import RememberingGenerator
-from tests.fakes import ScriptedGenerator
+from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
 
 REQUEST = GenerateRequest(Prompt.of_text("who wrote it?"), Sampling(5))
+WARM = replace(REQUEST, sampling=Sampling(5, temperature=0.7, seed=1))
 
 
 async def test_identical_requests_in_flight_are_joined_and_finished_ones_remembered() -> None:
@@ -28,19 +34,111 @@ async def test_identical_requests_in_flight_are_joined_and_finished_ones_remembe
     assert joined.usage == later.usage == first.usage.remembered()
 
 
-async def test_warm_requests_and_different_requests_are_asked_each_time() -> None:
+async def test_samples_with_a_seed_are_joined_and_remembered() -> None:
+    inner = ScriptedGenerator(lambda request: f"reply {len(inner.requests)}", pause=lambda _: asyncio.sleep(0.01))
+    memo = RememberingGenerator(inner)
+    first, joined = await asyncio.gather(memo.generate(WARM), memo.generate(replace(WARM, priority=-2, affinity="q7")))
+    later = await memo.generate(WARM)
+    assert len(inner.requests) == 1
+    assert first.text == joined.text == later.text == "reply 1"
+    assert joined.usage == later.usage == first.usage.remembered()
+    assert first.usage.computed == first.usage.total == later.usage.total > later.usage.computed == 0
+
+
+async def test_different_requests_and_samples_without_a_seed_are_asked_each_time() -> None:
     inner = ScriptedGenerator(lambda request: "reply")
     memo = RememberingGenerator(inner)
-    warm = replace(REQUEST, sampling=Sampling(5, temperature=0.7, seed=1))
+    seedless = replace(WARM, sampling=replace(WARM.sampling, seed=None))
     for request in (
-        warm,
-        warm,
+        seedless,
+        seedless,
+        WARM,
+        replace(WARM, sampling=replace(WARM.sampling, seed=2)),
+        replace(WARM, sampling=replace(WARM.sampling, temperature=0.8)),
+        replace(WARM, sampling=replace(WARM.sampling, n=2)),
         REQUEST,
         replace(REQUEST, sampling=Sampling(6)),
         replace(REQUEST, prompt=Prompt.of_user("who wrote it?")),
     ):
         await memo.generate(request)
-    assert len(inner.requests) == 5
+    assert len(inner.requests) == 9
+
+
+async def test_samples_do_not_push_out_greedy_replies() -> None:
+    inner = ScriptedGenerator(lambda request: "reply")
+    memo = RememberingGenerator(inner, capacity=2)
+    samples = [replace(WARM, sampling=replace(WARM.sampling, seed=seed)) for seed in (1, 2, 3)]
+    for request in (REQUEST, *samples, REQUEST, samples[2], samples[0]):
+        await memo.generate(request)
+    assert [request.sampling.seed for request in inner.requests] == [None, 1, 2, 3, 1], "of samples, the oldest is gone"
+
+
+WORLD = [passage(name, f"{name} lies by the sea.") for name in ("Oslo", "Bergen", "Narvik", "Bodo", "Molde")]
+QUESTION = Question("q1", "Where is Oslo?", ("Norway",))
+
+
+def wandering(request: GenerateRequest) -> str:
+    """Sub-queries by prompt and seed, as a sampling model gives them; answers by prompt."""
+    place = derive_seed(request.prompt.text, request.sampling.seed or 0)
+    names = {
+        "NEXT": f"Where does {WORLD[place % 5].title} lie, {place}?",
+        "ANSWER": f"by sea {place}",
+        "FINAL": "Norway",
+    }
+    return names[kind(request)]
+
+
+def by_length(request: ScoreRequest) -> float:
+    return -float(len(request.prompt.text) % 7)
+
+
+async def answered(memo: Generator, **options: object) -> tuple[Answer, Tools]:
+    tools = Tools(QUESTION, memo, WordRetriever(WORLD), seed=5)
+    few = {"strategy": "best_of_n", "passages_per_hop": 1, "context_passages": 1}
+    return await corag(QUESTION, tools, CoRAGConfig(**(PROMPTS | few | options))), tools
+
+
+def sampled(tools: Tools) -> list[str]:
+    """Places of the sub-queries that were computed for this question."""
+    return sorted(step.path for step in tools.steps if isinstance(step, GenerateStep) and step.role == "sub_query" and step.usage.computed)
+
+
+async def test_eight_chains_ask_for_the_four_that_are_new() -> None:
+    inner = ScriptedGenerator(wandering, log_likelihood=by_length)
+    memo = RememberingGenerator(inner)
+    await answered(memo, chains=4, max_hops=3)
+    inner.requests.clear()
+    inner.scored.clear()
+    nested, tools = await answered(memo, chains=8, max_hops=3)
+    assert sampled(tools) == [f"chain {number}/hop {hop}" for number in (5, 6, 7, 8) for hop in (1, 2, 3)]
+    assert sum(kind(request) == "NEXT" for request in inner.requests) == 12 and len(inner.scored) == 4
+    fresh = RememberingGenerator(ScriptedGenerator(wandering, log_likelihood=by_length))
+    alone, spent = await answered(fresh, chains=8, max_hops=3)
+    assert nested == alone and tools.spent.total == spent.spent.total, "shared work changes neither answers nor counts"
+    assert tools.spent.computed < spent.spent.computed
+
+
+async def test_six_hops_begin_with_the_four_there_were() -> None:
+    inner = ScriptedGenerator(wandering)
+    memo = RememberingGenerator(inner)
+    await answered(memo, chains=2, max_hops=2)
+    inner.requests.clear()
+    _, tools = await answered(memo, chains=2, max_hops=3)
+    assert sampled(tools) == ["chain 1/hop 3", "chain 2/hop 3"]
+    assert sum(kind(request) == "NEXT" for request in inner.requests) == 2
+
+
+async def test_within_a_run_memory_changes_no_sample() -> None:
+    results = [
+        await answered(
+            RememberingGenerator(ScriptedGenerator(wandering), capacity), chains=4, max_hops=4, strategy=strategy
+        )
+        for strategy in ("best_of_n", "tree")
+        for capacity in (0, 1000)
+    ]
+    bare = await answered(ScriptedGenerator(wandering), chains=4, max_hops=4)
+    assert results[0][0] == results[1][0] == bare[0] and results[2][0] == results[3][0]
+    assert len(sampled(results[1][1])) == 16, "no sample of a run is asked for twice"
 
 
 async def test_failures_reach_everyone_who_joined_and_are_not_remembered() -> None:

@@ -1,0 +1,95 @@
+"""A sweep against its cells run each alone: how many tokens the engine has to compute.
+
+The cells are nested in two ways, in chains (best of 8 contains best of 4) and in hops (six contain four). Alone, a cell begins with
+an empty memory of replies and an empty prefix cache, as if it were run by itself; what it shares within itself, it keeps. The sweep
+carries both over from cell to cell.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from corag.config import CoRAGConfig
+from core.protocols import Generator
+from core.records import read_rows, usage_of
+from core.types import TokenUsage
+from generation.config import ModelConfig
+from generation.memo import RememberingGenerator
+from generation.vllm_engine import VllmGenerator
+from retrieval.config import RetrieverConfig
+from scripts import run
+from scripts.bench.replay import open_world
+from scripts.sweep import answer_cell
+from scripts.sweep_cells import read_cells
+
+GRID = """[
+  {corag.strategy: greedy, corag.max_hops: [1, 2, 4, 6]},
+  {corag.strategy: best_of_n, corag.chains: [2, 4, 8], corag.max_hops: [2, 4, 6]},
+]"""
+CORAG = CoRAGConfig(
+    passages_per_hop=3, context="fused", context_passages=5, max_sub_query_tokens=32, max_sub_answer_tokens=24, max_answer_tokens=16
+)  # fmt: skip
+
+
+async def main(questions: int = 4, adapter: str = "") -> dict[str, float]:
+    """Return tokens and seconds of both ways, and ``computed_token_ratio``: of computed tokens, alone over together."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        retriever = await open_world(root, dev=1, test=questions)
+        index = RetrieverConfig(index=[str(root / "bm25")])
+        base = run.Config(questions=str(root / "world/test.jsonl"), method=["corag"], corag=CORAG, retriever=index)
+        cells = [replace(cell, questions=base.load()) for cell in read_cells(base, "", GRID)]
+        engine = VllmGenerator.open(ModelConfig(adapter=adapter))
+
+        async def answer(
+            way: str, memory_of: Callable[[], Awaitable[Generator]]
+        ) -> tuple[list[Mapping[str, Any]], float]:
+            """Answer all cells, each with the memory that it is given; return the rows and the seconds."""
+            rows: list[Mapping[str, Any]] = []
+            started = time.perf_counter()
+            for cell in cells:
+                here = replace(cell, config=replace(cell.config, out=str(root / way)))
+                await answer_cell(here, await memory_of(), {repr(index): retriever})
+                rows += sorted(read_rows(here.folder).values(), key=itemgetter("id"))
+            return rows, time.perf_counter() - started
+
+        async def empty() -> Generator:
+            await engine.reset_prefix_cache()
+            return RememberingGenerator(engine)
+
+        try:
+            alone, alone_seconds = await answer("alone", empty)
+            shared = await empty()
+
+            async def kept() -> Generator:
+                return shared
+
+            together, together_seconds = await answer("together", kept)
+        finally:
+            await engine.close()
+            await retriever.close()
+    apart, joint = (sum(map(usage_of, rows), TokenUsage()) for rows in (alone, together))
+    return {
+        "questions": questions,
+        "cells": len(cells),
+        "alone_tokens": apart.total,
+        "tokens": joint.total,
+        "alone_computed_tokens": apart.computed,
+        "computed_tokens": joint.computed,
+        "computed_token_ratio": apart.computed / joint.computed,
+        "alone_seconds": alone_seconds,
+        "seconds": together_seconds,
+        "same_answers": sum(map(_same, alone, together)) / len(alone),
+        "failed": sum(bool(row["error"]) for row in [*alone, *together]),
+    }
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether a question was answered alike; if not, the engine's last digits fell otherwise."""
+    return (one["answer"] or {}).get("text") == (other["answer"] or {}).get("text")

@@ -1,0 +1,127 @@
+"""What the finished cells of a sweep say: each by itself, and together as Pareto set, curves and choices under a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from core.errors import ConfigError, DataError
+from core.records import read_rows, usage_of
+from eval.ledger import Spending, spending_of
+from eval.scaling import CellScores, Fit, best_under, fit_curve, pareto_set, telling_budgets
+from eval.scorers import chosen_scorer
+from eval.statistics import Interval, bootstrap_mean
+from eval.table import Summary, score_record, summarise
+from scripts.sweep_cells import Cell, varying
+
+MEASURES = {"f1": "F1", "em": "EM"}
+
+
+@dataclass(frozen=True)
+class Reporting:
+    """How a sweep is reported, see the options of 'corag sweep'. Raises :class:`ConfigError` for numbers that cannot be."""
+
+    metric: Literal["f1", "em"]
+    budgets: Sequence[int]
+    resamples: int
+
+    def __post_init__(self) -> None:
+        if self.resamples < 1 or min(self.budgets, default=1) < 1:
+            raise ConfigError(
+                f"resamples and budgets must be numbers from 1 on, but they are {self.resamples} and {self.budgets}."
+            )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A finished cell: the options that tell it from the others, its line of the table, its questions one by one, what it spent."""
+
+    cell: Cell
+    options: dict[str, Any]
+    summary: Summary
+    scores: CellScores
+    spent: Spending
+
+    @property
+    def name(self) -> str:
+        """The cell's name."""
+        return self.cell.name
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best cell under a budget, by what it spends and scores where it was chosen; then on the questions of the report."""
+
+    budget: int
+    cell: str
+    chosen_tokens: float
+    chosen_score: float
+    tokens: float
+    score: Interval
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the cells say together. ``fits``: through the "pareto" set and through "all" cells; a sentence where there is none."""
+
+    pareto: list[str]
+    fits: dict[str, Fit | str]
+    choices: list[Choice]
+
+
+def measured(cells: Sequence[Cell], metric: str) -> list[Measured]:
+    """Read the cells' runs back from disk."""
+    told = varying(cells)
+    return [_measure(cell, told[cell.name], metric) for cell in cells]
+
+
+def _measure(cell: Cell, options: dict[str, Any], metric: str) -> Measured:
+    """Score one run by the gold answers that its question file holds now."""
+    scorer = chosen_scorer(cell.config.scorer, cell.config.dataset)
+    rows = read_rows(cell.folder)
+    records = [rows[question.id] | {"question": asdict(question)} for question in cell.questions]
+    recall_at = cell.config.recall_at
+    tokens = [usage_of(record).total for record in records]
+    scores = [getattr(score_record(record, scorer, recall_at), metric) for record in records]
+    return Measured(
+        cell,
+        options,
+        summarise(cell.name, records, scorer, recall_at=recall_at, searches=cell.searches),
+        CellScores(cell.name, np.asarray(tokens, dtype=np.float64), np.asarray(scores, dtype=np.float64)),
+        sum((spending for record in records for spending in spending_of(record).values()), Spending()),
+    )
+
+
+def find(tested: Sequence[Measured], developed: Sequence[Measured], options: Reporting) -> Findings:
+    """Find the Pareto set, the curves, and the best cell under each budget, which the dev questions decide on if there are any."""
+    scores = [each.scores for each in tested]
+    frontier = pareto_set([each.mean_tokens for each in scores], [each.mean_score for each in scores])
+    through = {"pareto": [scores[index] for index in frontier], "all": scores}
+    return Findings(
+        [scores[index].name for index in frontier],
+        {name: _fit_or_reason(chosen, options.resamples) for name, chosen in through.items()},
+        choose(scores, [each.scores for each in developed] or scores, options.budgets),
+    )
+
+
+def choose(tested: Sequence[CellScores], chosen_on: Sequence[CellScores], budgets: Sequence[int]) -> list[Choice]:
+    """Choose the best cell under each telling budget by ``chosen_on``, and say what it does in ``tested``."""
+    by_name = {each.name: each for each in tested}
+    choices = []
+    for budget in telling_budgets(budgets, chosen_on):
+        best = best_under(budget, chosen_on)
+        interval = bootstrap_mean(by_name[best.name].scores.tolist()) if best else None
+        if best and interval:
+            tokens = by_name[best.name].mean_tokens
+            choices.append(Choice(budget, best.name, best.mean_tokens, best.mean_score, tokens, interval))
+    return choices
+
+
+def _fit_or_reason(scores: Sequence[CellScores], resamples: int) -> Fit | str:
+    try:
+        return fit_curve(scores, resamples=resamples)
+    except DataError as error:
+        return str(error)
