@@ -9,8 +9,27 @@ from dataclasses import dataclass, field, fields, make_dataclass
 from functools import partial
 from typing import Any, ClassVar, TypeVar, cast
 
+from baselines.auto_rag import AutoRAGConfig, auto_rag
 from baselines.closed_book import ClosedBookConfig, closed_book
+from baselines.drag import DRAGConfig, drag
+from baselines.flare import flare
+from baselines.flare_config import FLAREConfig
+from baselines.iter_retgen import IterRetGenConfig, iter_retgen
+from baselines.iterdrag import IterDRAGConfig, iterdrag
+from baselines.longrag import LongRAGConfig, longrag
 from baselines.one_step import OneStepConfig, one_step
+from baselines.react import react
+from baselines.react_config import ReActConfig
+from baselines.recursive import recursive
+from baselines.recursive_config import RecursiveConfig
+from baselines.search_o1 import search_o1
+from baselines.search_o1_config import SearchO1Config
+from baselines.self_ask import self_ask
+from baselines.self_ask_config import SelfAskConfig
+from baselines.self_rag import self_rag
+from baselines.self_rag_config import SelfRAGConfig
+from baselines.self_rag_prompted import self_rag_prompted
+from baselines.self_rag_prompted_config import SelfRAGPromptedConfig
 from corag.config import CoRAGConfig
 from corag.method import corag
 from core.errors import ConfigError, nearest
@@ -47,6 +66,56 @@ class MethodOptions:
     )
     ircot: IRCoTConfig = _method(
         ircot, IRCoTConfig, "interleave retrieval with a chain of thought, then read (Trivedi et al. 2023)"
+    )
+    self_ask: SelfAskConfig = _method(
+        self_ask, SelfAskConfig, "ask follow-up questions and search for their answers (Self-Ask: Press et al. 2023)"
+    )
+    react: ReActConfig = _method(
+        react, ReActConfig, "think, then search, look up or finish, step by step (ReAct: Yao et al. 2023)"
+    )
+    iter_retgen: IterRetGenConfig = _method(
+        iter_retgen,
+        IterRetGenConfig,
+        "search again with the last chain of thought and the question (ITER-RETGEN: Shao et al. 2023)",
+    )
+    flare: FLAREConfig = _method(
+        flare,
+        FLAREConfig,
+        "draft each sentence, search where it is unsure, write it again (FLARE direct: Jiang et al. 2023)",
+    )
+    self_rag: SelfRAGConfig = _method(
+        self_rag,
+        SelfRAGConfig,
+        "a model with reflection tokens decides, judges and searches (Self-RAG: Asai et al. 2024)",
+    )
+    self_rag_prompted: SelfRAGPromptedConfig = _method(
+        self_rag_prompted,
+        SelfRAGPromptedConfig,
+        "Self-RAG's decisions asked of any instruction model in prompts (after Asai et al. 2024)",
+    )
+    auto_rag: AutoRAGConfig = _method(
+        auto_rag,
+        AutoRAGConfig,
+        "the model decides turn by turn what to search for, at last from its own knowledge (Auto-RAG: Yu et al. 2024)",
+    )
+    search_o1: SearchO1Config = _method(
+        search_o1,
+        SearchO1Config,
+        "search in the middle of the reasoning, insert what documents tell (Search-o1: Li et al. 2025)",
+    )
+    drag: DRAGConfig = _method(
+        drag, DRAGConfig, "many documents and demonstrations in one prompt, within a budget (DRAG: Yue et al. 2024)"
+    )
+    iterdrag: IterDRAGConfig = _method(
+        iterdrag, IterDRAGConfig, "DRAG with sub-queries whose documents stay in the prompt (IterDRAG: Yue et al. 2024)"
+    )
+    longrag: LongRAGConfig = _method(
+        longrag, LongRAGConfig, "few long units of related passages, read in two turns (LongRAG: Jiang et al. 2024)"
+    )
+    recursive: RecursiveConfig = _method(
+        recursive,
+        RecursiveConfig,
+        "follow references, ask for what is missing, or decompose; the model chooses (after a tutorial of 2023)",
     )
 
     EXTENDED_BY: ClassVar[str] = "method"

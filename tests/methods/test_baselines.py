@@ -43,10 +43,18 @@ async def test_closed_book_without_demonstrations_does_not_speak_of_passages():
     assert "passage" not in generator.prompts[0] and QUESTION.text in generator.prompts[0]
 
 
+SEARCHES = {  # what a model says that is to search; other methods search before they ask
+    "self_ask": " Yes.\nFollow up: What is The Glass Orchard?",
+    "react": "Thought: Who?\nAction: search[The Glass Orchard]",
+    "search_o1": "I must know: <|begin_search_query|>The Glass Orchard",
+}
+
+
 @pytest.mark.parametrize("name", METHODS)
 async def test_every_method_reports_a_failed_search_as_a_failed_question(name):
     retriever = WordRetriever([passage("A", "a")], failing="Orchard")
-    tools = Tools(QUESTION, ScriptedGenerator(lambda request: "So the answer is: X."), retriever)
+    reply = SEARCHES.get(name, "So the answer is: X.")
+    tools = Tools(QUESTION, ScriptedGenerator(lambda request: reply), retriever)
     row = await answer_question(QUESTION, bind(name, MethodOptions()), tools)
     if METHODS[name].searches:
         assert row.answer is None and SearchFailedError.__name__ in row.error
