@@ -100,7 +100,8 @@ async def answered(memo: Generator, **options: object) -> tuple[Answer, Tools]:
 
 def sampled(tools: Tools) -> list[str]:
     """Places of the sub-queries that were computed for this question."""
-    return sorted(step.path for step in tools.steps if isinstance(step, GenerateStep) and step.role == "sub_query" and step.usage.computed)
+    steps = [step for step in tools.steps if isinstance(step, GenerateStep)]
+    return sorted(step.path for step in steps if step.role == "sub_query" and step.usage.computed)
 
 
 async def test_eight_chains_ask_for_the_four_that_are_new() -> None:
