@@ -34,7 +34,7 @@ from retrieval.open import open_retriever
 from scripts import run
 from scripts.backends import require_index
 from scripts.questions import QuestionFile
-from scripts.sweep_cells import Cell, read_cells
+from scripts.sweep_cells import Cell, digest_of, read_cells
 from scripts.sweep_findings import Reporting
 from scripts.sweep_report import report
 
@@ -70,7 +70,7 @@ class Config(run.Config):
         cells: cells, each a name and the options that it changes ("method" is one of them); or a YAML file of them.
         grid: blocks of options, each with a value or a list of values, to be combined into cells; or a YAML file of them.
         dev: further questions, answered by the same cells, on which the best cell under each budget is chosen.
-        out: folder of the sweep; "auto" is runs/NAME-OF-QUESTIONS/sweep.
+        out: folder of the sweep; "auto" is runs/NAME-OF-QUESTIONS/sweep and digits that change with what the cells share.
         metric: what cells are compared by: "f1" or "em".
         budgets: tokens per question under each of which the best cell is named.
         resamples: of the bootstrap that gives the fitted curve its intervals.
@@ -97,8 +97,9 @@ class Config(run.Config):
     @property
     def folder(self) -> Path:
         """The folder of the sweep."""
-        stem = Path(self.questions).name.split(".")[0]
-        return Path("runs") / stem / "sweep" if self.out == "auto" else Path(self.out)
+        if self.out != "auto":
+            return Path(self.out)
+        return Path("runs") / Path(self.questions).name.split(".")[0] / f"sweep-{digest_of(self)}"
 
 
 def main(config: Config) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import yaml
 
 from core.errors import ConfigError
 from core.options import changed, flatten, load_yaml, renamed, sections_of
+from core.seeds import stable_hash
 from scripts import run
 from scripts.entries import short_name
 from scripts.methods import methods_of
@@ -216,6 +218,12 @@ def _options(config: run.Config) -> Iterator[tuple[str, Any]]:
         left_out |= {"retriever"}
     values = {name: value for name, value in asdict(config).items() if name not in left_out} | {"method": method}
     yield from flatten(values, {prefix for prefix, _ in sections_of(type(config))})
+
+
+def digest_of(shared: run.Config) -> str:
+    """Return 8 hexadecimal digits that identify what the cells of a sweep have in common, the question file among it."""
+    values = {name: value for name, value in asdict(shared).items() if name not in _CIRCUMSTANCES}
+    return stable_hash(json.dumps(values | {"questions": shared.source}, sort_keys=True, default=str))[:8]
 
 
 def group_of(cell: Cell, told: Mapping[str, Any]) -> str:

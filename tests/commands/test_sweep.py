@@ -265,6 +265,15 @@ def test_what_cannot_work_is_said_before_an_engine_starts(
     assert complaint in capsys.readouterr().err and backends.opened == []
 
 
+def test_a_folder_that_was_not_named_changes_with_what_the_cells_share(backends: Backends) -> None:
+    def folder(*more: str) -> Path:
+        return parse(Config, ["--config", "sweep.yaml", "--questions", "test.jsonl", *more], "corag sweep", "").folder
+
+    assert folder() == folder("--cells", "{a: {seed: 1}}", "--limit", "2", "--batch_size", "9")
+    assert folder().parent == Path("runs/test")
+    assert len({folder(), folder("--seed", "1"), folder("--model.adapter", "x"), folder("--corag.stop", "check")}) == 4
+
+
 def test_questions_without_answers_are_refused() -> None:
     with pytest.raises(ConfigError, match="1 of the questions have no gold answers, such as 'b'"):
         scored([Question("a", "Who?", ("x",)), Question("b", "Where?")])
