@@ -1,0 +1,132 @@
+// What every part of the page uses: elements, numbers, packed data. Text only ever becomes text nodes, never markup.
+
+const overview = JSON.parse(document.getElementById("overview").textContent);
+const runs = overview.runs;
+const at = (id) => document.getElementById(id);
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "vars") for (const [key, set] of Object.entries(value)) element.style.setProperty(key, set);
+    else if (name === "value") element.value = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  for (const child of children.flat(Infinity)) {
+    if (child !== null && child !== undefined && child !== false && child !== "") element.append(child);
+  }
+  return element;
+}
+
+// h("p", {class: "note"}, "text", element, null, ["more"]): attributes that are null or false are left out.
+const h = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
+const svg = (tag, attributes = {}, ...children) =>
+  fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+
+const replace = (element, ...children) => {
+  element.replaceChildren();
+  return fill(element, {}, children);
+};
+
+const whole = new Intl.NumberFormat("en", {maximumFractionDigits: 0});
+const oneDigit = new Intl.NumberFormat("en", {minimumFractionDigits: 1, maximumFractionDigits: 1});
+const number = (value) => whole.format(value);
+const decimal = (value) => oneDigit.format(value);
+const percent = (fraction) => (100 * fraction).toFixed(1);
+const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
+const seconds = (value) => (value < 10 ? value.toFixed(2) : value.toFixed(1)) + " s";
+const compact = (value) =>
+  value < 1000
+    ? number(value)
+    : value < 1e6
+      ? +(value / 1000).toPrecision(3) + "k"
+      : +(value / 1e6).toPrecision(3) + "M";
+const signed = (points) => {
+  const text = Math.abs(points).toFixed(1);
+  return (text === "0.0" ? "" : points > 0 ? "+" : "\u2212") + text;
+};
+const pValue = (p) => (p < 0.001 ? "p < 0.001" : `p = ${p.toFixed(3)}`);
+const range = (interval) => (interval.low === null ? "" : `[${percent(interval.low)}, ${percent(interval.high)}]`);
+const measureTitle = {em: "EM", f1: "F1"};
+
+// Runs are told apart by shape and colour, so that neither is needed.
+const SHAPES = [
+  (r) => `M${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0z`,
+  (r) => `M${-r * 0.9} ${-r * 0.9}h${1.8 * r}v${1.8 * r}h${-1.8 * r}z`,
+  (r) => `M0 ${-r * 1.15}L${r * 1.1} ${r * 0.85}H${-r * 1.1}z`,
+  (r) => `M0 ${-r * 1.25}L${r * 1.25} 0L0 ${r * 1.25}L${-r * 1.25} 0z`,
+  (r) => `M0 ${r * 1.15}L${r * 1.1} ${-r * 0.85}H${-r * 1.1}z`,
+  (r) =>
+    `M${-r * 0.4} ${-r * 1.1}h${0.8 * r}v${0.7 * r}h${0.7 * r}v${0.8 * r}h${-0.7 * r}v${0.7 * r}h${-0.8 * r}` +
+    `v${-0.7 * r}h${-0.7 * r}v${-0.8 * r}h${0.7 * r}z`,
+];
+const COLOURS = 7;
+const runClass = (run) => `run-colour-${run % COLOURS}`;
+const shape = (run, radius, attributes = {}) =>
+  svg("path", {d: SHAPES[run % SHAPES.length](radius), ...attributes, class: `mark ${runClass(run)}`});
+const marker = (run) =>
+  svg("svg", {viewBox: "-8 -8 16 16", width: 14, height: 14, class: "marker", "aria-hidden": "true"}, shape(run, 5.6));
+// A run's name, which may break into lines at its joints only.
+const jointed = (name) => name.split(/(?<=[-/])/).map((part, place) => [place ? h("wbr") : null, part]);
+const runName = (run) => h("span", {class: "run-name"}, marker(run), h("span", {}, jointed(runs[run].name)));
+
+// A mean and its interval on a line from 0 to `top`.
+function intervalBar(interval, top, run) {
+  const place = (value) => `${(100 * Math.max(0, Math.min(1, value / top))).toFixed(2)}%`;
+  const low = interval.low ?? interval.mean;
+  const high = interval.high ?? interval.mean;
+  return h("span", {
+    class: `interval ${runClass(run)}`,
+    "aria-hidden": "true",
+    vars: {"--low": place(low), "--width": place(high - low), "--mean": place(interval.mean)},
+  });
+}
+
+const SCALE_STEPS = [0.1, 0.2, 0.4, 0.6, 0.8, 1];
+const scaleTop = (intervals) => {
+  const most = Math.max(0, ...intervals.filter(Boolean).map((each) => each.high ?? each.mean));
+  return SCALE_STEPS.find((step) => most <= step) ?? 1;
+};
+
+// Packed blocks, decoded when they are needed; the last few are kept.
+const decoded = new Map();
+const KEPT_BLOCKS = 40;
+
+function block(name) {
+  let found = decoded.get(name);
+  if (found) decoded.delete(name);
+  else found = unpack(at(name)?.textContent ?? "");
+  decoded.set(name, found);
+  if (decoded.size > KEPT_BLOCKS) decoded.delete(decoded.keys().next().value);
+  return found;
+}
+
+async function unpack(packed) {
+  if (!packed) throw new Error("a part of this file is missing: it was not written or copied to its end.");
+  if (!("DecompressionStream" in window)) {
+    throw new Error("this browser cannot unpack the traces: it needs Chrome 123, Firefox 120, Safari 17.5 or newer.");
+  }
+  const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).json();
+}
+
+// The item at a position of a list that was packed in pieces, and the passages that its piece names: number -> [id, title].
+async function packedItem(name, starts, position) {
+  let piece = starts.length - 1;
+  while (starts[piece] > position) piece -= 1;
+  const data = await block(`${name}-${piece}`);
+  data.byNumber ??= new Map(data.passages.map(([place, id, title]) => [place, {id, title}]));
+  return {item: data.items[position - starts[piece]], passages: data.byNumber};
+}
+
+// Choices that several parts of the page look at; `changed` calls those that asked to be told.
+const state = {baseline: 0, measure: "f1"};
+const listeners = [];
+const whenChanged = (listener) => listeners.push(listener);
+const change = (values) => {
+  Object.assign(state, values);
+  for (const listener of listeners) listener();
+};
+
+const option = (value, text, chosen) => h("option", {value, selected: chosen}, text);

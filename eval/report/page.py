@@ -1,0 +1,139 @@
+"""Putting a report together: one HTML file that loads nothing, asks nobody and runs no script but its own."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from core.protocols import Retriever
+from core.records import usage_of
+from core.types import Question
+from eval.report.blocks import Chunks, Passages, chunked, element, pack
+from eval.report.overview import Overview, common_records, describe
+from eval.report.runs import Run, WholeRows
+from eval.report.traces import gold, trace
+from eval.scorers import Scorer
+from eval.table import Record, Scores
+
+ASSETS = Path(__file__).parent / "assets"
+STYLES = ("report.css", "explorer.css")
+SCRIPTS = (
+    "kit.js", "results.js", "conditions.js", "scaling.js", "groups.js", "passages.js", "steps.js", "trace.js", "questions.js",
+    "start.js",
+)  # fmt: skip
+TEXTS_PER_BLOCK = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A report but for the texts of passages, which :func:`text_blocks` adds.
+
+    ``blocks``: the script elements of what is decoded later.
+    """
+
+    overview: Overview
+    passages: Passages
+    blocks: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The texts of a report's passages as script elements; ``found`` of them were in the index."""
+
+    blocks: Sequence[str] = ()
+    found: int = 0
+
+
+def make_report(runs: Sequence[Run], questions: Sequence[str], scorer: Scorer, recall_at: int) -> Report:
+    """Score, test and pack some runs on questions that all of them have."""
+    overview, scores = describe(runs, questions, scorer, recall_at)
+    records = common_records(runs, questions)
+    passages = Passages()
+    traces = [_traces(run, questions, passages) for run in runs]
+    about = chunked((gold(record["question"], passages) for record in records[0]), passages)
+    index = _index(records, scores, traces, about)
+    blocks = [element("index", pack(orjson.dumps(index))), *about.elements("gold")]
+    for number, chunks in enumerate(traces):
+        blocks += chunks.elements(f"run-{number}")
+    return Report(overview, passages, blocks)
+
+
+async def text_blocks(report: Report, retriever: Retriever) -> Texts:
+    """Fetch title and text of every passage that a report names, as far as the index has them."""
+    ids = report.passages.ids
+    blocks = []
+    found = 0
+    for number, start in enumerate(range(0, len(ids), TEXTS_PER_BLOCK)):
+        part = ids[start : start + TEXTS_PER_BLOCK]
+        known = {passage.id: passage for passage in await retriever.passages(part)}
+        found += len(known)
+        texts = [[known[name].title, known[name].text] if name in known else None for name in part]
+        blocks.append(element(f"texts-{number}", pack(orjson.dumps(texts))))
+    return Texts(blocks, found)
+
+
+def html_page(report: Report, texts: Texts, made: str) -> str:
+    """Return the whole page. ``made``: when it was made, as the page says it."""
+    style = "\n".join(map(_file, STYLES))
+    script = '(() => {\n"use strict";\n' + "\n".join(map(_file, SCRIPTS)) + "\n})();\n"
+    shown = asdict(report.overview) | {"made": made, "texts_per_block": TEXTS_PER_BLOCK if texts.found else 0}
+    values = {
+        "policy": f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}",
+        "style": style,
+        # In JSON "<" only occurs in texts, where it may be written so: no text can end the element.
+        "overview": orjson.dumps(shown).decode().replace("<", "\\u003c"),
+        "script": script,
+        "blocks": "".join([*report.blocks, *texts.blocks]),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda field: values[field[1]], _file("template.html"))
+
+
+def _traces(run: Run, questions: Sequence[str], passages: Passages) -> Chunks:
+    rows = WholeRows(run.folder)
+    refusal = run.settings["options"].get("refusal", "")
+    return chunked((trace(rows[name], passages, refusal) for name in questions), passages)
+
+
+def _index(
+    records: Sequence[Sequence[Record]], scores: Sequence[Sequence[Scores]], traces: Sequence[Chunks], about: Chunks
+) -> dict[str, Any]:
+    """Return what the list of questions needs, in columns: searching and sorting look at every question."""
+    asked = [Question(**record["question"]) for record in records[0]]
+    return {
+        "ids": [question.id for question in asked],
+        "texts": [question.text for question in asked],
+        "answers": [question.answers for question in asked],
+        "kinds": [question.kind for question in asked],
+        "hops": [question.hops or 0 for question in asked],
+        "gold": about.starts,
+        "runs": [_columns(*found) for found in zip(records, scores, traces, strict=True)],
+    }
+
+
+def _columns(records: Sequence[Record], scores: Sequence[Scores], chunks: Chunks) -> dict[str, Any]:
+    return {
+        "em": [round(score.em, 4) if score.scored else None for score in scores],
+        "f1": [round(score.f1, 4) if score.scored else None for score in scores],
+        "recall": [None if score.recall is None else round(score.recall, 4) for score in scores],
+        "failed": [int(record["answer"] is None) for record in records],
+        "predictions": ["" if record["answer"] is None else record["answer"]["text"] for record in records],
+        "tokens": [usage_of(record).total for record in records],
+        "seconds": [round(record["seconds"], 2) for record in records],
+        "starts": chunks.starts,
+    }
+
+
+def _file(name: str) -> str:
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """Return a content security policy's name for an inline script or style."""
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"

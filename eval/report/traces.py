@@ -1,0 +1,92 @@
+"""What a report shows of single questions, as compact JSON values: a row's steps, and the question's gold passages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from corag.chain import clean_sub_answer
+from core.types import TokenUsage
+from eval.report.blocks import Passages
+from eval.table import Record
+
+
+def trace(record: Record, passages: Passages, refusal: str) -> dict[str, Any]:
+    """Return a row of a run for the trace explorer; passages appear by their number.
+
+    ``refusal``: CoRAG's sentence for a sub-answer that the passages do not tell, "" for other methods. What is empty is left out.
+    """
+    answer = record["answer"]
+    shown: dict[str, Any] = {
+        "error": record["error"],
+        "seconds": record["seconds"],
+        "usage": {role: _usage(usage) for role, usage in record["usage"].items()},
+        "steps": [_step(step, passages, refusal) for step in record["steps"]],
+    }
+    if answer is not None:
+        shown |= {
+            "answer": answer["text"],
+            "stopped": answer["stopped"],
+            "hops": answer["steps"],
+            "collected": [passages.number(name) for name in answer["passage_ids"]],
+            "context": [passages.number(name) for name in answer.get("context_ids", ())],
+            "chains": [_chain(chain, passages) for chain in answer.get("chains", ())],
+            "chosen": answer["chains"][answer["chosen"]]["path"] if answer.get("chains") else "",
+        }
+    return _filled(shown)
+
+
+def gold(question: Mapping[str, Any], passages: Passages) -> dict[str, Any]:
+    """Return what a dataset says about how a question is answered: its supporting passages and its decomposition."""
+    hops = [
+        [hop["question"], hop["answer"], passages.number(hop["passage_id"]) if hop["passage_id"] else None]
+        for hop in question["decomposition"]
+    ]
+    return _filled({"supporting": [passages.number(name) for name in question["supporting"]], "decomposition": hops})
+
+
+def _step(step: Mapping[str, Any], passages: Passages, refusal: str) -> dict[str, Any]:
+    place = {"kind": step["kind"], "path": step["path"], "seconds": round(step["seconds"], 3)}
+    if step["kind"] == "search":
+        hits = [[passages.number(hit["id"], hit["title"]), float(f"{hit['score']:.5g}")] for hit in step["hits"]]
+        return place | {"query": step["query"], "k": step["k"], "hits": hits}
+    shortening = step["shortening"]
+    place |= {"role": step["role"], "usage": _usage(step["usage"]), "prompt": step.get("prompt", "")}
+    place |= {"dropped": shortening["dropped"], "cut": shortening["cut_tokens"]}
+    if step["kind"] == "score":
+        return _filled(
+            place | {"mean": round(step["log_likelihood"] / max(1, step["tokens"]), 4), "tokens": step["tokens"]}
+        )
+    texts: Sequence[str] = step["texts"]
+    refused = False
+    if refusal and step["role"] == "sub_answer":
+        cleaned, refused = clean_sub_answer(texts[0], refusal)
+        texts = [cleaned]
+    cut_off = sum(reason == "length" for reason in step["finish_reasons"])
+    return _filled(place | {"texts": texts, "refused": refused, "cut_off": cut_off})
+
+
+def _chain(chain: Mapping[str, Any], passages: Passages) -> dict[str, Any]:
+    """A state of the tree may have been taken over from a rollout, without steps of its own, so it brings its newest hop."""
+    hops = chain["hops"]
+    shown = {name: chain[name] for name in ("path", "score", "value", "stopped", "repeats")} | {"hops": len(hops)}
+    if hops and chain["path"].rpartition("/")[2].startswith("child "):
+        found = [passages.number(name) for name in hops[-1]["passage_ids"]]
+        shown["newest"] = [hops[-1]["sub_query"], hops[-1]["sub_answer"], hops[-1]["refused"], found]
+    return _filled(shown)
+
+
+def _usage(usage: Mapping[str, int]) -> list[int]:
+    """Return calls, prompt tokens, generated tokens, and tokens of both that were computed."""
+    found = TokenUsage(**usage)
+    return [found.calls, found.prompt, found.generated, found.computed]
+
+
+def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what is empty; 0 is not, except for counts that are rarely anything else."""
+    return {
+        name: value
+        for name, value in values.items()
+        if value not in ("", None, (), [], {})
+        and not (value in (0, False) and name in ("refused", "cut", "cut_off", "repeats"))
+    }
