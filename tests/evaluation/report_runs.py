@@ -4,6 +4,7 @@ Both fail now and then, by hashes of what they are asked, so that runs differ, h
 """
 
 import asyncio
+import contextlib
 import json
 from dataclasses import replace
 
@@ -120,8 +121,9 @@ def write(out, name, world, skill=0.5):
     """Answer the world's questions with one of ``METHODS`` into a run folder, as 'corag run' does, and return the folder."""
     options = METHODS[name]
     method = {OneStepConfig: "one_step", IRCoTConfig: "ircot", CoRAGConfig: "corag"}[type(options)]
-    config = Config(questions=str(world.file), method=[method], out=str(out), **{method: options})
-    return asyncio.run(answer_run(config, method, world.questions, world.model(skill), world, cell=name))
+    with contextlib.chdir(world.file.parent):
+        config = Config(questions=world.file.name, method=[method], out=str(out), **{method: options})
+        return asyncio.run(answer_run(config, method, world.questions, world.model(skill), world, cell=name))
 
 
 def multiply(folder, copies):
