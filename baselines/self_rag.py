@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from baselines.self_rag_config import SelfRAGConfig
-from baselines.self_rag_critique import Segment, from_each, segment_score
+from baselines.self_rag_critique import JudgedSegment, from_each, segment_score
 from baselines.self_rag_tokens import criticise, segment_end, wants_passages
 from core.errors import BudgetExhaustedError
 from core.text import normalize_answer
@@ -28,7 +28,7 @@ from core.types import Answer, Hit, Question
 class Path:
     """An answer so far. ``stopped``: "" if it goes on, from passages, else "end" or "max_segments"."""
 
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[JudgedSegment, ...] = ()
     stopped: str = ""
 
     @property
@@ -52,7 +52,7 @@ class SelfRAGAnswer(Answer):
 
     retrieved: bool = False
     compared: int = 0
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[JudgedSegment, ...] = ()
 
 
 async def self_rag(question: Question, tools: Tools, config: SelfRAGConfig) -> SelfRAGAnswer:
@@ -116,7 +116,7 @@ async def extend(opening: tuple[Path, Hit | None], tools: Tools, place: str, *, 
     text = completion.text[:end]
     critique = await criticise(before, text, tools, config, with_passage=hit is not None, place=place)
     score = segment_score(critique, completion.tokens(end), config)
-    segment = Segment(text, hit.passage.id if hit else "", critique, score)
+    segment = JudgedSegment(text, hit.passage.id if hit else "", critique, score)
     return Path((*path.segments, segment), "end" if not goes_on else "max_segments" if last else "")
 
 

@@ -61,7 +61,7 @@ class Critique:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class JudgedSegment:
     """A piece of the answer, with the passage that it was written from ("" for none)."""
 
     text: str

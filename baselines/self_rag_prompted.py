@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from baselines.self_rag_critique import Critique, Segment, from_each, segment_score
+from baselines.self_rag_critique import Critique, JudgedSegment, from_each, segment_score
 from baselines.self_rag_prompted_config import SelfRAGPromptedConfig
 from baselines.self_rag_verdicts import criticise, passage_segments, verdict
 from core.errors import BudgetExhaustedError
@@ -36,21 +36,21 @@ class SelfRAGPromptedAnswer(Answer):
     searched: int = 0
     compared: int = 0
     malformed: int = 0
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[JudgedSegment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A sentence to go on with; ``ended``: the model wrote nothing after it."""
 
-    segment: Segment
+    segment: JudgedSegment
     ended: bool
     malformed: int
 
 
 async def self_rag_prompted(question: Question, tools: Tools, config: SelfRAGPromptedConfig) -> SelfRAGPromptedAnswer:
     """Answer one question with Self-RAG's steps (paper, Algorithm 1), each decision asked for."""
-    segments: list[Segment] = []
+    segments: list[JudgedSegment] = []
     found: dict[str, None] = {}
     written = stopped = ""
     searched = compared = malformed = 0
@@ -107,7 +107,7 @@ async def write(hit: Hit | None, tools: Tools, place: str, *, before: str, confi
         critique, malformed = await criticise(hit, before, text, tools, config, place=place)
     score = segment_score(critique, completion.tokens(end), config)
     ended = completion.finish_reason == "stop" and not completion.text[end:].strip()
-    return Candidate(Segment(text, hit.passage.id if hit else "", critique, score), ended, malformed)
+    return Candidate(JudgedSegment(text, hit.passage.id if hit else "", critique, score), ended, malformed)
 
 
 def exit_reason(newest: Candidate, count: int, config: SelfRAGPromptedConfig) -> str:

@@ -19,8 +19,9 @@ class CoRAGConfig(MethodConfig):
     """Options of CoRAG. Where the paper and its released code differ, the paper is the default.
 
     Attributes:
-        preset: values for the other options: "paper", or "released_code" (the authors' inference code with its accidents; it
-            wants the checkpoint's own prompts from files of yours, and questions that bring their ``context_ids``).
+        preset: values for the other options: "paper"; "released_code" (the authors' inference code with its accidents; it wants
+            the checkpoint's own prompts from files of yours, and questions that bring their ``context_ids``); or "small_model"
+            (few passages and short replies, for models of some hundred million weights on CPUs; the shipped adapter's).
         strategy: "greedy" (one chain at temperature 0), "best_of_n", "tree" (breadth-first with rollouts), or "adaptive"
             (greedy, then samples, then tree search, each only while the chain's own score says that it is unsure).
         max_hops: hops of a chain at most (the paper's L); 0 answers from the question's passages alone.
@@ -64,7 +65,7 @@ class CoRAGConfig(MethodConfig):
         stop_check_prompt: the same with {query}, {task} and {hops}.
     """
 
-    preset: Literal["paper", "released_code"] = "paper"
+    preset: Literal["paper", "released_code", "small_model"] = "paper"
     strategy: Literal["greedy", "best_of_n", "tree", "adaptive"] = "greedy"
     max_hops: int = 6
     chains: int = 4
@@ -104,6 +105,10 @@ class CoRAGConfig(MethodConfig):
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "passages_per_hop", "n": "chains", "L": "max_hops", "N": "chains"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
+        "small_model": {
+            "passages_per_hop": 3, "context": "fused", "context_passages": 5, "max_sub_query_tokens": 32,
+            "max_sub_answer_tokens": 24, "max_answer_tokens": 16,
+        },
         "released_code": {
             "first_chain_greedy": True, "reuse": False, "repeats": "exact", "passage_order": "best_last", "max_passage_tokens": 184,
             "max_prompt_tokens": 3072,
@@ -130,7 +135,7 @@ class CoRAGConfig(MethodConfig):
             )
 
     @classmethod
-    def of_preset(cls, preset: Literal["paper", "released_code"], **options: Any) -> CoRAGConfig:
+    def of_preset(cls, preset: Literal["paper", "released_code", "small_model"], **options: Any) -> CoRAGConfig:
         """Build a configuration from a preset; ``options`` override it."""
         return cls(preset=preset, **(cls.PRESETS[preset] | options))
 

@@ -72,7 +72,9 @@ class Template:
                 f"prompt '{self.name}' has no section '--- {piece}', which says how one {piece} is written."
             )
         return [
-            Segment("".join(part.text for part in self._fill(pieces[piece], numbered(item, index))) + "\n", drop, piece)
+            Segment(
+                "".join(part.text for part in self._fill(pieces[piece], _numbered(item, index))) + "\n", drop, piece
+            )
             for index, (item, drop) in enumerate(zip(items, drops, strict=True))
         ]
 
@@ -92,7 +94,7 @@ class Template:
         return segments
 
 
-def numbered(item: Mapping[str, str], index: int) -> dict[str, str]:
+def _numbered(item: Mapping[str, str], index: int) -> dict[str, str]:
     """Add the fields that count the items of a list."""
     return {**item, "number": str(index + 1), "index": str(index)}
 

@@ -37,9 +37,11 @@ from core.method import MethodConfig
 from core.runner import Method
 from core.tools import Tools
 from core.types import Answer, Question
+from eval.judge import JUDGE
 from ircot.config import IRCoTConfig
 from ircot.method import ircot
 from scripts.entries import PAGE, Entry, is_own, load_entry, short_name
+from training.chains import METHOD as CHAINS
 
 Options = TypeVar("Options", bound=MethodConfig)
 
@@ -149,15 +151,23 @@ def methods_of(options: type[MethodOptions]) -> Mapping[str, Entry]:
 
 METHODS = methods_of(MethodOptions)
 
+_TAKEN = frozenset({CHAINS, JUDGE})
+"""What manifests call folders that do not hold answers: no method may be called so."""
+
 
 def _with_method(options: type[MethodOptions], name: str, entry: Entry) -> type[MethodOptions]:
     known = methods_of(options)
     if known.get(name) == entry:
         return options
-    if name in known or hasattr(options, name) or name in {section.name for section in fields(options)}:
+    if (
+        name in known
+        or name in _TAKEN
+        or hasattr(options, name)
+        or name in {section.name for section in fields(options)}
+    ):
         raise ConfigError(
-            f"your method '{name}' has the name of another {'method' if name in known else 'option'}: rename its function, "
-            "for its options are called after it."
+            f"your method '{name}' has the name of another {'method' if name in known else 'option or kind of run'}: "
+            "rename its function, for its options are called after it."
         )
     section = (name, entry.config, field(default_factory=entry.config, metadata={"entry": entry}))
     named_alike = {"__doc__": options.__doc__, "__module__": options.__module__}

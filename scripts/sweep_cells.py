@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,14 +17,14 @@ from core.seeds import stable_hash
 from scripts import run
 from scripts.entries import short_name
 from scripts.methods import methods_of
+from scripts.questions import QuestionFile
 
-SHARED = {
-    "questions", "dataset", "split", "subset", "skip", "limit", "shard", "aliases", "scorer", "recall_at", "out",
-    "cells", "grid", "dev", "metric", "budgets", "resamples",
+SHARED = {each.name for each in fields(QuestionFile)} | {
+    "scorer", "recall_at", "out", "cells", "grid", "dev", "metric", "budgets", "resamples",
 }  # fmt: skip
 """Options of a sweep that its cells have in common: what is asked, how it is scored, where it is kept."""
-STRATEGY = "corag.strategy"
-BACK_ENDS = ("model", "retriever")
+_STRATEGY = "corag.strategy"
+_OPENED = ("model", "retriever")
 _CIRCUMSTANCES = SHARED | {"batch_size", "keep_prompts"}
 _LONGEST = 40  # characters of a value in a cell's name, which is a folder's name too
 
@@ -169,7 +169,7 @@ def names_of(method: str, changes: Mapping[str, Any]) -> tuple[str, str]:
         for option, value in changes.items()
         if option != "method"
     }
-    label = [part for option, part in parts.items() if option != STRATEGY and option.split(".")[0] not in BACK_ENDS]
+    label = [part for option, part in parts.items() if option != _STRATEGY and option.split(".")[0] not in _OPENED]
     name = " ".join([method, *parts.values()])
     return name, " ".join(label) or name
 
@@ -229,5 +229,5 @@ def digest_of(shared: run.Config) -> str:
 def group_of(cell: Cell, told: Mapping[str, Any]) -> str:
     """Name what a plot draws alike: method and strategy, with what is ``told`` of model and index."""
     parts = [cell.method, cell.config.corag.strategy] if cell.method == "corag" else [cell.method]
-    back_ends = [f"{option}={_short(value)}" for option, value in told.items() if option.split(".")[0] in BACK_ENDS]
+    back_ends = [f"{option}={_short(value)}" for option, value in told.items() if option.split(".")[0] in _OPENED]
     return " ".join([*parts, *back_ends])

@@ -32,9 +32,7 @@ from scripts.bench.decode import SlowScores
 from scripts.bench.replay import Recorder, open_world
 from training.sampling import SampleConfig, SampledChains, sample_chains
 
-CORAG = CoRAGConfig(
-    passages_per_hop=3, context="fused", context_passages=5, max_sub_query_tokens=32, max_sub_answer_tokens=24, max_answer_tokens=16
-)  # fmt: skip
+CORAG = CoRAGConfig.of_preset("small_model")
 
 
 async def main(questions: int = 4, chains: int = 16, max_hops: int = 5, adapter: str = "") -> dict[str, float]:

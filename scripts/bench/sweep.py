@@ -32,9 +32,7 @@ GRID = """[
   {corag.strategy: greedy, corag.max_hops: [1, 2, 4, 6]},
   {corag.strategy: best_of_n, corag.chains: [2, 4, 8], corag.max_hops: [2, 4, 6]},
 ]"""
-CORAG = CoRAGConfig(
-    passages_per_hop=3, context="fused", context_passages=5, max_sub_query_tokens=32, max_sub_answer_tokens=24, max_answer_tokens=16
-)  # fmt: skip
+CORAG = CoRAGConfig.of_preset("small_model")
 
 
 async def main(questions: int = 4, adapter: str = "") -> dict[str, float]:
