@@ -119,7 +119,7 @@ def _draw_groups(axes: Axes, points: Sequence[Point]) -> None:
                 [point.tokens for point in shown],
                 [point.score for point in shown],
                 linestyle="none", marker=marker, markersize=7, markeredgewidth=1.4, markeredgecolor=colour,
-                markerfacecolor=colour if filled else "white", zorder=3 + filled,
+                markerfacecolor=colour if filled else "white", zorder=3 + filled, clip_on=False,
             )  # fmt: skip
         # One entry for the group, whichever of its points there are.
         axes.plot([], [], linestyle="none", marker=marker, markersize=7, color=colour, label=group)

@@ -83,8 +83,9 @@ class Estimate:
 class Fit:
     """The curve through some points.
 
-    ``r_squared``: of the points' variance, the share that the curve explains; None if the points are level. ``at_limit``: b is
-    about as far down ("lower") or up ("upper") as it may go, so that the points do not tell it; else "".
+    ``r_squared``: of the points' variance, the share that the curve explains, below 0 if a level line lies nearer (the fit is
+    robust, not of least squares); None if the points are level. ``at_limit``: b is about as far down ("lower") or up ("upper") as
+    it may go, so that the points do not tell it; else "".
     """
 
     a: Estimate
