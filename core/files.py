@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
@@ -94,18 +95,33 @@ def _read_whole(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def write_atomically(path: str | Path, text: str) -> None:
-    """Write a whole file under a temporary name, flush it to disk, then rename: readers see the old or the new, never half."""
+    """Write a whole file under a temporary name, flush it to disk, then rename: readers see the old or the new, never half.
+
+    Raises :class:`DataError` if it cannot be written.
+    """
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+@contextlib.contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Give the temporary name under which to write a file; afterwards it takes the file's place. Makes the folder if need be.
+
+    Raises :class:`DataError` if any of this fails; what was written is then removed.
+    """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + f".{os.getpid()}.tmp")
+    temporary = path.parent / f"{path.name}.{os.getpid()}.tmp"
     try:
-        with temporary.open("w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
+        if path.is_dir():
+            raise DataError(f"cannot write '{path}': it is a folder. Name a file to write.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise DataError(
-            f"cannot write '{path}': {error.strerror}. Free some space or choose another folder."
-        ) from error
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        in_file = isinstance(error, FileExistsError | NotADirectoryError)
+        why = f"'{path.parent}' is a file or lies in one" if in_file else error.strerror or error
+        raise DataError(f"cannot write '{path}': {why}. Free some space or choose another place.") from error

@@ -228,15 +228,21 @@ def _write_manifest(path: Path, settings: Mapping[str, Any], starts: Sequence[An
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Read a run's manifest. Raises :class:`DataError` if the folder is not a run."""
+    """Read a run's manifest, an object with ``settings`` and ``starts``. Raises :class:`DataError` if the folder is not a run."""
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise DataError(f"'{path}' is not a run: it has no {MANIFEST}. Make one with 'corag run'.") from None
-    except json.JSONDecodeError as error:
+    except OSError as error:
+        raise DataError(f"cannot read '{path / MANIFEST}': {error.strerror}. Check who may read it.") from None
+    except ValueError as error:  # broken JSON, or no text at all
+        raise DataError(f"'{path / MANIFEST}' is not valid JSON ({error}): restore it or start a new run.") from None
+    parts = (manifest.get("settings"), manifest.get("starts")) if isinstance(manifest, dict) else (None, None)
+    if not isinstance(parts[0], dict) or not isinstance(parts[1], list):
         raise DataError(
-            f"'{path / MANIFEST}' is not valid JSON ({error.msg}): restore it or start a new run."
-        ) from None
+            f"'{path}' is not a run: its {MANIFEST} has no settings and starts, so is that of something else. Name a folder that "
+            "'corag run' made."
+        )
     return dict(manifest)
 
 
@@ -278,9 +284,14 @@ def read_lines(path: Path) -> dict[str, Line]:
 
 
 def _whole_lines(traces: Path) -> Iterator[bytes]:
-    """Yield the lines that end in a line break: the run may be going on."""
-    with traces.open("rb") as stream:
-        yield from (line for line in stream if line.endswith(b"\n"))
+    """Yield the lines that end in a line break: the run may be going on. Raises :class:`DataError` if they cannot be read."""
+    try:
+        with traces.open("rb") as stream:
+            yield from (line for line in stream if line.endswith(b"\n"))
+    except OSError as error:
+        raise DataError(
+            f"cannot read the run's lines, '{traces}': {error.strerror}. Copy them there, or answer the questions again."
+        ) from error
 
 
 def differences(before: Any, after: Any, name: str = "") -> Sequence[str]:

@@ -8,15 +8,16 @@ or triples: supporting facts and evidence are taken from an answer's fields ``su
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from core.errors import ConfigError, DataError
+from core.files import replacing
 from core.records import usage_of
 from eval.datasets.fields import Record, require_id
+from eval.datasets.official import numbered_paragraphs
 from eval.retrieval_metrics import page_of
-from retrieval.pooled import paragraphs_of
 
 Rows = Mapping[str, Mapping[str, Any]]
 
@@ -51,30 +52,25 @@ def musique_lines(rows: Rows, questions: Iterable[Record], top_k: int = 0) -> It
                 "id": name,
                 "predicted_answer": _text(rows[name]),
                 "predicted_support_idxs": [
-                    number for number, passage in _numbered(record, name) if passage in collected
+                    number
+                    for number, paragraph in numbered_paragraphs(record, "questions")
+                    if paragraph.passage.id in collected
                 ],
                 "predicted_answerable": True,
             }
 
 
-def _numbered(record: Record, name: str) -> Iterator[tuple[int, str]]:
-    """Yield (idx, passage id) of a MuSiQue question's paragraphs. Raises :class:`DataError` if it comes without."""
-    raw = record.get("paragraphs")
-    if not raw:
-        raise DataError(
-            f"question '{name}' comes without paragraphs, which MuSiQue's predicted_support_idxs number: name the official file "
-            "with --questions."
-        )
-    for place, paragraph in enumerate(paragraphs_of(record, "musique", f"question '{name}'")):
-        row = raw[place] if isinstance(raw, list) else {}
-        yield int(row.get("idx", place)), paragraph.passage.id
-
-
-def kilt_lines(rows: Rows, top_k: int = 0) -> Iterator[dict[str, Any]]:
+def kilt_lines(rows: Rows, top_k: int = 0, formats: Collection[str] = ()) -> Iterator[dict[str, Any]]:
     """Yield KILT's prediction lines; provenance: the pages of the first ``top_k`` passages collected (0: of all), in their order.
 
-    Raises :class:`DataError` for a passage whose id does not begin with a page's number.
+    ``formats``: what the corpora searched were read as ('corag index --format'). Raises :class:`DataError` for a corpus whose ids
+    are numbers of rows, which look like pages and are none, and for a passage whose id does not begin with a page's number.
     """
+    if "dpr" in formats:
+        raise DataError(
+            "the run searched a corpus of the format 'dpr', whose passage ids are numbers of rows, not of Wikipedia's pages: "
+            "KILT's provenance needs ids that begin with the wikipedia_id ('corag index --format kilt')."
+        )
     for name, record in rows.items():
         titles = {hit["id"]: hit["title"] for hit in _hits(record)}
         pages: dict[str, str] = {}
@@ -169,16 +165,9 @@ def write_dataset(rows: Rows, out: Path) -> None:
         "scorings": [{"role": text, "path": text, "log_likelihood": real, "tokens": number}],
         "answer_json": text,
     }  # fmt: skip
-    features = Features(kinds)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    table = Dataset.from_list([trace_record(record) for record in rows.values()], features=features)
-    temporary = out.with_name(out.name + ".tmp")
-    try:
+    table = Dataset.from_list([trace_record(record) for record in rows.values()], features=Features(kinds))
+    with replacing(out) as temporary:
         table.to_parquet(str(temporary))
-        temporary.replace(out)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise DataError(f"cannot write '{out}': {error.strerror or error}. Choose another file with --out.") from error
 
 
 def _text(record: Mapping[str, Any]) -> str:

@@ -80,6 +80,7 @@ class Start:
 class Ledger:
     """A run's spending by role in order of appearance, its waiting by stage, and its starts.
 
+    ``stages``: None for a run that kept no steps, as 'corag sample' keeps none: what it waited for is not known.
     ``question_seconds``: from a question's first call to its answer. ``untimed``: lines without times, as older versions wrote.
     ``retried``: failed attempts that were tried again, with what they had spent.
     """
@@ -87,7 +88,7 @@ class Ledger:
     questions: int
     failed: int
     roles: Mapping[str, Spending]
-    stages: Mapping[str, Waiting]
+    stages: Mapping[str, Waiting | None]
     question_seconds: Waiting
     starts: tuple[Start, ...]
     untimed: int
@@ -192,7 +193,7 @@ def json_record(ledger: Ledger) -> dict[str, Any]:
             role: _tokens(spending) | {"share": round(ledger.share(role), 4)} for role, spending in ledger.roles.items()
         },
         "total": _tokens(ledger.total),
-        "waiting": {stage: _rounded(asdict(waiting)) for stage, waiting in ledger.stages.items()},
+        "waiting": {stage: _rounded(waiting and asdict(waiting)) for stage, waiting in ledger.stages.items()},
         "question_seconds": _rounded(asdict(ledger.question_seconds)),
         "wall_seconds": _rounded(ledger.wall),
         "idle_share": _rounded(ledger.idle_share),
@@ -258,7 +259,9 @@ def _line(record: Record) -> _Line:
     )
 
 
-def _waiting(stage: str, lines: Sequence[_Line]) -> Waiting:
+def _waiting(stage: str, lines: Sequence[_Line]) -> Waiting | None:
+    if any(line.requests is None for line in lines):
+        return None
     return Waiting.of(sum(line.calls[stage] for line in lines), [line.waited[stage] for line in lines])
 
 

@@ -1,7 +1,8 @@
 """The official scores of whole prediction files, supporting facts, evidence and provenance included.
 
 Each function takes what the official script of its dataset takes, already parsed, and returns means over the gold questions, as
-fractions and unrounded. What :mod:`eval.exports` writes is checked with these.
+fractions and unrounded. What :mod:`eval.exports` writes is checked with these. What a gold question lacks, such as the supporting
+facts in a release without them, is not scored: the scripts compare with nothing there, and call an empty prediction right.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from typing import Any
 from core.errors import DataError
 from eval.datasets.fields import Record, distinct, gold_answer, list_field, require_id, texts_field
 from eval.datasets.kilt import kilt, provenance_pages
+from eval.datasets.official import numbered_paragraphs
 from eval.retrieval_metrics import page_recall, r_precision, with_provenance
-from eval.scorers import SCORERS, ItemScore, harmonic_mean
+from eval.scorers import NOTHING_RIGHT, SCORERS, ItemScore, harmonic_mean
 from retrieval.pooled import supporting_facts
 
 Predictions = Mapping[str, Mapping[str, Any]]
+Parts = Mapping[str, ItemScore | None]
+"""A question's scores by part: None for a part that the prediction lacks; one that the gold record lacks is not among them."""
 Aliases = Mapping[str, tuple[str, ...]]
 _NO_ALIASES: Aliases = {}
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -57,18 +61,16 @@ def joint_score(parts: Iterable[ItemScore]) -> ItemScore:
 def hotpotqa_scores(prediction: Predictions, gold: Iterable[Record]) -> dict[str, float]:
     """Score ``{"answer": {id: text}, "sp": {id: [[title, sentence], ...]}}`` by hotpot_evaluate_v1.
 
-    A question whose answer or facts are missing scores 0 in these and in the joint measures.
+    A question whose answer or facts are missing from the prediction scores 0 in these and in the joint measures.
     """
-    rows = []
+    rows: list[Parts] = []
     for record in gold:
         name = require_id(record, "gold")
-        parts = {}
-        if name in prediction["answer"]:
-            answers = gold_answer(record, "gold")
-            parts["answer"] = SCORERS["hotpotqa"].score(prediction["answer"][name], answers)
-        if name in prediction["sp"]:
-            facts = supporting_facts(record, "gold")
-            parts["sp"] = support_score(_facts(prediction["sp"][name]), _facts(facts))
+        said, found = prediction["answer"].get(name), prediction["sp"].get(name)
+        answers = gold_answer(record, "gold")
+        parts = {"answer": None if said is None else SCORERS["hotpotqa"].score(said, answers)}
+        if facts := _facts(supporting_facts(record, "gold")):
+            parts["sp"] = None if found is None else support_score(_facts(found), facts)
         rows.append(_with_joint(parts, 2))
     return _means(rows)
 
@@ -80,18 +82,16 @@ def two_wiki_scores(
 
     ``aliases``: what ``id_aliases.json`` says; without it the figures are lower. The script prints percentages.
     """
-    rows = []
+    rows: list[Parts] = []
     for record in gold:
         name = require_id(record, "gold")
-        parts = {}
-        if name in prediction["answer"]:
-            answers = distinct(*gold_answer(record, "gold"), *aliases.get(str(record.get("answer_id")), ()))
-            parts["answer"] = SCORERS["2wikimultihopqa"].score(prediction["answer"][name], answers)
-        if name in prediction["sp"]:
-            facts = supporting_facts(record, "gold")
-            parts["sp"] = support_score(_lower(_facts(prediction["sp"][name])), _lower(_facts(facts)))
-        if name in prediction["evidence"]:
-            parts["evi"] = evidence_score(prediction["evidence"][name], _gold_triples(record, aliases))
+        said, found, stated = (prediction[part].get(name) for part in ("answer", "sp", "evidence"))
+        answers = distinct(*gold_answer(record, "gold"), *aliases.get(str(record.get("answer_id")), ()))
+        parts = {"answer": None if said is None else SCORERS["2wikimultihopqa"].score(said, answers)}
+        if facts := _lower(_facts(supporting_facts(record, "gold"))):
+            parts["sp"] = None if found is None else support_score(_lower(_facts(found)), facts)
+        if triples := _gold_triples(record, aliases):
+            parts["evi"] = None if stated is None else evidence_score(stated, triples)
         rows.append(_with_joint(parts, 3))
     return _means(rows)
 
@@ -106,11 +106,11 @@ def musique_scores(predictions: Sequence[Record], gold: Sequence[Record]) -> dic
             f"MuSiQue's predictions must have the ids of the gold file in its order, but the {len(predictions)} predictions do "
             f"not match the {len(gold)} gold questions."
         )
-    rows = []
+    rows: list[Parts] = []
     for predicted, record in zip(predictions, gold, strict=True):
         answers = distinct(*gold_answer(record, "gold"), *texts_field(record, "answer_aliases", "gold"))
         found = list(dict.fromkeys(map(int, predicted["predicted_support_idxs"])))
-        wanted = [paragraph["idx"] for paragraph in record["paragraphs"] if paragraph["is_supporting"]]
+        wanted = [number for number, paragraph in numbered_paragraphs(record, "gold") if paragraph.gold]
         support = support_score(found, wanted) if found or wanted else ItemScore(1.0, 1.0, 0.0, 0.0)
         rows.append({"answer": SCORERS["musique"].score(predicted["predicted_answer"], answers), "support": support})
     return _means(rows)
@@ -119,8 +119,9 @@ def musique_scores(predictions: Sequence[Record], gold: Sequence[Record]) -> dic
 def kilt_scores(predictions: Iterable[Record], gold: Iterable[Record]) -> dict[str, float]:
     """Score lines {"id", "output": [{"answer", "provenance": [{"wikipedia_id"}, ...]}]} by KILT's eval_downstream.
 
-    The KILT scores count an answer only if the R-precision of its pages is 1. Raises :class:`DataError` for a gold question without
-    a prediction, and for a prediction without exactly one output with an answer.
+    The KILT scores count an answer only if the R-precision of its pages is 1. An empty ``provenance``, which Hugging Face's release
+    fills in where the official files have none, is no set to be found. Raises :class:`DataError` for a gold question without a
+    prediction, and for a prediction without exactly one output with an answer.
     """
     rule = SCORERS["kilt"]
     by_id = {str(record["id"]).strip(): record for record in predictions}
@@ -136,7 +137,7 @@ def kilt_scores(predictions: Iterable[Record], gold: Iterable[Record]) -> dict[s
         item = rule.score(prediction, question.answers)
         measures = {"accuracy": rule.accuracy_of(prediction, question.answers), "em": item.em, "f1": item.f1}
         pages = provenance_pages(outputs[0], question.id)
-        sets = [provenance_pages(output, "gold") for output in record["output"] if "provenance" in output]
+        sets = [found for output in list_field(record, "output", "gold") if (found := provenance_pages(output, "gold"))]
         rows.append(
             measures | with_provenance(measures, r_precision(pages, sets)) | {"recall@5": page_recall(pages, sets, 5)}
         )
@@ -175,18 +176,27 @@ def _plain(triple: Sequence[str]) -> tuple[str, ...]:
     return tuple(" ".join(part.lower().translate(_PUNCTUATION).split()) for part in triple)
 
 
-def _with_joint(parts: dict[str, ItemScore], wanted: int) -> dict[str, ItemScore]:
-    return parts | {"joint": joint_score(parts.values())} if len(parts) == wanted else parts
+def _with_joint(parts: Parts, wanted: int) -> Parts:
+    """Add the joint score if the gold record has all parts wanted; None unless the prediction has them too."""
+    if len(parts) < wanted:
+        return parts
+    predicted = [item for item in parts.values() if item is not None]
+    return {**parts, "joint": joint_score(predicted) if len(predicted) == wanted else None}
 
 
-def _means(rows: Sequence[Mapping[str, ItemScore]]) -> dict[str, float]:
-    """Average as :func:`_averages` does; a part's measures are called part_em, part_f1 and so on, an answer's just em, f1."""
+def _means(rows: Sequence[Parts]) -> dict[str, float]:
+    """Average as :func:`_averages` does; a part's measures are called part_em, part_f1 and so on, an answer's just em, f1.
+
+    A part that a prediction lacks counts as 0; one that all predictions lack is left out.
+    """
+    predicted = {part for row in rows for part, item in row.items() if item is not None}
     return _averages(
         [
             {
                 f"{part}_{name}".removeprefix("answer_"): value
                 for part, item in row.items()
-                for name, value in asdict(item).items()
+                if part in predicted
+                for name, value in asdict(item or NOTHING_RIGHT).items()
             }
             for row in rows
         ]
@@ -194,6 +204,7 @@ def _means(rows: Sequence[Mapping[str, ItemScore]]) -> dict[str, float]:
 
 
 def _averages(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of each measure over all rows; a row that lacks it counts as 0."""
+    """Return the mean of each measure over the rows that have it."""
     names = dict.fromkeys(name for row in rows for name in row)
-    return {name: sum(row.get(name, 0.0) for row in rows) / len(rows) for name in names}
+    values = {name: [row[name] for row in rows if name in row] for name in names}
+    return {name: sum(found) / len(found) for name, found in values.items()}

@@ -62,7 +62,12 @@ def paragraphs_of(record: Mapping[str, Any], dataset: str, where: str) -> list[P
     where = name_record(record, where)
     if "paragraphs" not in record and dataset in ("hotpotqa", "2wikimultihopqa"):
         return _from_context(record, where)
-    return [_from_object(row, where) for row in _rows(_field(record, "paragraphs", where), "paragraphs", where)]
+    return [_from_object(row, where) for row in paragraph_rows(record, where)]
+
+
+def paragraph_rows(record: Mapping[str, Any], where: str) -> list[Mapping[str, Any]]:
+    """Return a record's ``paragraphs`` as objects with all their fields, in the record's order, however they are stored."""
+    return _rows(_field(record, "paragraphs", where), "paragraphs", where)
 
 
 def record_id(record: Mapping[str, Any]) -> str:

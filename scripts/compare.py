@@ -12,11 +12,10 @@ from pathlib import Path
 
 from core.errors import ConfigError
 from core.records import differences, read_rows
-from eval.comparing import Against, Measures, against_baseline, measures_of
-from eval.scorers import Scorer, chosen_scorer
+from eval.comparing import Against, Measures, against_baseline
 from eval.statistics import unpaired_power
 from eval.table import percent
-from scripts.table import manifest_of_answers
+from scripts.table import gold_note, manifest_of_answers, measured_alike, scoring_of
 
 
 @dataclass(frozen=True)
@@ -25,13 +24,13 @@ class Config:
 
     Attributes:
         runs: two run folders; differences are second minus first.
-        scorer: how answers are scored; "auto" takes that of the first run's dataset.
-        recall_at: recall is measured over so many collected passages.
+        scorer: how answers are scored; "auto" takes that of the first run.
+        recall_at: recall is measured over so many collected passages; 0 takes that of the first run.
     """
 
     runs: list[str] = field(default_factory=list)
     scorer: str = "auto"
-    recall_at: int = 15
+    recall_at: int = 0
 
     def __post_init__(self) -> None:
         if len(self.runs) != 2:
@@ -43,18 +42,20 @@ class Config:
 def main(config: Config) -> int:
     """Print the paired difference of each measure with its interval, p-value and power, then one line of JSON."""
     first, second = (Path(run) for run in config.runs)
-    asked, asked_too = (manifest_of_answers(run)["settings"]["questions"] for run in (first, second))
+    runs = {"first": first, "second": second}
+    manifests = {name: manifest_of_answers(run) for name, run in runs.items()}
+    asked, asked_too = (manifest["settings"]["questions"] for manifest in manifests.values())
     if changed := differences(asked, asked_too, "questions"):
         raise ConfigError(
             f"the runs answered different question files ({'; '.join(changed)}): compare runs on the same file."
         )
-    chosen = chosen_scorer(config.scorer, asked["dataset"])
-    measured = {
-        "first": measures(first, chosen, config.recall_at),
-        "second": measures(second, chosen, config.recall_at),
-    }
+    chosen, recall_at = scoring_of(manifests["first"], config.scorer, config.recall_at)
+    rows = {name: read_rows(run) for name, run in runs.items()}
+    measured = measured_alike(rows, manifests, chosen, recall_at)
     compared = against_baseline(measured, "first")
-    print(f"{second} minus {first}, scorer {chosen.name}, recall@{config.recall_at}:")
+    print(f"{second} minus {first}, scorer {chosen.name}, recall@{recall_at}:")
+    if note := gold_note(rows, manifests):
+        print(note)
     for one in compared:
         comparison = one.comparison
         print(
@@ -64,12 +65,6 @@ def main(config: Config) -> int:
     print(power_note(compared, measured))
     print(json.dumps({"scorer": chosen.name} | {one.measure: one.to_json() for one in compared}))
     return 0
-
-
-def measures(run: Path, chosen: Scorer, recall_at: int) -> Measures:
-    """Return the measures of a run by question id; no recall if its method does not search."""
-    searches = bool(manifest_of_answers(run)["settings"]["retriever"])
-    return measures_of(read_rows(run).values(), chosen, recall_at, searches=searches)
 
 
 def power_note(compared: Sequence[Against], measured: Mapping[str, Measures]) -> str:

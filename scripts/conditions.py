@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from core.errors import CoragError
+from retrieval.manifest import IndexManifest
 from retrieval.manifest import read_manifest as read_index_manifest
 
 Manifest = Mapping[str, Any]
+PAGES = "Pages are read from passage ids: right only if these begin with the wikipedia_id (corag index --format kilt)."
 
 
 def conditions(manifests: Mapping[str, Manifest]) -> tuple[list[str], dict[str, str]]:
@@ -36,15 +38,31 @@ def conditions(manifests: Mapping[str, Manifest]) -> tuple[list[str], dict[str, 
 def corpus_of(indexes: Sequence[str]) -> str:
     """Name the corpora of some indexes with their numbers of passages, "" if none of them is a folder that tells."""
     named = []
-    for index in indexes:
-        try:
-            manifest = read_index_manifest(Path(index))
-        except CoragError:  # the index has been damaged since; that is no reason to withhold a table
-            continue
-        if manifest is not None:
-            files = ", ".join(Path(file.path).name for file in manifest.settings.corpus)
-            named.append(f"{files} ({manifest.passages:,} passages)")
+    for manifest in filter(None, map(_index_manifest, indexes)):
+        files = ", ".join(Path(file.path).name for file in manifest.settings.corpus)
+        named.append(f"{files} ({manifest.passages:,} passages)")
     return " and ".join(dict.fromkeys(named))
+
+
+def index_formats(manifest: Manifest) -> set[str]:
+    """Return the formats ('corag index --format') of the corpora that a run's starts searched, "" for one not known here."""
+    if not _searches(manifest):
+        return set()
+    indexes = [index for start in manifest["starts"] for index in start["retriever"]["index"] or [""]]
+    found = [_index_manifest(index) if index else None for index in dict.fromkeys(indexes)]
+    return {"" if index is None else index.settings.detail("format") for index in found}
+
+
+def pages_note(manifests: Iterable[Manifest]) -> str:
+    """Say under which condition measures by Wikipedia page are right; "" if the corpora of these runs fulfil it."""
+    return PAGES if any(index_formats(manifest) - {"kilt"} for manifest in manifests) else ""
+
+
+def _index_manifest(index: str) -> IndexManifest | None:
+    try:
+        return read_index_manifest(Path(index))
+    except CoragError:  # the index has been damaged since; that is no reason to withhold a table
+        return None
 
 
 def _questions(manifest: Manifest) -> str:

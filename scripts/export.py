@@ -19,7 +19,7 @@ from core.errors import ConfigError, DataError, nearest
 from core.files import file_digest, read_jsonl, write_atomically
 from core.records import read_rows
 from eval.datasets import read_question_records
-from eval.datasets.fields import Record, require_id
+from eval.datasets.fields import Record, gold_answer, require_id
 from eval.datasets.kilt import KILT_TASKS
 from eval.datasets.official import read_aliases
 from eval.exports import (
@@ -31,6 +31,7 @@ from eval.exports import (
     write_dataset,
 )
 from eval.official_scores import hotpotqa_scores, kilt_scores, musique_scores, two_wiki_scores
+from scripts.conditions import index_formats, pages_note
 from scripts.table import manifest_of_answers
 
 Rows = Mapping[str, Mapping[str, Any]]
@@ -39,6 +40,7 @@ _OFFICIAL: dict[str, tuple[str, ...]] = {
     **{name: (name, "jsonl") for name in ("hotpotqa", "2wikimultihopqa", "musique")},
     "kilt": (*KILT_TASKS, "jsonl"),
 }
+_PARTS = {"hotpotqa": ("sp", "joint"), "2wikimultihopqa": ("sp", "evi", "joint")}
 
 
 @dataclass(frozen=True)
@@ -85,13 +87,15 @@ def main(config: Config) -> int:
     write(config, manifest, rows, gold)
     failed = sum(record["answer"] is None for record in rows.values())
     print(f"{config.out}: {len(rows)} questions of {config.run}, {failed} of them failed.")
-    for note in notes(config, rows, gold):
+    for note in notes(config, manifest, rows, gold):
         print(note)
     gold = [record for record in gold if require_id(record, "questions") in rows and has_answer(record)]
     scores = official_scores(config, gold) if gold else None
     if scores is not None:
         figures = ", ".join(f"{name} {100 * value:.1f}" for name, value in scores.items())
         print(f"By the official rule, on {len(gold)} questions: {figures}.")
+        if left_out := [part for part in _PARTS.get(config.to, ()) if f"{part}_em" not in scores]:
+            print(f"Left out, for the question file has nothing to compare with: {', '.join(left_out)}.")
     print(json.dumps({"out": config.out, "questions": len(rows), "failed": failed, "official": scores}))
     return 0
 
@@ -122,7 +126,7 @@ def gold_records(config: Config, manifest: Mapping[str, Any]) -> list[Record]:
 
 def has_answer(record: Record) -> bool:
     """Whether a raw record of a test split, where they are hidden, has a gold answer."""
-    return "answer" in record or bool(record.get("output"))
+    return bool(gold_answer(record, "questions") or record.get("output"))
 
 
 def write(config: Config, manifest: Mapping[str, Any], rows: Rows, gold: Sequence[Record]) -> None:
@@ -145,7 +149,8 @@ def write(config: Config, manifest: Mapping[str, Any], rows: Rows, gold: Sequenc
                 )
             write_lines(config.out, (json.dumps(line, ensure_ascii=False) for line in lines))
         case "kilt":
-            write_lines(config.out, (json.dumps(line, ensure_ascii=False) for line in kilt_lines(rows, config.top_k)))
+            pages = kilt_lines(rows, config.top_k, index_formats(manifest))
+            write_lines(config.out, (json.dumps(line, ensure_ascii=False) for line in pages))
         case "trec":
             tag = config.tag or manifest["settings"]["method"]
             write_lines(config.out, list(trec_lines(rows, tag, config.top_k)))
@@ -158,7 +163,7 @@ def write_lines(out: str, lines: Iterable[str]) -> None:
     write_atomically(out, "".join(f"{line}\n" for line in lines))
 
 
-def notes(config: Config, rows: Rows, gold: Sequence[Record]) -> list[str]:
+def notes(config: Config, manifest: Mapping[str, Any], rows: Rows, gold: Sequence[Record]) -> list[str]:
     """Say what the file lacks for the official script."""
     said = []
     if config.to in ("hotpotqa", "2wikimultihopqa") and not any(
@@ -172,6 +177,8 @@ def notes(config: Config, rows: Rows, gold: Sequence[Record]) -> list[str]:
         )
     if config.to == "2wikimultihopqa" and gold and not config.aliases:
         said.append("Scored without aliases, which the official script has: give --aliases id_aliases.json.")
+    if config.to == "kilt" and (pages := pages_note([manifest])):
+        said.append(pages)
     if config.to == "trec":
         said.append("The scores count places from the end: they carry the order of the passages and nothing else.")
     return said

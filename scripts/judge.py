@@ -33,7 +33,7 @@ from eval.table import interval_record, percent, score_record
 from generation.config import ModelConfig
 from generation.open import open_generator
 from scripts.progress import answer_waiting
-from scripts.table import manifest_of_answers, names_of
+from scripts.table import check_named_once, manifest_of_answers, names_of
 from scripts.table_parts import wide_console
 
 
@@ -56,6 +56,7 @@ class Config:
     def __post_init__(self) -> None:
         if not self.runs:
             raise ConfigError("no run was given: write corag judge RUN RUN ...")
+        check_named_once(self.runs)
         if self.batch_size < 1:
             raise ConfigError(f"batch_size must be at least 1, but it is {self.batch_size}.")
 
@@ -82,6 +83,7 @@ def main(config: Config) -> int:
     config.judge.check_files()  # and the runs, before minutes go into an engine
     for folder in folders:
         manifest_of_answers(folder)
+        rows_with_gold(folder)
     judged = asyncio.run(judge_runs(dict(zip(names_of(folders), folders, strict=True)), config))
     (prompt,) = config.judge.templates()
     print_judged(judged, f"{config.model.name}, prompt {prompt.identity}")
@@ -101,9 +103,7 @@ async def judge_runs(runs: Mapping[str, Path], config: Config) -> dict[str, Judg
 async def judge_run(run: Path, config: Config, generator: Generator) -> Judged:
     """Judge what has not been judged of one run and count the verdicts. Raises :class:`ConfigError` if nothing can be judged."""
     manifest = manifest_of_answers(run)
-    rows = {name: record for name, record in read_rows(run).items() if record["question"]["answers"]}
-    if not rows:
-        raise ConfigError(f"the run '{run}' has no finished question with gold answers: there is nothing to judge.")
+    rows = rows_with_gold(run)
     predictions = {name: record["answer"]["text"] for name, record in rows.items() if record["answer"] is not None}
     method = partial(judge, config=config.judge, predictions=predictions)
 
@@ -118,6 +118,14 @@ async def judge_run(run: Path, config: Config, generator: Generator) -> Judged:
     chosen = chosen_scorer(manifest["starts"][-1]["scorer"], manifest["settings"]["questions"]["dataset"])
     ems = [score_record(record, chosen, 1, searches=False).em for record in rows.values()]
     return count_verdicts(folder, len(rows), len(predictions), bootstrap_mean(ems))
+
+
+def rows_with_gold(run: Path) -> dict[str, dict[str, Any]]:
+    """Return a run's rows of questions with gold answers. Raises :class:`ConfigError` if there are none."""
+    rows = {name: record for name, record in read_rows(run).items() if record["question"]["answers"]}
+    if not rows:
+        raise ConfigError(f"the run '{run}' has no finished question with gold answers: there is nothing to judge.")
+    return rows
 
 
 def judge_settings(manifest: Mapping[str, Any], config: JudgeConfig, model: str) -> dict[str, Any]:

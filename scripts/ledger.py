@@ -18,7 +18,7 @@ from rich.table import Table
 from core.errors import ConfigError, DataError
 from core.records import read_attempts, read_manifest
 from eval.ledger import Ledger, Spending, Waiting, json_record, ledger_of
-from scripts.table import names_of
+from scripts.table import check_named_once, names_of
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,7 @@ class Config:
     def __post_init__(self) -> None:
         if not self.runs:
             raise ConfigError("no run was given: write corag ledger RUN RUN ...")
-        if len(set(self.runs)) < len(self.runs):
-            raise ConfigError("a run was given twice: name each once.")
+        check_named_once(self.runs)
 
 
 def main(config: Config) -> int:
@@ -137,6 +136,8 @@ def _tokens(spending: Spending) -> list[str]:
     return ["-" if figure is None else f"{figure:,}" for figure in figures]
 
 
-def _seconds(waiting: Waiting) -> list[str]:
+def _seconds(waiting: Waiting | None) -> list[str]:
+    if waiting is None:
+        return ["unknown", "-", "-", "-", "-"]
     seconds = [f"{value:,.2f}" for value in (waiting.total, waiting.mean, waiting.p50, waiting.p95)]
     return [f"{waiting.calls:,}", *seconds]

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from core.errors import ConfigError
 from core.files import file_digest
+from core.seeds import stable_hash
 from core.shards import Shard
 from core.types import Question
 from eval.datasets import load_questions
+from eval.datasets.single_hop import beir_queries
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,11 @@ class QuestionFile:
     @property
     def source(self) -> dict[str, str]:
         """What tells these questions from others, for a run's settings."""
+        digest = file_digest(self.questions)
+        if digest and self.dataset == "beir":  # the file has the judgements only: the questions are beside it
+            digest = stable_hash(f"{digest} {file_digest(beir_queries(self.questions))}")
         return {
-            "source": file_digest(self.questions) or self.questions,
+            "source": digest or self.questions,
             "dataset": self.dataset,
             "split": self.split,
             "subset": self.subset,

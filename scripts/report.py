@@ -22,7 +22,7 @@ from eval.scorers import chosen_scorer
 from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
 from scripts.conditions import corpus_of
-from scripts.table import check_same_file, manifest_of_answers, names_of
+from scripts.table import check_named_once, check_same_file, manifest_of_answers, names_of
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,7 @@ class Config:
     def __post_init__(self) -> None:
         if not self.runs:
             raise ConfigError("no run was given: write corag report RUN RUN ... --out report.html")
-        if len(set(self.runs)) < len(self.runs):
-            raise ConfigError("a run was given twice: name each once.")
+        check_named_once(self.runs)
         if Path(self.out).is_dir():
             raise ConfigError(
                 f"'{self.out}' is a folder: name the HTML file to write, such as --out {self.out}/report.html."

@@ -34,7 +34,7 @@ from core.types import Question
 from eval.scorers import Scorer, chosen_scorer, scorer_title
 from eval.table import FURTHER, HEADINGS, Summary, Texts, cells, json_record, percent, summarise
 from scripts.backends import Setup, open_backends
-from scripts.conditions import conditions, corpus_of
+from scripts.conditions import conditions, corpus_of, pages_note
 from scripts.methods import bind
 from scripts.progress import answer_waiting
 from scripts.questions import QuestionFile
@@ -124,6 +124,7 @@ async def answer_run(
         "recall_at": config.recall_at,
         "shard": config.shard,
         "corpus": corpus_of(config.retriever.index) if settings["retriever"] else "",
+        "aliases": file_digest(config.aliases),
     }
     with RunFolder(folder, settings, circumstances() | chosen) as run:
         if config.shard:
@@ -226,9 +227,12 @@ def print_table(summaries: Sequence[Summary], runs: Mapping[str, Path], scoring:
         table.add_row(*cells(summary))
     console.print(table)
     print_further(console, summaries)
-    shared, own = conditions({name: read_manifest(folder) for name, folder in runs.items()})
+    manifests = {name: read_manifest(folder) for name, folder in runs.items()}
+    shared, own = conditions(manifests)
     recall_at = summaries[0].recall_at
     console.print(f"EM, F1 and recall@{recall_at} in percent with 95% bootstrap intervals. Scorer: {scoring}.")
+    if note := pages_note(manifests[each.method] for each in summaries if "r_precision" in each.further):
+        console.print(note, soft_wrap=True, markup=False)
     for line in shared:
         console.print(line, soft_wrap=True, markup=False)
     for summary in summaries:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from core.errors import ConfigError, nearest
 from core.records import differences, read_manifest, read_rows
 from core.types import Question
-from eval.comparing import against_baseline, measures_of
+from eval.comparing import Measures, against_baseline, measures_of
 from eval.judge import JUDGE
 from eval.scorers import Scorer, chosen_scorer, scorer_title
 from eval.table import Texts
@@ -36,7 +36,7 @@ from scripts.table_parts import (
 from training.chains import METHOD
 
 Manifests = Mapping[str, Mapping[str, Any]]
-Rows = Mapping[str, Mapping[str, Mapping[str, Any]]]
+Rows = Mapping[str, Mapping[str, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,7 @@ class Config(TableOptions):
     def __post_init__(self) -> None:
         if not self.runs:
             raise ConfigError("no run was given: write corag table RUN RUN ...")
-        if len(set(self.runs)) < len(self.runs):
-            raise ConfigError("a run was given twice: name each once.")
+        check_named_once(self.runs)
 
 
 PLAIN = TableOptions()
@@ -93,17 +92,16 @@ def show(runs: Mapping[str, Path], options: TableOptions = PLAIN) -> int:
     groups = group_runs({name: manifest["settings"] for name, manifest in manifests.items()}, options.over)
     baseline = baseline_of(runs, options.baseline)
     first = next(iter(manifests.values()))
-    asked, start = first["settings"]["questions"], first["starts"][-1]
     rows = {name: read_rows(run) for name, run in runs.items()}
     questions = common_questions(rows)
-    chosen = chosen_scorer(start["scorer"] if options.scorer == "auto" else options.scorer, asked["dataset"])
-    recall_at = options.recall_at or start["recall_at"]
+    chosen, recall_at = scoring_of(first, options.scorer, options.recall_at)
     summaries = summarise_runs(runs, questions, chosen, recall_at, texts_of(runs, manifests, options))
     print_table(summaries, runs, scorer_title(chosen, questions))
+    if note := gold_note(rows, manifests):
+        print(note)
     record = figures(summaries, runs, chosen)
     if baseline:
-        asked_alike = {question.id: {"question": asdict(question)} for question in questions}
-        shared = {name: {key: found[key] | same for key, same in asked_alike.items()} for name, found in rows.items()}
+        shared = {name: {question.id: found[question.id] for question in questions} for name, found in rows.items()}
         record |= show_against(shared, manifests, chosen, recall_at, baseline, options.measures)
     if groups:
         means = {
@@ -120,14 +118,48 @@ def show_against(
     rows: Rows, manifests: Manifests, chosen: Scorer, recall_at: int, baseline: str, wanted: Sequence[str]
 ) -> dict[str, Any]:
     """Print the tests of every run against the baseline and return them for the line of JSON."""
-    measured = {
-        name: measures_of(records.values(), chosen, recall_at, searches=bool(manifests[name]["settings"]["retriever"]))
-        for name, records in rows.items()
-    }
+    measured = measured_alike(rows, manifests, chosen, recall_at)
     compared = against_baseline(chosen_measures(measured, wanted), baseline)
     print_comparisons(compared, baseline, recall_at)
     tests = [{"run": one.run, "measure": one.measure, **one.to_json()} for one in compared]
     return {"baseline": baseline, "against": tests}
+
+
+def scoring_of(manifest: Mapping[str, Any], scorer: str, recall_at: int) -> tuple[Scorer, int]:
+    """Return the scorer and the depth of recall: those of the run's last start for "auto" and for 0."""
+    start = manifest["starts"][-1]
+    chosen = chosen_scorer(
+        start["scorer"] if scorer == "auto" else scorer, manifest["settings"]["questions"]["dataset"]
+    )
+    return chosen, recall_at or start["recall_at"]
+
+
+def measured_alike(rows: Rows, manifests: Manifests, chosen: Scorer, recall_at: int) -> dict[str, Measures]:
+    """Return each run's measures by question id, all by the gold answers of the first run; no recall without searches."""
+    asked = next(iter(rows.values()))
+    return {
+        name: measures_of(
+            (record | {"question": asked.get(key, record)["question"]} for key, record in found.items()),
+            chosen,
+            recall_at,
+            searches=bool(manifests[name]["settings"]["retriever"]),
+        )
+        for name, found in rows.items()
+    }
+
+
+def gold_note(rows: Rows, manifests: Manifests) -> str:
+    """Say where the gold answers that runs keep differ, as they do after a change of --aliases; "" if they do not."""
+    (first, asked), *others = rows.items()
+    said = []
+    for name, found in others:
+        kept = [(record, asked[key]) for key, record in found.items() if key in asked]
+        if changed := sum(one["question"]["answers"] != other["question"]["answers"] for one, other in kept):
+            said.append(f"'{name}' keeps others than '{first}' for {changed:,} of {len(kept):,} questions")
+    for name, manifest in manifests.items():
+        if len({start["aliases"] for start in manifest["starts"] if "aliases" in start}) > 1:
+            said.append(f"the starts of '{name}' had different --aliases")
+    return f"Stored gold answers differ: {'; '.join(said)}. All runs are scored by those of '{first}'." if said else ""
 
 
 def texts_of(runs: Mapping[str, Path], manifests: Manifests, options: TableOptions) -> dict[str, Texts]:
@@ -185,6 +217,12 @@ def manifest_of_answers(run: Path) -> dict[str, Any]:
     if manifest["settings"]["method"] == JUDGE:
         raise ConfigError(f"'{run}' holds a judge's verdicts on the run '{run.parent}': give that one.")
     return manifest
+
+
+def check_named_once(runs: Sequence[str]) -> None:
+    """Raise :class:`ConfigError` if two of these paths are one folder: it would be one row under one name, or two under two."""
+    if len({Path(run).resolve() for run in runs}) < len(runs):
+        raise ConfigError("a run was given twice: name each once.")
 
 
 def names_of(folders: Sequence[Path]) -> list[str]:

@@ -34,8 +34,8 @@ def text_field(record: Record, field: str, where: str) -> str:
 
 
 def gold_answer(record: Record, where: str) -> tuple[str, ...]:
-    """Return the field ``answer``; nothing for a record without it, as in test splits."""
-    return (text_field(record, "answer", where),) if "answer" in record else ()
+    """Return the field ``answer``; nothing where it is absent, None or "", as in test splits (Hugging Face fills in None)."""
+    return () if record.get("answer") in (None, "") else (text_field(record, "answer", where),)
 
 
 def list_field(record: Record, field: str, place: str) -> list[Any]:

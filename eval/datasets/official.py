@@ -2,7 +2,7 @@
 
 ``where`` names the record in errors. Supporting ids are those that :mod:`retrieval.pooled` gives to the same paragraphs. A record
 without paragraphs (for use with an open corpus) has none. HotpotQA, 2WikiMultihopQA and MuSiQue hide the answers of their test
-splits: a record without the field ``answer`` has no gold answer, and is not scored.
+splits: a record whose field ``answer`` is absent, None or "" has no gold answer, and is not scored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from core.seeds import stable_hash
 from core.text import mentions
 from core.types import GoldHop, Question
 from eval.datasets.fields import Record, distinct, gold_answer, list_field, require_id, text_field, texts_field
-from retrieval.pooled import Paragraph, name_record, paragraphs_of
+from retrieval.pooled import Paragraph, name_record, paragraph_rows, paragraphs_of
 
 
 def hotpotqa(record: Record, where: str) -> Question:
@@ -77,6 +77,28 @@ def musique(record: Record, where: str) -> Question:
         hops=int(shape.group(1)) if shape else len(steps),
         decomposition=tuple(_musique_hop(step, paragraphs, place) for step in steps),
     )
+
+
+def numbered_paragraphs(record: Record, where: str) -> list[tuple[int, Paragraph]]:
+    """Return a MuSiQue question's paragraphs with the numbers (``idx``) that its supporting ones are named by.
+
+    A paragraph without a number has that of its place. Raises :class:`DataError` if there are no paragraphs, or a number is none.
+    """
+    place = name_record(record, where)
+    if not record.get("paragraphs"):
+        raise DataError(
+            f"{place}: the question comes without paragraphs, which MuSiQue's predicted_support_idxs number: name the official "
+            "file with --questions."
+        )
+    paragraphs = paragraphs_of(record, "musique", where)
+    numbers = [row.get("idx") for row in paragraph_rows(record, place)]
+    try:
+        numbered = [index if number is None else int(number) for index, number in enumerate(numbers)]
+    except (TypeError, ValueError):
+        raise DataError(
+            f"{place}: the field 'idx' of each of 'paragraphs' must be a number, but they are {numbers!r:.60}."
+        ) from None
+    return list(zip(numbered, paragraphs, strict=True))
 
 
 def bamboogle(record: Record, where: str) -> Question:

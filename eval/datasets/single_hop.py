@@ -14,7 +14,7 @@ from typing import Any
 from core.errors import DataError
 from core.files import open_text, read_jsonl
 from core.types import Question
-from eval.datasets.fields import Record, distinct, require_id, text_field, texts_field
+from eval.datasets.fields import Record, distinct, gold_answer, require_id, text_field, texts_field
 from retrieval.pooled import name_record, record_id
 
 
@@ -49,11 +49,10 @@ def beir(record: Record, where: str) -> Question:
     """
     place = name_record(record, where)
     about = _metadata(record, place)
-    single = (text_field(about, "answer", place),) if "answer" in about else ()
     return Question(
         id=require_id(record, where),
         text=text_field(record, "text", where),
-        answers=distinct(*single, *texts_field(about, "answers", place)),
+        answers=distinct(*gold_answer(about, place), *texts_field(about, "answers", place)),
         supporting=distinct(*record["judged"]),
     )
 
@@ -61,10 +60,23 @@ def beir(record: Record, where: str) -> Question:
 def beir_records(qrels: str) -> Iterator[dict[str, Any]]:
     """Stream the queries that a file of judgements names, in its order, each with the ids ``judged`` relevant (score above 0).
 
-    ``queries.jsonl`` is looked for beside the file's folder, as BEIR has it, and beside the file. Raises :class:`DataError` if it
-    is not there, lacks a query, or a line is not a query's id, a passage's id and a whole number.
+    Raises :class:`DataError` if :func:`beir_queries` does, it lacks a query, or a line is not a query's id, a passage's id and a
+    whole number.
     """
     judged = _read_qrels(qrels)
+    found = beir_queries(qrels)
+    queries = {record_id(record): record for record in read_jsonl(found) if record_id(record) in judged}
+    for identity, passages in judged.items():
+        if identity not in queries:
+            raise DataError(f"'{qrels}' judges passages for the query '{identity}', which '{found}' does not have.")
+        yield {**queries[identity], "judged": passages}
+
+
+def beir_queries(qrels: str) -> Path:
+    """Return the ``queries.jsonl`` of a file of judgements: beside the file's folder, as BEIR has it, or beside the file.
+
+    Raises :class:`DataError` if it is in neither place.
+    """
     places = [Path(qrels).parent.parent / "queries.jsonl", Path(qrels).parent / "queries.jsonl"]
     found = next((place for place in places if place.is_file()), None)
     if found is None:
@@ -72,11 +84,7 @@ def beir_records(qrels: str) -> Iterator[dict[str, Any]]:
             f"there is no queries.jsonl for '{qrels}': expected '{places[0]}' or '{places[1]}'. In BEIR's layout name the "
             "judgements as the question file, such as nq/qrels/test.tsv."
         )
-    queries = {record_id(record): record for record in read_jsonl(found) if record_id(record) in judged}
-    for identity, passages in judged.items():
-        if identity not in queries:
-            raise DataError(f"'{qrels}' judges passages for the query '{identity}', which '{found}' does not have.")
-        yield {**queries[identity], "judged": passages}
+    return found
 
 
 def _read_qrels(path: str) -> dict[str, list[str]]:

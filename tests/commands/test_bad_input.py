@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
+from core.records import TRACES
 from scripts.cli import main
+from tests.evaluation.runs import make_run
 
 ASK = ["ask", "Who wrote The Glass Orchard?"]
 
@@ -133,6 +135,34 @@ def test_run_folder_that_cannot_be_written(capsys, tmp_path):
          "--model.backend", "transformers"],
     )  # fmt: skip
     assert "cannot write the run folder" in message
+
+
+@pytest.mark.parametrize("command", ["table", "compare", "export", "judge", "ledger", "report"])
+def test_folders_that_are_no_runs(capsys, tmp_path, command):
+    world = tmp_path / "world"
+    world.mkdir()
+    (world / "manifest.json").write_text(json.dumps({"version": 1, "seed": 0, "passages": 9}))
+    (tmp_path / "file").write_text("{}")
+    rest = {"export": ["--to", "trec", "--out", "x"], "report": ["--out", "x"]}.get(command, [])
+    for folder in (world, tmp_path / "file", tmp_path / "gone"):
+        runs = [str(folder), str(tmp_path)] if command == "compare" else [str(folder)]
+        assert "is not a run" in refused(capsys, [command, *runs, *rest])
+
+
+@pytest.mark.parametrize("command", ["table", "compare", "export", "judge", "ledger", "report"])
+def test_a_run_without_its_lines(capsys, tmp_path, command):
+    run = make_run(tmp_path / "run", [])
+    (run / TRACES).unlink()
+    rest = {"compare": [str(run)], "export": ["--to", "trec", "--out", "x"], "report": ["--out", "x"]}.get(command, [])
+    assert "cannot read the run's lines" in refused(capsys, [command, str(run), *rest])
+    make_run(run, [])  # what was stopped before its first line goes on
+    assert (run / TRACES).exists()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"settings": {}, "starts": 3}', "\udcff"])
+def test_manifests_that_are_none(capsys, tmp_path, text):
+    (tmp_path / "manifest.json").write_bytes(text.encode(errors="surrogateescape"))
+    assert refused(capsys, ["table", str(tmp_path)]).startswith("corag: ")
 
 
 def test_no_java(tmp_path):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,6 +101,9 @@ def test_runs_of_older_versions_and_without_steps_say_what_is_not_known(
     chains = figures["chains"]
     assert (chains["wall_seconds"], chains["idle_share"], chains["total"]["remembered"]) == (6.0, None, None)
     assert chains["roles"]["thought"]["prompt"] == 100 and "unknown, for the run keeps no steps" in printed
+    assert chains["waiting"] == {"generate": None, "score": None, "search": None}, "not: no calls, no seconds"
+    assert chains["question_seconds"]["total"] == 5.0
+    assert len(re.findall(r"│ (?:generate|score|search) +│ unknown │ +- │", printed)) == 3
     assert (figures["both"]["idle_share"], figures["both"]["untimed"]) == (0.5, 1)
 
 
@@ -187,6 +191,7 @@ def test_mistakes_are_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[st
         ([str(tmp_path)], "is not a run"),
         ([str(tmp_path / "empty")], "has no finished question yet"),
         (["a", "a"], "given twice"),
+        (["runs/a", "runs/a/"], "given twice"),
     ]:
         assert main(["ledger", *argv]) == 2
         assert complaint in capsys.readouterr().err

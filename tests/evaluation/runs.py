@@ -10,6 +10,7 @@ from core.prompt import NOTHING_LEFT_OUT
 from core.records import Row, RunFolder
 from core.tools import GenerateStep, ScoreStep, SearchStep
 from core.types import Answer, Hit, Passage, Question, TokenUsage
+from retrieval.manifest import IndexSettings, write_manifest
 
 SETTINGS = {
     "method": "one_step",
@@ -34,6 +35,13 @@ def make_run(folder: Path, rows: Iterable[Row], settings: Mapping[str, Any] = {}
         for row in rows:
             run.append(row)
     return folder
+
+
+def searched(folder: Path, form: str) -> dict[str, Any]:
+    """What a start says of the index that it searched: one of a corpus read in this format, of which only the manifest is there."""
+    folder.mkdir()
+    write_manifest(folder, IndexSettings("bm25", (), (("format", form),)), 0, ())
+    return {"index": [str(folder)], "url": []}
 
 
 def row(question: Question, text: str | None, passages: Iterable[str] = ()) -> Row:

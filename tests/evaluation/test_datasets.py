@@ -151,7 +151,7 @@ def test_musique_brings_aliases_shape_and_decomposition(write):
         ("musique", MUSIQUE | {"question_decomposition": [{"question": "W?", "answer": "x", "paragraph_support_idx": 9}]},
          "paragraph_support_idx is 9, but there are 3"),
         ("musique", MUSIQUE | {"answer_aliases": "B. Tan,"}, "'answer_aliases' holds text that is neither"),
-        ("2wikimultihopqa", TWO_WIKI | {"answer": None}, "'answer' must be a non-empty text, but is None"),
+        ("2wikimultihopqa", TWO_WIKI | {"answer": 3}, "'answer' must be a non-empty text, but is 3"),
         ("2wikimultihopqa", TWO_WIKI | {"evidences": {}}, "'evidences' must be a list"),
         ("hotpotqa", {"question": "Who?", "answer": "Ada"}, "no id"),
         ("hotpotqa", {"_id": "h1", "query": "Who?", "answer": "Ada"}, "'question' must be .* missing; the record has '_id'"),
@@ -163,6 +163,19 @@ def test_a_wrong_official_record_names_record_and_field(write, dataset, record, 
     with pytest.raises(DataError, match=message) as caught:
         load_questions(path, dataset)
     assert f"{path}, record 1" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "record"), [("hotpotqa", TWO_WIKI), ("2wikimultihopqa", TWO_WIKI), ("musique", MUSIQUE)]
+)
+def test_a_hidden_answer_of_a_test_split_is_no_answer_however_it_is_written(write, dataset, record):
+    hidden = [
+        {name: value for name, value in record.items() if name not in ("answer", "answer_aliases")} | change
+        for change in ({}, {"answer": None}, {"answer": "", "answer_aliases": []})
+    ]
+    for one in hidden:
+        (question,) = load_questions(write("test.jsonl", [one]), dataset)
+        assert question.answers == ()
 
 
 def test_tables_as_bamboogle_and_popqa_publish_them(tmp_path):

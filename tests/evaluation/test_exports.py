@@ -11,7 +11,7 @@ from core.types import Answer, Question, passage_id
 from eval.exports import hotpotqa_prediction, kilt_lines, musique_lines, trec_lines, two_wiki_prediction
 from eval.official_scores import hotpotqa_scores, two_wiki_scores
 from scripts.cli import main
-from tests.evaluation.runs import make_run, row
+from tests.evaluation.runs import make_run, row, searched
 
 ADA = Question("a", "Where was Ada born?", ("Orvale",), ("p1",))
 BEN = Question("b", "Where was Ben born?", ("Issel",), ("p2",))
@@ -93,6 +93,7 @@ def test_2wiki_files_have_evidence_and_are_scored_with_aliases_if_given(tmp_path
     assert export(run, "2wikimultihopqa", out, "--questions", tmp_path / "dev.json") == 0
     printed = capsys.readouterr().out
     assert "without aliases" in printed and json.loads(printed.splitlines()[-1])["official"]["em"] == 0
+    assert "nothing to compare with: sp, evi, joint." in printed and "sp_em" not in printed
     assert json.loads(out.read_text())["evidence"] == {"a": []}
     export(run, "2wikimultihopqa", out, "--questions", tmp_path / "dev.json", "--aliases", tmp_path / "aliases.json")
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["official"]["em"] == 1
@@ -164,12 +165,42 @@ def test_kilt_lines_name_pages_in_the_order_of_the_passages(tmp_path, capsys):
             ],
         }
     ]
-    scores = json.loads(capsys.readouterr().out.splitlines()[-1])["official"]
+    printed = capsys.readouterr().out
+    scores = json.loads(printed.splitlines()[-1])["official"]
     assert scores["kilt_accuracy"] == scores["r_precision"] == scores["recall@5"] == 1
     assert [len(line["output"][0]["provenance"]) for line in kilt_lines(read_rows(run), top_k=1)] == [1]
+    assert "Pages are read from passage ids" in printed, "the run's index is not here to say what it holds"
     nameless = make_run(tmp_path / "nameless", [row(fever, "SUPPORTS", ["p290"])], {"questions": asked})
     assert export(nameless, "kilt", out) == 2
     assert "passage 'p290' of question '7' does not say which page" in capsys.readouterr().err
+
+
+def test_kilt_refuses_numbers_of_rows_and_knows_its_own_pages(tmp_path, capsys):
+    fever = Question("7", "Ada was born in Orvale.", ("SUPPORTS",), ("290",), pages=(("290",),))
+    asked = {"source": "abc", "dataset": "kilt_fever", "split": "", "subset": ""}
+    rows = [row(fever, "SUPPORTS", ["290"])]
+    dpr, kilt = searched(tmp_path / "wiki18", "dpr"), searched(tmp_path / "wiki19", "kilt")
+    run = make_run(tmp_path / "run", rows, {"questions": asked}, retriever=dpr)
+    out = tmp_path / "pred.jsonl"
+    assert export(run, "kilt", out) == 2 and not out.exists()
+    assert "numbers of rows, not of Wikipedia's pages" in capsys.readouterr().err
+    run = make_run(tmp_path / "right", rows, {"questions": asked}, retriever=kilt)
+    assert export(run, "kilt", out) == 0 and "Pages are read from" not in capsys.readouterr().out
+    silent = make_run(
+        tmp_path / "silent", [row(fever, "SUPPORTS")], {"questions": asked, "retriever": ""}, retriever=dpr
+    )
+    assert export(silent, "kilt", out) == 0, "a method that does not search has no passages to misread"
+
+
+def test_a_test_split_with_null_answers_is_exported_unscored(tmp_path, capsys):
+    gold, settings, start = hotpotqa_file(tmp_path)
+    hidden = [record | {"answer": answer} for record, answer in zip(gold, (None, ""), strict=True)]
+    (tmp_path / "dev.json").write_text(json.dumps(hidden))
+    settings["questions"]["source"] = file_digest(tmp_path / "dev.json")
+    rows = [row(replace(question, answers=()), "Orvale") for question in (ADA, BEN)]
+    run = make_run(tmp_path / "run", rows, settings, **start)
+    assert export(run, "hotpotqa", tmp_path / "pred.json") == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["official"] is None
 
 
 def test_a_kilt_test_split_is_exported_unscored(tmp_path, capsys):
@@ -237,6 +268,29 @@ def test_wrong_options_are_sentences(tmp_path, capsys, options, message):
     run = make_run(tmp_path / "run", [row(ADA, "Orvale")])
     assert main(["export", str(run), *options]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("afile/p.json", "/afile' is a file or lies in one"),
+        ("afile/deeper/p.json", "/afile/deeper' is a file or lies in one"),
+        (".", "it is a folder. Name a file to write"),
+        ("/proc/none/x.json", "cannot write '/proc/none/x.json': No such file or directory"),
+    ],
+)
+@pytest.mark.parametrize("to", ["hotpotqa", "dataset"])
+def test_files_that_cannot_be_written_are_sentences(tmp_path, capsys, to, out, message):
+    if to == "dataset":
+        pytest.importorskip("datasets")
+    run = make_run(tmp_path / "run", [row(ADA, "Orvale")])
+    (tmp_path / "afile").write_text("mine")
+    assert export(run, to, out if out == "." else tmp_path / out) == 2
+    assert message in capsys.readouterr().err
+    assert (
+        sorted(path.name for path in tmp_path.iterdir()) == ["afile", "run"]
+        and (tmp_path / "afile").read_text() == "mine"
+    )
 
 
 def test_runs_that_do_not_fit_the_format_are_refused(tmp_path, capsys):

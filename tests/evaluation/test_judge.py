@@ -108,5 +108,9 @@ def test_what_cannot_be_judged_is_refused(tmp_path, capsys):
     assert main(["table", str(folder)]) == 2
     assert "holds a judge's verdicts" in capsys.readouterr().err
     assert main(["judge"]) == 2 and "no run was given" in capsys.readouterr().err
+    assert main(["judge", str(run), f"{run}/"]) == 2 and "given twice" in capsys.readouterr().err
+    nobody = ["--model.backend", "server", "--model.urls", "http://127.0.0.1:9", "--model.retries", "0"]
+    assert main(["judge", str(run), str(bare), *nobody]) == 2
+    assert "nothing to judge" in capsys.readouterr().err, "that is found out before the model is asked for"
     assert main(["judge", str(run), "--judge.prompt", "gone"]) == 2 and "no prompt 'gone'" in capsys.readouterr().err
     assert main(["judge", str(run), "--judge.max_reply_tokens", "0"]) == 2

@@ -1,10 +1,14 @@
 """Official scores of whole prediction files; the KILT cases have the shape and the figures of KILT's own tests."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import DataError
+from eval.datasets.official import musique
+from eval.exports import musique_lines
 from eval.official_scores import (
     evidence_score,
     hotpotqa_scores,
@@ -47,7 +51,25 @@ def test_columns_of_hugging_face_and_hidden_facts_are_read_too():
     columns = GOLD | {"supporting_facts": {"title": ["Ada", "Orvale"], "sent_id": [0, 2]}}
     predicted = {"answer": {"a": "x"}, "sp": {"a": [["Orvale", 2], ["Ada", 0]]}}
     assert hotpotqa_scores(predicted, [columns])["sp_em"] == 1
-    assert hotpotqa_scores(predicted, [GOLD | {"supporting_facts": None}])["sp_em"] == 0
+
+
+def test_what_the_gold_file_lacks_is_left_out_with_the_joint_score():
+    predicted = {
+        "answer": {"a": "the Orvale river", "b": "x"},
+        "sp": {"a": [], "b": []},
+        "evidence": {"a": [], "b": []},
+    }
+    for lacking in (None, [], {"title": [], "sent_id": []}):
+        scores = hotpotqa_scores(predicted, [GOLD | {"supporting_facts": lacking}])
+        assert scores == {"em": 1, "f1": 1, "precision": 1, "recall": 1}, "two empty lists are no facts found"
+    without = {name: value for name, value in GOLD.items() if name != "evidences"}
+    scores = two_wiki_scores(predicted, [without])
+    assert {name.partition("_")[0] for name in scores} == {"em", "f1", "precision", "recall", "sp"}
+    assert scores["sp_recall"] == 0
+    # A file that has facts for some questions only: they are the ones whose facts are scored.
+    facts = {"answer": predicted["answer"], "sp": {"a": GOLD["supporting_facts"], "b": []}}
+    partly = hotpotqa_scores(facts, [GOLD, GOLD | {"_id": "b", "supporting_facts": []}])
+    assert (partly["em"], partly["sp_em"], partly["joint_em"]) == (0.5, 1, 1)
 
 
 def test_2wiki_takes_aliases_for_answers_and_triples_and_ignores_case_of_titles():
@@ -77,16 +99,7 @@ def test_evidence_counts_each_triple_once():
 
 def test_musique_wants_the_order_of_the_gold_file_and_scores_paragraphs():
     gold = [
-        {
-            "id": name,
-            "answer": "Ada",
-            "answer_aliases": ["A. Tan"],
-            "paragraphs": [
-                {"idx": 0, "is_supporting": True},
-                {"idx": 1, "is_supporting": False},
-                {"idx": 2, "is_supporting": True},
-            ],
-        }
+        {"id": name, "answer": "Ada", "answer_aliases": ["A. Tan"], "paragraphs": paragraphs(True, False, True)}
         for name in ("2hop__1", "2hop__2")
     ]
     lines = [
@@ -103,8 +116,40 @@ def test_musique_wants_the_order_of_the_gold_file_and_scores_paragraphs():
     assert scores["support_f1"] == pytest.approx((1 + 0.5) / 2)
     with pytest.raises(DataError, match="in its order"):
         musique_scores(lines[::-1], gold)
-    nothing = [{**gold[0], "paragraphs": [{"idx": 0, "is_supporting": False}]}]
+    nothing = [{**gold[0], "paragraphs": paragraphs(False)}]
     assert musique_scores([lines[0] | {"predicted_support_idxs": []}], nothing)["support_f1"] == 1
+
+
+@pytest.mark.parametrize("layout", ["objects", "columns", "text", "is_gold", "no idx"])
+def test_musique_reads_numbers_and_flags_in_every_layout_that_is_loaded(layout):
+    rows = paragraphs(True, False, True)
+    if layout != "no idx":
+        rows = [row | {"idx": 10 + row["idx"]} for row in rows]  # numbers that are not the places
+    else:
+        rows = [{name: value for name, value in row.items() if name != "idx"} for row in rows]
+    if layout == "is_gold":
+        rows = [{name.replace("is_supporting", "is_gold"): value for name, value in row.items()} for row in rows]
+    stored = {
+        "columns": {name: [row[name] for row in rows] for name in rows[0]},
+        "text": json.dumps(rows),
+    }.get(layout, rows)
+    gold = [{"id": "2hop__1", "question": "Who?", "answer": "Ada", "paragraphs": stored}]
+    (question,) = [musique(gold[0], "dev")]
+    found = {"2hop__1": {"answer": {"text": "Ada", "passage_ids": question.supporting}}}
+    (line,) = musique_lines(found, gold)
+    assert line["predicted_support_idxs"] == ([0, 2] if layout == "no idx" else [10, 12])
+    assert musique_scores([line], gold)["support_em"] == 1
+    broken = [gold[0] | {"paragraphs": [rows[0] | {"idx": "first"}]}]
+    with pytest.raises(DataError, match=r"gold \(id 2hop__1\): the field 'idx' .* must be a number"):
+        musique_scores([line], broken)
+
+
+def paragraphs(*flags):
+    """MuSiQue's paragraphs with these flags."""
+    return [
+        {"idx": place, "title": f"T{place}", "paragraph_text": f"Text {place}.", "is_supporting": flag}
+        for place, flag in enumerate(flags)
+    ]
 
 
 def output(answer, *pages):
@@ -135,6 +180,8 @@ def test_kilt_scores_of_its_own_test_of_pages():
     assert first["em"] == first["kilt_em"] == 0, "an empty answer earns nothing"
     second = kilt_scores([{"id": 1, "output": [output("t2", 5)]}], gold)
     assert (second["r_precision"], second["recall@5"], second["kilt_em"]) == (1, pytest.approx(1 / 3), 1)
+    filled = [{**gold[0], "output": [*gold[0]["output"], {"answer": "t4", "provenance": []}]}]
+    assert kilt_scores([{"id": 1, "output": [output("t2", 5)]}], filled) == second, "an empty set is none"
 
 
 def test_kilt_refuses_what_its_script_refuses():

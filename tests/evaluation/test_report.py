@@ -296,7 +296,7 @@ def refused(capsys, *argv):
 def test_bad_input_is_answered_with_sentences(runs, tmp_path, capsys):
     assert "no run was given" in refused(capsys)
     assert "is not a run" in refused(capsys, tmp_path)
-    assert "given twice" in refused(capsys, runs["tree"], runs["tree"])
+    assert "given twice" in refused(capsys, runs["tree"], f"{runs['tree']}/")
     assert "is a folder" in refused(capsys, runs["tree"], "--out", tmp_path)
     assert "unknown option" in refused(capsys, runs["tree"], "--output", "x.html")
     other = World(tmp_path, 5)

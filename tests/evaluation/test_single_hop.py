@@ -5,9 +5,11 @@ import json
 import pytest
 
 from core.errors import DataError
+from core.files import file_digest
 from core.types import Question
 from eval.datasets import load_questions
 from eval.scorers import default_scorer
+from scripts.questions import QuestionFile
 
 FLASHRAG = {
     "id": "test_0",
@@ -67,6 +69,17 @@ def test_beir_queries_are_those_of_the_judgements_in_their_order(beir):
     assert (second.id, second.supporting, second.answers) == ("q2", ("d7", "d9"), ("Ada Tan",))
     assert (first.id, first.supporting, first.answers) == ("q1", (), ())
     assert [question.id for question in load_questions(file, "beir", limit=1)] == ["q2"]
+
+
+def test_other_queries_to_the_same_judgements_are_other_questions(beir, tmp_path):
+    file = beir("q1\td1\t1\n")
+    first = QuestionFile(file, "beir").source
+    assert first == QuestionFile(file, "beir").source and first["source"] != file_digest(file)
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text(queries.read_text().replace("who wrote it", "who really wrote it"))
+    assert QuestionFile(file, "beir").source["source"] != first["source"]
+    beir("q1\td2\t1\n")
+    assert QuestionFile(file, "beir").source["source"] != first["source"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from core.types import Passage, Question
 from retrieval.manifest import IndexSettings, hash_corpus, write_manifest
 from retrieval.store import storing
 from scripts.cli import main
-from tests.evaluation.runs import make_run, row
+from tests.evaluation.runs import make_run, row, searched
 
 QUESTIONS = [Question(str(n), f"Where was {n} born?", (f"Town {n}",), (f"p{n}",)) for n in range(24)]
 
@@ -98,9 +98,25 @@ def test_gold_answers_are_those_of_the_first_run_in_figures_and_tests_alike(tmp_
     runs = [
         make_run(tmp_path / name, [one], {"seed": n}) for n, (name, one) in enumerate(zip("ab", aliased, strict=True))
     ]
-    _, record = table(capsys, *runs, "--baseline", "a")
+    printed, record = table(capsys, *runs, "--baseline", "a")
     assert [record["runs"][name]["em"] for name in "ab"] == [1, 1]
     assert record["against"][0]["difference"] == 0
+    said = "Stored gold answers differ: '{}' keeps others than '{}' for 1 of 1 questions. All runs are scored by those of '{}'."
+    assert said.format("b", "a", "a") in printed
+    for order in (runs, runs[::-1]):
+        assert main(["compare", *map(str, order)]) == 0
+        printed = capsys.readouterr().out
+        assert json.loads(printed.splitlines()[-1])["em"]["difference"] == 0, "one gold answer for both"
+        assert said.format("second", "first", "first") in printed.splitlines()
+    assert "gold answers differ" not in table(capsys, runs[0])[0]
+
+
+def test_a_run_that_went_on_with_another_file_of_aliases_says_so(tmp_path, capsys):
+    for number, aliases in enumerate(("", "0123456789abcdef")):
+        run = make_run(tmp_path / "run", [row(QUESTIONS[number], "x")], aliases=aliases)
+    assert "differ: the starts of 'run' had different --aliases." in table(capsys, run)[0]
+    same = [make_run(tmp_path / "same", [row(question, "x")], aliases="") for question in QUESTIONS[:2]]
+    assert "gold answers differ" not in table(capsys, same[0])[0]
 
 
 def test_a_baseline_may_be_named_by_the_end_of_its_path(tmp_path, capsys):
@@ -188,6 +204,49 @@ def test_compare_says_what_it_cannot_see(tmp_path, capsys):
     assert "without pairing by question" in printed and "by Holm over 3 measures" in printed
     assert main(["compare", str(first), str(run_of(tmp_path / "twin", range(8), {"seed": 2}))]) == 0
     assert "score alike on every question" in capsys.readouterr().out
+
+
+def test_compare_scores_as_the_first_run_was_scored(tmp_path, capsys):
+    half = [
+        [row(question, "x", ["other", f"p{n}"] if n < found else ["other"]) for n, question in enumerate(QUESTIONS)]
+        for found in (12, 0)
+    ]
+    first = make_run(tmp_path / "first", half[0], scorer="drop", recall_at=1)
+    second = make_run(tmp_path / "second", half[1], {"seed": 1}, scorer="musique", recall_at=9)
+
+    def compared(*argv):
+        assert main(["compare", *map(str, argv)]) == 0
+        printed = capsys.readouterr().out
+        record = json.loads(printed.splitlines()[-1])
+        return record["scorer"], record["recall"]["difference"], printed.partition(":")[0].rpartition("recall@")[2]
+
+    assert compared(first, second) == ("drop", 0, "1")
+    assert compared(second, first) == ("musique", 0.5, "9")
+    assert compared(first, second, "--scorer", "squad", "--recall_at", "2") == ("squad", -0.5, "2")
+
+
+def test_measures_by_page_say_what_they_are_read_from(tmp_path, capsys):
+    fever = Question("7", "Ada was born in Orvale.", ("SUPPORTS",), ("290",), pages=(("290",),))
+    rows = [row(fever, "SUPPORTS", ["290-4"])]
+    note = "Pages are read from passage ids: right only if these begin with the wikipedia_id"
+    runs = {
+        form: make_run(tmp_path / form, rows, retriever=searched(tmp_path / f"{form}-bm25", form))
+        for form in ("kilt", "jsonl")
+    }
+    printed, record = table(capsys, runs["kilt"])
+    assert record["runs"]["kilt"]["r_precision"] == 1 and note not in printed
+    assert note in table(capsys, runs["jsonl"])[0]
+    assert note in table(capsys, make_run(tmp_path / "gone", rows))[0], "an index that is not here may be any"
+    silent = make_run(tmp_path / "silent", [row(fever, "SUPPORTS")], {"retriever": ""})
+    assert note not in table(capsys, silent)[0]
+    assert note not in table(capsys, run_of(tmp_path / "other", range(3)))[0], "these questions have no pages"
+
+
+def test_a_run_is_named_once_however_its_path_is_written(tmp_path, capsys):
+    run = run_of(tmp_path / "run", range(3))
+    for again in (f"{run}/", str(tmp_path / "x" / ".." / "run")):
+        assert main(["table", str(run), again]) == 2
+        assert "given twice" in capsys.readouterr().err
 
 
 def test_runs_with_nothing_in_common_to_compare_are_refused(tmp_path, capsys):
