@@ -113,7 +113,7 @@ def _draw_groups(axes: Axes, points: Sequence[Point]) -> None:
                 axes.plot(
                     [point.tokens, point.tokens], [point.low, point.high], color=colour, linewidth=1, alpha=0.45, zorder=2
                 )  # fmt: skip
-        for filled in (True, False):
+        for filled in {point.on_frontier: None for point in members}:  # nothing to draw would upset the layout
             shown = [point for point in members if point.on_frontier == filled]
             axes.plot(
                 [point.tokens for point in shown],
