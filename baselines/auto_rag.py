@@ -2,8 +2,8 @@
 
 The model talks to the search engine: in every turn its own words say whether and what to retrieve, until it states the answer. When
 the searches are used up, it writes the documents itself. Without the authors' fine-tuned model this is *prompted* Auto-RAG, another
-baseline. Differences: markers count in any case, the first one decides, titles are shown, turns cannot make up documents, and a
-last turn without an answer is made to go on with one (preset "paper"; "released_code" leaves it at that).
+baseline. Differences: markers count in any case, the first one decides, titles are shown, a turn cannot make up the next document,
+and a last turn without an answer is made to go on with one (preset "paper"; "released_code" does so for a spent budget only).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class AutoRAGConfig(MethodConfig):
         max_recalls: documents that the model writes at most, once the searches are used up.
         documents_per_round: new documents shown per search at most (also ``top_k``).
         search_depth: hits among which new ones are looked for, so that a repeated query goes on down its list.
-        force_answer: ask for the answer if no turn states one.
-        max_turn_tokens: most tokens of a turn, and of a document that the model writes.
+        force_answer: ask for the answer if no turn states one. A spent budget is always answered so.
+        max_turn_tokens: most tokens of a turn, and of a document that the model writes (released code: 150 after the last search).
         max_answer_tokens: most tokens of a forced answer.
         start_prompt: a shipped name, a file, or a text with {query}; the authors' checkpoint wants its own.
         documents_prompt: the same with {number} and {passages}.
@@ -98,7 +98,8 @@ async def auto_rag(question: Question, tools: Tools, config: AutoRAGConfig) -> A
             final = Prompt(tuple(dialogue), prefix="Final Answer:")
             with tools.holding(reserve(final, config.max_answer_tokens, tools)):
                 # Reason: what is known and what is missing? Hence the answer or the next query, in the model's own words.
-                said = await ask(Prompt(tuple(dialogue)), "turn", path, tools, config)
+                made_up = (f"Retrieved Document_{number}:",)  # the header of what only the search will find
+                said = await ask(Prompt(tuple(dialogue)), "turn", path, made_up, tools, config)
                 turns = number
                 answer, wanted = parse(said)
                 unparsable += not (answer or wanted)
@@ -112,7 +113,7 @@ async def auto_rag(question: Question, tools: Tools, config: AutoRAGConfig) -> A
                     shown += [passage.id for passage in new]
                 else:
                     recall = config.prompt("recall").render({"query": question.text, "sub_query": query})
-                    new = [Passage("", "", await ask(recall, "recall", path, tools, config))]
+                    new = [Passage("", "", await ask(recall, "recall", path, (), tools, config))]
             queries.append(query)
             items = [{"title": passage.title, "text": passage.text.strip()} for passage in new if passage.text.strip()]
             found = config.prompt("documents").items("passage", items, [number] * len(items))  # the oldest go first
@@ -128,9 +129,8 @@ async def auto_rag(question: Question, tools: Tools, config: AutoRAGConfig) -> A
     return AutoRAGAnswer(answer, tuple(shown), turns, stopped, tuple(queries), unparsable)
 
 
-async def ask(prompt: Prompt, role: str, path: str, tools: Tools, config: AutoRAGConfig) -> str:
-    """Generate a turn or a document; neither may go on to make up what a search finds."""
-    stop = ("Retrieved Document",)
+async def ask(prompt: Prompt, role: str, path: str, stop: Sequence[str], tools: Tools, config: AutoRAGConfig) -> str:
+    """Generate a turn or a document."""
     reply = await tools.generate(prompt, role=role, max_tokens=config.max_turn_tokens, stop=stop, path=path)
     return reply.text.strip()
 

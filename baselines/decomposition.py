@@ -22,7 +22,10 @@ _REFERENCE = re.compile(r"(?:#|\bSUB[ _-]?)(\d{1,2})\b")
 
 @dataclass(frozen=True, slots=True)
 class SubQuestion:
-    """A sub-question. ``needs``: numbers of those whose answers it waits for, whether named in a list or, as "#1", in its text."""
+    """A sub-question. ``needs``: numbers of those whose answers it waits for, whether named in a list or, as "#1", in its text.
+
+    A number in the text that is no other sub-question's is a word like others.
+    """
 
     number: int
     text: str
@@ -34,8 +37,8 @@ class SubQuestion:
         >>> SubQuestion(2, "Where was #1 born?", (1,)).asked({1: "Jane Austen"})
         'Where was Jane Austen born?'
         """
-        text = _REFERENCE.sub(lambda reference: answers[int(reference[1])], self.text)
-        named = mentioned(self.text)
+        named = set(mentioned(self.text)).intersection(self.needs)
+        text = _REFERENCE.sub(lambda found: answers[int(found[1])] if int(found[1]) in named else found[0], self.text)
         others = [answers[number] for number in self.needs if number not in named]
         return f"{text} ({'; '.join(others)})" if others else text
 
@@ -61,7 +64,8 @@ class Plan:
 def parse_plan(reply: str, limit: int) -> Plan:
     r"""Read "SUBn: question" lines, or a numbered list, each perhaps followed by a line "DEPENDS: SUB1, SUB2".
 
-    A sub-question without text, a repeated number, and what comes after the first ``limit`` are ignored, and counted.
+    A sub-question without text, a repeated number, and what comes after the first ``limit`` are ignored, and counted. A list may
+    name what does not exist, and the plan is refused; a "#1" in a text then is a word ("the #1 single of 1985").
 
     >>> parse_plan("1. Who wrote Emma?\n2. Where was #1 born?", 5).waves[1]
     (SubQuestion(number=2, text='Where was #1 born?', needs=(1,)),)
@@ -82,14 +86,15 @@ def parse_plan(reply: str, limit: int) -> Plan:
                 continue
             newest = number
             parts[number] = SubQuestion(number, text)
-    complete = [
-        replace(part, needs=tuple(dict.fromkeys((*part.needs, *mentioned(part.text))))) for part in parts.values()
-    ]
+    complete = []
+    for part in parts.values():
+        others = (number for number in mentioned(part.text) if number in parts and number != part.number)
+        complete.append(replace(part, needs=tuple(dict.fromkeys((*part.needs, *others)))))
     return replace(in_waves(complete), ignored=ignored)
 
 
 def mentioned(text: str) -> tuple[int, ...]:
-    """Return the numbers of the sub-questions that a text names, as "#1" or "SUB1"."""
+    """Return the numbers that stand in a text as those of sub-questions do, "#1" or "SUB1"."""
     return tuple(int(number) for number in _REFERENCE.findall(text))
 
 

@@ -5,7 +5,8 @@ what was found; so on to the end. Preset "paper": the released configuration for
 
 Known differences: the demonstrations' passages are those of your file, not searched for; sentences are split by rules, not by
 NLTK, and end at line breaks too; an accepted draft is kept, where the released code generates it again with the same prompt; a
-draft whose query is blank or finds nothing is kept; a stated answer ends the loop. The thresholds were tuned for text-davinci-003:
+draft whose query is blank or finds nothing, or that would be written again as nothing, is kept; a stated answer ends the loop; one
+that was not stated is asked for (not by preset "paper", but for a spent budget). The thresholds were tuned for text-davinci-003:
 look at ``searched`` in the trace (best when it is true of 40 to 80% of the sentences) and tune ``theta`` for your model.
 """
 
@@ -15,9 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from baselines.flare_config import FLAREConfig
-from baselines.flare_queries import interleave, masked, questions
-from baselines.flare_sentences import Sentence, next_sentence, token_count, written
+from baselines.flare_queries import masked, questions
+from baselines.flare_sentences import Sentence, answer_prompt, next_sentence, token_count, written
+from baselines.transcripts import ANSWER_CUE, conclude
 from core.errors import BudgetExhaustedError
+from core.fitting import affordable, reserve
+from core.fusion import interleave
+from core.prompt import Prompt
 from core.text import extract_answer, stated_answer
 from core.tools import Tools
 from core.types import Answer, Hit, Question
@@ -35,10 +40,10 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class FLAREAnswer(Answer):
-    """FLARE's result. ``steps``: sentences of the answer, which are ``sentences``, one draft each.
+    """FLARE's result. ``steps``: sentences of the answer, which are ``sentences``, one draft each; blank ones are left out.
 
     ``stopped``: "answer" (the newest sentence states one), "end" (of the model's turn), "max_sentences", "max_tokens",
-    "empty_generation" or "budget".
+    "empty_generation" or "budget". After all but "answer", it was asked for, with the preset "paper" after "budget" only.
     """
 
     sentences: tuple[str, ...] = ()
@@ -51,29 +56,41 @@ async def flare(question: Question, tools: Tools, config: FLAREConfig) -> FLAREA
     drafts: list[Draft] = []
     found: dict[str, None] = {}
     stopped = ""
+    # The question's passages set the generation going.
+    hits = await look_up([question.text], found, tools, config, path="question")
+
+    def final(kept: Sequence[Sentence]) -> Prompt:
+        return answer_prompt(question, hits, kept, config, ANSWER_CUE)
+
     try:
-        # The question's passages set the generation going.
-        hits = await look_up([question.text], found, tools, config, path="question")
         while not stopped:
             path = f"sentence {len(sentences) + 1}"
-            # Look ahead: the next sentence, for the time being.
-            shown = hits if config.draft_with == "passages" or not sentences else []
-            sentence = draft = await next_sentence("draft", question, shown, sentences, tools, config, path=path)
-            queries: list[str] = []
-            fresh: list[Hit] = []
-            if draft.tokens and draft.confidence <= config.theta:
-                # Unsure: search for what it says, or for what it does not know, and write it again.
-                queries = await form_queries(draft, sentences, tools, config, path=path)
-                fresh = await look_up(queries, found, tools, config, path=path)
-                if fresh:
-                    hits = fresh  # they replace those before
-                    sentence = await next_sentence("sentence", question, hits, sentences, tools, config, path=path)
-            drafts.append(Draft(draft.text, draft.confidence, tuple(queries), bool(fresh)))
+            to_hold_back = config.look_ahead_tokens + config.max_answer_tokens
+            with tools.holding(reserve(final(sentences), to_hold_back, tools)):
+                # Look ahead: the next sentence, for the time being.
+                shown = hits if config.draft_with == "passages" or not sentences else []
+                sentence = draft = await next_sentence("draft", question, shown, sentences, tools, config, path=path)
+                queries: list[str] = []
+                if draft.tokens and draft.confidence <= config.theta:
+                    # Unsure: search for what it says, or for what it does not know, and write it again.
+                    queries = await form_queries(draft, sentences, tools, config, path=path)
+                    if fresh := await look_up(queries, found, tools, config, path=path):
+                        hits = fresh  # they replace those before
+                        again = await next_sentence("sentence", question, hits, sentences, tools, config, path=path)
+                        sentence = again if again.text.strip() else draft
+            if not sentence.text.strip():
+                stopped = "empty_generation"
+                break
+            drafts.append(Draft(draft.text, draft.confidence, tuple(queries), sentence is not draft))
             sentences.append(sentence)
             stopped = exit_reason(sentences, config)
     except BudgetExhaustedError:
         stopped = "budget"
     answer = extract_answer(written(sentences))
+    if stopped == "budget" or (config.force_answer and stopped != "answer"):
+        limit = config.max_answer_tokens
+        forced = await conclude(lambda kept: affordable(final(kept), limit, tools), sentences, tools, max_tokens=limit)
+        answer = forced or answer
     texts = tuple(sentence.text for sentence in sentences)
     return FLAREAnswer(answer, tuple(found), len(sentences), stopped, texts, tuple(drafts))
 
@@ -94,14 +111,12 @@ async def look_up(
     """Search with each query, note in ``found`` what came, and merge it into k hits; blank queries find nothing."""
     rankings = [await tools.search(query, k=config.k, path=path) for query in queries if query]
     found |= dict.fromkeys(hit.passage.id for ranking in rankings for hit in ranking)
-    return interleave(rankings, config.k)
+    return interleave(rankings)[: config.k]
 
 
 def exit_reason(sentences: Sequence[Sentence], config: FLAREConfig) -> str:
     """Say why the loop ends after the newest sentence, "" if it goes on."""
     newest = sentences[-1]
-    if not newest.text.strip():
-        return "empty_generation"
     if stated_answer(newest.text.strip()) is not None:
         return "answer"
     if newest.ended:

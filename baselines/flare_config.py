@@ -30,6 +30,8 @@ class FLAREConfig(MethodConfig):
         look_ahead_tokens: most tokens of a draft, and of a sentence.
         max_tokens: most tokens of the whole answer.
         max_sentences: most sentences of it.
+        force_answer: ask for the answer if no sentence states one (released code: not). A spent budget is always answered so.
+        max_answer_tokens: most tokens of a forced answer.
         max_question_tokens: most tokens of an explicit query.
         prompt: "auto" (``layout`` with demonstrations, else ``flare``), a shipped name, a file, or a text with {query},
             {paragraphs} and {cot_history}.
@@ -49,6 +51,8 @@ class FLAREConfig(MethodConfig):
     look_ahead_tokens: int = 64
     max_tokens: int = 256
     max_sentences: int = 15
+    force_answer: bool = True
+    max_answer_tokens: int = 64
     max_question_tokens: int = 64
     prompt: str = "auto"
     question_prompt: str = "flare_question"
@@ -58,16 +62,19 @@ class FLAREConfig(MethodConfig):
     max_paragraph_words: int = 350
 
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"theta": 0.8, "beta": 0.4, "k": 2}, "zero_shot": {}}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {"theta": 0.8, "beta": 0.4, "k": 2, "force_answer": False},
+        "zero_shot": {},
+    }
 
     def __post_init__(self) -> None:
-        counts = (self.k, self.look_ahead_tokens, self.max_tokens, self.max_sentences, self.max_question_tokens)
-        if min(*counts, self.max_paragraph_words) < 1 or self.demonstration_count < 0:
-            raise ConfigError(
-                "flare needs k, look_ahead_tokens, max_tokens, max_sentences, max_question_tokens and max_paragraph_words of at "
-                f"least 1 and demonstration_count of at least 0, but they are {', '.join(map(str, counts))}, "
-                f"{self.max_paragraph_words} and {self.demonstration_count}."
-            )
+        least_one = (
+            "k", "look_ahead_tokens", "max_tokens", "max_sentences", "max_answer_tokens", "max_question_tokens",
+            "max_paragraph_words",
+        )  # fmt: skip
+        for name, least in (*((name, 1) for name in least_one), ("demonstration_count", 0)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"flare's {name} must be at least {least}, but it is {getattr(self, name)}.")
         if not (0 <= self.theta <= 1 and 0 <= self.beta <= 1):
             raise ConfigError(
                 f"flare's theta and beta are probabilities, from 0 to 1, but they are {self.theta} and {self.beta}."

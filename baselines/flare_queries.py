@@ -1,16 +1,14 @@
-"""FLARE's two ways from an unsure sentence to search queries (Jiang et al. 2023, section 3.2.2), and how it merges results."""
+"""FLARE's two ways from an unsure sentence to search queries (Jiang et al. 2023, section 3.2.2)."""
 
 from __future__ import annotations
 
 import math
 import string
 from collections.abc import Sequence
-from itertools import zip_longest
 from typing import TypeAlias
 
 from baselines.flare_config import FLAREConfig
 from core.tools import Tools
-from core.types import Hit
 
 Token: TypeAlias = tuple[str, float]
 """A token's text and its natural log-probability."""
@@ -60,9 +58,3 @@ async def questions(
         reply = await tools.generate(prompt, role="question", max_tokens=limit, path=f"{path}/span {number}")
         replies.append(reply.text.strip().partition("\n")[0])
     return [reply for reply in replies if reply.endswith("?")]
-
-
-def interleave(rankings: Sequence[Sequence[Hit]], k: int) -> list[Hit]:
-    """Merge rankings rank by rank into one of ``k`` hits without repeats."""
-    ranked = [hit for rank in zip_longest(*rankings) for hit in rank if hit is not None]
-    return list({hit.passage.id: hit for hit in reversed(ranked)}.values())[::-1][:k]

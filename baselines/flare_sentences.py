@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from baselines.flare_config import FLAREConfig
 from baselines.flare_queries import Token
 from core.collected import passage_segments
+from core.prompt import Prompt
 from core.sentences import sentence_end
 from core.tools import Tools
 from core.types import Hit, Question
@@ -41,17 +42,9 @@ async def next_sentence(
     path: str,
 ) -> Sentence:
     """Generate on from the sentences so far, and keep the first sentence with its tokens."""
-    template = config.template()
-    prompt = template.render(
-        {
-            "query": question.text,
-            "paragraphs": passage_segments((hit.passage for hit in hits), config.max_paragraph_words),
-            "cot_history": written(sentences),
-            "demonstrations": config.examples(),
-        }
-    )
+    prompt = answer_prompt(question, hits, sentences, config)
     left = config.max_tokens - token_count(sentences)
-    stop = ("\n\n",) if template.sections[0][0] == "plain" else ()
+    stop = ("\n\n",) if prompt.plain else ()
     reply = await tools.generate(
         prompt, role=role, max_tokens=min(config.look_ahead_tokens, left), stop=stop, logprobs=True, path=path
     )
@@ -59,6 +52,20 @@ async def next_sentence(
     end = sentence_end(completion.text, LEAST_SENTENCE)
     ended = completion.finish_reason == "stop" and not completion.text[end:].strip()
     return Sentence(completion.text[:end], tuple(completion.tokens(end)), ended)
+
+
+def answer_prompt(
+    question: Question, hits: Sequence[Hit], sentences: Sequence[Sentence], config: FLAREConfig, cue: str = ""
+) -> Prompt:
+    """Write the answer so far, to be continued, after ``cue`` if there is one."""
+    return config.template().render(
+        {
+            "query": question.text,
+            "paragraphs": passage_segments((hit.passage for hit in hits), config.max_paragraph_words),
+            "cot_history": f"{written(sentences)} {cue}".strip() if cue else written(sentences),
+            "demonstrations": config.examples(),
+        }
+    )
 
 
 def written(sentences: Sequence[Sentence]) -> str:

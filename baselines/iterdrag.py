@@ -19,6 +19,7 @@ from baselines.drag import DRAGConfig, demonstrate, fill
 from core.demonstrations import Demonstration, read_demonstrations
 from core.errors import BudgetExhaustedError, ConfigError, DataError
 from core.fitting import affordable, reserve
+from core.fusion import interleave
 from core.prompt import Prompt
 from core.text import extract_answer
 from core.tools import Tools
@@ -75,7 +76,10 @@ class SubQuery:
 
 @dataclass(frozen=True, slots=True)
 class IterDRAGAnswer(Answer):
-    """``steps``: sub-queries. ``stopped``: "answer", "max_iterations", "unparsable" (a reply has no line of the form), "budget"."""
+    """``steps``: sub-queries. ``stopped``: "answer", "max_iterations", "unparsable" (a reply has no line of the form), "budget".
+
+    ``passage_ids``: the best new document of every search, the question's first, then the second of each, and so on.
+    """
 
     sub_queries: tuple[SubQuery, ...] = ()
 
@@ -134,5 +138,5 @@ async def iterdrag(question: Question, tools: Tools, config: IterDRAGConfig) -> 
         answer = next((earlier.answer for earlier in reversed(asked) if earlier.answer), "")
         with suppress(BudgetExhaustedError):
             answer = await conclude()
-    found = tuple(hit.passage.id for hits in searches for hit in hits)
+    found = tuple(hit.passage.id for hit in interleave(searches))  # so that the first few show every search
     return IterDRAGAnswer(answer, found, len(asked), stopped, tuple(asked))

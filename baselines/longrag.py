@@ -2,8 +2,8 @@
 
 Retrieve few long units, each many related passages, and read them in two turns: a long answer from everything, then a short answer
 out of the long one, by examples. As in the paper a unit is worth its best piece: passages are searched, with any index, and their
-units, made by ``corag units``, are read. Preset "paper" is the default; "small_window" reads half as much. Differences: titles are
-above their passages, not in a list; the second turn's examples are our own; a failure is a failed question, not an answer "".
+units, made by ``corag units``, are read. Preset "paper" is the default; "small_window" reads half as much and writes a fifth.
+Differences: titles are above their passages, not in a list; the second turn's examples are our own; a failure fails the question.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LongRAGConfig(MethodConfig):
     """Options of LongRAG.
 
     Attributes:
-        preset: values for the other options: "paper", or "small_window" for a window of about 16,000 tokens.
+        preset: values for the other options: "paper", or "small_window" (16,000 tokens): 4 units, long answers of 200 tokens.
         units: file of units, as 'corag units' makes it from the corpus that is searched; "" takes the passages found that share a
             title for a unit, which is short where passages are whole documents.
         k: units that are read (paper: 4 to 8; also ``top_k``).

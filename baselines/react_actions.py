@@ -47,21 +47,20 @@ def parse_move(reply: str) -> Move:
     Move(thought='I need the author.', name='search', argument='The Glass Orchard (novel)')
     """
     written = _OBSERVATION.split(reply, maxsplit=1)[0]
-    starts = [found for pattern in (_ACTION_LABEL, _UNLABELLED) if (found := pattern.search(written))]
-    if not starts:
-        return Move(_thought(written), "", "")
-    start = min(starts, key=lambda found: found.start())
-    line = written[start.end() :].strip().split("\n", 1)[0]
-    call = _CALL.search(line) or _MADE_UP.match(line)
-    if call is None:
-        return Move(_thought(written if line else written[: start.start()]), "", "")
-    argument = line[call.end() :]
-    if following := _CALL.search(argument):
-        argument = argument[: following.start()]
-    closing = argument.rfind("]" if call[2] == "[" else ")")
-    return Move(
-        _thought(written[: start.start()]), call[1].lower(), _bare(argument[:closing] if closing >= 0 else argument)
-    )
+    found = [start for pattern in (_ACTION_LABEL, _UNLABELLED) for start in pattern.finditer(written)]
+    starts = sorted(found, key=lambda start: start.start())
+    for start in starts:  # a label that no call follows is a word of the thought
+        line = written[start.end() :].strip().split("\n", 1)[0]
+        if call := _CALL.search(line) or _MADE_UP.match(line):
+            argument = line[call.end() :]
+            if following := _CALL.search(argument):
+                argument = argument[: following.start()]
+            closing = argument.rfind("]" if call[2] == "[" else ")")
+            argument = _bare(argument[:closing] if closing >= 0 else argument)
+            return Move(_thought(written[: start.start()]), call[1].lower(), argument)
+    if starts and not written[starts[-1].end() :].strip():
+        written = written[: starts[-1].start()]  # a label, and nothing more
+    return Move(_thought(written), "", "")
 
 
 def _thought(text: str) -> str:

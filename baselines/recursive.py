@@ -1,10 +1,12 @@
 """Recursive RAG, after the tutorial code "Recursive Retrieval for Complex RAG Queries" (michaeljohnpena.com, 30 October 2023).
 
-Four ways of searching more than once, and a choice between them; the reader at the end is the one that all methods share.
-Defaults are the tutorial's (depth 3, 10 documents, 5 references, 3 hops, 3 iterations, top 5 or 3). What differs:
+Four ways of searching more than once, and a choice between them; the reader at the end is the one that all methods share, but for
+sub-questions: a prompt with their answers takes its place, so that a chain of thought and demonstrations have no effect. Defaults
+are the tutorial's (depth 3, 10 documents, 5 references, 3 hops, 3 iterations, top 5 or 3). What differs:
 
-- The defects of that code are mended (tests/methods/test_recursive.py has a test for each). Among others: no query is searched for
-  twice, replies are read whatever marks and case they have, passages are shown whole instead of cut at a character.
+- The defects of that code are mended (tests/methods/test_recursive_defects.py has a test for each). Among others: no query is
+  searched for twice (but sub-questions of "decompose" that turn out alike), replies are read whatever marks and case they have,
+  passages are shown whole instead of cut at a character.
 - "auto" asks the model which mode to take; the tutorial's rule by words of the question is ``choose_by="words"``.
 - "decompose" is a mode: there, planned sub-questions are never searched for. In a sub-question "#1" stands for another one's
   answer, as in MuSiQue (Trivedi et al., TACL 2022).

@@ -27,6 +27,8 @@ _PROMPTS_OF: dict[str, tuple[PromptName, ...]] = {
 class RecursiveConfig(ReaderConfig):
     """Options of recursive RAG, beside those of its reader. Passages are shown whole unless ``max_paragraph_words`` is lowered.
 
+    After sub-questions ``combine_prompt`` asks for the answer: ``reader`` "cot" and demonstrations have no effect then.
+
     Attributes:
         preset: values for the other options: "default", or "tutorial" (the mode is chosen by words of the question, and the
             answer sees about as much text as there, but in whole passages).

@@ -1,4 +1,4 @@
-"""What recursive RAG has searched and found for one question: no query twice, no passage twice."""
+"""What recursive RAG has searched and found for one question: no passage twice, and, where ``fresh`` is asked, no query."""
 
 from __future__ import annotations
 

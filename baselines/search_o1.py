@@ -4,7 +4,8 @@ A reasoning model searches in the middle of its reasoning; a second call reads t
 "released_code" has the limits and the sampling that the authors' code uses for QwQ-32B on multi-hop questions, and gives no answer
 where the model boxes none. The default, "greedy", is deterministic, short, and forces an answer. Differences in both: passages of
 any retriever, not web pages; what is inserted keeps its spaces; the answer is looked for in the model's own words only, its braces
-paired; a search that finds nothing costs no call; a query also ends where the model begins to make up a result.
+paired; a search that finds nothing costs no call; a query also ends where the model begins to make up a result; a turn for which
+a full window would cut the question is not used. A spent budget is answered with the newest turns that it allows, in both.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from typing import Literal
 
 from baselines import search_o1_tags as tags
 from baselines.search_o1_config import SearchO1Config
-from baselines.transcripts import conclude, shown_passages
+from baselines.transcripts import conclude, passages_found, shown_passages
 from core.errors import BudgetExhaustedError, RequestRefusedError
 from core.fitting import reserve
 from core.prompt import Prompt
-from core.protocols import Completion
+from core.protocols import Completion, Generation
 from core.tools import Tools
 from core.types import Answer, Hit, Question
 
@@ -60,7 +61,11 @@ async def search_o1(question: Question, tools: Tools, config: SearchO1Config) ->
                 path = f"turn {len(turns) + 1}"
                 prompt = reasoning_prompt(question, config, "", turns)
                 stop = (tags.END_QUERY, tags.BEGIN_RESULT)
-                turn = await ask(prompt, "reasoning", config.max_turn_tokens, stop, path, tools, config)
+                reply = await ask(prompt, "reasoning", config.max_turn_tokens, stop, path, tools, config)
+                if turns and reply.shortening.cut_tokens:
+                    stopped = "window"  # the question lost words to the reasoning, so the reply is not used
+                    break
+                turn = reply.completions[0]
                 written.append(turn.text)
                 turns.append(turn.text)
                 query = tags.asked_query(turn.text)
@@ -79,9 +84,8 @@ async def search_o1(question: Question, tools: Tools, config: SearchO1Config) ->
         stopped = "window"
     answer = tags.boxed("\n".join(written))
     if not answer and (config.force_answer or stopped == "budget"):
-        answer = await conclude(final, turns, tools, max_tokens=config.max_answer_tokens, stop=("}", "\n"))
-    found = dict.fromkeys(name for search in searches for name in search.passage_ids)
-    return SearchO1Answer(answer, tuple(found), len(turns), stopped, tuple(searches))
+        answer = await conclude(final, turns, tools, max_tokens=config.max_answer_tokens, read=tags.forced)
+    return SearchO1Answer(answer, passages_found(tools), len(turns), stopped, tuple(searches))
 
 
 def exit_reason(turn: Completion, query: str | None) -> str:
@@ -110,9 +114,9 @@ async def look_up(
 
 async def ask(
     prompt: Prompt, role: str, max_tokens: int, stop: Sequence[str], path: str, tools: Tools, config: SearchO1Config
-) -> Completion:
+) -> Generation:
     """Generate with the method's sampling."""
-    reply = await tools.generate(
+    return await tools.generate(
         prompt,
         role=role,
         max_tokens=max_tokens,
@@ -123,7 +127,6 @@ async def ask(
         repetition_penalty=config.repetition_penalty,
         path=path,
     )
-    return reply.completions[0]
 
 
 def reasoning_prompt(question: Question, config: SearchO1Config, cue: str, turns: Sequence[str]) -> Prompt:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from core.text import extract_answer
+
 BEGIN_QUERY, END_QUERY = "<|begin_search_query|>", "<|end_search_query|>"
 BEGIN_RESULT, END_RESULT = "<|begin_search_result|>", "<|end_search_result|>"
 NOTHING_HELPFUL = "No helpful information found."  # inserted, in the released code too, when the documents do not help
@@ -48,6 +50,15 @@ def boxed(text: str) -> str:
         if content.strip():
             return content.strip()
     return ""
+
+
+def forced(reply: str) -> str:
+    r"""Return the answer of a reply whose box was opened for the model.
+
+    >>> forced(r"\text{Issel}} is the river.")
+    'Issel'
+    """
+    return extract_answer(boxed(BOX + reply))
 
 
 def _closed(text: str) -> str:

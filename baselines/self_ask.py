@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from baselines.self_ask_config import SelfAskConfig
-from baselines.transcripts import ITEMS_DROP_AFTER, conclude, shown_passages
+from baselines.transcripts import ITEMS_DROP_AFTER, conclude, passages_found, shown_passages
 from core.errors import BudgetExhaustedError
 from core.fitting import reserve
 from core.prompt import Prompt, Segment
@@ -77,9 +77,8 @@ async def self_ask(question: Question, tools: Tools, config: SelfAskConfig) -> S
         stopped = "budget"
     if not answer:
         # "So the final answer is:" The released code adds these words itself if the model has not.
-        answer = await conclude(final, asked, tools, max_tokens=config.max_answer_tokens, stop=("\n",))
-    found = dict.fromkeys(name for follow_up in asked for name in follow_up.passage_ids)
-    return SelfAskAnswer(answer, tuple(found), len(asked), stopped, tuple(asked))
+        answer = await conclude(final, asked, tools, max_tokens=config.max_answer_tokens)
+    return SelfAskAnswer(answer, passages_found(tools), len(asked), stopped, tuple(asked))
 
 
 async def next_turn(question: Question, asked: Sequence[FollowUp], tools: Tools, config: SelfAskConfig) -> Turn:

@@ -12,12 +12,13 @@ no path sees its sibling's text. The paper counts an answer as right if it holds
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from baselines.self_rag_config import SelfRAGConfig
-from baselines.self_rag_critique import JudgedSegment, from_each, segment_score
-from baselines.self_rag_tokens import criticise, segment_end, wants_passages
+from baselines.self_rag_critique import Critique, JudgedSegment, from_each, segment_score
+from baselines.self_rag_tokens import criticise, most_critique_tokens, segment_end, wants_passages
 from core.errors import BudgetExhaustedError
 from core.text import normalize_answer
 from core.tools import Tools
@@ -26,7 +27,7 @@ from core.types import Answer, Hit, Question
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """An answer so far. ``stopped``: "" if it goes on, from passages, else "end" or "max_segments"."""
+    """An answer so far. ``stopped``: "" if it goes on, from passages, else "end", "max_segments" or "budget"."""
 
     segments: tuple[JudgedSegment, ...] = ()
     stopped: str = ""
@@ -71,7 +72,8 @@ async def self_rag(question: Question, tools: Tools, config: SelfRAGConfig) -> S
                 hits = await passages_for(path, found, tools, config) if retrieved or path.segments else ()
                 openings += [(path, hit) for hit in hits or (None,)]
             # Lines 5, 6 and 9: from each passage a continuation, and its critique.
-            grown = await from_each(openings, partial(extend, config=config), tools, f"segment {number}")
+            grow, most = partial(extend, config=config), partial(most_tokens, config=config)
+            grown = await from_each(openings, grow, most, tools, f"segment {number}")
             compared += len(grown)
             # Line 7: the best are kept.
             pool = [path for path in beam if path.stopped] + grown
@@ -112,12 +114,25 @@ async def extend(opening: tuple[Path, Hit | None], tools: Tools, place: str, *, 
         path=place,
     )
     completion = reply.completions[0]
-    end, goes_on = await segment_end(before, completion.text, tools, config, last=last, place=place)
-    text = completion.text[:end]
-    critique = await criticise(before, text, tools, config, with_passage=hit is not None, place=place)
+    end, stopped, critique = len(completion.text), "budget", Critique()
+    with suppress(BudgetExhaustedError):  # what can no longer be judged is kept all the same
+        end, goes_on = await segment_end(before, completion.text, tools, config, last=last, place=place)
+        stopped = "end" if not goes_on else "max_segments" if last else ""
+        critique = await criticise(
+            before, completion.text[:end], tools, config, with_passage=hit is not None, place=place
+        )
     score = segment_score(critique, completion.tokens(end), config)
-    segment = JudgedSegment(text, hit.passage.id if hit else "", critique, score)
-    return Path((*path.segments, segment), "end" if not goes_on else "max_segments" if last else "")
+    segment = JudgedSegment(completion.text[:end], hit.passage.id if hit else "", critique, score)
+    return Path((*path.segments, segment), stopped)
+
+
+def most_tokens(opening: tuple[Path, Hit | None], tools: Tools, *, config: SelfRAGConfig) -> int:
+    """Return what a segment and its critique may cost at most."""
+    path, hit = opening
+    before = path.text + config.opening(hit.passage if hit else None)
+    last = len(path.segments) + 1 >= config.max_segments
+    writing = tools.cost(config.prompt_at(tools.question.text, before), config.max_segment_tokens)
+    return writing + most_critique_tokens(before, tools, config, last=last, with_passage=hit is not None)
 
 
 def rank(path: Path, config: SelfRAGConfig) -> tuple[bool, float]:

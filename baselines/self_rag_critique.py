@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
 
@@ -79,12 +80,17 @@ def segment_score(critique: Critique, tokens: Sequence[tuple[str, float]], confi
 
 
 async def from_each(
-    openings: Sequence[Opening], extend: Callable[[Opening, Tools, str], Awaitable[Result]], tools: Tools, place: str
+    openings: Sequence[Opening],
+    extend: Callable[[Opening, Tools, str], Awaitable[Result]],
+    most: Callable[[Opening, Tools], int],
+    tools: Tools,
+    place: str,
 ) -> list[Result]:
-    """Go on from each opening at the same time, each with an equal share of the budget; what that cannot pay for is left out.
+    """Go on from all openings at the same time, or, if the budget is too small for that, from the first ones, then from others.
 
-    ``extend`` is given an opening, tools for it and its place in the method. Raises :class:`BudgetExhaustedError` if nothing is
-    left.
+    ``extend`` is given an opening, tools for it and its place in the method; ``most``: the tokens that this may cost at most. As
+    many openings get equal shares of the budget as these are certain to suffice for; if they are not even for one, one gets it all.
+    What cannot be paid for is left out. Raises :class:`BudgetExhaustedError` if that is all of them.
     """
 
     async def attempt(opening: Opening, branch: Tools, number: int) -> Result | None:
@@ -93,8 +99,25 @@ async def from_each(
         except BudgetExhaustedError:
             return None
 
-    pairs = zip(openings, tools.branch(len(openings)), strict=True)
-    results = await together(attempt(opening, branch, number) for number, (opening, branch) in enumerate(pairs, 1))
-    if not (kept := [result for result in results if result is not None]):
+    kept: list[Result] = []
+    done = 0
+    while done < len(openings) and ((count := certain(openings[done:], most, tools)) or not kept):
+        batch = openings[done : done + max(1, count)]
+        pairs = zip(batch, tools.branch(len(batch)), strict=True)
+        results = await together(
+            attempt(opening, branch, number) for number, (opening, branch) in enumerate(pairs, done + 1)
+        )
+        kept += [result for result in results if result is not None]
+        done += len(batch)
+    if not kept:
         raise BudgetExhaustedError(f"question '{tools.question.id}' has too few tokens left to go on.")
     return kept
+
+
+def certain(openings: Sequence[Opening], most: Callable[[Opening, Tools], int], tools: Tools) -> int:
+    """Return how many openings, from the first on, equal shares of the budget are certain to pay for."""
+    left = tools.left
+    if left is None:
+        return len(openings)
+    dearest = accumulate((most(opening, tools) for opening in openings), max)
+    return sum(number * cost <= left for number, cost in enumerate(dearest, 1))

@@ -20,6 +20,8 @@ class SelfRAGPromptedConfig(CritiqueConfig):
         retrieval: "adaptive" asks the model before each sentence whether to search, "always" does not ask.
         max_segments: most sentences of the answer.
         max_segment_tokens: most tokens generated for one.
+        force_answer: ask for the answer if no sentence states one. A spent budget is always answered so.
+        max_answer_tokens: most tokens of a forced answer.
         retrieve_prompt: a shipped name, a file, or a text with {query} and {written}.
         relevance_prompt: the same with {passages}, {query} and {written}.
         segment_prompt: the same with {passages}, {query} and {written}.
@@ -30,6 +32,8 @@ class SelfRAGPromptedConfig(CritiqueConfig):
     retrieval: Literal["adaptive", "always"] = "adaptive"
     max_segments: int = 6
     max_segment_tokens: int = 100
+    force_answer: bool = True
+    max_answer_tokens: int = 64
     retrieve_prompt: str = "self_rag_retrieve"
     relevance_prompt: str = "self_rag_relevance"
     segment_prompt: str = "self_rag_segment"
@@ -40,10 +44,10 @@ class SelfRAGPromptedConfig(CritiqueConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if min(self.max_segments, self.max_segment_tokens) < 1:
+        if min(self.max_segments, self.max_segment_tokens, self.max_answer_tokens) < 1:
             raise ConfigError(
-                f"self_rag_prompted needs max_segments and max_segment_tokens of at least 1, but they are {self.max_segments} and "
-                f"{self.max_segment_tokens}."
+                "self_rag_prompted needs max_segments, max_segment_tokens and max_answer_tokens of at least 1, but they are "
+                f"{self.max_segments}, {self.max_segment_tokens} and {self.max_answer_tokens}."
             )
 
     def prompt(self, name: Verdict | Literal["segment"]) -> Template:

@@ -11,6 +11,8 @@ from baselines.self_rag_critique import SUPPORT, UTILITY, Critique
 from core.errors import ConfigError
 from core.tools import Tools
 
+_NAME_TOKENS = 8  # a reflection token scored costs less than that, however the model spells it
+
 
 async def distribution(
     before: str, names: Sequence[str], tools: Tools, config: SelfRAGConfig, *, role: str, place: str
@@ -79,6 +81,16 @@ async def criticise(
     if config.w_use and (at := first_of(config.utility_tokens, text)) is not None:
         utility = await expected(config.utility_tokens, UTILITY, at)
     return Critique(relevance, support, utility)
+
+
+def most_critique_tokens(before: str, tools: Tools, config: SelfRAGConfig, *, last: bool, with_passage: bool) -> int:
+    """Return what ending and judging a segment may cost at most, if the model says but once that it needs no passages."""
+    calls = 2 if config.retrieval == "adaptive" and not last else 0
+    calls += len(config.relevance_tokens) if with_passage and config.w_rel else 0
+    calls += len(config.support_tokens) if with_passage and config.w_sup else 0
+    calls += len(config.utility_tokens) if config.w_use else 0
+    prompt = config.prompt_at(tools.question.text, before)
+    return calls * tools.cost(prompt, config.max_segment_tokens + _NAME_TOKENS)
 
 
 def first_of(names: Sequence[str], text: str) -> int | None:

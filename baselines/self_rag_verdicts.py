@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from baselines.self_rag_critique import SUPPORT, UTILITY, Critique
 from baselines.self_rag_prompted_config import SelfRAGPromptedConfig, Verdict
@@ -48,25 +49,42 @@ async def verdict(
     return read_verdict(name, reply.text)
 
 
+Asked: TypeAlias = tuple[Verdict, Mapping[str, str | Sequence[Segment]]]
+"""A verdict to ask for, and the values of its prompt's fields."""
+
+
+def to_ask(hit: Hit, written: str, sentence: str, query: str, config: SelfRAGPromptedConfig) -> list[Asked]:
+    """List what is asked about a sentence that was written from a passage; what has no weight is not."""
+    to_relate = passage_segments(hit, config.prompt("relevance"), config)
+    to_support = passage_segments(hit, config.prompt("support"), config)
+    asked: list[tuple[float, Asked]] = [
+        (config.w_rel, ("relevance", {"query": query, "passages": to_relate, "written": written})),
+        (config.w_sup, ("support", {"passages": to_support, "sentence": sentence.strip()})),
+        (config.w_use, ("utility", {"query": query, "written": (written + sentence).strip()})),
+    ]
+    return [one for weight, one in asked if weight]
+
+
+def most_critique_tokens(hit: Hit, written: str, tools: Tools, config: SelfRAGPromptedConfig) -> int:
+    """Return what judging a sentence may cost at most."""
+    most = config.max_segment_tokens + VERDICT_TOKENS
+    asked = to_ask(hit, written, "", tools.question.text, config)
+    return sum(tools.cost(config.prompt(name).render(fields), most) for name, fields in asked)
+
+
 async def criticise(
     hit: Hit, written: str, sentence: str, tools: Tools, config: SelfRAGPromptedConfig, *, place: str
 ) -> tuple[Critique, int]:
     """Judge a sentence that was written from a passage (ISREL, ISSUP, ISUSE); return how many verdicts could not be read too.
 
-    ``written``: the answer before the sentence. What has no weight is not asked.
+    ``written``: the answer before the sentence.
     """
-    query = tools.question.text
-    to_relate = passage_segments(hit, config.prompt("relevance"), config)
-    to_support = passage_segments(hit, config.prompt("support"), config)
-    asked: list[tuple[Verdict, float, Mapping[str, str | Sequence[Segment]]]] = [
-        ("relevance", config.w_rel, {"query": query, "passages": to_relate, "written": written}),
-        ("support", config.w_sup, {"passages": to_support, "sentence": sentence.strip()}),
-        ("utility", config.w_use, {"query": query, "written": (written + sentence).strip()}),
-    ]
-    values = [
-        await verdict(name, fields, tools, config, place=place) if weight else 0.0 for name, weight, fields in asked
-    ]
-    return Critique(*(value or 0.0 for value in values)), values.count(None)
+    values = {
+        name: await verdict(name, fields, tools, config, place=place)
+        for name, fields in to_ask(hit, written, sentence, tools.question.text, config)
+    }
+    critique = Critique(*(values.get(name) or 0.0 for name in ("relevance", "support", "utility")))
+    return critique, list(values.values()).count(None)
 
 
 def passage_segments(hit: Hit | None, template: Template, config: SelfRAGPromptedConfig) -> list[Segment]:

@@ -16,11 +16,12 @@ from core.method import MethodConfig
 from core.prompt import Prompt, Segment
 from core.templates import Template, load_prompt
 from core.text import extract_answer
-from core.tools import Tools
+from core.tools import SearchStep, Tools
 from core.types import Hit
 
 PROMPTS = Path(__file__).parent / "prompts"
 ITEMS_DROP_AFTER = 1_000  # worked examples are left out of a prompt that is too long before any item of its transcript
+ANSWER_CUE = "So the answer is:"  # what a chain of thought without an answer is made to go on with
 _EXAMPLE = re.compile(r"^(?=Question:)", re.MULTILINE)
 
 Item = TypeVar("Item")
@@ -116,22 +117,34 @@ async def conclude(
     tools: Tools,
     *,
     max_tokens: int,
-    stop: Sequence[str],
+    stop: Sequence[str] = ("\n",),
+    read: Callable[[str], str] = extract_answer,
 ) -> str:
-    """Ask for the answer with as many of the newest items of a transcript as budget and window allow.
+    """Ask for the answer with as many of the newest items of a transcript as budget and window allow, and ``read`` the reply.
 
-    Items are left out here, not by a drop rank, because chat prompts have them in the reply's beginning, which is kept whole.
-    Returns "" if the budget does not allow to ask without any. Raises :class:`RequestRefusedError` if the window does not.
+    Items are left out here, not by a drop rank, because chat prompts have them in the reply's beginning, which is kept whole: what
+    a full window cuts is the question. Returns "" if the budget does not allow to ask without any. Raises
+    :class:`RequestRefusedError` if the window does not.
     """
+    answer = ""
     for first in range(len(items) + 1):
         try:
             reply = await tools.generate(
                 prompt(items[first:]), role="forced_answer", max_tokens=max_tokens, stop=stop, path="end"
             )
-            return extract_answer(reply.text)
         except BudgetExhaustedError:
             continue
         except RequestRefusedError:
             if first == len(items):
                 raise
-    return ""
+            continue
+        answer = read(reply.text)
+        if not reply.shortening.cut_tokens:
+            break
+    return answer
+
+
+def passages_found(tools: Tools) -> tuple[str, ...]:
+    """Return the ids of all passages that the question's searches found, in order, whether or not the budget let them be read."""
+    hits = (hit for step in tools.steps if isinstance(step, SearchStep) for hit in step.hits)
+    return tuple(dict.fromkeys(hit.passage.id for hit in hits))

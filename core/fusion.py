@@ -1,8 +1,9 @@
-"""Reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)."""
+"""Merging rankings: reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009), and taking turns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from core.types import Hit, Passage
 
@@ -21,3 +22,13 @@ def fuse(rankings: Sequence[Sequence[Hit]], rrf_k: int = 60) -> list[Hit]:
     return sorted(
         (Hit(passages[identifier], score) for identifier, score in scores.items()), key=lambda hit: -hit.score
     )
+
+
+def interleave(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """Merge rankings rank by rank: the first hit of each, then the second of each; of a passage its first hit."""
+    merged: dict[str, Hit] = {}
+    for rank in zip_longest(*rankings):
+        for hit in rank:
+            if hit is not None:
+                merged.setdefault(hit.passage.id, hit)
+    return list(merged.values())

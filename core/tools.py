@@ -13,7 +13,8 @@ from core.protocols import GenerateRequest, Generation, Generator, Retriever, Sa
 from core.seeds import derive_seed
 from core.types import Hit, Passage, Question, TokenUsage
 
-_TEMPLATE_TOKENS = 48  # allowed for a chat template's own words when a call is weighed against the budget
+# Allowed for a chat template's own words when a call is weighed against the budget: at first, and for each further message.
+_TEMPLATE_TOKENS, _TEMPLATE_TOKENS_A_MESSAGE = 48, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,4 +262,5 @@ class Tools:
 
 def most_tokens(prompt: Prompt, max_tokens: int, count: Callable[[str], int]) -> int:
     """Return the tokens that prompt and completion may come to, the chat template's own among them, about."""
-    return count(prompt.text) + (0 if prompt.plain else _TEMPLATE_TOKENS) + max_tokens
+    template = _TEMPLATE_TOKENS + _TEMPLATE_TOKENS_A_MESSAGE * (len(prompt.messages) - 1)
+    return count(prompt.text) + (0 if prompt.plain else template) + max_tokens

@@ -6,8 +6,11 @@ import asyncio
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 
-from core.errors import SearchFailedError
+from core.errors import RequestRefusedError, SearchFailedError
+from core.fitting import droppable, without
+from core.prompt import Shortening
 from core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
 from core.types import Hit, Passage, TokenUsage
 
@@ -15,6 +18,11 @@ from core.types import Hit, Passage, TokenUsage
 def words(text: str) -> int:
     """Count tokens as a scripted model does: by white space."""
     return len(text.split())
+
+
+def before_stop(text: str, stop: Sequence[str]) -> str:
+    """Cut a reply where its first stop string begins, as engines do."""
+    return text[: min((at for string in stop if (at := text.find(string)) >= 0), default=len(text))]
 
 
 class ScriptedGenerator:
@@ -58,6 +66,7 @@ class ScriptedGenerator:
         first = self._reply(request)
         rest = request.sampling.n - 1
         texts = first if isinstance(first, list) else [first, *(str(self._reply(request)) for _ in range(rest))]
+        texts = [before_stop(text, request.sampling.stop) for text in texts]
         completions = tuple(self._completion(text, request.sampling) for text in texts)
         prompt, generated = words(request.prompt.text), sum(map(words, texts))
         return Generation(completions, TokenUsage(1, prompt, generated, prompt, generated))
@@ -91,6 +100,26 @@ class ScriptedGenerator:
 
     async def close(self) -> None:
         return None
+
+
+class WindowedGenerator(ScriptedGenerator):
+    """A scripted model with a window of so many words.
+
+    As the renderer does, it takes what is too long from the messages, the question among them, and refuses only what leaves nothing
+    of these: the reply's beginning is never cut.
+    """
+
+    def __init__(self, replies: Iterable[str] | Callable[[GenerateRequest], str | list[str]], window: int) -> None:
+        super().__init__(replies)
+        self.window = window
+
+    async def generate(self, request: GenerateRequest) -> Generation:
+        least = without(request.prompt, droppable(request.prompt))
+        excess = words(least.text) + request.sampling.max_tokens - self.window
+        if excess >= sum(words(message.text) for message in least.messages):
+            raise RequestRefusedError("the window is too small.")
+        reply = await super().generate(request)
+        return replace(reply, shortening=Shortening(cut_tokens=max(0, excess)))
 
 
 class WordRetriever:

@@ -7,8 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.errors import RequestRefusedError
-from core.prompt import Message, Prompt, Segment
+from core.prompt import Message, Prompt, Role, Segment
 from core.protocols import Completion, Sampling, ScoreRequest
+from core.tools import most_tokens
 from generation.models import model_folder
 from generation.rendering import Renderer
 
@@ -103,6 +104,16 @@ def test_the_tokens_of_the_beginning_of_a_completion() -> None:
 def test_a_target_that_cannot_be_scored_is_refused(renderer: Renderer, target: str | tuple[int, ...]) -> None:
     with pytest.raises(RequestRefusedError):
         renderer.target_ids(ScoreRequest(Prompt.of_user("Who?"), target))
+
+
+@pytest.mark.parametrize("messages", [1, 2, 3, 9, 41])
+def test_what_a_call_may_cost_is_not_less_than_it_costs_however_long_the_dialogue(
+    renderer: Renderer, messages: int
+) -> None:
+    roles: list[Role] = ["user", "assistant"]
+    turns = tuple(Message(roles[turn % 2], (Segment(f"Turn {turn} says it."),)) for turn in range(messages))
+    prompt = Prompt(turns, prefix="So the answer is:")
+    assert len(renderer.encode(prompt)) + 64 <= most_tokens(prompt, 64, renderer.count)
 
 
 def test_a_prompt_that_fits_is_left_alone(renderer: Renderer) -> None:

@@ -41,7 +41,21 @@ async def test_the_model_asks_twice_and_then_answers():
     assert "Retrieved Document_2:\nMara Velden\n" in third
     turns = [message.role for message in generator.requests[-1].prompt.messages]
     assert turns == ["user", "assistant", "user", "assistant", "user"]
-    assert all("Retrieved Document" in request.sampling.stop for request in generator.requests), "nothing is made up"
+
+
+async def test_documents_may_be_named_but_the_next_one_is_not_made_up():
+    replies = [
+        "Query: The Glass Orchard novel\n\nRetrieved Document_1:\nIt was written by somebody else.",
+        "According to Retrieved Document_1, it is by Mara Velden.\nQuery: Mara Velden born",
+        "Retrieved Document_1: and Retrieved Document_2 tell it.\nFinal Answer: Issel",
+    ]
+    answer, generator, _ = await replay(replies)
+    assert (answer.text, answer.steps, answer.unparsable) == ("Issel", 3, 0)
+    assert answer.queries == ("The Glass Orchard novel", "Mara Velden born")
+    assert (
+        "somebody else" not in generator.prompts[-1]
+        and "According to Retrieved Document_1, it" in generator.prompts[-1]
+    )
 
 
 async def test_an_answer_without_any_search():
@@ -63,6 +77,7 @@ async def test_after_the_searches_the_model_writes_documents_and_then_has_to_ans
     assert len(answer.queries) == 4 and sum(isinstance(step, SearchStep) for step in tools.steps) == 2
     assert roles(tools) == ["turn", "turn", "turn", "recall", "turn", "recall", "turn", "final"]
     assert "Query: Mara Velden" in generator.prompts[3] and QUESTION.text in generator.prompts[3]
+    assert generator.requests[3].sampling.stop == (), "a document that the model writes may mention another"
     last = generator.requests[-1].prompt
     assert "Retrieved Document_4:" in last.text and "Tarn Hollow is on the Issel." in last.text
     assert last.prefix == "Still missing.\nQuery: Mara Velden\nFinal Answer:", "its own turn goes on with the answer"

@@ -130,7 +130,7 @@ async def test_two_sub_queries_whose_documents_stay_and_then_the_answer():
     )
     assert (answer.text, answer.stopped, answer.steps) == ("Issel", "answer", 2)
     assert searched(tools) == [QUESTION.text, "Who wrote The Glass Orchard?", "Where was the writer Mara Velden born?"]
-    assert answer.passage_ids == ("the glass orchard", "tarn hollow", "mara velden"), "each once, in order of discovery"
+    assert answer.passage_ids == ("the glass orchard", "mara velden", "tarn hollow"), "each once, the searches in turn"
     assert answer.sub_queries == (
         SubQuery("Who wrote The Glass Orchard?", (), "Mara Velden."),
         SubQuery("Where was the writer Mara Velden born?", ("mara velden",), "Tarn Hollow."),

@@ -7,8 +7,9 @@ import pytest
 
 from baselines.flare import flare
 from baselines.flare_config import FLAREConfig
-from baselines.flare_queries import interleave, masked, unsure_spans
+from baselines.flare_queries import masked, unsure_spans
 from core.errors import ConfigError
+from core.fusion import interleave
 from core.options import changed
 from core.runner import answer_question
 from core.sentences import sentence_end
@@ -63,26 +64,54 @@ async def test_an_unsure_sentence_is_searched_for_without_its_unsure_words_and_w
 
 
 async def test_the_caps_on_sentences_and_tokens():
-    endless = [f"Fact {number} is about glass. And so on." for number in range(9)]
-    answer, generator, _ = await replay(endless, FLAREConfig(k=1, max_sentences=3))
+    endless = [f" Fact {number} is about glass. And so on." for number in range(9)]
+    answer, generator, _ = await replay(endless, FLAREConfig(k=1, max_sentences=3, force_answer=False))
     assert (answer.stopped, answer.steps, len(generator.requests)) == ("max_sentences", 3, 3)
-    answer, generator, _ = await replay(endless, FLAREConfig(k=1, max_tokens=12))
+    assert answer.text == "Fact 0 is about glass. Fact 1 is about glass. Fact 2 is about glass", (
+        "as the authors leave it"
+    )
+    answer, generator, _ = await replay(endless, FLAREConfig(k=1, max_tokens=12, force_answer=False))
     assert (answer.stopped, answer.steps) == ("max_tokens", 3)
     assert [request.sampling.max_tokens for request in generator.requests] == [12, 7, 2]
+
+
+async def test_an_answer_that_no_sentence_states_is_asked_for():
+    for options, stopped in (({"max_sentences": 2}, "max_sentences"), ({"max_tokens": 10}, "max_tokens")):
+        facts = [f" Fact {number} is about glass. And so on." for number in range(2)]
+        answer, generator, tools = await replay([*facts, " Issel.\nOr so."], FLAREConfig(k=1, **options))
+        assert (answer.text, answer.stopped, answer.steps) == ("Issel", stopped, 2)
+        last = generator.requests[-1]
+        assert last.prompt.prefix == "Fact 0 is about glass. Fact 1 is about glass. So the answer is:"
+        assert last.sampling.max_tokens == 64 and BOOK.text in last.prompt.text
+        assert tools.ledger["forced_answer"].calls == 1
+    answer, generator, _ = await replay(["It lies on the Issel. It is long.", " That is all.", "Issel"])
+    assert (answer.text, answer.stopped, len(generator.requests)) == ("Issel", "end", 3)
+    answer, _, _ = await replay(["It lies on the Issel. It is long.", " That is all.", " "])
+    assert answer.text == "It lies on the Issel. That is all", "what was written has to do"
 
 
 async def test_the_early_stop_and_the_end_of_the_models_turn():
     answer, _, _ = await replay(["So the answer is: Issel. More.", "unasked"])
     assert (answer.stopped, answer.steps, answer.text) == ("answer", 1, "Issel")
-    answer, _, _ = await replay(["It lies on the Issel. It is long.", " That is all."])
+    unforced = FLAREConfig(k=1, force_answer=False)
+    answer, _, _ = await replay(["It lies on the Issel. It is long.", " That is all."], unforced)
     assert (answer.stopped, answer.steps, answer.text) == ("end", 2, "It lies on the Issel. That is all")
 
 
-async def test_an_empty_generation_ends_it():
-    answer, _, _ = await replay(["  \n "])
-    assert (answer.stopped, answer.steps, answer.text) == ("empty_generation", 1, "")
-    answer, _, _ = await replay(["It lies on the Issel. It is long.", ""])
+async def test_an_empty_generation_ends_it_and_is_no_sentence():
+    unforced = FLAREConfig(k=1, force_answer=False)
+    answer, _, _ = await replay(["  \n "], unforced)
+    assert (answer.stopped, answer.steps, answer.text) == ("empty_generation", 0, "")
+    answer, _, _ = await replay(["It lies on the Issel. It is long.", ""], unforced)
     assert (answer.stopped, answer.text) == ("empty_generation", "It lies on the Issel")
+    assert answer.sentences == ("It lies on the Issel.",) and len(answer.drafts) == 1
+
+
+async def test_a_draft_that_would_be_written_again_as_nothing_is_kept():
+    answer, generator, tools = await replay([SCRIPT[0], SCRIPT[1], "  ", SCRIPT[3]])
+    assert (answer.text, answer.stopped, answer.sentences[1]) == ("Issel", "answer", " She was born in Oslo.")
+    assert queries(tools) == [QUESTION.text, "She was born in"] and not answer.drafts[1].searched
+    assert AUTHOR.text in generator.prompts[-1]
 
 
 async def test_a_draft_whose_query_is_blank_or_finds_nothing_is_kept():
@@ -132,10 +161,18 @@ async def test_drafts_may_go_without_passages_but_for_the_first():
 
 
 async def test_a_spent_budget_answers_with_what_there_is():
-    answer, generator, tools = await replay(SCRIPT, FLAREConfig(k=1, look_ahead_tokens=20), budget=280)
-    assert answer.stopped == "budget" and answer.steps == 1
-    assert answer.text == "The Glass Orchard was written by Mara Velden"
-    assert tools.spent.total <= 280 and len(generator.requests) == 2
+    def solve(request):
+        prefix = request.prompt.prefix
+        return "Issel" if prefix.endswith("answer is:") else f" Fact {prefix.count('Fact')} is about glass. More."
+
+    unforced = FLAREConfig(k=1, look_ahead_tokens=20, max_answer_tokens=10, max_sentences=4, force_answer=False)
+    seen = set()
+    for budget in range(100, 1200, 25):
+        answer, _, tools = await replay(solve, unforced, budget=budget)
+        assert tools.spent.total <= budget
+        assert answer.text == "Issel" or answer.stopped == "max_sentences" or not tools.spent.calls
+        seen.add((answer.stopped, answer.steps, bool(answer.text)))
+    assert {("budget", 0, False), ("budget", 0, True), ("budget", 3, True), ("max_sentences", 4, True)} <= seen
     answer, _, _ = await replay([], budget=1)
     assert (answer.stopped, answer.text) == ("budget", "")
 
@@ -144,6 +181,7 @@ async def test_few_shot_layout(tmp_path):
     file = tmp_path / "demos.txt"
     file.write_text(DEMONSTRATIONS)
     config = changed(FLAREConfig(), {"preset": "paper", "demonstrations": str(file), "top_k": 1})
+    assert not config.force_answer
     _, generator, _ = await replay(SCRIPT, config)
     demo = DEMONSTRATIONS.split("\n", 1)[1]
     book = "Wikipedia Title: The Glass Orchard\nThe Glass Orchard is a novel by Mara Velden.\n\n"
@@ -165,9 +203,9 @@ def test_queries_from_tokens():
 
 def test_results_of_several_queries_are_interleaved():
     book, author, town = (Hit(passage, 1.0) for passage in (BOOK, AUTHOR, TOWN))
-    assert interleave([[book, author], [author, town]], 5) == [book, author, town]
-    assert interleave([[book, author], [town]], 2) == [book, town]
-    assert interleave([], 2) == []
+    assert interleave([[book, author], [author, town]]) == [book, author, town]
+    assert interleave([[book, author], [town, book]]) == [book, town, author], "the first occurrence counts"
+    assert interleave([]) == []
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,9 @@ def test_broken_files_and_impossible_options_are_refused(tmp_path):
     file.write_text('{"id": "u1", "passages": ["a"]}\n{"id": "u2", "passages": ["b", "a"]}\n')
     with pytest.raises(DataError, match=r"line 2: the passage 'a' is in unit 'u1' already"):
         LongRAGConfig(units=str(file)).check_files()
+    file.write_text('{"id": "u1", "passages": ["a"]}\n{"id": "u1", "passages": ["b"]}\n')
+    with pytest.raises(DataError, match=r"units\.jsonl, line 2: there is a unit 'u1' already"):
+        LongRAGConfig(units=str(file)).check_files()
     file.write_text('{"id": "u1", "text": "a"}\n')
     with pytest.raises(DataError, match=r"line 1: expected a unit.*found: id, text\. 'corag units'"):
         load_units(str(file))

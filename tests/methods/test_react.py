@@ -210,6 +210,9 @@ def test_presets_from_the_command_line_and_impossible_options(tmp_path, paper):
         ("I should search[Oslo] now", "search", "Oslo"),
         ("Action: finish[]", "finish", ""),
         ("Action: browse[x]", "browse", "x"),
+        ("The best action: to look it up.\nAction 1: search[Oslo]", "search", "Oslo"),
+        ("My next action: ask for the town. I will lookup[town]", "lookup", "town"),
+        ("Action: none yet\nThe action: unclear.\nfinish(Oslo)", "finish", "Oslo"),
         ("We must search (the web).", "", ""),
         ("Action: Search for it", "", ""),
         ("Let me see.\nObservation: Oslo.\nAction: finish[Oslo]", "", ""),
@@ -221,6 +224,11 @@ def test_presets_from_the_command_line_and_impossible_options(tmp_path, paper):
 def test_parsing(reply, name, argument):
     move = parse_move(reply)
     assert (move.name, move.argument) == (name, argument)
+
+
+def test_the_word_action_in_a_thought_stays_there():
+    move = parse_move("Thought 1: The best action: to look it up.\nAction 1: search[Oslo]")
+    assert move.thought == "The best action: to look it up."
 
 
 plain_words = st.text("abc é,.'-(1)", min_size=1).map(lambda text: " ".join(text.split())).filter(bool)

@@ -91,7 +91,7 @@ def test_defect_7_lists_of_dependencies_are_heeded(needs):
     ("plan", "problem", "malformed"),
     [
         ("SUB1: Where was #2 born?\nSUB2: Who lived in #1?", "cycle", 0),
-        ("SUB1: Where is #1?", "cycle", 0),
+        ("SUB1: Where is it?\nDEPENDS: SUB1", "cycle", 0),
         ("SUB1: Who?\nSUB2: Where is it?\nDEPENDS: SUB7", "unknown_reference", 0),
         ("I would search for the author first.", "malformed", 1),
         ("", "malformed", 1),
@@ -104,6 +104,16 @@ async def test_defect_7_plans_that_cannot_be_followed_are_refused_and_counted(pl
     assert (queries(tools), len(answer.passage_ids)) == ([QUESTION.text], 2), (
         "the question is searched for as it stands"
     )
+
+
+async def test_defect_7_a_number_that_is_no_other_sub_questions_is_a_word():
+    plan = "SUB1: Who sang the #1 single of 1985 in The Glass Orchard?\nSUB2: Where was #1 born, and who was #40?"
+    answer, _, tools = await replay(decomposing(plan), mode="decompose", k_per_step=1, **WORDS)
+    assert (answer.stopped, answer.plan_problem, answer.fallbacks) == ("plan", "", 0)
+    assert queries(tools) == [
+        "Who sang the #1 single of 1985 in The Glass Orchard?",
+        "Where was Mara Velden born, and who was #40?",
+    ]
 
 
 async def test_defect_8_an_indicator_fires_whatever_its_case():

@@ -11,7 +11,7 @@ from core.errors import ConfigError, RequestRefusedError
 from core.options import parse
 from core.runner import answer_question
 from core.tools import SearchStep, Tools
-from tests.fakes import ScriptedGenerator, WordRetriever, passage, words
+from tests.fakes import ScriptedGenerator, WindowedGenerator, WordRetriever, passage, words
 from tests.methods.test_ircot import QUESTION, WORLD
 
 WHO, WHERE = "author of The Glass Orchard", "birthplace of writer Mara Velden"
@@ -88,7 +88,7 @@ async def test_turns_are_capped_and_an_answer_forced():
     replies = [text for number in range(3) for text in (f"<|begin_search_query|>glass {number}", FOUND + "Sand.")]
     answer, generator, tools = await replay([*replies, "Issel"], SearchO1Config(k=1, max_turns=3))
     assert (answer.text, answer.stopped, answer.steps, len(answer.searches)) == ("Issel", "max_turns", 3, 3)
-    assert generator.prompts[-1].endswith("\\boxed{") and "}" in generator.requests[-1].sampling.stop
+    assert generator.prompts[-1].endswith("\\boxed{") and generator.requests[-1].sampling.stop == ("\n",)
     assert tools.ledger["forced_answer"].calls == 1 and tools.spent.calls == 7
 
 
@@ -110,6 +110,14 @@ async def test_reasoning_without_an_answer_and_reasoning_that_does_not_end():
 
     answer, _, _ = await replay([], generator=Endless(["And so on <|begin_search_query|>the au", "Issel"]))
     assert (answer.text, answer.stopped, answer.searches) == ("Issel", "length", ())
+
+
+@pytest.mark.parametrize(
+    "reply", ["Issel", "Issel}", r"\text{Issel}} is the river.", r" \text{Issel}", "Issel}\nOr not.", "Issel."]
+)
+async def test_a_forced_answer_ends_with_its_box(reply):
+    answer, _, _ = await replay(["It is a river.", reply])
+    assert (answer.text, answer.stopped) == ("Issel", "end")
 
 
 async def test_nothing_found_costs_no_call():
@@ -149,6 +157,8 @@ async def test_budgets_are_kept_and_an_answer_is_forced_with_what_fits():
     for budget in range(50, 4000, 50):
         answer, _, tools = await replay(solve, config, budget=budget)
         assert tools.spent.total <= budget
+        found = [hit.passage.id for step in tools.steps if isinstance(step, SearchStep) for hit in step.hits]
+        assert list(answer.passage_ids) == found, "what could no longer be read was found all the same"
         if answer.stopped == "budget" and tools.spent.calls:
             assert answer.text == "Issel", "some answer could be paid for"
         seen.add((answer.stopped, len(answer.searches), bool(answer.text)))
@@ -170,6 +180,19 @@ async def test_reasoning_that_outgrows_the_window_is_concluded_from_its_newest_t
     window = 10
     with pytest.raises(RequestRefusedError):
         await replay(in_window)
+
+
+async def test_a_full_window_cuts_the_question_so_the_reasoning_ends_before():
+    config = SearchO1Config(k=1, max_turn_tokens=20, max_result_tokens=20, max_answer_tokens=20)
+    _, whole, _ = await replay(solve, config)
+    answer, generator, _ = await replay([], config, generator=WindowedGenerator(solve, words(whole.prompts[-1]) + 19))
+    assert (answer.text, answer.stopped, answer.steps) == ("Issel", "window", 2)
+    asked = [request.prompt.prefix for request in generator.requests if request.prompt.prefix.endswith("\\boxed{")]
+    assert [text.startswith(ASKS_WHO) for text in asked] == [True, False], (
+        "the oldest turn is left out, as the window cut it"
+    )
+    answer, _, _ = await replay([], config, generator=WindowedGenerator(solve, words(whole.prompts[0]) + 19))
+    assert answer.steps == 1, "a question that is too long by itself is asked as far as it fits"
 
 
 async def test_released_code_samples_and_forces_nothing():

@@ -10,7 +10,7 @@ from core.errors import ConfigError
 from core.options import parse
 from core.runner import answer_question
 from core.tools import SearchStep, Tools
-from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.fakes import ScriptedGenerator, WindowedGenerator, WordRetriever, words
 from tests.methods.test_ircot import QUESTION, WORLD
 
 WHO, WHERE = "Who wrote The Glass Orchard?", "Where was the writer Mara Velden born?"
@@ -25,8 +25,8 @@ HOPS = f" Yes.\nFollow up: {WHO}\nIntermediate answer: Mara Velden.\nFollow up: 
 BEGUN = "Are follow up questions needed here:"
 
 
-async def replay(replies, config=None, retriever=None, budget=0):
-    generator = ScriptedGenerator(replies)
+async def replay(replies, config=None, retriever=None, budget=0, generator=None):
+    generator = generator or ScriptedGenerator(replies)
     tools = Tools(QUESTION, generator, retriever or WordRetriever(WORLD), budget=budget)
     return await self_ask(QUESTION, tools, config or SelfAskConfig(k=1)), generator, tools
 
@@ -119,10 +119,25 @@ async def test_budgets_are_kept_and_the_final_answer_comes_from_what_fits():
     for budget in range(50, 2000, 25):
         answer, _, tools = await replay(solve, config, budget=budget)
         assert tools.spent.total <= budget
+        found = [hit.passage.id for step in tools.steps if isinstance(step, SearchStep) for hit in step.hits]
+        assert list(answer.passage_ids) == found, "what could no longer be read was found all the same"
         if answer.stopped == "budget" and tools.spent.calls:
             assert answer.text == "Issel", "some answer could be paid for"
         seen.add((answer.stopped, answer.steps, bool(answer.text)))
     assert ("budget", 0, False) in seen and ("budget", 1, True) in seen and ("answer", 2, True) in seen
+
+
+async def test_the_final_answer_is_asked_for_with_the_newest_questions_that_leave_the_window_room_for_the_first():
+    config = SelfAskConfig(k=1, max_follow_ups=2, max_answer_tokens=100)
+    _, whole, _ = await replay(solve, config)
+    window = words(whole.prompts[-1]) + 99
+    answer, generator, _ = await replay([], config, generator=WindowedGenerator(solve, window))
+    assert (answer.text, answer.stopped, answer.steps) == ("Issel", "max_follow_ups", 2)
+    forced = [prompt for prompt in generator.prompts if prompt.endswith("So the final answer is:")]
+    assert [(WHO in prompt, WHERE in prompt) for prompt in forced] == [(True, True), (False, True)]
+    # If the question is too long by itself, it is asked as far as it fits.
+    answer, generator, _ = await replay([], config, generator=WindowedGenerator(solve, window - 60))
+    assert answer.text == "Issel" and generator.prompts[-1].endswith(f"{BEGUN} No.\nSo the final answer is:")
 
 
 EXAMPLES = [

@@ -206,6 +206,25 @@ async def test_a_spent_budget_answers_with_what_there_is():
     assert (answer.stopped, answer.text, answer.steps) == ("budget", "", 0)
 
 
+@pytest.mark.parametrize("options", [{}, {**LONG, "max_segments": 2}])
+async def test_a_budget_too_small_for_all_passages_goes_on_from_the_best(options):
+    replies = {
+        BOOK.text: "[Relevant]Rhine.[Fully supported][No Retrieval]",
+        TOWN.text: "[Relevant]Issel.[Fully supported][No Retrieval]",
+        NOISE.text: "[Relevant]Oslo.[Fully supported][No Retrieval]",
+    }
+    config = changed(CONFIG, {**options, "k": 3, "max_segment_tokens": 20})
+    seen = set()
+    for budget in range(100, 6000, 100):
+        answer, tools = await replay(reflecting(by_passage(replies)), config, budget=budget)
+        assert tools.spent.total <= budget
+        assert bool(answer.text) == ("segment" in tools.ledger), "what was paid for is kept"
+        if answer.compared == 1 and answer.steps == 1:
+            assert answer.segments[0].passage_id == "the glass orchard", "the best hit first"
+        seen.add((min(answer.compared, 3), any(one.critique.relevance for one in answer.segments)))
+    assert {(0, False), (1, False), (2, True), (3, True)} <= seen and (bool(options) or (1, True) in seen)
+
+
 async def test_a_model_without_reflection_tokens_is_refused_in_a_sentence():
     generator = ScriptedGenerator([])
     config = SelfRAGConfig(retrieve_tokens=["[Do retrieve]", "[Do not]", "[Go on]"])
@@ -282,9 +301,8 @@ async def test_prompted_the_cap_the_end_and_no_search():
     endless = [f"Fact {number} is known. And" for number in range(9)]
     answer, _ = await replay(prompted(endless), prompted_config(max_segments=2), self_rag_prompted)
     assert (answer.stopped, answer.steps) == ("max_segments", 2)
-    answer, tools = await replay(
-        prompted(["It is the Issel."], lambda name, prompt: "no"), prompted_config(), self_rag_prompted
-    )
+    config = prompted_config(force_answer=False)
+    answer, tools = await replay(prompted(["It is the Issel."], lambda name, prompt: "no"), config, self_rag_prompted)
     assert (answer.stopped, answer.steps, answer.searched, searches(tools)) == ("end", 1, 0, [])
     assert set(tools.ledger) == {"retrieve", "segment"}, "one sentence without a passage has no rival: nothing to judge"
     answer, tools = await replay(prompted(STORY), prompted_config(retrieval="always"), self_rag_prompted)
@@ -298,16 +316,48 @@ async def test_prompted_verdicts_that_cannot_be_read_are_counted_and_decide_noth
     assert answer.segments[0].critique.relevance == answer.segments[0].critique.utility == 0
     silent = ScriptedGenerator(lambda request: USUAL.get(kind(request), " "))
     answer, _ = await replay(silent, prompted_config(), self_rag_prompted)
-    assert (answer.stopped, answer.text) == ("empty_generation", "")
+    assert (answer.stopped, answer.text, answer.steps, answer.segments) == ("empty_generation", "", 0, ())
+
+
+def concluding(request):
+    """Never state an answer, unless it is asked for."""
+    if (name := kind(request)) != "segment":
+        return USUAL[name]
+    text = request.prompt.text
+    return " Issel." if text.endswith("So the answer is:") else f" Fact {text.count('Fact')} is known. And"
+
+
+async def test_prompted_an_answer_that_no_sentence_states_is_asked_for():
+    generator = ScriptedGenerator(concluding)
+    answer, tools = await replay(generator, prompted_config(max_segments=2), self_rag_prompted)
+    assert (answer.text, answer.stopped, answer.steps) == ("Issel", "max_segments", 2)
+    assert generator.prompts[-1].endswith("Fact 0 is known. Fact 1 is known. So the answer is:")
+    assert BOOK.text in generator.prompts[-1] and tools.ledger["forced_answer"].calls == 1
+    config = prompted_config(max_segments=2, force_answer=False)
+    answer, _ = await replay(ScriptedGenerator(concluding), config, self_rag_prompted)
+    assert answer.text == "Fact 0 is known. Fact 1 is known"
+
+
+async def test_prompted_a_budget_too_small_for_all_passages_goes_on_from_the_best():
+    config = prompted_config(k=3, max_segment_tokens=20, max_answer_tokens=10, max_segments=2)
+    seen = set()
+    for budget in range(100, 4000, 50):
+        answer, tools = await replay(ScriptedGenerator(concluding), config, self_rag_prompted, budget=budget)
+        assert tools.spent.total <= budget
+        assert (answer.steps > 0) == ("segment" in tools.ledger), "what was paid for is kept"
+        assert (answer.text == "Issel") == bool(tools.spent.calls), "an answer is held back for"
+        if answer.compared == answer.steps == 1:
+            assert answer.segments[0].passage_id == "the glass orchard", "the best hit first"
+        seen.add((min(answer.compared, 3), any(one.critique.relevance for one in answer.segments)))
+    assert {(0, False), (1, False), (1, True), (2, True), (3, True)} <= seen
 
 
 async def test_prompted_nothing_found_and_a_spent_budget():
     answer, _ = await replay(prompted(STORY), prompted_config(), self_rag_prompted, WordRetriever([]))
     assert (answer.text, answer.passage_ids, answer.compared) == ("Issel", (), 3)
     config = prompted_config(max_segment_tokens=20, k=1)
-    answer, tools = await replay(prompted(STORY), config, self_rag_prompted, budget=420)
-    assert answer.stopped == "budget" and 1 <= answer.steps < 3 and tools.spent.total <= 420
-    assert answer.text.startswith("The book is by Mara Velden")
+    answer, tools = await replay(prompted(STORY), config, self_rag_prompted, budget=520)
+    assert answer.stopped == "budget" and 1 <= answer.steps < 3 and tools.spent.total <= 520
 
 
 async def test_prompted_with_the_shipped_prompts():
