@@ -275,6 +275,7 @@ def test_stopping_the_script_stops_its_engines(stop, questions, tmp_path):
         [*map(str, words), "--model.backend", "transformers"],
         cwd=tmp_path, env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "SHARDS": "2", "AT_ONCE": "2", "LOGS": "logs"},
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it, and pass that on
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while len(engines(tmp_path)) < 2:

@@ -211,8 +211,9 @@ def test_sampling_killed_in_the_middle_goes_on_to_the_same_data(scripted, questi
 
     assert sample(questions, tmp_path / "whole") == 0
     again, whole = read_rows(out), read_rows(tmp_path / "whole")
+    times = dict.fromkeys(("seconds", "begun", "opened"), 0)
     for name, row in whole.items():
-        assert {**again[name], "seconds": 0} == {**row, "seconds": 0}
+        assert again[name] | times == row | times
     data = []
     renderer = Renderer.load(model_folder("default", weights=False))
     for chains, rows in ((out, tmp_path / "rows-1"), (tmp_path / "whole", tmp_path / "rows-2")):
