@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from generation.config import ModelConfig
 from generation.hf import TransformersGenerator
 from generation.vllm_engine import VllmGenerator
+from tests.tiny import save_tiny_model
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -25,3 +27,9 @@ async def hf_generator() -> AsyncIterator[TransformersGenerator]:
     generator = TransformersGenerator.open(ModelConfig(backend="transformers", dtype="float32", max_context=2048))
     yield generator
     await generator.close()
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the folder of a Llama of two layers with random weights and the default model's tokenizer."""
+    return save_tiny_model(tmp_path_factory.mktemp("models") / "tiny", seed=0)

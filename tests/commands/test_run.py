@@ -74,15 +74,18 @@ def test_the_main_job_under_vllm(world, tmp_path):
     assert "recall" not in json.loads(compared.stdout.splitlines()[-1])
 
 
-def test_a_killed_run_goes_on_where_it_was(world, tmp_path):
+def test_a_killed_run_goes_on_where_it_was(world, tiny_model, tmp_path):
     out = tmp_path / "runs"
-    options = run_options(world, out, "--method", "ircot", "--model.backend", "transformers", "--batch_size", 2)
+    options = run_options(
+        world, out, "--method", "ircot", "--model.backend", "transformers", "--model.name", tiny_model, "--batch_size", 2,
+        "--ircot.max_thought_tokens", 64,
+    )  # fmt: skip
     traces = out / "ircot" / TRACES
     process = subprocess.Popen(command(*options), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 240
     while not (traces.exists() and traces.read_bytes().count(b"\n") >= 2):
         assert process.poll() is None and time.monotonic() < deadline, "the run must get to its second answer"
-        time.sleep(0.1)
+        time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     before = traces.read_bytes()

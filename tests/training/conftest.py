@@ -14,9 +14,9 @@ from corag.config import CoRAGConfig
 from corag.method import HopRecord
 from core.records import Row, RunFolder
 from core.types import Passage, Question
-from generation.models import model_folder
 from generation.rendering import Renderer
 from tests.fakes import WordRetriever, passage
+from tests.tiny import save_tiny_model
 from training.chains import METHOD
 from training.config import SftConfig
 from training.data import RowsConfig
@@ -33,12 +33,6 @@ PASSAGES = [
     )
 ]
 """Two passages per town, of very different length."""
-
-
-@pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return the folder of a Llama of two layers with random weights and the default model's tokenizer."""
-    return save_tiny_model(tmp_path_factory.mktemp("models") / "tiny", seed=0)
 
 
 @pytest.fixture(scope="session")
@@ -65,32 +59,6 @@ def options(rows: str, tiny_model: str, tmp_path: Path) -> Callable[..., SftConf
         return SftConfig(**(quick | changes))
 
     return make
-
-
-def save_tiny_model(folder: Path, seed: int, hidden: int = 64) -> str:
-    """Save a Llama with random weights."""
-    import torch
-    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
-
-    tokenizer = AutoTokenizer.from_pretrained(model_folder("default", weights=False))
-    torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=hidden,
-        intermediate_size=2 * hidden,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
-        tie_word_embeddings=True,
-        initializer_range=0.2,  # so that replies differ from prompt to prompt
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
 
 
 def make_rows(folder: Path, model: str, passages: Sequence[Passage] = PASSAGES, **options: Any) -> str:

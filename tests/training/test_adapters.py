@@ -23,7 +23,7 @@ from generation.hf import TransformersGenerator
 from generation.models import model_folder
 from generation.vllm_engine import VllmGenerator, _lora_rank
 from scripts.merge import Config, main
-from tests.training.conftest import save_tiny_model
+from tests.tiny import save_tiny_model
 from training.config import SftConfig
 from training.sft import main as train
 
