@@ -104,11 +104,6 @@ class RecursiveConfig(ReaderConfig):
         if self.reader == "none":
             raise ConfigError("recursive has no answer of its own to give: set reader to 'direct' or 'cot'.")
 
-    @classmethod
-    def of_preset(cls, preset: Literal["default", "tutorial"], **options: Any) -> RecursiveConfig:
-        """Build a configuration from a preset; ``options`` override it."""
-        return cls(preset=preset, **(cls.PRESETS[preset] | options))
-
     def prompt(self, name: PromptName) -> Template:
         """Load one of the prompts."""
         source: str = getattr(self, f"{name}_prompt")

@@ -71,11 +71,6 @@ class SearchO1Config(MethodConfig):
                 f"{self.top_p}, {self.sampling_top_k} and {self.repetition_penalty}."
             )
 
-    @classmethod
-    def of_preset(cls, preset: Literal["greedy", "released_code"], **options: Any) -> SearchO1Config:
-        """Build a configuration from a preset; ``options`` override it."""
-        return cls(preset=preset, **(cls.PRESETS[preset] | options))
-
     def template(self, name: Literal["reasoning", "documents"]) -> Template:
         """Load one of the prompts."""
         if name == "reasoning":

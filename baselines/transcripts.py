@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from core.collected import clip_words
 from core.errors import BudgetExhaustedError, ConfigError, DataError, RequestRefusedError
@@ -58,11 +58,6 @@ class TranscriptConfig(MethodConfig):
                 f"{self.NAME}'s preset 'paper' is few-shot: name a file of worked examples with --{self.NAME}.demonstrations, or "
                 "use the preset 'zero_shot'."
             )
-
-    @classmethod
-    def of_preset(cls, preset: Literal["paper", "zero_shot"], **options: Any) -> Self:
-        """Build a configuration from a preset; ``options`` override it."""
-        return cls(preset=preset, **(cls.PRESETS[preset] | options))
 
     def template(self) -> Template:
         """Load the transcript's prompt."""

@@ -134,11 +134,6 @@ class CoRAGConfig(MethodConfig):
                 "'refusal' or 'refusals', or strategy 'best_of_n'."
             )
 
-    @classmethod
-    def of_preset(cls, preset: Literal["paper", "released_code", "small_model"], **options: Any) -> CoRAGConfig:
-        """Build a configuration from a preset; ``options`` override it."""
-        return cls(preset=preset, **(cls.PRESETS[preset] | options))
-
     def prompt(self, name: Literal["sub_query", "sub_answer", "final_answer", "stop_check"]) -> Template:
         """Load one of the prompts; what it does not say about writing lists is as in the shipped one."""
         return load_prompt(getattr(self, f"{name}_prompt"), name, PROMPTS)

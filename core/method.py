@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 from core.templates import Template
 
 
 @dataclass(frozen=True)
 class MethodConfig:
-    """Base of the methods' options, which are frozen dataclasses. ``SEARCHES``: whether the method needs a retriever."""
+    """Base of the methods' options, which are frozen dataclasses.
+
+    ``SEARCHES``: whether the method needs a retriever. ``PRESETS``, for options with a ``preset``: the values that each stands for.
+    """
 
     SEARCHES: ClassVar[bool] = True
+    PRESETS: ClassVar[dict[str, dict[str, Any]]]
+
+    @classmethod
+    def of_preset(cls, preset: str, **options: Any) -> Self:
+        """Build a configuration from a preset, as the command line does; ``options`` override it."""
+        build: Callable[..., Self] = cls
+        return build(preset=preset, **(cls.PRESETS[preset] | options))
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that the method may use: their identities go into the run's manifest."""

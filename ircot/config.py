@@ -76,11 +76,6 @@ class IRCoTConfig(ReaderConfig):
                 "or use the preset 'zero_shot'."
             )
 
-    @classmethod
-    def of_preset(cls, preset: Literal["paper", "paper_code", "zero_shot"], **options: Any) -> IRCoTConfig:
-        """Build a configuration from a preset; ``options`` override it."""
-        return cls(preset=preset, **(cls.PRESETS[preset] | options))
-
     def reasoning_template(self) -> Template:
         """Load the prompt that asks for the next thought."""
         name = self.reasoning_prompt

@@ -32,9 +32,9 @@ from eval.statistics import Interval, bootstrap_mean
 from eval.table import interval_record, percent, score_record
 from generation.config import ModelConfig
 from generation.open import open_generator
+from scripts.printing import wide_console
 from scripts.progress import answer_waiting
 from scripts.table import check_named_once, manifest_of_answers, names_of
-from scripts.table_parts import wide_console
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from rich.table import Table
 from core.errors import ConfigError, DataError
 from core.records import read_attempts, read_manifest
 from eval.ledger import Ledger, Spending, Waiting, json_record, ledger_of
+from scripts.printing import wide_console
 from scripts.table import check_named_once, names_of
 
 
@@ -40,7 +41,7 @@ class Config:
 def main(config: Config) -> int:
     """Print the ledger of each run, then a line of JSON; return 0."""
     folders = [Path(run) for run in config.runs]
-    console = Console(width=None if Console().is_terminal else 150, highlight=False)
+    console = wide_console(150)
     figures = {}
     for name, folder in zip(names_of(folders), folders, strict=True):
         ledger = read_ledger(folder)

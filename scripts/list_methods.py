@@ -18,6 +18,7 @@ from core.errors import ConfigError
 from core.method import MethodConfig
 from scripts.entries import PAGE, Entry, short_name
 from scripts.methods import MethodOptions, check_names, methods_of
+from scripts.printing import wide_console
 
 _SHOWN = 40  # characters of a default, which may be a whole prompt
 
@@ -39,7 +40,7 @@ class Config:
 
 def main(config: Config) -> int:
     """Print the list, or what there is to know of one method."""
-    console = Console(width=None if Console().is_terminal else 150, highlight=False, markup=False)
+    console = wide_console(150, markup=False)
     known = methods_of(MethodOptions.extended([config.name]))
     if not config.name:
         console.print(listed(known))

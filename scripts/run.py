@@ -36,6 +36,7 @@ from eval.table import FURTHER, HEADINGS, Summary, Texts, cells, json_record, pe
 from scripts.backends import Setup, open_backends
 from scripts.conditions import conditions, corpus_of, pages_note
 from scripts.methods import bind
+from scripts.printing import wide_console
 from scripts.progress import answer_waiting
 from scripts.questions import QuestionFile
 
@@ -219,7 +220,7 @@ def summarise_runs(
 
 def print_table(summaries: Sequence[Summary], runs: Mapping[str, Path], scoring: str) -> None:
     """Print the table with what a reader must know to trust it, which is read from the manifests."""
-    console = Console(width=None if Console().is_terminal else 200, highlight=False)
+    console = wide_console()
     table = Table(caption_justify="left")
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)

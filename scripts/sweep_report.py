@@ -23,6 +23,7 @@ from eval.scorers import chosen_scorer, scorer_title
 from eval.statistics import Interval
 from eval.table import json_record, percent
 from scripts import run
+from scripts.printing import wide_console
 from scripts.sweep_cells import Cell, group_of
 from scripts.sweep_findings import MEASURES, Findings, Measured, Reporting, find, measured
 
@@ -45,7 +46,7 @@ def report(out: Path, tests: Sequence[Cell], devs: Sequence[Cell], options: Repo
     pictures = plot(out, tested, found, options.metric, f"{Path(first.questions).name}, n = {len(questions)}")
     folders = {each.name: each.cell.folder for each in tested}
     run.print_table([each.summary for each in tested], folders, scorer_title(scorer, questions))
-    console = Console(width=None if Console().is_terminal else 200, highlight=False)
+    console = wide_console()
     print_findings(console, tested, developed, found, MEASURES[options.metric])
     print_spending(console, [*tested, *developed])
     written = [out / "sweep.csv", out / "sweep.json", *pictures]

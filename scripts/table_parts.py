@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.console import Console
 from rich.table import Table
 
 from core.errors import ConfigError, DataError, nearest
@@ -18,6 +17,7 @@ from eval.comparing import Against, Measures
 from eval.statistics import Spread, spread
 from eval.table import FURTHER, Summary, Texts, percent
 from retrieval.store import PassageStore, has_store
+from scripts.printing import wide_console
 
 Over = Literal["", "seeds", "demonstrations"]
 Means = Mapping[str, Mapping[str, Spread]]
@@ -149,11 +149,6 @@ def _mean_and_deviation(value: Spread | None, measure: str) -> str:
     scale, digits = (1, 0) if measure == "tokens" else (100, 1)
     deviation = "" if value.deviation is None else f" ± {scale * value.deviation:,.{digits}f}"
     return f"{scale * value.mean:,.{digits}f}{deviation}"
-
-
-def wide_console() -> Console:
-    """Return the console that tables are printed on: as wide as the terminal, 200 columns elsewhere."""
-    return Console(width=None if Console().is_terminal else 200, highlight=False)
 
 
 def passage_texts(run: Path, manifest: Mapping[str, Any]) -> Texts:

@@ -92,9 +92,7 @@ async def test_an_answer_found_after_the_searches_is_not_lost():
 
 
 async def test_the_released_code_leaves_a_dialogue_without_an_answer_empty():
-    config = AutoRAGConfig(
-        preset="released_code", max_rounds=2, max_recalls=0, **AutoRAGConfig.PRESETS["released_code"]
-    )
+    config = AutoRAGConfig.of_preset("released_code", max_rounds=2, max_recalls=0)
     generator = ScriptedGenerator(lambda request: "Query: Mara Velden")
     answer = await auto_rag(QUESTION, Tools(QUESTION, generator, WordRetriever(WORLD)), config)
     assert (answer.text, answer.stopped, len(generator.requests)) == ("", "max_rounds", 3)

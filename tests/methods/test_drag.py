@@ -9,6 +9,7 @@ from core.runner import answer_question
 from core.tools import SearchStep, Tools
 from core.types import Passage
 from tests.fakes import ScriptedGenerator, WordRetriever, passage, words
+from tests.methods.replaying import replay
 from tests.methods.test_ircot import DEMONSTRATIONS, QUESTION, WORLD
 
 ALPHA = passage("Alpha", "Alpha was founded by Beta, says the corpus.")
@@ -22,12 +23,6 @@ Intermediate answer: Beta.
 Follow up: Where was Beta born?
 Intermediate answer: Gamma.
 So the final answer is: Gamma."""
-
-
-async def replay(method, config, replies, retriever=None, budget=0):
-    generator = ScriptedGenerator(replies)
-    tools = Tools(QUESTION, generator, retriever or WordRetriever(WORLD), budget=budget)
-    return await method(QUESTION, tools, config), generator, tools
 
 
 def searched(tools):

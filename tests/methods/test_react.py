@@ -13,6 +13,7 @@ from core.runner import answer_question
 from core.tools import SearchStep, Tools
 from core.types import Hit, Passage
 from tests.fakes import ScriptedGenerator, WordRetriever, passage
+from tests.methods import replaying
 from tests.methods.test_ircot import AUTHOR, BOOK, NOISE, QUESTION, TOWN, WORLD
 
 SOLUTION = [
@@ -24,10 +25,8 @@ SOLUTION = [
 ]
 
 
-async def replay(replies, config=None, retriever=None, budget=0):
-    generator = ScriptedGenerator(replies)
-    tools = Tools(QUESTION, generator, retriever or WordRetriever(WORLD), budget=budget)
-    return await react(QUESTION, tools, config or ReActConfig(k=1)), generator, tools
+async def replay(replies, config=None, *given, **named):
+    return await replaying.replay(react, config or ReActConfig(k=1), replies, *given, **named)
 
 
 async def test_five_steps_to_the_answer():

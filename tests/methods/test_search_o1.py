@@ -12,6 +12,7 @@ from core.options import parse
 from core.runner import answer_question
 from core.tools import SearchStep, Tools
 from tests.fakes import ScriptedGenerator, WindowedGenerator, WordRetriever, passage, words
+from tests.methods import replaying
 from tests.methods.test_ircot import QUESTION, WORLD
 
 WHO, WHERE = "author of The Glass Orchard", "birthplace of writer Mara Velden"
@@ -28,10 +29,8 @@ SOLUTION = [
 RESULT = "<|end_search_query|>\n\n<|begin_search_result|>{}<|end_search_result|>\n\n"
 
 
-async def replay(replies, config=None, retriever=None, budget=0, generator=None):
-    generator = generator or ScriptedGenerator(replies)
-    tools = Tools(QUESTION, generator, retriever or WordRetriever(WORLD), budget=budget)
-    return await search_o1(QUESTION, tools, config or SearchO1Config(k=1)), generator, tools
+async def replay(replies, config=None, *given, **named):
+    return await replaying.replay(search_o1, config or SearchO1Config(k=1), replies, *given, **named)
 
 
 async def test_two_searches_then_the_answer():

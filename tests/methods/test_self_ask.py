@@ -11,6 +11,7 @@ from core.options import parse
 from core.runner import answer_question
 from core.tools import SearchStep, Tools
 from tests.fakes import ScriptedGenerator, WindowedGenerator, WordRetriever, words
+from tests.methods import replaying
 from tests.methods.test_ircot import QUESTION, WORLD
 
 WHO, WHERE = "Who wrote The Glass Orchard?", "Where was the writer Mara Velden born?"
@@ -25,10 +26,8 @@ HOPS = f" Yes.\nFollow up: {WHO}\nIntermediate answer: Mara Velden.\nFollow up: 
 BEGUN = "Are follow up questions needed here:"
 
 
-async def replay(replies, config=None, retriever=None, budget=0, generator=None):
-    generator = generator or ScriptedGenerator(replies)
-    tools = Tools(QUESTION, generator, retriever or WordRetriever(WORLD), budget=budget)
-    return await self_ask(QUESTION, tools, config or SelfAskConfig(k=1)), generator, tools
+async def replay(replies, config=None, *given, **named):
+    return await replaying.replay(self_ask, config or SelfAskConfig(k=1), replies, *given, **named)
 
 
 async def test_two_follow_up_questions_then_the_answer():
