@@ -20,7 +20,7 @@ import orjson
 
 from core.clock import unix_time
 from core.errors import ConfigError, DataError
-from core.files import read_jsonl, write_atomically
+from core.files import write_atomically
 from core.tools import GenerateStep, SearchStep, Step
 from core.types import Answer, Question, TokenUsage
 
@@ -129,7 +129,7 @@ class RunFolder:
             if self._good_bytes and not _ends_with_newline(stream, self._good_bytes):
                 self._good_bytes = _last_newline(stream, self._good_bytes)
                 stream.truncate(self._good_bytes)
-        for record in read_jsonl(traces):
+        for _, record in _parsed_lines(traces):
             if not record["error"]:
                 self.answered.add(record["id"])
         self._lines = traces.open("ab", buffering=0)
@@ -257,8 +257,8 @@ def read_rows(path: Path) -> dict[str, dict[str, Any]]:
 def read_attempts(path: Path) -> Iterator[dict[str, Any]]:
     """Stream the lines of a run as they were written, those of failed questions that were tried again among them."""
     read_manifest(path)
-    for line in _whole_lines(path / TRACES):
-        yield orjson.loads(line)
+    for _, record in _parsed_lines(path / TRACES):
+        yield record
 
 
 def usage_of(record: Mapping[str, Any]) -> TokenUsage:
@@ -277,8 +277,7 @@ class Line:
 def read_lines(path: Path) -> dict[str, Line]:
     """Read a run's rows as :func:`read_rows` does, unparsed."""
     lines: dict[str, Line] = {}
-    for text in _whole_lines(path / TRACES):
-        record = orjson.loads(text)
+    for text, record in _parsed_lines(path / TRACES):
         lines[record["id"]] = Line(text, bool(record["error"]))
     return lines
 
@@ -292,6 +291,20 @@ def _whole_lines(traces: Path) -> Iterator[bytes]:
         raise DataError(
             f"cannot read the run's lines, '{traces}': {error.strerror}. Copy them there, or answer the questions again."
         ) from error
+
+
+def _parsed_lines(traces: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Yield the lines with what they say. Raises :class:`DataError` naming the line that is no question's."""
+    for number, line in enumerate(_whole_lines(traces), 1):
+        try:
+            record = orjson.loads(line)
+        except ValueError as error:
+            raise DataError(
+                f"line {number} of '{traces}' is damaged ({error}): remove it, and the run's command answers its question again."
+            ) from None
+        if not isinstance(record, dict) or "id" not in record:
+            raise DataError(f"line {number} of '{traces}' is not an answered question: remove that line.")
+        yield line, record
 
 
 def differences(before: Any, after: Any, name: str = "") -> Sequence[str]:

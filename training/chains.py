@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -170,10 +171,15 @@ def _row(record: dict[str, Any]) -> ChainRow:
             **chain
             | {
                 "hops": tuple(HopRecord(**hop | {"passage_ids": tuple(hop["passage_ids"])}) for hop in chain["hops"]),
-                "means": tuple(chain["means"]),
-                "sums": tuple(chain["sums"]),
+                "means": _scores(chain["means"]),
+                "sums": _scores(chain["sums"]),
             }
         )
         for chain in answer["chains"]
     )
     return ChainRow(Question(**question), tuple(answer["context_ids"]), chains, answer["chosen"], answer["rejected"])
+
+
+def _scores(values: Sequence[float | None]) -> tuple[float, ...]:
+    """Read log-likelihoods: JSON has no infinity, so that of what cannot be said was written as null."""
+    return tuple(-math.inf if value is None else value for value in values)

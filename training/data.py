@@ -69,13 +69,17 @@ class RowsConfig:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request of decoding and what should be replied. ``hop`` counts from 1; 0 for tasks asked once per question."""
+    """A request of decoding and what should be replied. ``hop`` counts from 1; 0 for tasks asked once per question.
+
+    ``most``: tokens that decoding lets the model write; a sampled reply of as many was cut off. 0 for replies that are the data's.
+    """
 
     question_id: str
     task: Task
     hop: int
     prompt: Prompt
     reply: str
+    most: int = 0
 
     @property
     def name(self) -> str:
@@ -122,10 +126,10 @@ def asked_of(
         before, after = Chain(chain.hops[: number - 1]), Chain(chain.hops[:number])
         if _drawn("sub_query", question.id, number, config):
             prompt = sub_query_prompt(question.text, before, corag)
-            yield Asked(question.id, "sub_query", number, prompt, hop.sub_query)
+            yield Asked(question.id, "sub_query", number, prompt, hop.sub_query, corag.max_sub_query_tokens)
         if _drawn("sub_answer", question.id, number, config) and hop.hits:
             prompt = sub_answer_prompt(hop.sub_query, top_passages(hop.hits, corag.passages_per_hop), corag)
-            yield Asked(question.id, "sub_answer", number, prompt, hop.sub_answer)
+            yield Asked(question.id, "sub_answer", number, prompt, hop.sub_answer, corag.max_sub_answer_tokens)
         if _drawn("stop", question.id, number, config):
             prompt = stop_check_prompt(question.text, after, corag)
             yield Asked(question.id, "stop", number, prompt, "Yes" if number >= enough(row) else "No")

@@ -48,16 +48,18 @@ class Lengths:
 
 @dataclass
 class Report:
-    """What was written. ``lengths``: by "split/task". ``shortened``: rows whose prompt lost passages or tokens to fit, by name.
+    """What was written. ``lengths``: by "split/task". ``shortened``: how many of what prompts lost to fit, by row.
 
-    ``left_out``: questions without a kept chain, by reason. ``settings``: all that the rows depend on.
+    ``left_out``: questions without a kept chain, by reason. ``cut``: names of replies that were as long as decoding lets them be,
+    so may be cut off, and are not taught. ``settings``: all that the rows depend on.
     """
 
     settings: dict[str, Any]
     questions: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
     lengths: dict[str, Lengths] = field(default_factory=dict)
-    shortened: dict[str, int] = field(default_factory=dict)
+    shortened: dict[str, dict[str, int]] = field(default_factory=dict)
+    cut: list[str] = field(default_factory=list)
     tokens: int = 0
 
     def add(self, split: str, row: TrainingRow, name: str, shortening: Shortening) -> None:
@@ -65,11 +67,15 @@ class Report:
         self.lengths.setdefault(f"{split}/{row.task}", Lengths()).add(row)
         self.tokens += len(row.input_ids)
         if shortening:
-            self.shortened[name] = sum(count for _, count in shortening.dropped) or shortening.cut_tokens
+            lost = {"token": shortening.cut_tokens} if shortening.cut_tokens else {}
+            self.shortened[name] = dict(shortening.dropped) | lost
 
     def lines(self) -> Iterator[str]:
         """Write it for a reader."""
-        yield f"questions {self.questions}, left out {self.left_out or 0}; rows whose prompt was shortened: {len(self.shortened)}"
+        yield (
+            f"questions {self.questions}, left out {self.left_out or 0}; rows whose prompt was shortened: {len(self.shortened)}; "
+            f"replies that reached their limit of tokens, left out: {len(self.cut)}"
+        )
         yield f"{'split/task':<26} {'rows':>7} {'prompt':>9} {'completion':>11} {'longest':>8}   (mean tokens)"
         for name, found in sorted(self.lengths.items()):
             prompt, completion = found.prompt_tokens / found.rows, found.completion_tokens / found.rows
@@ -170,6 +176,9 @@ def _tokenised(
         report.questions += 1
         split = "validation" if set_aside(row.question.id, config) else "train"
         for asked in asked_of(row, passages, renderer.count, config, corag):
+            if asked.most and renderer.count(asked.reply) >= asked.most:
+                report.cut.append(asked.name)
+                continue
             done, shortening = tokenise(asked, renderer, config)
             made[split].append(done)
             report.add(split, done, asked.name, shortening)

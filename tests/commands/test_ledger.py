@@ -23,7 +23,7 @@ from generation.memo import RememberingGenerator
 from scripts.cli import main
 from scripts.methods import MethodOptions, bind
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind
-from tests.methods.test_ircot import WORLD
+from tests.story import WORLD
 
 USAGE = TokenUsage(1, 100, 10, 60, 10)
 

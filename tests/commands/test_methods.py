@@ -26,7 +26,7 @@ from scripts.methods import METHODS, MethodOptions, bind, check_names, methods_o
 from scripts.run import Config, answer_run, report
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.generation.test_server import StandIn, free_port
-from tests.methods.test_ircot import QUESTION, WORLD
+from tests.story import QUESTION, WORLD
 
 PAGE = Path(__file__).parents[2] / "docs/your_own_method.md"
 

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from core.errors import BackendError, ConfigError
+from core.errors import BackendError, ConfigError, DataError
 from core.records import TRACES, RunFolder, read_manifest, read_rows
 from core.runner import answer_all, answer_question
 from core.tools import Tools
 from core.types import Question
 from scripts.methods import MethodOptions, bind
 from tests.fakes import ScriptedGenerator, WordRetriever
-from tests.methods.test_ircot import WORLD
+from tests.story import WORLD
 
 QUESTIONS = [Question(f"q{number}", f"Who wrote book {number} of Mara Velden?", ("X",)) for number in range(40)]
 
@@ -72,6 +72,18 @@ async def test_resume_asks_only_what_is_missing_and_drops_a_torn_line(tmp_path):
     rows = traces.read_text().splitlines()
     assert len(rows) == len(QUESTIONS) == len(read_rows(tmp_path))
     assert len(read_manifest(tmp_path)["starts"]) == 2
+
+
+@pytest.mark.parametrize(("line", "said"), [(b'{"id": "q0", ', "is damaged"), (b"[1]", "is not an answered question")])
+async def test_a_damaged_line_in_the_middle_is_named(tmp_path, line, said):
+    await run_all(tmp_path, 8, QUESTIONS[:3])
+    traces = tmp_path / TRACES
+    first, _, third = traces.read_bytes().splitlines()
+    traces.write_bytes(b"\n".join([first, line, third, b""]))
+    with pytest.raises(DataError, match=f"line 2 of .*{said}"):
+        read_rows(tmp_path)
+    with pytest.raises(DataError, match=f"line 2 of .*{said}"):
+        await run_all(tmp_path, 8)
 
 
 async def test_failed_questions_are_rows_and_are_tried_again(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.tools import Tools
 from tests.fakes import ScriptedGenerator, WordRetriever
-from tests.methods.test_ircot import QUESTION, WORLD
+from tests.story import QUESTION, WORLD
 
 
 async def replay(method, config, replies, retriever=None, budget=0, generator=None):

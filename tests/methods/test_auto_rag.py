@@ -7,7 +7,7 @@ from core.errors import ConfigError, SearchFailedError
 from core.runner import answer_question
 from core.tools import SearchStep, Tools
 from tests.fakes import ScriptedGenerator, WordRetriever, passage
-from tests.methods.test_ircot import QUESTION, WORLD
+from tests.story import QUESTION, WORLD
 
 
 async def replay(replies, retriever=None, budget=0, **options):

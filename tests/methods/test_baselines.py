@@ -10,7 +10,7 @@ from core.tools import Tools
 from core.types import Question
 from scripts.methods import METHODS, MethodOptions, bind
 from tests.fakes import ScriptedGenerator, WordRetriever, passage
-from tests.methods.test_ircot import DEMONSTRATIONS, QUESTION, WORLD
+from tests.story import DEMONSTRATIONS, QUESTION, WORLD
 
 
 async def test_one_step_reads_what_one_search_found():

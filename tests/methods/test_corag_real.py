@@ -16,7 +16,7 @@ from core.tools import GenerateStep, Tools
 from generation.hf import TransformersGenerator
 from generation.vllm_engine import VllmGenerator
 from tests.fakes import WordRetriever
-from tests.methods.test_corag import QUESTION, WORLD
+from tests.story import QUESTION, WORLD
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 SMALL = {

@@ -10,7 +10,7 @@ from core.tools import SearchStep, Tools
 from core.types import Passage
 from tests.fakes import ScriptedGenerator, WordRetriever, passage, words
 from tests.methods.replaying import replay
-from tests.methods.test_ircot import DEMONSTRATIONS, QUESTION, WORLD
+from tests.story import DEMONSTRATIONS, QUESTION, WORLD
 
 ALPHA = passage("Alpha", "Alpha was founded by Beta, says the corpus.")
 STEPS = """# METADATA: {"qid": "d1"}

@@ -16,7 +16,7 @@ from core.sentences import sentence_end
 from core.tools import SearchStep, Tools
 from core.types import Hit
 from tests.fakes import ScriptedGenerator, WordRetriever
-from tests.methods.test_ircot import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN, WORLD
+from tests.story import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN, WORLD
 
 UNSURE = {"Oslo.": 0.2, "Rhine.": 0.3, "nearly": 0.5}
 SCRIPT = [

@@ -7,25 +7,12 @@ from core.errors import ConfigError
 from core.sentences import first_sentence
 from core.text import extract_answer, stated_answer, strip_question_words
 from core.tools import SearchStep, Tools
-from core.types import Hit, Passage, Question
+from core.types import Hit, Passage
 from ircot.config import IRCoTConfig
 from ircot.method import ircot
 from ircot.queries import is_inference, next_query
-from tests.fakes import ScriptedGenerator, WordRetriever, passage
-
-BOOK = passage("The Glass Orchard", "The Glass Orchard is a novel by Mara Velden.")
-AUTHOR = passage("Mara Velden", "Mara Velden is a writer born in Tarn Hollow.")
-TOWN = passage("Tarn Hollow", "Tarn Hollow lies on the river Issel.")
-NOISE = passage("Glassware", "Glassware is made of sand.")
-QUESTION = Question("q1", "Which river flows by the birthplace of the author of The Glass Orchard?", ("Issel",))
-WORLD = [BOOK, AUTHOR, TOWN, NOISE]
-
-DEMONSTRATIONS = """# METADATA: {"qid": "d1"}
-Wikipedia Title: Alpha
-Alpha was founded by Beta.
-
-Q: Who founded Alpha?
-A: Alpha was founded by Beta. So the answer is: Beta."""
+from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.story import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN, WORLD
 
 
 async def replay(replies, config=None, retriever=None):

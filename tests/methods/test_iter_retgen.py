@@ -10,7 +10,7 @@ from core.options import changed
 from core.runner import answer_question
 from core.tools import SearchStep, Tools
 from tests.fakes import ScriptedGenerator, WordRetriever
-from tests.methods.test_ircot import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN, WORLD
+from tests.story import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN, WORLD
 
 FIRST = "It is by Mara Velden of Tarn Hollow.\nSo the answer is: Tarn Hollow."
 SECOND = "Tarn Hollow lies on the Issel. So the answer is: Issel."

@@ -11,7 +11,7 @@ from core.tools import SearchStep, Tools
 from core.types import Passage
 from core.units import Unit, load_units
 from tests.fakes import ScriptedGenerator, WordRetriever, words
-from tests.methods.test_ircot import QUESTION, WORLD
+from tests.story import QUESTION, WORLD
 
 UNITS = [
     Unit("u1", ("mara velden", "the glass orchard")),

@@ -15,8 +15,8 @@ from generation.models import model_folder
 from generation.rendering import Renderer
 from generation.vllm_engine import VllmGenerator
 from tests.fakes import WordRetriever
-from tests.methods.test_ircot import QUESTION, WORLD
 from tests.methods.test_self_rag import NAMES
+from tests.story import QUESTION, WORLD
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 

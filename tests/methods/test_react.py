@@ -14,7 +14,7 @@ from core.tools import SearchStep, Tools
 from core.types import Hit, Passage
 from tests.fakes import ScriptedGenerator, WordRetriever, passage
 from tests.methods import replaying
-from tests.methods.test_ircot import AUTHOR, BOOK, NOISE, QUESTION, TOWN, WORLD
+from tests.story import AUTHOR, BOOK, NOISE, QUESTION, TOWN, WORLD
 
 SOLUTION = [
     " I need the author.\nAction 1: search[The Glass Orchard]\n",

@@ -12,7 +12,7 @@ from core.runner import answer_question
 from core.tools import GenerateStep, SearchStep, Tools
 from core.types import Question
 from tests.fakes import ScriptedGenerator, WordRetriever, passage
-from tests.methods.test_ircot import NOISE, QUESTION, WORLD
+from tests.story import NOISE, QUESTION, WORLD
 
 PUMPS = passage("Pumps", "Pumps move water. See also Valve manual.")
 VALVES = passage("Valve manual", "Valves close pipes. For more information, see Seal catalogue; it is long.")

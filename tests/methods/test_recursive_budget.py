@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from tests.methods.test_ircot import WORLD
 from tests.methods.test_recursive import CHAIN, SHORT, WORDS, decomposing, replay
+from tests.story import WORLD
 
 ANY = "ANSWERABLE: no\nNEXT_QUERY: Mara Velden is a writer born where\n" + CHAIN
 

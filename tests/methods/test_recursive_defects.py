@@ -11,8 +11,8 @@ from baselines.recursive_references import references
 from core.errors import ConfigError
 from core.types import Hit, Passage, Question
 from tests.fakes import WordRetriever, passage
-from tests.methods.test_ircot import QUESTION, WORLD
 from tests.methods.test_recursive import CHAIN, WORDS, decomposing, queries, replay
+from tests.story import QUESTION, WORLD
 
 
 class FreshIds(WordRetriever):

@@ -13,7 +13,7 @@ from core.runner import answer_question
 from core.tools import SearchStep, Tools
 from tests.fakes import ScriptedGenerator, WindowedGenerator, WordRetriever, passage, words
 from tests.methods import replaying
-from tests.methods.test_ircot import QUESTION, WORLD
+from tests.story import QUESTION, WORLD
 
 WHO, WHERE = "author of The Glass Orchard", "birthplace of writer Mara Velden"
 ASKS_WHO = f"First the author. <|begin_search_query|>{WHO}"

@@ -12,7 +12,7 @@ from core.runner import answer_question
 from core.tools import SearchStep, Tools
 from tests.fakes import ScriptedGenerator, WindowedGenerator, WordRetriever, words
 from tests.methods import replaying
-from tests.methods.test_ircot import QUESTION, WORLD
+from tests.story import QUESTION, WORLD
 
 WHO, WHERE = "Who wrote The Glass Orchard?", "Where was the writer Mara Velden born?"
 SOLUTION = [

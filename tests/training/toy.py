@@ -10,25 +10,23 @@ from core.records import RunFolder
 from core.runner import answer_question
 from core.seeds import derive_seed
 from core.tools import Tools
-from core.types import GoldHop, Question
+from core.types import GoldHop
 from scripts.sample import Config, settings_of
-from tests.fakes import ScriptedGenerator, WordRetriever, passage
+from tests import story
+from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.story import WORLD
 from training.sampling import sample_chains
 
-BOOK = passage("The Glass Orchard", "The Glass Orchard is a novel by Mara Velden.")
-AUTHOR = passage("Mara Velden", "Mara Velden is a writer born in Tarn Hollow.")
-TOWN = passage("Tarn Hollow", "Tarn Hollow lies on the river Issel.")
-NOISE = passage("Glassware", "Glassware is made of sand.")
-WORLD = [BOOK, AUTHOR, TOWN, NOISE]
 BY_ID = {each.id: each for each in WORLD}
-QUESTION = Question(
-    "q1", "Which river flows by the birthplace of the author of The Glass Orchard?", ("Issel", "the river Issel"),
+QUESTION = replace(
+    story.QUESTION,
+    answers=("Issel", "the river Issel"),
     decomposition=(
         GoldHop("Who wrote The Glass Orchard?", "Mara Velden", "the glass orchard"),
         GoldHop("Where was #1 born?", "Tarn Hollow", "mara velden"),
         GoldHop("Which river flows by #2?", "Issel", "tarn hollow"),
     ),
-)  # fmt: skip
+)
 REFUSAL = "No relevant information found"
 
 

@@ -1,0 +1,142 @@
+"""Training rows are written as a dataset, read back, and reported on."""
+
+import asyncio
+import math
+from dataclasses import replace
+
+import orjson
+import pytest
+from datasets import load_from_disk
+
+from core.errors import ConfigError, DataError
+from core.records import TRACES
+from generation.models import model_folder
+from generation.rendering import Renderer
+from tests.fakes import WordRetriever, passage
+from tests.training.test_data import ALL, CORAG, SAMPLE
+from tests.training.toy import BY_ID, WORLD, many, write_chains
+from training.chains import read_chains
+from training.data import asked_of, set_aside, tokenise
+from training.rows import read_report, write_rows
+
+
+@pytest.fixture(scope="module")
+def renderer():
+    return Renderer.load(model_folder("default", weights=False))
+
+
+@pytest.fixture(scope="module")
+def chains(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("chains") / "chains"
+    write_chains(folder, replace(SAMPLE, reject_below=-1.5), CORAG, questions=many(30))
+    write_chains(folder, replace(SAMPLE, reject_below=-1.5), CORAG, questions=many(31)[30:], failing="birthplace")
+    return folder
+
+
+def write(chains, out, renderer, config, world=WORLD):
+    return asyncio.run(write_rows([chains], out, WordRetriever(world), renderer, config))
+
+
+def test_rows_are_written_and_read_back(chains, tmp_path, renderer):
+    config = replace(ALL, validation=0.3)
+    report = write(chains, tmp_path / "rows", renderer, config)
+    data = load_from_disk(str(tmp_path / "rows"))
+    kept = {row.question.id: row for row in read_chains([chains]) if row.chain is not None}
+    want = {}
+    for row in kept.values():
+        for asked in asked_of(row, BY_ID, renderer.count, config, CORAG):
+            want[asked.question_id, asked.task, asked.hop] = tokenise(asked, renderer, config)[0]
+    assert set(data) == {"train", "validation"}
+    for split, rows in data.items():
+        for row in rows:
+            mine = want.pop((row["question_id"], row["task"], row["hop"]))
+            assert {name: row[name] for name in row} == {name: getattr(mine, name) for name in row}
+            assert set_aside(row["question_id"], config) == (split == "validation")
+            assert 0 < sum(row["completion_mask"]) < len(row["input_ids"]) == len(row["completion_mask"])
+    assert not want, "every row is there once"
+    assert report.questions == len(kept) < 30 and report.left_out["failed"] == 1
+    assert report.left_out["threshold"] == 30 - len(kept) > 0
+    assert sum(each.rows for each in report.lengths.values()) == len(data["train"]) + len(data["validation"])
+    assert report.tokens == sum(len(row["input_ids"]) for rows in data.values() for row in rows)
+    lengths = [row for row in data["train"] if row["task"] == "sub_answer"]
+    mine = report.lengths["train/sub_answer"]
+    assert (mine.rows, mine.longest) == (len(lengths), max(len(row["input_ids"]) for row in lengths))
+    assert mine.completion_tokens == sum(sum(row["completion_mask"]) for row in lengths)
+    assert report.shortened == {} and read_report(tmp_path / "rows") == report
+    assert any(line.startswith("validation/final_answer") for line in report.lines())
+
+
+def test_the_same_again_changes_nothing_and_anything_else_is_refused(chains, tmp_path, renderer):
+    out = tmp_path / "rows"
+    report = write(chains, out, renderer, ALL)
+    before = {file: file.stat().st_mtime_ns for file in out.rglob("*")}
+    assert write(chains, out, renderer, ALL) == report
+    assert {file: file.stat().st_mtime_ns for file in out.rglob("*")} == before
+    assert [file.name for file in tmp_path.iterdir()] == ["rows"], "nothing is left lying about"
+    for other in (replace(ALL, ratio=0.5), replace(ALL, max_length=500), replace(ALL, tasks=("no_chain",))):
+        with pytest.raises(ConfigError, match="holds rows of other chains or options: choose another --out"):
+            write(chains, out, renderer, other)
+    with pytest.raises(ConfigError, match="is in the way"):
+        write(chains, tmp_path, renderer, ALL)
+
+
+def test_rows_of_chains_that_have_grown_are_others(tmp_path, renderer):
+    write_chains(tmp_path / "chains", SAMPLE, CORAG, questions=many(2))
+    write(tmp_path / "chains", tmp_path / "rows", renderer, ALL)
+    write_chains(tmp_path / "chains", SAMPLE, CORAG, questions=many(3)[2:])
+    with pytest.raises(ConfigError, match="holds rows of other chains"):
+        write(tmp_path / "chains", tmp_path / "rows", renderer, ALL)
+    assert write(tmp_path / "chains", tmp_path / "more", renderer, ALL).questions == 3
+
+
+def test_shortened_rows_are_reported(chains, tmp_path, renderer):
+    longest = max(each.longest for each in write(chains, tmp_path / "a", renderer, ALL).lengths.values())
+    report = write(chains, tmp_path / "b", renderer, replace(ALL, max_length=longest - 5))
+    assert report.shortened and all(lost["passage"] > 0 for lost in report.shortened.values())
+    assert all(each.longest <= longest - 5 for each in report.lengths.values())
+    assert f"rows whose prompt was shortened: {len(report.shortened)}" in next(report.lines())
+
+
+def test_another_index_and_a_lost_passage_are_refused(chains, tmp_path, renderer):
+    other = WordRetriever(WORLD)
+    other.fingerprint = "other words"
+    with pytest.raises(ConfigError, match="sampled with the index words, but this one is other words"):
+        asyncio.run(write_rows([chains], tmp_path / "rows", other, renderer, ALL))
+    with pytest.raises(DataError, match="which the index does not have"):
+        write(chains, tmp_path / "rows", renderer, ALL, world=[passage("Elsewhere", "Nothing."), *WORLD[2:]])
+    assert not (tmp_path / "rows").exists() and list(tmp_path.iterdir()) == []
+
+
+def test_chains_that_give_no_rows_are_refused(tmp_path, renderer):
+    write_chains(tmp_path / "chains", replace(SAMPLE, reject_below=-0.1, sure_above=-0.1), CORAG)
+    with pytest.raises(DataError, match=r"give no training rows: \{'threshold': 1\}"):
+        write(tmp_path / "chains", tmp_path / "rows", renderer, ALL)
+
+
+def test_replies_that_may_have_been_cut_off_are_not_taught(chains, tmp_path, renderer):
+    all_taught = write(chains, tmp_path / "a", renderer, ALL)
+    longest = max(renderer.count(hop.sub_query) for row in read_chains([chains]) if row.chain for hop in row.chain.hops)
+    short = replace(CORAG, max_sub_query_tokens=longest)
+    write_chains(tmp_path / "chains", replace(SAMPLE, reject_below=-1.5), short, questions=many(30))
+    report = write(tmp_path / "chains", tmp_path / "b", renderer, ALL)
+    assert all_taught.cut == [] and report.cut
+    assert all(name.startswith("sub_query of question") for name in report.cut)
+    assert f"left out: {len(report.cut)}" in next(report.lines())
+    before, after = (each.lengths["train/sub_query"].rows for each in (all_taught, report))
+    assert after == before - len(report.cut) > 0
+    taught = load_from_disk(str(tmp_path / "b"))["train"]
+    assert {row["task"] for row in taught if renderer.count(row["completion"].strip()) >= longest} <= {
+        "final_answer",
+        "sub_answer",
+    }
+
+
+def test_an_impossible_answer_is_read_back_as_impossible(tmp_path, renderer):
+    write_chains(tmp_path / "chains", SAMPLE, CORAG)
+    traces = tmp_path / "chains" / TRACES
+    row = orjson.loads(traces.read_bytes())
+    row["answer"]["chains"][0]["means"][0] = row["answer"]["chains"][0]["sums"][0] = None  # how JSON writes -inf
+    traces.write_bytes(orjson.dumps(row) + b"\n")
+    (back,) = read_chains([tmp_path / "chains"])
+    assert back.chains[0].means[0] == back.chains[0].sums[0] == -math.inf
+    assert write(tmp_path / "chains", tmp_path / "rows", renderer, ALL).questions == 1
