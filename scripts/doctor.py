@@ -42,7 +42,7 @@ class Finding:
 def main(config: Config) -> int:
     """Print the findings; return 1 if anything is missing."""
     checks: list[Callable[[], Iterator[Finding]]] = [
-        machine, java, search_libraries, engine, default_model, lambda: folders(config),
+        machine, java, search_libraries, engine, training_libraries, default_model, lambda: folders(config),
     ]  # fmt: skip
     healthy = True
     for check in checks:
@@ -120,6 +120,17 @@ def engine() -> Iterator[Finding]:
             False,
             "This machine has a GPU but vLLM's CPU build: delete .venv and run CORAG_GPU=1 bash scripts/install.sh.",
         )
+
+
+def training_libraries() -> Iterator[Finding]:
+    """What 'corag rows', training/sft.py and 'corag merge' need."""
+    for package, purpose in (
+        ("datasets", "training rows"),
+        ("trl", "fine-tuning"),
+        ("peft", "adapters"),
+        ("accelerate", "starting a training"),
+    ):
+        yield _package(package, purpose)
 
 
 def default_model() -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
     corag table runs/test/one_step-1a2b3c4d rounds/world/round-1/test/corag
     corag table runs/test/* --baseline one_step-1a2b3c4d        # paired tests of every run against one
+    corag table runs/test/* --kinds bridge,comparison            # of these types of question; --min_hops 2 of so many hops
     corag table seeds/* --over seeds                             # mean and deviation over runs that differ in nothing else
 
 The rows are the questions that every run has answered or failed at; a run is called by what tells its path from the others'.
@@ -49,6 +50,8 @@ class TableOptions:
         baseline: the run, by its name in the table or the end of its path, that every other is tested against.
         measures: the measures to test; all of them without any. More tests mean a stricter correction.
         over: "seeds" or "demonstrations" adds mean and standard deviation over the runs that differ in nothing else.
+        kinds: types of question to show, as their dataset names them ("bridge"); all without any.
+        min_hops: show questions of so many hops or more.
         answer_recall: also look for the gold answers in the texts of the passages, which the runs' indexes must have here.
     """
 
@@ -57,6 +60,8 @@ class TableOptions:
     baseline: str = ""
     measures: list[str] = field(default_factory=list)
     over: Over = ""
+    kinds: list[str] = field(default_factory=list)
+    min_hops: int = 0
     answer_recall: bool = False
 
 
@@ -92,7 +97,7 @@ def show(runs: Mapping[str, Path], options: TableOptions = PLAIN) -> int:
     groups = group_runs({name: manifest["settings"] for name, manifest in manifests.items()}, options.over)
     baseline = baseline_of(runs, options.baseline)
     first = next(iter(manifests.values()))
-    rows = {name: read_rows(run) for name, run in runs.items()}
+    rows = {name: meant(read_rows(run), options) for name, run in runs.items()}
     questions = common_questions(rows)
     chosen, recall_at = scoring_of(first, options.scorer, options.recall_at)
     summaries = summarise_runs(runs, questions, chosen, recall_at, texts_of(runs, manifests, options))
@@ -168,6 +173,26 @@ def texts_of(runs: Mapping[str, Path], manifests: Manifests, options: TableOptio
         return {}
     searching = [name for name, manifest in manifests.items() if manifest["settings"]["retriever"]]
     return {name: passage_texts(runs[name], manifests[name]) for name in searching}
+
+
+def meant(rows: Mapping[str, dict[str, Any]], options: TableOptions) -> Mapping[str, dict[str, Any]]:
+    """Return the rows of the questions that are to be shown. Raises :class:`ConfigError` if there are none."""
+    kinds = {record["question"]["kind"] for record in rows.values()}
+    for kind in options.kinds:
+        if rows and kind not in kinds:
+            raise ConfigError(f"no question is of the type '{kind}': {nearest(kind, [each for each in kinds if each])}")
+    kept = {
+        name: record
+        for name, record in rows.items()
+        if (not options.kinds or record["question"]["kind"] in options.kinds)
+        and record["question"]["hops"] >= options.min_hops
+    }
+    if rows and not kept:
+        typed = f" of type {' or '.join(options.kinds)}" if options.kinds else ""
+        raise ConfigError(
+            f"no question{typed} has {options.min_hops} hops or more (some datasets do not tell): lower --min_hops."
+        )
+    return kept
 
 
 def common_questions(rows: Rows) -> list[Question]:

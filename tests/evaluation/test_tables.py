@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -48,6 +49,25 @@ def test_a_baseline_adds_paired_tests_corrected_over_the_table(tmp_path, capsys)
     assert [one["measure"] for one in by_folder["against"]] == ["em"]
     (only,) = by_folder["against"]
     assert only["p_value_holm"] == only["p_value"], "one test needs no correction"
+
+
+def test_a_table_of_some_questions_only(tmp_path, capsys):
+    asked = [
+        replace(each, kind="bridge" if n % 2 else "comparison", hops=1 + n % 3) for n, each in enumerate(QUESTIONS)
+    ]
+    rows = [row(each, f"Town {n}" if n % 2 else "Nowhere", [f"p{n}"]) for n, each in enumerate(asked)]
+    run = make_run(tmp_path / "run", rows, {})
+    base = make_run(tmp_path / "base", [row(each, "Nowhere", [f"p{n}"]) for n, each in enumerate(asked)], {})
+    record = table(capsys, run, base, "--kinds", "bridge", "--baseline", "base")[1]
+    assert (record["methods"]["run"]["n"], record["methods"]["run"]["em"]) == (12, 1)
+    assert next(one for one in record["against"] if one["measure"] == "em")["n"] == 12
+    assert table(capsys, run, "--kinds", "bridge,comparison", "--min_hops", 2)[1]["methods"]["run"]["n"] == 16
+    for options, words in (
+        (["--kinds", "bridges"], "no question is of the type 'bridges': did you mean 'bridge'"),
+        (["--min_hops", "4"], "no question has 4 hops or more"),
+    ):
+        assert main(["table", str(run), *options]) == 2
+        assert words in capsys.readouterr().err
 
 
 def test_mean_and_deviation_over_seeds(tmp_path, capsys):
