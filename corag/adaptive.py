@@ -14,7 +14,6 @@ import statistics
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from corag.candidates import Candidate, Outcome, cost_of_scores, judge, pick
 from corag.chain import Chain
@@ -23,7 +22,7 @@ from corag.config import CoRAGConfig
 from corag.growing import grow
 from corag.strategies import sample_and_score
 from corag.tree import tree_search
-from core.records import usage_of
+from core.rows import SavedRow
 from core.tools import Purse, Tools
 
 HEADROOM = 1.5  # a stage may cost so many times what the greedy chain makes one expect
@@ -108,13 +107,13 @@ def hops_of_tree(config: CoRAGConfig) -> int:
     return config.max_hops * config.beam * config.expand * (1 + config.rollouts * config.rollout_hops)
 
 
-def purse_of(rows: Mapping[str, Mapping[str, Any]], config: CoRAGConfig) -> Purse:
+def purse_of(rows: Mapping[str, SavedRow], config: CoRAGConfig) -> Purse:
     """Return the purse as the answered questions of a run left it, so that a resumed run goes on with it."""
     purse = Purse()
     for row in rows.values():
-        if row["answer"] is None:
+        if row.answer is None:
             continue
-        purse.balance += config.mean_budget - usage_of(row).total
-        if (score := row["answer"]["chains"][0]["score"]) is not None:
+        purse.balance += config.mean_budget - row.total_usage.total
+        if (score := row.further["chains"][0]["score"]) is not None:
             purse.scores.append(score)
     return purse

@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -20,67 +20,10 @@ import orjson
 
 from core.clock import unix_time
 from core.errors import ConfigError, DataError
-from core.files import write_atomically
-from core.tools import GenerateStep, SearchStep, Step
-from core.types import Answer, Question, TokenUsage
+from core.manifest import MANIFEST, Manifest, Start
+from core.rows import Row, SavedRow
 
-MANIFEST = "manifest.json"
 TRACES = "traces.jsonl"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One finished question: what was asked, answered, done, spent. ``error`` is "" unless the question failed.
-
-    ``answer`` is None for a failed question. ``seconds``: from first call to answer, waiting included. ``begun``: when, in
-    seconds since 1970; the steps' ``started`` counts from there. 0 if that is not known.
-    """
-
-    question: Question
-    answer: Answer | None
-    steps: tuple[Step, ...]
-    usage: Mapping[str, TokenUsage]
-    seconds: float
-    error: str = ""
-    begun: float = 0.0
-
-    @property
-    def total_usage(self) -> TokenUsage:
-        """The sum over all roles."""
-        return sum(self.usage.values(), TokenUsage())
-
-    def to_json(self, opened: float = 0.0) -> bytes:
-        """Write the row as one line. Passages appear by id, title and score.
-
-        ``opened``: seconds since 1970 when the start that answered the question opened its run: rows of one start share it.
-        """
-        record = {
-            "id": self.question.id,
-            "question": asdict(self.question),
-            "answer": None if self.answer is None else asdict(self.answer),
-            "error": self.error,
-            "seconds": round(self.seconds, 4),
-            "opened": round(opened, 6),
-            "begun": round(self.begun, 6),
-            "usage": {role: asdict(usage) for role, usage in self.usage.items()},
-            "steps": [_step_record(step) for step in self.steps],
-        }
-        return orjson.dumps(record) + b"\n"
-
-
-def _step_record(step: Step) -> dict[str, Any]:
-    if not isinstance(step, SearchStep):
-        return {"kind": "generate" if isinstance(step, GenerateStep) else "score", **asdict(step)}
-    hits = [{"id": hit.passage.id, "title": hit.passage.title, "score": hit.score} for hit in step.hits]
-    return {
-        "kind": "search",
-        "path": step.path,
-        "query": step.query,
-        "k": step.k,
-        "hits": hits,
-        "seconds": step.seconds,
-        "started": step.started,
-    }
 
 
 class RunFolder:
@@ -106,19 +49,18 @@ class RunFolder:
 
     def _resume(self, settings: Mapping[str, Any], circumstances: Mapping[str, Any]) -> None:
         settings = json.loads(orjson.dumps(settings))
-        starts: list[Any] = []
-        manifest = self.path / MANIFEST
-        if manifest.exists():
-            earlier = read_manifest(self.path)
-            changed = differences(earlier["settings"], settings)
+        starts: list[Start] = []
+        if (self.path / MANIFEST).exists():
+            earlier = Manifest.read(self.path)
+            changed = differences(earlier.settings, settings)
             if changed:
                 shown = "\n  ".join(changed)
                 raise ConfigError(
                     f"the run '{self.path}' was made with other settings:\n  {shown}\n"
                     "Give it the same settings to resume it, or choose another --out."
                 )
-            starts = earlier["starts"]
-        _write_manifest(self.path, settings, [*starts, circumstances])
+            starts += earlier.starts
+        Manifest(settings, [*starts, Start.from_json(circumstances)]).write(self.path)
 
     def _recover(self) -> None:
         """Cut off a torn last line and note which questions have been answered."""
@@ -202,7 +144,7 @@ def _last_newline(stream: IO[bytes], size: int) -> int:
     return 0
 
 
-def write_run(path: Path, settings: Mapping[str, Any], starts: Sequence[Any], lines: Iterable[bytes]) -> None:
+def write_run(path: Path, manifest: Manifest, lines: Iterable[bytes]) -> None:
     """Write a whole run at once, replacing what is there. The caller holds the folder's lock.
 
     The manifest comes last: without it, what an interruption leaves behind is no run.
@@ -219,51 +161,22 @@ def write_run(path: Path, settings: Mapping[str, Any], starts: Sequence[Any], li
         raise DataError(
             f"cannot write '{path / TRACES}': {error.strerror}. Free some space or choose another folder with --out."
         ) from error
-    _write_manifest(path, settings, starts)
+    manifest.write(path)
 
 
-def _write_manifest(path: Path, settings: Mapping[str, Any], starts: Sequence[Any]) -> None:
-    record = {"settings": settings, "starts": starts}
-    write_atomically(path / MANIFEST, orjson.dumps(record, option=orjson.OPT_INDENT_2).decode() + "\n")
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """Read a run's manifest, an object with ``settings`` and ``starts``. Raises :class:`DataError` if the folder is not a run."""
-    try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise DataError(f"'{path}' is not a run: it has no {MANIFEST}. Make one with 'corag run'.") from None
-    except OSError as error:
-        raise DataError(f"cannot read '{path / MANIFEST}': {error.strerror}. Check who may read it.") from None
-    except ValueError as error:  # broken JSON, or no text at all
-        raise DataError(f"'{path / MANIFEST}' is not valid JSON ({error}): restore it or start a new run.") from None
-    parts = (manifest.get("settings"), manifest.get("starts")) if isinstance(manifest, dict) else (None, None)
-    if not isinstance(parts[0], dict) or not isinstance(parts[1], list):
-        raise DataError(
-            f"'{path}' is not a run: its {MANIFEST} has no settings and starts, so is that of something else. Name a folder that "
-            "'corag run' made."
-        )
-    return dict(manifest)
-
-
-def read_rows(path: Path) -> dict[str, dict[str, Any]]:
+def read_rows(path: Path) -> dict[str, SavedRow]:
     """Read a run's rows by question id, in order of first appearance; of several lines for one question the last counts."""
-    rows: dict[str, dict[str, Any]] = {}
-    for record in read_attempts(path):
-        rows[record["id"]] = record
+    rows: dict[str, SavedRow] = {}
+    for row in read_attempts(path):
+        rows[row.question.id] = row
     return rows
 
 
-def read_attempts(path: Path) -> Iterator[dict[str, Any]]:
+def read_attempts(path: Path) -> Iterator[SavedRow]:
     """Stream the lines of a run as they were written, those of failed questions that were tried again among them."""
-    read_manifest(path)
+    Manifest.read(path)
     for _, record in _parsed_lines(path / TRACES):
-        yield record
-
-
-def usage_of(record: Mapping[str, Any]) -> TokenUsage:
-    """Add up a row's ledger."""
-    return sum((TokenUsage(**usage) for usage in record["usage"].values()), TokenUsage())
+        yield SavedRow.from_json(record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +185,10 @@ class Line:
 
     text: bytes
     failed: bool
+
+    def parsed(self) -> SavedRow:
+        """Return the row."""
+        return SavedRow.from_json(orjson.loads(self.text))
 
 
 def read_lines(path: Path) -> dict[str, Line]:

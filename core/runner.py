@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from core.clock import unix_time
 from core.errors import BackendError, ConfigError, CoragError
-from core.records import Row
+from core.rows import Row
 from core.together import together
 from core.tools import Tools
 from core.types import Answer, Question

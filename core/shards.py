@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 from core.errors import ConfigError, DataError
 from core.files import write_atomically
-from core.records import MANIFEST, Line, differences, lock_folder, read_lines, read_manifest, write_run
+from core.manifest import MANIFEST, Manifest
+from core.records import Line, differences, lock_folder, read_lines, write_run
 
 SHARD = "shard.json"
 _NAME = re.compile(r"(?P<run>.+)\.shard-(?P<number>[0-9]+)-of-(?P<count>[0-9]+)")
@@ -82,15 +83,15 @@ def join(path: Path, out: Path | None = None) -> Path:
         lines |= read_lines(folder)
     _check_finished(shards, lines)
     joined = {question: lines[question] for question in order}
-    starts = [start for folder in shards.values() for start in read_manifest(folder)["starts"]]
+    starts = [start for folder in shards.values() for start in Manifest.read(folder).starts]
     target = out or run
     with lock_folder(target):
         if (target / MANIFEST).exists():
-            earlier = read_manifest(target)
-            _refuse_differences(target, earlier["settings"], "the shards", settings)
+            earlier = Manifest.read(target)
+            _refuse_differences(target, earlier.settings, "the shards", settings)
             joined = _united(target, joined)
-            starts += [start for start in earlier["starts"] if start not in starts]
-        write_run(target, settings, starts, (line.text for line in joined.values()))
+            starts += [start for start in earlier.starts if start not in starts]
+        write_run(target, Manifest(settings, starts), (line.text for line in joined.values()))
     return target
 
 
@@ -124,11 +125,11 @@ def find_shards(path: Path) -> tuple[Path, dict[Shard, Path]]:
     return run, shards
 
 
-def _common_settings(shards: Mapping[Shard, Path]) -> dict[str, Any]:
+def _common_settings(shards: Mapping[Shard, Path]) -> Mapping[str, Any]:
     first, *others = shards.values()
-    settings: dict[str, Any] = read_manifest(first)["settings"]
+    settings = Manifest.read(first).settings
     for other in others:
-        _refuse_differences(first, settings, f"'{other}'", read_manifest(other)["settings"])
+        _refuse_differences(first, settings, f"'{other}'", Manifest.read(other).settings)
     return settings
 
 

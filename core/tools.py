@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from core.errors import BudgetExhaustedError, ConfigError
 from core.prompt import Prompt, Shortening
@@ -21,9 +22,11 @@ _TEMPLATE_TOKENS, _TEMPLATE_TOKENS_A_MESSAGE = 48, 6
 class GenerateStep:
     """A finished generation. ``path`` is its place in the method, such as "chain 3/hop 2".
 
-    Of every step: ``started``, seconds since the question was begun; ``seconds`` of waiting from then on.
+    Of every step: ``kind``, its name in the trace; ``started``, seconds since the question was begun; ``seconds`` of waiting from
+    then on.
     """
 
+    kind: ClassVar[str] = "generate"
     role: str
     path: str
     texts: tuple[str, ...]
@@ -39,6 +42,7 @@ class GenerateStep:
 class ScoreStep:
     """A finished scoring: natural log-likelihood, summed over ``tokens`` target tokens."""
 
+    kind: ClassVar[str] = "score"
     role: str
     path: str
     log_likelihood: float
@@ -53,6 +57,7 @@ class ScoreStep:
 class SearchStep:
     """A finished search and what it found, best first."""
 
+    kind: ClassVar[str] = "search"
     query: str
     path: str
     k: int

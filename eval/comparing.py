@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.errors import ConfigError
+from core.rows import SavedRow
 from eval.scorers import Scorer
 from eval.statistics import Comparison, compare_paired, holm
-from eval.table import Record, interval_record, score_record
+from eval.table import interval_record, score_row
 
 Measures = Mapping[str, Mapping[str, float]]
 
@@ -34,19 +35,19 @@ class Against:
         }
 
 
-def measures_of(records: Iterable[Record], scorer: Scorer, recall_at: int, *, searches: bool) -> Measures:
+def measures_of(rows: Iterable[SavedRow], scorer: Scorer, recall_at: int, *, searches: bool) -> Measures:
     """Return the values of each measure by question id: EM, F1, recall and the scorer's further ones, as far as there are any.
 
     ``searches``: whether the method searches at all.
     """
     found: dict[str, dict[str, float]] = {}
-    for record in records:
-        score = score_record(record, scorer, recall_at, searches=searches)
+    for row in rows:
+        score = score_row(row, scorer, recall_at, searches=searches)
         values = {"em": score.em, "f1": score.f1} if score.scored else {}
         if score.recall is not None:
             values["recall"] = score.recall
         for name, value in (values | dict(score.further)).items():
-            found.setdefault(name, {})[record["id"]] = value
+            found.setdefault(name, {})[row.question.id] = value
     return found
 
 

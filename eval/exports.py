@@ -14,19 +14,20 @@ from typing import Any
 
 from core.errors import ConfigError, DataError
 from core.files import replacing
-from core.records import usage_of
+from core.rows import SavedRow
+from core.tools import GenerateStep, ScoreStep, SearchStep
 from eval.datasets.fields import Record, require_id
 from eval.datasets.official import numbered_paragraphs
 from eval.retrieval_metrics import page_of
 
-Rows = Mapping[str, Mapping[str, Any]]
+Rows = Mapping[str, SavedRow]
 
 
 def hotpotqa_prediction(rows: Rows) -> dict[str, dict[str, Any]]:
     """Return HotpotQA's prediction: ``{"answer": {id: text}, "sp": {id: [[title, sentence], ...]}}``."""
     return {
-        "answer": {name: _text(record) for name, record in rows.items()},
-        "sp": {name: _field(record, "supporting_facts") for name, record in rows.items()},
+        "answer": {name: row.text for name, row in rows.items()},
+        "sp": {name: list(row.further.get("supporting_facts", ())) for name, row in rows.items()},
     }
 
 
@@ -34,7 +35,7 @@ def two_wiki_prediction(rows: Rows) -> dict[str, dict[str, Any]]:
     """Return 2WikiMultihopQA's: HotpotQA's with ``"evidence": {id: [[subject, relation, object], ...]}``."""
     return {
         **hotpotqa_prediction(rows),
-        "evidence": {name: _field(record, "evidences") for name, record in rows.items()},
+        "evidence": {name: list(row.further.get("evidences", ())) for name, row in rows.items()},
     }
 
 
@@ -50,7 +51,7 @@ def musique_lines(rows: Rows, questions: Iterable[Record], top_k: int = 0) -> It
             collected = set(_passages(rows[name], top_k))
             yield {
                 "id": name,
-                "predicted_answer": _text(rows[name]),
+                "predicted_answer": rows[name].text,
                 "predicted_support_idxs": [
                     number
                     for number, paragraph in numbered_paragraphs(record, "questions")
@@ -71,10 +72,12 @@ def kilt_lines(rows: Rows, top_k: int = 0, formats: Collection[str] = ()) -> Ite
             "the run searched a corpus of the format 'dpr', whose passage ids are numbers of rows, not of Wikipedia's pages: "
             "KILT's provenance needs ids that begin with the wikipedia_id ('corag index --format kilt')."
         )
-    for name, record in rows.items():
-        titles = {hit["id"]: hit["title"] for hit in _hits(record)}
+    for name, row in rows.items():
+        titles = {
+            hit.passage.id: hit.passage.title for step in row.steps if isinstance(step, SearchStep) for hit in step.hits
+        }
         pages: dict[str, str] = {}
-        for passage in _passages(record, top_k):
+        for passage in _passages(row, top_k):
             if not page_of(passage).isdecimal():
                 raise DataError(
                     f"the passage '{passage}' of question '{name}' does not say which page it is of: KILT's provenance needs "
@@ -82,8 +85,8 @@ def kilt_lines(rows: Rows, top_k: int = 0, formats: Collection[str] = ()) -> Ite
                 )
             pages.setdefault(page_of(passage), titles.get(passage, ""))
         provenance = [{"wikipedia_id": page, "title": title} for page, title in pages.items()]
-        output = [{"answer": _text(record), "provenance": provenance}]
-        yield {"id": name, "input": record["question"]["text"], "output": output}
+        output = [{"answer": row.text, "provenance": provenance}]
+        yield {"id": name, "input": row.question.text, "output": output}
 
 
 def trec_lines(rows: Rows, tag: str, top_k: int = 0) -> Iterator[str]:
@@ -94,8 +97,8 @@ def trec_lines(rows: Rows, tag: str, top_k: int = 0) -> Iterator[str]:
     """
     if tag.split() != [tag]:
         raise ConfigError(f"the tag of a TREC run is one word, but '{tag}' was given.")
-    for name, record in rows.items():
-        passages = _passages(record, top_k)
+    for name, row in rows.items():
+        passages = _passages(row, top_k)
         for rank, passage in enumerate(passages, 1):
             for identity in (name, passage):
                 if identity.split() != [identity]:
@@ -105,46 +108,48 @@ def trec_lines(rows: Rows, tag: str, top_k: int = 0) -> Iterator[str]:
             yield f"{name} Q0 {passage} {rank} {len(passages) - rank + 1} {tag}"
 
 
-def trace_record(record: Mapping[str, Any]) -> dict[str, Any]:
+def trace_record(row: SavedRow) -> dict[str, Any]:
     """Flatten a row for a table with one line per question; ``answer_json`` keeps all that the method returned."""
-    question, answer, usage = record["question"], record["answer"], usage_of(record)
-    steps: dict[str, list[Mapping[str, Any]]] = {"search": [], "generate": [], "score": []}
-    for step in record["steps"]:
-        steps[step["kind"]].append(step)
+    question, answer, usage, steps = row.question, row.answer, row.total_usage, row.steps
     return {
-        "id": record["id"],
-        "question": question["text"],
-        "answers": list(question["answers"]),
-        "supporting": list(question["supporting"]),
-        "type": question["kind"],
-        "hops": question["hops"],
-        "prediction": _text(record),
+        "id": question.id,
+        "question": question.text,
+        "answers": list(question.answers),
+        "supporting": list(question.supporting),
+        "type": question.kind,
+        "hops": question.hops,
+        "prediction": row.text,
         "failed": answer is None,
-        "error": record["error"],
-        "stopped": answer["stopped"] if answer else "",
-        "steps": answer["steps"] if answer else 0,
-        "passage_ids": _passages(record, 0),
-        "seconds": record["seconds"],
+        "error": row.error,
+        "stopped": answer.stopped if answer else "",
+        "steps": answer.steps if answer else 0,
+        "passage_ids": _passages(row, 0),
+        "seconds": row.seconds,
         "calls": usage.calls,
         "prompt_tokens": usage.prompt,
         "generated_tokens": usage.generated,
         "computed_tokens": usage.computed,
         "searches": [
             {
-                "path": step["path"],
-                "query": step["query"],
-                "passage_ids": [hit["id"] for hit in step["hits"]],
-                "scores": [hit["score"] for hit in step["hits"]],
+                "path": step.path,
+                "query": step.query,
+                "passage_ids": [hit.passage.id for hit in step.hits],
+                "scores": [hit.score for hit in step.hits],
             }
-            for step in steps["search"]
+            for step in steps
+            if isinstance(step, SearchStep)
         ],
         "generations": [
-            {name: step[name] for name in ("role", "path", "texts", "prompt")} for step in steps["generate"]
+            {"role": step.role, "path": step.path, "texts": list(step.texts), "prompt": step.prompt}
+            for step in steps
+            if isinstance(step, GenerateStep)
         ],
         "scorings": [
-            {name: step[name] for name in ("role", "path", "log_likelihood", "tokens")} for step in steps["score"]
+            {"role": step.role, "path": step.path, "log_likelihood": step.log_likelihood, "tokens": step.tokens}
+            for step in steps
+            if isinstance(step, ScoreStep)
         ],
-        "answer_json": json.dumps(answer, ensure_ascii=False),
+        "answer_json": json.dumps(answer and answer.to_json(), ensure_ascii=False),
     }
 
 
@@ -165,24 +170,11 @@ def write_dataset(rows: Rows, out: Path) -> None:
         "scorings": [{"role": text, "path": text, "log_likelihood": real, "tokens": number}],
         "answer_json": text,
     }  # fmt: skip
-    table = Dataset.from_list([trace_record(record) for record in rows.values()], features=Features(kinds))
+    table = Dataset.from_list([trace_record(row) for row in rows.values()], features=Features(kinds))
     with replacing(out) as temporary:
         table.to_parquet(str(temporary))
 
 
-def _text(record: Mapping[str, Any]) -> str:
-    return "" if record["answer"] is None else str(record["answer"]["text"])
-
-
-def _field(record: Mapping[str, Any], name: str) -> list[Any]:
-    return list((record["answer"] or {}).get(name, ()))
-
-
-def _passages(record: Mapping[str, Any], top_k: int) -> Sequence[str]:
+def _passages(row: SavedRow, top_k: int) -> Sequence[str]:
     """Return the first ``top_k`` different passages collected; 0 for all."""
-    collected = list(dict.fromkeys((record["answer"] or {}).get("passage_ids", ())))
-    return collected[: top_k or None]
-
-
-def _hits(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield from (hit for step in record["steps"] if step["kind"] == "search" for hit in step["hits"])
+    return list(dict.fromkeys(row.passage_ids))[: top_k or None]

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from core.rows import SavedRow
+from core.tools import GenerateStep, ScoreStep, SearchStep, Step
 from core.types import TokenUsage
 
-Record = Mapping[str, Any]
 Span = tuple[float, float]
 """When something began and ended, in seconds since 1970."""
 
-ENGINE = ("generate", "score")
-STAGES = (*ENGINE, "search")
+STAGES = (GenerateStep.kind, ScoreStep.kind, SearchStep.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,21 +139,21 @@ class _Line:
     requests: tuple[Span, ...] | None
 
 
-def ledger_of(attempts: Iterable[Record]) -> Ledger:
+def ledger_of(attempts: Iterable[SavedRow]) -> Ledger:
     """Add up the lines of a run, given in the order in which they were written; there must be at least one."""
     lines: dict[str, _Line] = {}
     starts: defaultdict[float, list[_Line]] = defaultdict(list)
     retried, untimed, retried_usage = 0, 0, TokenUsage()
-    for record in attempts:
-        line = _line(record)
+    for row in attempts:
+        line = _line(row)
         if line.opened:
             starts[line.opened].append(line)
         else:
             untimed += 1
-        if earlier := lines.get(record["id"]):
+        if earlier := lines.get(row.question.id):
             retried += 1
             retried_usage += sum(earlier.roles.values(), Spending()).usage
-        lines[record["id"]] = line
+        lines[row.question.id] = line
     counted = list(lines.values())
     roles: defaultdict[str, Spending] = defaultdict(Spending)
     for line in counted:
@@ -172,16 +172,15 @@ def ledger_of(attempts: Iterable[Record]) -> Ledger:
     )
 
 
-def spending_of(record: Record) -> dict[str, Spending]:
+def spending_of(steps: Sequence[Step], usage: Mapping[str, TokenUsage]) -> dict[str, Spending]:
     """Return what a row spent by role: from its steps, which tell remembered replies apart, or from its ledger if it kept none."""
-    if not record["steps"]:
-        return {role: Spending(TokenUsage(**usage), None) for role, usage in record["usage"].items()}
-    spent: defaultdict[str, Spending] = defaultdict(Spending)
-    for step in record["steps"]:
-        if step["kind"] in ENGINE:
-            usage = TokenUsage(**step["usage"])
-            spent[step["role"]] += Spending(usage, 0 if usage.computed else usage.total)
-    return dict(spent)
+    if not steps:
+        return {role: Spending(spent, None) for role, spent in usage.items()}
+    found: defaultdict[str, Spending] = defaultdict(Spending)
+    for step in steps:
+        if not isinstance(step, SearchStep):
+            found[step.role] += Spending(step.usage, 0 if step.usage.computed else step.usage.total)
+    return dict(found)
 
 
 def json_record(ledger: Ledger) -> dict[str, Any]:
@@ -236,26 +235,26 @@ def covered(spans: Iterable[Span]) -> float:
     return length
 
 
-def _line(record: Record) -> _Line:
-    steps, begun = record["steps"], record.get("begun", 0.0)
+def _line(row: SavedRow) -> _Line:
+    steps = row.steps
     calls, waited = dict.fromkeys(STAGES, 0), dict.fromkeys(STAGES, 0.0)
-    requests, end = [], begun + record["seconds"]
+    requests, end = [], row.begun + row.seconds
     for step in steps:
-        calls[step["kind"]] += 1
-        waited[step["kind"]] += step["seconds"]
-        started = begun + step.get("started", 0.0)
-        end = max(end, started + step["seconds"])
-        if step["kind"] in ENGINE:
-            requests.append((started, started + step["seconds"]))
+        calls[step.kind] += 1
+        waited[step.kind] += step.seconds
+        span = row.begun + step.started, row.begun + step.started + step.seconds
+        end = max(end, span[1])
+        if not isinstance(step, SearchStep):
+            requests.append(span)
     return _Line(
-        failed=record["answer"] is None,
-        seconds=record["seconds"],
-        roles=spending_of(record),
+        failed=row.answer is None,
+        seconds=row.seconds,
+        roles=spending_of(steps, row.usage),
         calls=calls,
         waited=waited,
-        opened=record.get("opened", 0.0) if begun else 0.0,
+        opened=row.opened if row.begun else 0.0,
         end=end,
-        requests=None if record["usage"] and not steps else tuple(requests),
+        requests=None if row.usage and not steps else tuple(requests),
     )
 
 

@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from core.records import usage_of
+from core.rows import SavedRow
 from eval.retrieval_metrics import answer_recall, page_recall, pages_of, r_precision, supporting_recall, with_provenance
 from eval.scorers import NOTHING_RIGHT, Scorer
 from eval.statistics import Interval, bootstrap_mean
 
-Record = Mapping[str, Any]
 Texts = Callable[[Sequence[str]], Sequence[str]]
-_UNANSWERED: Record = {"text": "", "passage_ids": ()}
 
 # What a scorer or an option adds to a table, by the name that it has in JSON.
 FURTHER = {
@@ -65,55 +63,51 @@ class Summary:
     unscored: int = 0
 
 
-def score_record(
-    record: Record, scorer: Scorer, recall_at: int, *, searches: bool = True, texts: Texts | None = None
+def score_row(
+    row: SavedRow, scorer: Scorer, recall_at: int, *, searches: bool = True, texts: Texts | None = None
 ) -> Scores:
     """Score one row of a run.
 
     ``searches``: whether the method searches at all; else there is no recall. ``texts`` returns the texts of passages by id, for
     looking for the answer in the first ``recall_at``; without it that is not done.
     """
-    question, answer = record["question"], record["answer"]
-    gold, failed = question["answers"], answer is None
-    said = _UNANSWERED if failed else answer
-    item = NOTHING_RIGHT if failed or not gold else scorer.score(said["text"], gold)
+    gold, pages, failed = row.question.answers, row.question.pages, row.answer is None
+    item = NOTHING_RIGHT if failed or not gold else scorer.score(row.text, gold)
     further = {}
     if scorer.accuracy is not None and gold:
-        further["accuracy"] = 0.0 if failed else scorer.accuracy_of(said["text"], gold)
-    pages = question.get("pages", ())
+        further["accuracy"] = 0.0 if failed else scorer.accuracy_of(row.text, gold)
     recall = None
     if searches and pages:
-        found = pages_of(said["passage_ids"])
+        found = pages_of(row.passage_ids)
         recall = page_recall(found, pages, recall_at)
         further |= with_provenance({**further, "em": item.em, "f1": item.f1}, r_precision(found, pages))
     elif searches:
-        recall = supporting_recall(said["passage_ids"], question["supporting"], recall_at)
+        recall = supporting_recall(row.passage_ids, row.question.supporting, recall_at)
     if searches and texts is not None:
-        held = answer_recall(texts(said["passage_ids"][:recall_at]), gold)
+        held = answer_recall(texts(row.passage_ids[:recall_at]), gold)
         further |= {} if held is None else {"answer_recall": held}
     return Scores(item.em, item.f1, recall, further, bool(gold))
 
 
 def summarise(
     method: str,
-    records: Sequence[Record],
+    rows: Sequence[SavedRow],
     scorer: Scorer,
     *,
     recall_at: int = 15,
     searches: bool = True,
     texts: Texts | None = None,
 ) -> Summary:
-    """Turn a run's rows into a line of the table. ``searches`` and ``texts`` as in :func:`score_record`."""
-    scores = [score_record(record, scorer, recall_at, searches=searches, texts=texts) for record in records]
+    """Turn a run's rows into a line of the table. ``searches`` and ``texts`` as in :func:`score_row`."""
+    scores = [score_row(row, scorer, recall_at, searches=searches, texts=texts) for row in rows]
     scored = [score for score in scores if score.scored]
-    usages = [usage_of(record) for record in records]
-    searched = [sum(step["kind"] == "search" for step in record["steps"]) for record in records]
-    steps = [record["answer"]["steps"] for record in records if record["answer"] is not None]
+    usages = [row.total_usage for row in rows]
+    failed = [row for row in rows if row.answer is None]
     return Summary(
         method=method,
-        n=len(records),
-        failed=sum(record["answer"] is None for record in records),
-        first_error=next((record["error"] for record in records if record["answer"] is None), ""),
+        n=len(rows),
+        failed=len(failed),
+        first_error=failed[0].error if failed else "",
         em=bootstrap_mean([score.em for score in scored]),
         f1=bootstrap_mean([score.f1 for score in scored]),
         recall=bootstrap_mean([score.recall for score in scores if score.recall is not None]),
@@ -121,8 +115,8 @@ def summarise(
         tokens=_mean([usage.total for usage in usages]),
         computed_tokens=_mean([usage.computed for usage in usages]),
         calls=_mean([usage.calls for usage in usages]),
-        searches=_mean(searched),
-        steps=_mean(steps),
+        searches=_mean([row.searches for row in rows]),
+        steps=_mean([row.answer.steps for row in rows if row.answer]),
         further=_further(scores),
         unscored=len(scores) - len(scored),
     )

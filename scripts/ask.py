@@ -17,7 +17,7 @@ from rich.markup import escape
 
 from core.errors import ConfigError
 from core.protocols import Generator, Retriever
-from core.records import Row
+from core.rows import Row
 from core.runner import answer_question
 from core.tools import GenerateStep, SearchStep, Step, Tools
 from core.types import Question

@@ -44,7 +44,7 @@ def main(config: Config) -> int:
     first, second = (Path(run) for run in config.runs)
     runs = {"first": first, "second": second}
     manifests = {name: manifest_of_answers(run) for name, run in runs.items()}
-    asked, asked_too = (manifest["settings"]["questions"] for manifest in manifests.values())
+    asked, asked_too = (manifest.questions for manifest in manifests.values())
     if changed := differences(asked, asked_too, "questions"):
         raise ConfigError(
             f"the runs answered different question files ({'; '.join(changed)}): compare runs on the same file."

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from core.errors import CoragError
+from core.manifest import Manifest, Start
 from retrieval.manifest import IndexManifest
 from retrieval.manifest import read_manifest as read_index_manifest
 
-Manifest = Mapping[str, Any]
 PAGES = "Pages are read from passage ids: right only if these begin with the wikipedia_id (corag index --format kilt)."
 
 
 def conditions(manifests: Mapping[str, Manifest]) -> tuple[list[str], dict[str, str]]:
     """Return the sentences that hold for all runs, and by run what tells it from the others, prompts always."""
     parts = {
-        "Questions": {name: _questions(manifest) for name, manifest in manifests.items()},
+        "Questions": {name: f"{each.last.questions} ({each.dataset})" for name, each in manifests.items()},
         "Model": {name: _model(manifest) for name, manifest in manifests.items()},
-        "Retriever": {name: _retriever(manifest) for name, manifest in manifests.items() if _searches(manifest)},
-        "Corpus": {name: _corpus(manifest) for name, manifest in manifests.items() if _searches(manifest)},
+        "Retriever": {
+            name: f"{each.last.searched} ({each.retriever})" for name, each in manifests.items() if each.searches
+        },
+        "Corpus": {
+            name: corpus_searched(each.last) or "not known here" for name, each in manifests.items() if each.searches
+        },
     }
     shared = []
     own: dict[str, list[str]] = {name: [] for name in manifests}
@@ -31,7 +34,7 @@ def conditions(manifests: Mapping[str, Manifest]) -> tuple[list[str], dict[str, 
             for name, value in values.items():
                 own[name].append(f"{part.lower()}: {value}")
     for name, manifest in manifests.items():
-        own[name].append(f"prompts: {', '.join(dict.fromkeys(manifest['settings']['prompts']))}")
+        own[name].append(f"prompts: {', '.join(dict.fromkeys(manifest.prompts))}")
     return shared, {name: "; ".join(said) for name, said in own.items()}
 
 
@@ -44,11 +47,16 @@ def corpus_of(indexes: Sequence[str]) -> str:
     return " and ".join(dict.fromkeys(named))
 
 
+def corpus_searched(start: Start) -> str:
+    """Name the corpora that a start searched, "" if they are not known: older versions did not note them."""
+    return start.corpus or corpus_of(start.index)
+
+
 def index_formats(manifest: Manifest) -> set[str]:
     """Return the formats ('corag index --format') of the corpora that a run's starts searched, "" for one not known here."""
-    if not _searches(manifest):
+    if not manifest.searches:
         return set()
-    indexes = [index for start in manifest["starts"] for index in start["retriever"]["index"] or [""]]
+    indexes = [index for start in manifest.starts for index in start.index or [""]]
     found = [_index_manifest(index) if index else None for index in dict.fromkeys(indexes)]
     return {"" if index is None else index.settings.detail("format") for index in found}
 
@@ -65,25 +73,6 @@ def _index_manifest(index: str) -> IndexManifest | None:
         return None
 
 
-def _questions(manifest: Manifest) -> str:
-    return f"{manifest['starts'][-1]['questions']} ({manifest['settings']['questions']['dataset']})"
-
-
 def _model(manifest: Manifest) -> str:
-    model = manifest["starts"][-1]["model"]
-    adapter = f" with adapter {model['adapter']}" if model.get("adapter") else ""  # older runs do not say
-    return f"{model['name']}{adapter} ({manifest['settings']['model']})"
-
-
-def _searches(manifest: Manifest) -> bool:
-    return bool(manifest["settings"]["retriever"])
-
-
-def _retriever(manifest: Manifest) -> str:
-    searched = manifest["starts"][-1]["retriever"]
-    return f"{', '.join(searched['index'] or searched['url'])} ({manifest['settings']['retriever']})"
-
-
-def _corpus(manifest: Manifest) -> str:
-    start = manifest["starts"][-1]
-    return start.get("corpus") or corpus_of(start["retriever"]["index"]) or "not known here"  # older runs do not say
+    adapter = f" with adapter {manifest.last.adapter}" if manifest.last.adapter else ""
+    return f"{manifest.last.model}{adapter} ({manifest.model})"

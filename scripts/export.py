@@ -10,19 +10,20 @@ rule if the gold answers are at hand.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from core.errors import ConfigError, DataError, nearest
 from core.files import file_digest, read_jsonl, write_atomically
+from core.manifest import Manifest
 from core.records import read_rows
 from eval.datasets import read_question_records
 from eval.datasets.fields import Record, gold_answer, require_id
 from eval.datasets.kilt import KILT_TASKS
 from eval.datasets.official import read_aliases
 from eval.exports import (
+    Rows,
     hotpotqa_prediction,
     kilt_lines,
     musique_lines,
@@ -34,7 +35,6 @@ from eval.official_scores import hotpotqa_scores, kilt_scores, musique_scores, t
 from scripts.conditions import index_formats, pages_note
 from scripts.table import manifest_of_answers
 
-Rows = Mapping[str, Mapping[str, Any]]
 FORMATS = ("hotpotqa", "2wikimultihopqa", "musique", "kilt", "trec", "dataset")
 _OFFICIAL: dict[str, tuple[str, ...]] = {
     **{name: (name, "jsonl") for name in ("hotpotqa", "2wikimultihopqa", "musique")},
@@ -80,12 +80,12 @@ def main(config: Config) -> int:
     """Write the file, say what is in it and how it scores, then one line of JSON; return 0."""
     manifest = manifest_of_answers(Path(config.run))
     rows = read_rows(Path(config.run))
-    check_format(config.to, manifest["settings"]["questions"]["dataset"])
+    check_format(config.to, manifest.dataset)
     if not rows:
         raise ConfigError(f"the run '{config.run}' has no finished question yet: there is nothing to export.")
     gold = gold_records(config, manifest) if config.to in _OFFICIAL else []
     write(config, manifest, rows, gold)
-    failed = sum(record["answer"] is None for record in rows.values())
+    failed = sum(row.answer is None for row in rows.values())
     print(f"{config.out}: {len(rows)} questions of {config.run}, {failed} of them failed.")
     for note in notes(config, manifest, rows, gold):
         print(note)
@@ -109,9 +109,9 @@ def check_format(to: str, dataset: str) -> None:
         )
 
 
-def gold_records(config: Config, manifest: Mapping[str, Any]) -> list[Record]:
+def gold_records(config: Config, manifest: Manifest) -> list[Record]:
     """Return the raw records of the run's questions; none if their file is gone or has changed, unless it was named."""
-    asked, source = manifest["settings"]["questions"], manifest["starts"][-1]["questions"]
+    asked, source = manifest.questions, manifest.last.questions
     if config.questions:
         return list(read_question_records(config.questions, config.to))
     if asked["split"]:
@@ -129,7 +129,7 @@ def has_answer(record: Record) -> bool:
     return bool(gold_answer(record, "questions") or record.get("output"))
 
 
-def write(config: Config, manifest: Mapping[str, Any], rows: Rows, gold: Sequence[Record]) -> None:
+def write(config: Config, manifest: Manifest, rows: Rows, gold: Sequence[Record]) -> None:
     """Write the file."""
     match config.to:
         case "hotpotqa":
@@ -152,7 +152,7 @@ def write(config: Config, manifest: Mapping[str, Any], rows: Rows, gold: Sequenc
             pages = kilt_lines(rows, config.top_k, index_formats(manifest))
             write_lines(config.out, (json.dumps(line, ensure_ascii=False) for line in pages))
         case "trec":
-            tag = config.tag or manifest["settings"]["method"]
+            tag = config.tag or manifest.method
             write_lines(config.out, list(trec_lines(rows, tag, config.top_k)))
         case _:
             write_dataset(rows, Path(config.out))
@@ -163,11 +163,11 @@ def write_lines(out: str, lines: Iterable[str]) -> None:
     write_atomically(out, "".join(f"{line}\n" for line in lines))
 
 
-def notes(config: Config, manifest: Mapping[str, Any], rows: Rows, gold: Sequence[Record]) -> list[str]:
+def notes(config: Config, manifest: Manifest, rows: Rows, gold: Sequence[Record]) -> list[str]:
     """Say what the file lacks for the official script."""
     said = []
     if config.to in ("hotpotqa", "2wikimultihopqa") and not any(
-        (record["answer"] or {}).get("supporting_facts") for record in rows.values()
+        row.further.get("supporting_facts") for row in rows.values()
     ):
         said.append("No method here predicts sentences: 'sp' is empty, so its scores and the joint ones will be 0.")
     missing = sum(require_id(record, "questions") not in rows for record in gold)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from core.errors import ConfigError
-from core.records import read_manifest
+from core.manifest import Manifest
 from core.shards import join
 from scripts.table import show
 from training.chains import METHOD, describe, read_chains
@@ -47,7 +47,7 @@ def main(config: Config) -> int:
     Sampled chains have no answers to make a table of: what there is to say about them is printed instead.
     """
     joined = [join(Path(run), None if config.out == "auto" else Path(config.out)) for run in config.runs]
-    chains = [run for run in joined if read_manifest(run)["settings"]["method"] == METHOD]
+    chains = [run for run in joined if Manifest.read(run).method == METHOD]
     for run in chains:
         print("\n".join(describe(read_chains([run])).lines()))
     answered = [run for run in joined if run not in chains]
@@ -56,11 +56,11 @@ def main(config: Config) -> int:
 
 def one_table(joined: list[Path]) -> dict[str, Path]:
     """Return the runs by method. Raises :class:`ConfigError` if one table cannot hold them."""
-    settings = {run: read_manifest(run)["settings"] for run in joined}
-    runs = {setting["method"]: run for run, setting in settings.items()}
-    first = settings[joined[0]]
-    if len(runs) < len(settings) or any(
-        setting[name] != first[name] for setting in settings.values() for name in ("questions", "model")
+    manifests = {run: Manifest.read(run) for run in joined}
+    runs = {manifest.method: run for run, manifest in manifests.items()}
+    first, *others = manifests.values()
+    if len(runs) < len(manifests) or any(
+        (other.questions, other.model) != (first.questions, first.model) for other in others
     ):
         raise ConfigError(
             f"{', '.join(map(str, joined))} are joined, but do not go into one table, which has one row per method, on the same "

@@ -20,8 +20,10 @@ from rich.table import Table
 
 from core.circumstances import circumstances
 from core.errors import ConfigError
+from core.manifest import Manifest
 from core.protocols import Generator
-from core.records import Row, RunFolder, read_rows
+from core.records import RunFolder, read_rows
+from core.rows import Row, SavedRow
 from core.runner import answer_question
 from core.seeds import stable_hash
 from core.tools import Tools
@@ -29,7 +31,7 @@ from core.types import Question
 from eval.judge import JUDGE, JudgeConfig, judge
 from eval.scorers import chosen_scorer
 from eval.statistics import Interval, bootstrap_mean
-from eval.table import interval_record, percent, score_record
+from eval.table import interval_record, percent, score_row
 from generation.config import ModelConfig
 from generation.open import open_generator
 from scripts.printing import wide_console
@@ -104,7 +106,7 @@ async def judge_run(run: Path, config: Config, generator: Generator) -> Judged:
     """Judge what has not been judged of one run and count the verdicts. Raises :class:`ConfigError` if nothing can be judged."""
     manifest = manifest_of_answers(run)
     rows = rows_with_gold(run)
-    predictions = {name: record["answer"]["text"] for name, record in rows.items() if record["answer"] is not None}
+    predictions = {row.question.id: row.answer.text for row in rows if row.answer}
     method = partial(judge, config=config.judge, predictions=predictions)
 
     async def answer_one(question: Question) -> Row:
@@ -112,38 +114,38 @@ async def judge_run(run: Path, config: Config, generator: Generator) -> Judged:
 
     settings = judge_settings(manifest, config.judge, generator.fingerprint)
     folder = run / f"{JUDGE}-{stable_hash(json.dumps(settings, sort_keys=True))[:8]}"
-    questions = [Question(**rows[name]["question"]) for name in predictions]
+    questions = [row.question for row in rows if row.answer]
     with RunFolder(folder, settings, circumstances() | {"model": asdict(config.model)}) as judging:
         await answer_waiting(judging, questions, answer_one, f"{JUDGE} {run.name}", in_flight=config.batch_size)
-    chosen = chosen_scorer(manifest["starts"][-1]["scorer"], manifest["settings"]["questions"]["dataset"])
-    ems = [score_record(record, chosen, 1, searches=False).em for record in rows.values()]
+    chosen = chosen_scorer(manifest.last.scorer, manifest.dataset)
+    ems = [score_row(row, chosen, 1, searches=False).em for row in rows]
     return count_verdicts(folder, len(rows), len(predictions), bootstrap_mean(ems))
 
 
-def rows_with_gold(run: Path) -> dict[str, dict[str, Any]]:
+def rows_with_gold(run: Path) -> list[SavedRow]:
     """Return a run's rows of questions with gold answers. Raises :class:`ConfigError` if there are none."""
-    rows = {name: record for name, record in read_rows(run).items() if record["question"]["answers"]}
+    rows = [row for row in read_rows(run).values() if row.question.answers]
     if not rows:
         raise ConfigError(f"the run '{run}' has no finished question with gold answers: there is nothing to judge.")
     return rows
 
 
-def judge_settings(manifest: Mapping[str, Any], config: JudgeConfig, model: str) -> dict[str, Any]:
+def judge_settings(manifest: Manifest, config: JudgeConfig, model: str) -> dict[str, Any]:
     """Return what a judge's verdicts depend on: the judge, and the settings of the run that it judges."""
     return {
         "method": JUDGE,
         "options": asdict(config),
         "prompts": [template.identity for template in config.templates()],
         "model": model,
-        "questions": manifest["settings"]["questions"],
+        "questions": manifest.questions,
         "retriever": "",
-        "judged": manifest["settings"],
+        "judged": manifest.settings,
     }
 
 
 def count_verdicts(folder: Path, n: int, answered: int, em: Interval | None) -> Judged:
     """Count the verdicts in a judge's folder, over n questions of which so many were answered."""
-    verdicts = [record["answer"]["stopped"] if record["answer"] else "failed" for record in read_rows(folder).values()]
+    verdicts = [row.answer.stopped if row.answer else "failed" for row in read_rows(folder).values()]
     right = [float(verdict == "yes") for verdict in verdicts] + [0.0] * (n - len(verdicts))
     return Judged(
         right=bootstrap_mean(right),

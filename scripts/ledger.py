@@ -8,6 +8,7 @@ questions waited. And the share of the time in which no request of the run was a
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from core.errors import ConfigError, DataError
-from core.records import read_attempts, read_manifest
+from core.manifest import Manifest
+from core.records import read_attempts
 from eval.ledger import Ledger, Spending, Waiting, json_record, ledger_of
 from scripts.printing import wide_console
 from scripts.table import check_named_once, names_of
@@ -45,7 +47,7 @@ def main(config: Config) -> int:
     figures = {}
     for name, folder in zip(names_of(folders), folders, strict=True):
         ledger = read_ledger(folder)
-        show(console, ledger, f"{read_manifest(folder)['settings']['method']}: {folder}")
+        show(console, ledger, f"{Manifest.read(folder).method}: {folder}")
         figures[name] = json_record(ledger) | {"folder": str(folder)}
     print(json.dumps({"runs": figures}))
     return 0
@@ -57,7 +59,7 @@ def read_ledger(folder: Path) -> Ledger:
     first = next(attempts, None)
     if first is None:
         raise DataError(f"the run '{folder}' has no finished question yet: there is nothing to add up.")
-    return ledger_of(record for part in ([first], attempts) for record in part)
+    return ledger_of(itertools.chain([first], attempts))
 
 
 def show(console: Console, ledger: Ledger, title: str) -> None:

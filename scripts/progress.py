@@ -7,7 +7,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 
-from core.records import Row, RunFolder
+from core.records import RunFolder
+from core.rows import Row
 from core.runner import answer_all
 from core.types import Question
 

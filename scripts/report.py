@@ -18,11 +18,10 @@ from core.errors import ConfigError
 from core.files import write_atomically
 from eval.report.page import Report, Texts, html_page, make_report, text_blocks
 from eval.report.runs import common_questions, load_run
-from eval.scorers import chosen_scorer
 from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
-from scripts.conditions import corpus_of
-from scripts.table import check_named_once, check_same_file, manifest_of_answers, names_of
+from scripts.conditions import corpus_searched
+from scripts.table import check_named_once, check_same_file, manifest_of_answers, names_of, scoring_of
 
 
 @dataclass(frozen=True)
@@ -76,17 +75,12 @@ def report_of(config: Config) -> Report:
     folders = [Path(run) for run in config.runs]
     manifests = [manifest_of_answers(folder) for folder in folders]
     check_same_file(manifests)
-    starts = [manifest["starts"][-1] for manifest in manifests]
-    corpora = [start.get("corpus") or corpus_of(start["retriever"]["index"]) for start in starts]
+    corpora = [corpus_searched(manifest.last) for manifest in manifests]
     runs = [load_run(*run) for run in zip(names_of(folders), folders, corpora, strict=True)]
     questions = common_questions(runs)
     if not questions:
         raise ConfigError("the runs have no question in common: answer the same questions with each.")
-    start = runs[0].start
-    chosen = chosen_scorer(
-        start["scorer"] if config.scorer == "auto" else config.scorer, runs[0].settings["questions"]["dataset"]
-    )
-    return make_report(runs, questions, chosen, config.recall_at or start["recall_at"])
+    return make_report(runs, questions, *scoring_of(manifests[0], config.scorer, config.recall_at))
 
 
 async def texts_of(report: Report, config: RetrieverConfig) -> Texts:

@@ -32,14 +32,14 @@ from retrieval.config import RetrieverConfig
 from retrieval.manifest import MANIFEST as INDEX_FILE
 from scripts import rows, run, sample
 from scripts.questions import QuestionFile
-from training.config import SftConfig, TuningOptions
+from training.config import WATCHING, SftConfig, TuningOptions
 from training.data import RowsConfig
 from training.sampling import SampleConfig
 
 SFT = os.path.relpath(Path(__file__).parents[1] / "training/sft.py")
 StageOptions: TypeAlias = sample.Config | rows.Config | SftConfig | run.Config
 # May differ between two starts of a stage without changing its result.
-_CIRCUMSTANCES = {"report_to", "logging_steps", "eval_steps", "save_steps", "kv_cache_gb", "gpu_memory_utilization"}
+_CIRCUMSTANCES = {*WATCHING, "kv_cache_gb", "gpu_memory_utilization"}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,10 @@ from corag.adaptive import purse_of
 from core.circumstances import circumstances
 from core.errors import ConfigError
 from core.files import file_digest
+from core.manifest import Manifest
 from core.protocols import Generator, Retriever
-from core.records import Row, RunFolder, read_manifest, read_rows
+from core.records import RunFolder, read_rows
+from core.rows import Row
 from core.runner import answer_question
 from core.seeds import stable_hash
 from core.shards import Shard, note_questions
@@ -205,16 +207,14 @@ def summarise_runs(
     texts: Mapping[str, Texts] = NO_TEXTS,
 ) -> list[Summary]:
     """Read the runs back from disk and summarise the given questions of each. ``texts``: passages by id, for some runs."""
-    asked = {question.id: asdict(question) for question in questions}
+    asked = {question.id: question for question in questions}
     summaries = []
     for name, folder in runs.items():
-        rows = read_rows(folder)
-        searches = bool(read_manifest(folder)["settings"]["retriever"])
+        found = read_rows(folder)
+        searches = Manifest.read(folder).searches
         # Gold answers come from the question file: aliases may have been added to it since.
-        records = [rows[key] | {"question": question} for key, question in asked.items() if key in rows]
-        summaries.append(
-            summarise(name, records, chosen, recall_at=recall_at, searches=searches, texts=texts.get(name))
-        )
+        rows = [replace(found[key], question=question) for key, question in asked.items() if key in found]
+        summaries.append(summarise(name, rows, chosen, recall_at=recall_at, searches=searches, texts=texts.get(name)))
     return summaries
 
 
@@ -228,7 +228,7 @@ def print_table(summaries: Sequence[Summary], runs: Mapping[str, Path], scoring:
         table.add_row(*cells(summary))
     console.print(table)
     print_further(console, summaries)
-    manifests = {name: read_manifest(folder) for name, folder in runs.items()}
+    manifests = {name: Manifest.read(folder) for name, folder in runs.items()}
     shared, own = conditions(manifests)
     recall_at = summaries[0].recall_at
     console.print(f"EM, F1 and recall@{recall_at} in percent with 95% bootstrap intervals. Scorer: {scoring}.")

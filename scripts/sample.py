@@ -20,7 +20,8 @@ from corag.config import CoRAGConfig
 from core.circumstances import circumstances
 from core.errors import ConfigError
 from core.protocols import Generator, Retriever
-from core.records import Row, RunFolder
+from core.records import RunFolder
+from core.rows import Row
 from core.runner import answer_question
 from core.shards import Shard, note_questions
 from core.tools import Tools

@@ -21,8 +21,9 @@ from typing import Literal
 
 from core.errors import ConfigError
 from core.files import file_digest, write_atomically
+from core.manifest import MANIFEST
 from core.protocols import Generator, Retriever
-from core.records import MANIFEST, TRACES, read_lines
+from core.records import TRACES, read_lines
 from core.seeds import stable_hash
 from generation.adapters import adapter_folder
 from generation.config import ModelConfig

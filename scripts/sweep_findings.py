@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from core.errors import ConfigError, DataError
-from core.records import read_rows, usage_of
+from core.records import read_rows
 from eval.ledger import Spending, spending_of
 from eval.scaling import CellScores, Fit, best_under, fit_curve, pareto_set, telling_budgets
 from eval.scorers import chosen_scorer
 from eval.statistics import Interval, bootstrap_mean
-from eval.table import Summary, score_record, summarise
+from eval.table import Summary, score_row, summarise
 from scripts.sweep_cells import Cell, varying
 
 MEASURES = {"f1": "F1", "em": "EM"}
@@ -81,17 +81,17 @@ def measured(cells: Sequence[Cell], metric: str) -> list[Measured]:
 def _measure(cell: Cell, options: dict[str, Any], metric: str) -> Measured:
     """Score one run by the gold answers that its question file holds now."""
     scorer = chosen_scorer(cell.config.scorer, cell.config.dataset)
-    rows = read_rows(cell.folder)
-    records = [rows[question.id] | {"question": asdict(question)} for question in cell.questions]
+    found = read_rows(cell.folder)
+    rows = [replace(found[question.id], question=question) for question in cell.questions]
     recall_at = cell.config.recall_at
-    tokens = [usage_of(record).total for record in records]
-    scores = [getattr(score_record(record, scorer, recall_at), metric) for record in records]
+    tokens = [row.total_usage.total for row in rows]
+    scores = [getattr(score_row(row, scorer, recall_at), metric) for row in rows]
     return Measured(
         cell,
         options,
-        summarise(cell.name, records, scorer, recall_at=recall_at, searches=cell.searches),
+        summarise(cell.name, rows, scorer, recall_at=recall_at, searches=cell.searches),
         CellScores(cell.name, np.asarray(tokens, dtype=np.float64), np.asarray(scores, dtype=np.float64)),
-        sum((spending for record in records for spending in spending_of(record).values()), Spending()),
+        sum((spending for row in rows for spending in spending_of(row.steps, row.usage).values()), Spending()),
     )
 
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from core.errors import ConfigError, nearest
-from core.records import differences, read_manifest, read_rows
+from core.manifest import Manifest
+from core.records import differences, read_rows
+from core.rows import SavedRow
 from core.types import Question
 from eval.comparing import Measures, against_baseline, measures_of
 from eval.judge import JUDGE
@@ -36,8 +38,8 @@ from scripts.table_parts import (
 )
 from training.chains import METHOD
 
-Manifests = Mapping[str, Mapping[str, Any]]
-Rows = Mapping[str, Mapping[str, dict[str, Any]]]
+Manifests = Mapping[str, Manifest]
+Rows = Mapping[str, Mapping[str, SavedRow]]
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def show(runs: Mapping[str, Path], options: TableOptions = PLAIN) -> int:
     """Print the table of some runs by name. Raises :class:`ConfigError` if they answered different questions, or none."""
     manifests = {name: manifest_of_answers(run) for name, run in runs.items()}
     check_same_file(list(manifests.values()))
-    groups = group_runs({name: manifest["settings"] for name, manifest in manifests.items()}, options.over)
+    groups = group_runs({name: manifest.settings for name, manifest in manifests.items()}, options.over)
     baseline = baseline_of(runs, options.baseline)
     first = next(iter(manifests.values()))
     rows = {name: meant(read_rows(run), options) for name, run in runs.items()}
@@ -130,13 +132,10 @@ def show_against(
     return {"baseline": baseline, "against": tests}
 
 
-def scoring_of(manifest: Mapping[str, Any], scorer: str, recall_at: int) -> tuple[Scorer, int]:
+def scoring_of(manifest: Manifest, scorer: str, recall_at: int) -> tuple[Scorer, int]:
     """Return the scorer and the depth of recall: those of the run's last start for "auto" and for 0."""
-    start = manifest["starts"][-1]
-    chosen = chosen_scorer(
-        start["scorer"] if scorer == "auto" else scorer, manifest["settings"]["questions"]["dataset"]
-    )
-    return chosen, recall_at or start["recall_at"]
+    chosen = chosen_scorer(manifest.last.scorer if scorer == "auto" else scorer, manifest.dataset)
+    return chosen, recall_at or manifest.last.recall_at
 
 
 def measured_alike(rows: Rows, manifests: Manifests, chosen: Scorer, recall_at: int) -> dict[str, Measures]:
@@ -144,10 +143,10 @@ def measured_alike(rows: Rows, manifests: Manifests, chosen: Scorer, recall_at: 
     asked = next(iter(rows.values()))
     return {
         name: measures_of(
-            (record | {"question": asked.get(key, record)["question"]} for key, record in found.items()),
+            (replace(row, question=asked.get(key, row).question) for key, row in found.items()),
             chosen,
             recall_at,
-            searches=bool(manifests[name]["settings"]["retriever"]),
+            searches=manifests[name].searches,
         )
         for name, found in rows.items()
     }
@@ -158,11 +157,11 @@ def gold_note(rows: Rows, manifests: Manifests) -> str:
     (first, asked), *others = rows.items()
     said = []
     for name, found in others:
-        kept = [(record, asked[key]) for key, record in found.items() if key in asked]
-        if changed := sum(one["question"]["answers"] != other["question"]["answers"] for one, other in kept):
+        kept = [(row.question, asked[key].question) for key, row in found.items() if key in asked]
+        if changed := sum(one.answers != other.answers for one, other in kept):
             said.append(f"'{name}' keeps others than '{first}' for {changed:,} of {len(kept):,} questions")
     for name, manifest in manifests.items():
-        if len({start["aliases"] for start in manifest["starts"] if "aliases" in start}) > 1:
+        if len({start.aliases for start in manifest.starts if start.aliases is not None}) > 1:
             said.append(f"the starts of '{name}' had different --aliases")
     return f"Stored gold answers differ: {'; '.join(said)}. All runs are scored by those of '{first}'." if said else ""
 
@@ -171,8 +170,7 @@ def texts_of(runs: Mapping[str, Path], manifests: Manifests, options: TableOptio
     """Return where to read each run's passages, if that is asked for."""
     if not options.answer_recall:
         return {}
-    searching = [name for name, manifest in manifests.items() if manifest["settings"]["retriever"]]
-    return {name: passage_texts(runs[name], manifests[name]) for name in searching}
+    return {name: passage_texts(runs[name], manifest.last) for name, manifest in manifests.items() if manifest.searches}
 
 
 def meant(rows: Mapping[str, dict[str, Any]], options: TableOptions) -> Mapping[str, dict[str, Any]]:
@@ -198,9 +196,7 @@ def meant(rows: Mapping[str, dict[str, Any]], options: TableOptions) -> Mapping[
 def common_questions(rows: Rows) -> list[Question]:
     """Return the questions that every run has answered or failed at. Raises :class:`ConfigError` if there are none."""
     first, *others = rows.values()
-    questions = [
-        Question(**record["question"]) for name, record in first.items() if all(name in other for other in others)
-    ]
+    questions = [row.question for name, row in first.items() if all(name in other for other in others)]
     if not questions:
         raise ConfigError("the runs have no question in common: answer the same questions with each.")
     return questions
@@ -224,9 +220,9 @@ def baseline_of(runs: Mapping[str, Path], baseline: str) -> str:
     raise ConfigError(f"there is no run '{baseline}' in the table to be the baseline: {nearest(baseline, runs)}")
 
 
-def check_same_file(manifests: Sequence[Mapping[str, Any]]) -> None:
+def check_same_file(manifests: Sequence[Manifest]) -> None:
     """Raise :class:`ConfigError` unless the runs of these manifests answered the same question file."""
-    first, *others = (manifest["settings"]["questions"] for manifest in manifests)
+    first, *others = (manifest.questions for manifest in manifests)
     for other in others:
         if changed := differences(first, other, "questions"):
             raise ConfigError(
@@ -234,12 +230,12 @@ def check_same_file(manifests: Sequence[Mapping[str, Any]]) -> None:
             )
 
 
-def manifest_of_answers(run: Path) -> dict[str, Any]:
+def manifest_of_answers(run: Path) -> Manifest:
     """Read a run's manifest. Raises :class:`ConfigError` if it holds chains for training or a judge's verdicts, not answers."""
-    manifest = read_manifest(run)
-    if manifest["settings"]["method"] == METHOD:
+    manifest = Manifest.read(run)
+    if manifest.method == METHOD:
         raise ConfigError(f"'{run}' holds sampled chains, which have no answers: give runs of 'corag run'.")
-    if manifest["settings"]["method"] == JUDGE:
+    if manifest.method == JUDGE:
         raise ConfigError(f"'{run}' holds a judge's verdicts on the run '{run.parent}': give that one.")
     return manifest
 

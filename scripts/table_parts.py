@@ -11,6 +11,7 @@ from typing import Any, Literal
 from rich.table import Table
 
 from core.errors import ConfigError, DataError, nearest
+from core.manifest import Start
 from core.records import differences
 from core.types import Passage
 from eval.comparing import Against, Measures
@@ -151,18 +152,17 @@ def _mean_and_deviation(value: Spread | None, measure: str) -> str:
     return f"{scale * value.mean:,.{digits}f}{deviation}"
 
 
-def passage_texts(run: Path, manifest: Mapping[str, Any]) -> Texts:
-    """Return where to read a run's passages by id: the store beside its index, which needs no search engine.
+def passage_texts(run: Path, start: Start) -> Texts:
+    """Return where to read the passages that a start of a run searched: the store beside its index, which needs no search engine.
 
     Raises :class:`ConfigError` if no index of the run lies here with its texts, and :class:`DataError` when asked for an id that it
     lacks.
     """
-    searched = manifest["starts"][-1]["retriever"]
-    stores = [PassageStore(Path(index)) for index in searched["index"] if has_store(Path(index))]
+    stores = [PassageStore(Path(index)) for index in start.index if has_store(Path(index))]
     if not stores:
         raise ConfigError(
-            f"the texts of the passages of '{run}' are not at hand: {', '.join(searched['index'] or searched['url'])} is not the "
-            "folder of an index made by 'corag index'. Leave --answer_recall out."
+            f"the texts of the passages of '{run}' are not at hand: {start.searched} is not the folder of an index made by "
+            "'corag index'. Leave --answer_recall out."
         )
 
     def read(ids: Sequence[str]) -> list[str]:
@@ -171,7 +171,7 @@ def passage_texts(run: Path, manifest: Mapping[str, Any]) -> Texts:
             found |= store.passages([name for name in ids if name not in found])
         if missing := [name for name in ids if name not in found]:
             raise DataError(
-                f"the index '{searched['index'][0]}' has no passage '{missing[0]}', which '{run}' found: it was built anew since."
+                f"the index '{start.index[0]}' has no passage '{missing[0]}', which '{run}' found: it was built anew since."
             )
         return [found[name].contents for name in ids]
 

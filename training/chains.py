@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from corag.config import CoRAGConfig
 from corag.method import HopRecord
 from core.errors import ConfigError, DataError
-from core.records import differences, read_manifest, read_rows
+from core.manifest import Manifest
+from core.records import differences, read_rows
+from core.rows import SavedRow, log_likelihood
 from core.text import exact_match, mentions
-from core.types import GoldHop, Question
+from core.types import Question
 from training.sampling import SampledChain
 
 METHOD = "sample"
@@ -47,22 +47,22 @@ def read_chains(folders: Sequence[Path]) -> list[ChainRow]:
     """
     rows: dict[str, ChainRow] = {}
     for folder in folders:
-        settings_of(folder)
-        for name, record in read_rows(folder).items():
+        manifest_of_chains(folder)
+        for name, row in read_rows(folder).items():
             if name in rows:
                 raise DataError(
                     f"question '{name}' has chains in two of the folders: give folders of different questions."
                 )
-            rows[name] = _row(record)
+            rows[name] = _chain_row(row)
     return list(rows.values())
 
 
-def settings_of(folder: Path) -> dict[str, Any]:
+def manifest_of_chains(folder: Path) -> Manifest:
     """Return what chains were sampled with. Raises :class:`DataError` if the folder is no folder of chains."""
-    settings: dict[str, Any] = read_manifest(folder)["settings"]
-    if settings["method"] != METHOD:
-        raise DataError(f"'{folder}' holds answers of {settings['method']}, not chains: make some with 'corag sample'.")
-    return settings
+    manifest = Manifest.read(folder)
+    if manifest.method != METHOD:
+        raise DataError(f"'{folder}' holds answers of {manifest.method}, not chains: make some with 'corag sample'.")
+    return manifest
 
 
 def config_of(folders: Sequence[Path]) -> CoRAGConfig:
@@ -71,18 +71,16 @@ def config_of(folders: Sequence[Path]) -> CoRAGConfig:
     Raises :class:`ConfigError` with the difference if folders differ, or a prompt has changed since: rows would then ask for other
     things than decoding does; :class:`DataError` if a folder is no folder of chains.
     """
-    first = settings_of(folders[0])
+    options = manifest_of_chains(folders[0]).options["corag"]
     for other in folders[1:]:
-        theirs = settings_of(other)
-        if changed := differences(first["options"]["corag"], theirs["options"]["corag"]):
+        if changed := differences(options, manifest_of_chains(other).options["corag"]):
             raise ConfigError(
                 f"'{folders[0]}' and '{other}' were sampled with different options:\n  " + "\n  ".join(changed) + "\n"
                 "Rows of one training set have one prompt: make their rows apart, or sample again."
             )
-    options: dict[str, Any] = dict(first["options"]["corag"])
     config = CoRAGConfig(**options)
     for folder in folders:
-        then, now = settings_of(folder)["prompts"], [each.identity for each in config.templates()]
+        then, now = manifest_of_chains(folder).prompts, [each.identity for each in config.templates()]
         if then != now:
             shown = "\n  ".join(
                 f"{before} -> {after}" for before, after in zip(then, now, strict=True) if before != after
@@ -157,29 +155,19 @@ def _share(found: Iterator[bool]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _row(record: dict[str, Any]) -> ChainRow:
-    question = dict(record["question"])
-    question["decomposition"] = tuple(GoldHop(**step) for step in question["decomposition"])
-    for name in ("answers", "supporting", "context_ids"):
-        question[name] = tuple(question[name])
-    question["pages"] = tuple(map(tuple, question.get("pages", ())))
-    answer = record["answer"]
-    if answer is None:
-        return ChainRow(Question(**question), (), (), None, "", record["error"])
+def _chain_row(row: SavedRow) -> ChainRow:
+    if row.answer is None:
+        return ChainRow(row.question, (), (), None, "", row.error)
+    sampled = row.further
     chains = tuple(
         SampledChain(
             **chain
             | {
                 "hops": tuple(HopRecord(**hop | {"passage_ids": tuple(hop["passage_ids"])}) for hop in chain["hops"]),
-                "means": _scores(chain["means"]),
-                "sums": _scores(chain["sums"]),
+                "means": tuple(map(log_likelihood, chain["means"])),
+                "sums": tuple(map(log_likelihood, chain["sums"])),
             }
         )
-        for chain in answer["chains"]
+        for chain in sampled["chains"]
     )
-    return ChainRow(Question(**question), tuple(answer["context_ids"]), chains, answer["chosen"], answer["rejected"])
-
-
-def _scores(values: Sequence[float | None]) -> tuple[float, ...]:
-    """Read log-likelihoods: JSON has no infinity, so that of what cannot be said was written as null."""
-    return tuple(-math.inf if value is None else value for value in values)
+    return ChainRow(row.question, tuple(sampled["context_ids"]), chains, sampled["chosen"], sampled["rejected"])

@@ -7,6 +7,9 @@ from typing import Literal
 
 from core.errors import ConfigError
 
+WATCHING = ("report_to", "logging_steps", "eval_steps", "save_steps")
+"""Options of how a training is watched and saved: circumstances, which may differ when it goes on."""
+
 
 @dataclass(frozen=True)
 class LoraOptions:

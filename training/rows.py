@@ -20,8 +20,7 @@ from core.protocols import Retriever
 from core.records import TRACES
 from core.types import Passage
 from generation.rendering import Renderer
-from training.chains import ChainRow, config_of, read_chains
-from training.chains import settings_of as chain_settings
+from training.chains import ChainRow, config_of, manifest_of_chains, read_chains
 from training.data import RowsConfig, TrainingRow, asked_of, set_aside, tokenise
 
 REPORT = "report.json"
@@ -124,13 +123,13 @@ def settings_of(
     """Everything that the rows depend on. Raises :class:`ConfigError` if the index is not the chains' own."""
     chains = []
     for folder in folders:
-        settings = chain_settings(folder)
-        if settings["retriever"] != retriever.fingerprint:
+        manifest = manifest_of_chains(folder)
+        if manifest.retriever != retriever.fingerprint:
             raise ConfigError(
-                f"the chains in '{folder}' were sampled with the index {settings['retriever']}, but this one is "
+                f"the chains in '{folder}' were sampled with the index {manifest.retriever}, but this one is "
                 f"{retriever.fingerprint}: give the same --retriever options."
             )
-        kept = {name: settings[name] for name in ("options", "prompts", "questions", "model", "seed")}
+        kept = {name: manifest.settings[name] for name in ("options", "prompts", "questions", "model", "seed")}
         chains.append(kept | {"traces": file_digest(folder / TRACES)})  # sampling may have gone on since
     settings = {"chains": chains, "rows": asdict(config), "tokenizer": renderer.fingerprint}
     if "stop" in config.tasks:  # sampling does not use its prompt, so the chains do not say which it was

@@ -25,12 +25,12 @@ from core.records import differences
 from generation.adapters import MANIFEST, adapter_folder, check_adapter, read_manifest
 from generation.models import folder_digest, model_folder, native_dtype
 from generation.rendering import Renderer
-from training.config import SftConfig
+from training.config import WATCHING, SftConfig
 from training.rows import read_report
 
 CHECKPOINTS = "checkpoints"
 # What does not change what is learned, so may differ when an interrupted training goes on.
-_CIRCUMSTANCES = ("out", "rows", "report_to", "logging_steps", "eval_steps", "save_steps")
+_CIRCUMSTANCES = ("out", "rows", *WATCHING)
 ADAPTER = "adapter_config.json"
 
 

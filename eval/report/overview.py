@@ -6,16 +6,18 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from core.manifest import Start
+from core.rows import SavedRow
 from core.types import Question, TokenUsage
 from eval.comparing import against_baseline
 from eval.report.runs import Run
 from eval.scaling import pareto_set
 from eval.scorers import Scorer, scorer_title
 from eval.statistics import Interval, bootstrap_mean
-from eval.table import FURTHER, Record, Scores, Summary, score_record, summarise
+from eval.table import FURTHER, Scores, Summary, score_row, summarise
 
 MEASURES = ("em", "f1")
 
@@ -103,29 +105,29 @@ class Overview:
     frontier: Mapping[str, Sequence[int]]
 
 
-def common_records(runs: Sequence[Run], questions: Sequence[str]) -> list[list[Record]]:
+def common_rows(runs: Sequence[Run], questions: Sequence[str]) -> list[list[SavedRow]]:
     """Return each run's rows of these questions, with the gold answers of the first run: another may be older than its aliases."""
     asked = runs[0].rows
-    return [[{**run.rows[name], "question": asked[name]["question"]} for name in questions] for run in runs]
+    return [[replace(run.rows[name], question=asked[name].question) for name in questions] for run in runs]
 
 
 def describe(
     runs: Sequence[Run], questions: Sequence[str], scorer: Scorer, recall_at: int
 ) -> tuple[Overview, list[list[Scores]]]:
     """Return the overview of some runs on questions that all of them have, and the scores of every question by run."""
-    records = common_records(runs, questions)
+    every = common_rows(runs, questions)
     scores = [
-        [score_record(record, scorer, recall_at, searches=run.searches) for record in rows]
-        for run, rows in zip(runs, records, strict=True)
+        [score_row(row, scorer, recall_at, searches=run.manifest.searches) for row in rows]
+        for run, rows in zip(runs, every, strict=True)
     ]
     figures = [
-        _figures(run, rows, found, scorer, recall_at) for run, rows, found in zip(runs, records, scores, strict=True)
+        _figures(run, rows, found, scorer, recall_at) for run, rows, found in zip(runs, every, scores, strict=True)
     ]
     overview = Overview(
         runs=figures,
-        questions=runs[0].start["questions"],
-        dataset=runs[0].settings["questions"]["dataset"],
-        scorer=scorer_title(scorer, [Question(**record["question"]) for record in records[0]]),
+        questions=runs[0].manifest.last.questions,
+        dataset=runs[0].manifest.dataset,
+        scorer=scorer_title(scorer, [row.question for row in every[0]]),
         n=len(questions),
         left_out=len({name for run in runs for name in run.rows}) - len(questions),
         recall_at=recall_at,
@@ -167,70 +169,65 @@ def _frontier(figures: Sequence[RunFigures], measure: str) -> list[int]:
 
 
 def _figures(
-    run: Run, records: Sequence[Record], scores: Sequence[Scores], scorer: Scorer, recall_at: int
+    run: Run, rows: Sequence[SavedRow], scores: Sequence[Scores], scorer: Scorer, recall_at: int
 ) -> RunFigures:
-    answers = [record["answer"] for record in records]
-    stopped = Counter("failed" if answer is None else answer["stopped"] for answer in answers)
+    stopped = Counter(row.answer.stopped if row.answer else "failed" for row in rows)
     return RunFigures(
         name=run.name,
         folder=str(run.folder),
-        summary=summarise(run.name, records, scorer, recall_at=recall_at, searches=run.searches),
-        seconds=statistics.median(record["seconds"] for record in records),
-        roles=_usage_by_role(records),
+        summary=summarise(run.name, rows, scorer, recall_at=recall_at, searches=run.manifest.searches),
+        seconds=statistics.median(row.seconds for row in rows),
+        roles=_usage_by_role(rows),
         stops=[Stop(reason, count) for reason, count in stopped.most_common()],
-        by_hops=_groups(records, scores, lambda question: question["hops"] or 0),
-        by_kind=_groups(records, scores, lambda question: question["kind"]),
+        by_hops=_groups(rows, scores, lambda question: question.hops),
+        by_kind=_groups(rows, scores, lambda question: question.kind),
         conditions=_conditions(run),
-        settings=dict(_flat(run.settings)),
+        settings=dict(_flat(run.manifest.settings)),
     )
 
 
 def _conditions(run: Run) -> dict[str, str]:
-    model, retriever = run.start["model"], run.start["retriever"]
-    searched = ", ".join(retriever["index"] or retriever["url"]) if run.searches else ""
-    versions = run.start.get("versions", {})
+    made, start = run.manifest, run.manifest.last
     return {
-        "method": run.settings["method"],
-        "model": model["name"],
-        "adapter": model.get("adapter") or "none",
-        "model fingerprint": run.settings["model"],
-        "retriever": searched or "none",
-        "corpus": (run.corpus or "unknown") if run.searches else "none",
-        "retriever fingerprint": run.settings["retriever"] or "none",
-        "prompts": ", ".join(dict.fromkeys(run.settings["prompts"])) or "none",
-        "token budget per question": f"{run.settings['budget']:,}" if run.settings["budget"] else "no limit",
-        "seed": str(run.settings["seed"]),
-        "started": run.start.get("started", "unknown"),
-        "source": run.start.get("git_commit") or "unknown",
-        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()) or "unknown",
-        "machine": _machine(run.start.get("machine", {})),
+        "method": made.method,
+        "model": start.model,
+        "adapter": start.adapter or "none",
+        "model fingerprint": made.model,
+        "retriever": (start.searched if made.searches else "") or "none",
+        "corpus": (run.corpus or "unknown") if made.searches else "none",
+        "retriever fingerprint": made.retriever or "none",
+        "prompts": ", ".join(dict.fromkeys(made.prompts)) or "none",
+        "token budget per question": f"{made.budget:,}" if made.budget else "no limit",
+        "seed": str(made.seed),
+        "started": start.started or "unknown",
+        "source": start.git_commit or "unknown",
+        "versions": ", ".join(f"{name} {version}" for name, version in start.versions.items()) or "unknown",
+        "machine": _machine(start),
     }
 
 
-def _machine(machine: Mapping[str, Any]) -> str:
-    parts = [machine.get("platform", ""), f"{machine['cores']} cores" if machine.get("cores") else ""]
-    return ", ".join(filter(None, [*parts, *machine.get("gpus", [])])) or "unknown"
+def _machine(start: Start) -> str:
+    cores = f"{start.cores} cores" if start.cores else ""
+    return ", ".join(filter(None, [start.platform, cores, *start.gpus])) or "unknown"
 
 
-def _usage_by_role(records: Sequence[Record]) -> list[RoleUsage]:
+def _usage_by_role(rows: Sequence[SavedRow]) -> list[RoleUsage]:
     total: dict[str, TokenUsage] = {}
-    for record in records:
-        for role, usage in record["usage"].items():
-            total[role] = total.get(role, TokenUsage()) + TokenUsage(**usage)
-    n = len(records)
+    for row in rows:
+        for role, usage in row.usage.items():
+            total[role] = total.get(role, TokenUsage()) + usage
+    n = len(rows)
     return [
         RoleUsage(role, usage.calls / n, usage.prompt / n, usage.generated / n, usage.computed / n)
         for role, usage in total.items()
     ]
 
 
-def _groups(
-    records: Sequence[Record], scores: Sequence[Scores], key: Callable[[Mapping[str, Any]], Any]
-) -> list[Group]:
+def _groups(rows: Sequence[SavedRow], scores: Sequence[Scores], key: Callable[[Question], Any]) -> list[Group]:
     members: dict[Any, list[Scores]] = {}
-    for record, score in zip(records, scores, strict=True):
+    for row, score in zip(rows, scores, strict=True):
         if score.scored:
-            members.setdefault(key(record["question"]), []).append(score)
+            members.setdefault(key(row.question), []).append(score)
     return [
         Group(
             str(name or ""),

@@ -13,14 +13,14 @@ from typing import Any
 import orjson
 
 from core.protocols import Retriever
-from core.records import usage_of
-from core.types import Question
+from core.records import read_lines
+from core.rows import SavedRow
 from eval.report.blocks import Chunks, Passages, chunked, element, pack
-from eval.report.overview import Overview, common_records, describe
-from eval.report.runs import Run, WholeRows
+from eval.report.overview import Overview, common_rows, describe
+from eval.report.runs import Run
 from eval.report.traces import gold, trace
 from eval.scorers import Scorer
-from eval.table import Record, Scores
+from eval.table import Scores
 
 ASSETS = Path(__file__).parent / "assets"
 STYLES = ("report.css", "explorer.css")
@@ -54,11 +54,11 @@ class Texts:
 def make_report(runs: Sequence[Run], questions: Sequence[str], scorer: Scorer, recall_at: int) -> Report:
     """Score, test and pack some runs on questions that all of them have."""
     overview, scores = describe(runs, questions, scorer, recall_at)
-    records = common_records(runs, questions)
+    rows = common_rows(runs, questions)
     passages = Passages()
     traces = [_traces(run, questions, passages) for run in runs]
-    about = chunked((gold(record["question"], passages) for record in records[0]), passages)
-    index = _index(records, scores, traces, about)
+    about = chunked((gold(row.question, passages) for row in rows[0]), passages)
+    index = _index(rows, scores, traces, about)
     blocks = [element("index", pack(orjson.dumps(index))), *about.elements("gold")]
     for number, chunks in enumerate(traces):
         blocks += chunks.elements(f"run-{number}")
@@ -96,36 +96,36 @@ def html_page(report: Report, texts: Texts, made: str) -> str:
 
 
 def _traces(run: Run, questions: Sequence[str], passages: Passages) -> Chunks:
-    rows = WholeRows(run.folder)
-    refusal = run.settings["options"].get("refusal", "")
-    return chunked((trace(rows[name], passages, refusal) for name in questions), passages)
+    lines = read_lines(run.folder)
+    refusal = run.manifest.options.get("refusal", "")
+    return chunked((trace(lines[name].parsed(), passages, refusal) for name in questions), passages)
 
 
 def _index(
-    records: Sequence[Sequence[Record]], scores: Sequence[Sequence[Scores]], traces: Sequence[Chunks], about: Chunks
+    rows: Sequence[Sequence[SavedRow]], scores: Sequence[Sequence[Scores]], traces: Sequence[Chunks], about: Chunks
 ) -> dict[str, Any]:
     """Return what the list of questions needs, in columns: searching and sorting look at every question."""
-    asked = [Question(**record["question"]) for record in records[0]]
+    asked = [row.question for row in rows[0]]
     return {
         "ids": [question.id for question in asked],
         "texts": [question.text for question in asked],
         "answers": [question.answers for question in asked],
         "kinds": [question.kind for question in asked],
-        "hops": [question.hops or 0 for question in asked],
+        "hops": [question.hops for question in asked],
         "gold": about.starts,
-        "runs": [_columns(*found) for found in zip(records, scores, traces, strict=True)],
+        "runs": [_columns(*found) for found in zip(rows, scores, traces, strict=True)],
     }
 
 
-def _columns(records: Sequence[Record], scores: Sequence[Scores], chunks: Chunks) -> dict[str, Any]:
+def _columns(rows: Sequence[SavedRow], scores: Sequence[Scores], chunks: Chunks) -> dict[str, Any]:
     return {
         "em": [round(score.em, 4) if score.scored else None for score in scores],
         "f1": [round(score.f1, 4) if score.scored else None for score in scores],
         "recall": [None if score.recall is None else round(score.recall, 4) for score in scores],
-        "failed": [int(record["answer"] is None) for record in records],
-        "predictions": ["" if record["answer"] is None else record["answer"]["text"] for record in records],
-        "tokens": [usage_of(record).total for record in records],
-        "seconds": [round(record["seconds"], 2) for record in records],
+        "failed": [int(row.answer is None) for row in rows],
+        "predictions": [row.text for row in rows],
+        "tokens": [row.total_usage.total for row in rows],
+        "seconds": [round(row.seconds, 2) for row in rows],
         "starts": chunks.starts,
     }
 

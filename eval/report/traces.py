@@ -6,64 +6,63 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from corag.chain import clean_sub_answer
-from core.types import TokenUsage
+from core.rows import SavedRow
+from core.tools import ScoreStep, SearchStep, Step
+from core.types import Question, TokenUsage
 from eval.report.blocks import Passages
-from eval.table import Record
 
 
-def trace(record: Record, passages: Passages, refusal: str) -> dict[str, Any]:
+def trace(row: SavedRow, passages: Passages, refusal: str) -> dict[str, Any]:
     """Return a row of a run for the trace explorer; passages appear by their number.
 
     ``refusal``: CoRAG's sentence for a sub-answer that the passages do not tell, "" for other methods. What is empty is left out.
     """
-    answer = record["answer"]
     shown: dict[str, Any] = {
-        "error": record["error"],
-        "seconds": record["seconds"],
-        "usage": {role: _usage(usage) for role, usage in record["usage"].items()},
-        "steps": [_step(step, passages, refusal) for step in record["steps"]],
+        "error": row.error,
+        "seconds": row.seconds,
+        "usage": {role: _usage(usage) for role, usage in row.usage.items()},
+        "steps": [_step(step, passages, refusal) for step in row.steps],
     }
-    if answer is not None:
+    if row.answer is not None:
+        chains = row.further.get("chains", ())
         shown |= {
-            "answer": answer["text"],
-            "stopped": answer["stopped"],
-            "hops": answer["steps"],
-            "collected": [passages.number(name) for name in answer["passage_ids"]],
-            "context": [passages.number(name) for name in answer.get("context_ids", ())],
-            "chains": [_chain(chain, passages) for chain in answer.get("chains", ())],
-            "chosen": answer["chains"][answer["chosen"]]["path"] if answer.get("chains") else "",
+            "answer": row.text,
+            "stopped": row.answer.stopped,
+            "hops": row.answer.steps,
+            "collected": [passages.number(name) for name in row.passage_ids],
+            "context": [passages.number(name) for name in row.further.get("context_ids", ())],
+            "chains": [_chain(chain, passages) for chain in chains],
+            "chosen": chains[row.further["chosen"]]["path"] if chains else "",
         }
     return _filled(shown)
 
 
-def gold(question: Mapping[str, Any], passages: Passages) -> dict[str, Any]:
+def gold(question: Question, passages: Passages) -> dict[str, Any]:
     """Return what a dataset says about how a question is answered: its supporting passages and its decomposition."""
     hops = [
-        [hop["question"], hop["answer"], passages.number(hop["passage_id"]) if hop["passage_id"] else None]
-        for hop in question["decomposition"]
+        [hop.question, hop.answer, passages.number(hop.passage_id) if hop.passage_id else None]
+        for hop in question.decomposition
     ]
-    return _filled({"supporting": [passages.number(name) for name in question["supporting"]], "decomposition": hops})
+    return _filled({"supporting": [passages.number(name) for name in question.supporting], "decomposition": hops})
 
 
-def _step(step: Mapping[str, Any], passages: Passages, refusal: str) -> dict[str, Any]:
-    place = {"kind": step["kind"], "path": step["path"], "seconds": round(step["seconds"], 3)}
-    if step["kind"] == "search":
-        hits = [[passages.number(hit["id"], hit["title"]), float(f"{hit['score']:.5g}")] for hit in step["hits"]]
-        return place | {"query": step["query"], "k": step["k"], "hits": hits}
-    shortening = step["shortening"]
-    place |= {"role": step["role"], "usage": _usage(step["usage"]), "prompt": step.get("prompt", "")}
-    place |= {"dropped": shortening["dropped"], "cut": shortening["cut_tokens"]}
-    if step["kind"] == "score":
-        return _filled(
-            place | {"mean": round(step["log_likelihood"] / max(1, step["tokens"]), 4), "tokens": step["tokens"]}
-        )
-    texts: Sequence[str] = step["texts"]
+def _step(step: Step, passages: Passages, refusal: str) -> dict[str, Any]:
+    place: dict[str, Any] = {"kind": step.kind, "path": step.path, "seconds": round(step.seconds, 3)}
+    if isinstance(step, SearchStep):
+        hits = [[passages.number(hit.passage.id, hit.passage.title), float(f"{hit.score:.5g}")] for hit in step.hits]
+        return place | {"query": step.query, "k": step.k, "hits": hits}
+    asked = place | {"role": step.role, "usage": _usage(step.usage)}
+    lost = {"dropped": step.shortening.dropped, "cut": step.shortening.cut_tokens}
+    if isinstance(step, ScoreStep):
+        mean = round(step.log_likelihood / max(1, step.tokens), 4)
+        return _filled(asked | lost | {"mean": mean, "tokens": step.tokens})
+    texts: Sequence[str] = step.texts
     refused = False
-    if refusal and step["role"] == "sub_answer":
+    if refusal and step.role == "sub_answer":
         cleaned, refused = clean_sub_answer(texts[0], refusal)
         texts = [cleaned]
-    cut_off = sum(reason == "length" for reason in step["finish_reasons"])
-    return _filled(place | {"texts": texts, "refused": refused, "cut_off": cut_off})
+    cut_off = sum(reason == "length" for reason in step.finish_reasons)
+    return _filled(asked | {"prompt": step.prompt} | lost | {"texts": texts, "refused": refused, "cut_off": cut_off})
 
 
 def _chain(chain: Mapping[str, Any], passages: Passages) -> dict[str, Any]:
@@ -76,10 +75,9 @@ def _chain(chain: Mapping[str, Any], passages: Passages) -> dict[str, Any]:
     return _filled(shown)
 
 
-def _usage(usage: Mapping[str, int]) -> list[int]:
+def _usage(usage: TokenUsage) -> list[int]:
     """Return calls, prompt tokens, generated tokens, and tokens of both that were computed."""
-    found = TokenUsage(**usage)
-    return [found.calls, found.prompt, found.generated, found.computed]
+    return [usage.calls, usage.prompt, usage.generated, usage.computed]
 
 
 def _filled(values: Mapping[str, Any]) -> dict[str, Any]:

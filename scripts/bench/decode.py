@@ -22,7 +22,7 @@ from corag.config import CoRAGConfig
 from corag.growing import grow
 from corag.method import corag
 from core.protocols import Generator, Score, ScoreRequest
-from core.records import Row
+from core.rows import Row
 from core.runner import answer_all, answer_question
 from core.tools import Tools
 from core.types import Answer, Question

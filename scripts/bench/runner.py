@@ -11,7 +11,8 @@ import time
 from functools import partial
 from pathlib import Path
 
-from core.records import Row, RunFolder
+from core.records import RunFolder
+from core.rows import Row
 from core.runner import answer_all, answer_question
 from core.tools import Tools
 from core.types import Question

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from corag.config import CoRAGConfig
 from core.protocols import Generator, Retriever, Score, ScoreRequest
-from core.records import Row
+from core.rows import Row
 from core.runner import answer_all, answer_question
 from core.together import together
 from core.tools import Tools

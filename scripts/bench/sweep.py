@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 from corag.config import CoRAGConfig
 from core.protocols import Generator
-from core.records import read_rows, usage_of
+from core.records import read_rows
+from core.rows import SavedRow
 from core.types import TokenUsage
 from generation.config import ModelConfig
 from generation.memo import RememberingGenerator
@@ -45,16 +44,14 @@ async def main(questions: int = 4, adapter: str = "") -> dict[str, float]:
         cells = [replace(cell, questions=base.load()) for cell in read_cells(base, "", GRID)]
         engine = VllmGenerator.open(ModelConfig(adapter=adapter))
 
-        async def answer(
-            way: str, memory_of: Callable[[], Awaitable[Generator]]
-        ) -> tuple[list[Mapping[str, Any]], float]:
+        async def answer(way: str, memory_of: Callable[[], Awaitable[Generator]]) -> tuple[list[SavedRow], float]:
             """Answer all cells, each with the memory that it is given; return the rows and the seconds."""
-            rows: list[Mapping[str, Any]] = []
+            rows: list[SavedRow] = []
             started = time.perf_counter()
             for cell in cells:
                 here = replace(cell, config=replace(cell.config, out=str(root / way)))
                 await answer_cell(here, await memory_of(), {repr(index): retriever})
-                rows += sorted(read_rows(here.folder).values(), key=itemgetter("id"))
+                rows += sorted(read_rows(here.folder).values(), key=lambda row: row.question.id)
             return rows, time.perf_counter() - started
 
         async def empty() -> Generator:
@@ -72,7 +69,7 @@ async def main(questions: int = 4, adapter: str = "") -> dict[str, float]:
         finally:
             await engine.close()
             await retriever.close()
-    apart, joint = (sum(map(usage_of, rows), TokenUsage()) for rows in (alone, together))
+    apart, joint = (sum((row.total_usage for row in rows), TokenUsage()) for rows in (alone, together))
     return {
         "questions": questions,
         "cells": len(cells),
@@ -84,10 +81,10 @@ async def main(questions: int = 4, adapter: str = "") -> dict[str, float]:
         "alone_seconds": alone_seconds,
         "seconds": together_seconds,
         "same_answers": sum(map(_same, alone, together)) / len(alone),
-        "failed": sum(bool(row["error"]) for row in [*alone, *together]),
+        "failed": sum(bool(row.error) for row in [*alone, *together]),
     }
 
 
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _same(one: SavedRow, other: SavedRow) -> bool:
     """Whether a question was answered alike; if not, the engine's last digits fell otherwise."""
-    return (one["answer"] or {}).get("text") == (other["answer"] or {}).get("text")
+    return (one.answer and one.answer.text) == (other.answer and other.answer.text)

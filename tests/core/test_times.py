@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from core.prompt import Prompt
 from core.records import RunFolder, read_attempts
 from core.runner import answer_question
 from core.together import together
-from core.tools import Tools
+from core.tools import GenerateStep, ScoreStep, SearchStep, Tools
 from core.types import Answer, Question
 from tests.fakes import ScriptedGenerator, WordRetriever
 
@@ -41,15 +42,16 @@ async def test_steps_say_when_they_began_on_one_clock(tmp_path: Path) -> None:
         with RunFolder(tmp_path, {}, {}) as run:
             run.append(await answer_question(QUESTION, two_branches, Tools(QUESTION, generator, WordRetriever([]))))
     first, second = read_attempts(tmp_path)
-    for record in (first, second):
-        search, short, scored, last = sorted(record["steps"], key=lambda step: step["started"])
-        assert [search["kind"], scored["kind"], last.get("role")] == ["search", "score", "last"]
-        assert 0 <= search["started"] < short["started"] <= scored["started"] < short["started"] + short["seconds"]
-        assert last["started"] >= max(step["started"] + step["seconds"] for step in (short, scored))
-        assert last["started"] + last["seconds"] <= record["seconds"] + 0.001
-        assert record["begun"] >= record["opened"]
-    assert second["opened"] > first["begun"] + first["seconds"], "each start is told apart"
-    assert first["opened"] == pytest.approx(before, abs=5), "seconds since 1970"
+    for row in (first, second):
+        search, short, scored, last = sorted(row.steps, key=attrgetter("started"))
+        assert isinstance(search, SearchStep) and isinstance(scored, ScoreStep) and isinstance(last, GenerateStep)
+        assert last.role == "last"
+        assert 0 <= search.started < short.started <= scored.started < short.started + short.seconds
+        assert last.started >= max(step.started + step.seconds for step in (short, scored))
+        assert last.started + last.seconds <= row.seconds + 0.001
+        assert row.begun >= row.opened
+    assert second.opened > first.begun + first.seconds, "each start is told apart"
+    assert first.opened == pytest.approx(before, abs=5), "seconds since 1970"
 
 
 def test_the_clock_goes_with_the_processs_own() -> None:

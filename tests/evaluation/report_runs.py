@@ -13,7 +13,8 @@ import orjson
 from baselines.one_step import OneStepConfig
 from corag.config import CoRAGConfig
 from core.errors import SearchFailedError
-from core.records import read_lines, read_manifest, write_run
+from core.manifest import Manifest
+from core.records import read_lines, write_run
 from core.seeds import stable_hash
 from core.types import Hit, Passage
 from eval.datasets.plain import question_record
@@ -128,7 +129,6 @@ def write(out, name, world, skill=0.5):
 
 def multiply(folder, copies):
     """Give a run so many times its questions: copies that say so in id and text."""
-    manifest = read_manifest(folder)
     lines = [line.text for line in read_lines(folder).values()]
 
     def copy(text, number):
@@ -138,4 +138,4 @@ def multiply(folder, copies):
         return orjson.dumps(record) + b"\n"
 
     every = [*lines, *(copy(text, number) for number in range(2, copies + 1) for text in lines)]
-    write_run(folder, manifest["settings"], manifest["starts"], every)
+    write_run(folder, Manifest.read(folder), every)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from core.prompt import NOTHING_LEFT_OUT
-from core.records import Row, RunFolder
+from core.records import RunFolder
+from core.rows import Row
 from core.tools import GenerateStep, ScoreStep, SearchStep
 from core.types import Answer, Hit, Passage, Question, TokenUsage
 from retrieval.manifest import IndexSettings, write_manifest

@@ -6,7 +6,8 @@ import json
 import pytest
 
 from core.errors import BackendError, ConfigError
-from core.records import TRACES, read_manifest, read_rows
+from core.manifest import Manifest
+from core.records import TRACES, read_rows
 from core.types import Question
 from eval.judge import JudgeConfig, verdict_of
 from scripts.cli import main
@@ -90,7 +91,7 @@ def test_verdicts_are_kept_and_only_what_is_new_is_asked(tmp_path):
     assert judged(run, again) == one and not again.requests
     (folder,) = run.glob("judge-*")
     assert str(folder) == one.folder and len(read_rows(folder)) == 4
-    assert read_manifest(folder)["settings"]["judged"] == read_manifest(run)["settings"]
+    assert Manifest.read(folder).settings["judged"] == Manifest.read(run).settings
     assert (folder / TRACES).read_bytes().count(b"\n") == 4
     judged(run, again, prompt="Is {prediction} right for {query}, given {answers}?")
     assert len(list(run.glob("judge-*"))) == 2 and len(again.requests) == 4, "another prompt is another judge"

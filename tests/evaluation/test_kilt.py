@@ -5,12 +5,13 @@ import json
 import pytest
 
 from core.errors import ConfigError, DataError
+from core.rows import Row, SavedRow
 from core.types import Answer, Question
 from eval.datasets import DATASETS, load_questions, task_description
 from eval.datasets.kilt import KILT_TASKS
 from eval.datasets.plain import question_record
 from eval.scorers import default_scorer, scorer
-from eval.table import json_record, score_record, summarise
+from eval.table import json_record, score_row, summarise
 from scripts import list_datasets
 
 LINKING = {
@@ -89,33 +90,24 @@ def test_every_task_has_a_description_and_the_kilt_scorer(capsys):
 
 
 def _record(question, text, passages=(), failed=False):
-    from dataclasses import asdict
-
-    answer = None if failed else asdict(Answer(text, tuple(passages), 1, "read"))
-    return {
-        "id": question.id,
-        "question": asdict(question),
-        "answer": answer,
-        "usage": {},
-        "steps": [],
-        "error": "x" * failed,
-    }
+    answer = None if failed else Answer(text, tuple(passages), 1, "read")
+    return SavedRow.from_json(json.loads(Row(question, answer, (), {}, 0.0, "x" * failed).to_json()))
 
 
 def test_a_table_counts_pages_and_gates_answers_by_them(load):
     (slot,) = load("kilt_trex", SLOT)
     rule = scorer("kilt")
     row = _record(slot, "orvale", ["4-1", "4-2", "5-0", "17-3"])
-    right = score_record(row, rule, recall_at=2)
+    right = score_row(row, rule, recall_at=2)
     assert (right.em, right.further["accuracy"], right.further["r_precision"]) == (1, 0, 1)
     assert (right.further["kilt_em"], right.further["kilt_f1"], right.further["kilt_accuracy"]) == (1, 1, 0)
     assert right.recall == 1, "pages 4 and 5 are one set, which takes the first place; 17 takes the second"
-    assert score_record(row, rule, recall_at=1).recall == 0.5
-    astray = score_record(_record(slot, "Orvale", ["9-1", "17-3"]), rule, recall_at=2)
+    assert score_row(row, rule, recall_at=1).recall == 0.5
+    astray = score_row(_record(slot, "Orvale", ["9-1", "17-3"]), rule, recall_at=2)
     assert (astray.em, astray.further["accuracy"], astray.further["kilt_em"]) == (1, 1, 0)
-    failed = score_record(_record(slot, "", failed=True), rule, recall_at=2)
+    failed = score_row(_record(slot, "", failed=True), rule, recall_at=2)
     assert (failed.em, failed.recall) == (0, 0) and set(failed.further.values()) == {0.0}
-    closed_book = score_record(_record(slot, "Orvale"), rule, recall_at=2, searches=False)
+    closed_book = score_row(_record(slot, "Orvale"), rule, recall_at=2, searches=False)
     assert closed_book.further == {"accuracy": 1.0} and closed_book.recall is None
     rows = [_record(slot, "Orvale", ["17-3"]), _record(slot, "", failed=True)]
     figures = json_record(summarise("m", rows, rule))

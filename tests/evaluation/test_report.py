@@ -8,7 +8,9 @@ import re
 
 import pytest
 
-from core.records import TRACES, Row, RunFolder, read_manifest, read_rows
+from core.manifest import Manifest
+from core.records import TRACES, RunFolder, read_rows
+from core.rows import Row, SavedRow
 from core.types import Answer, Question
 from eval.report.blocks import Passages, chunked
 from eval.report.page import ASSETS, SCRIPTS, STYLES, html_page, text_blocks
@@ -128,34 +130,32 @@ def test_traces_hold_every_step_of_every_method(page, runs, name):
     longest = 0
     for question, row in rows.items():
         shown, ids = page.trace(name, question)
-        assert [step["kind"] for step in shown.get("steps", [])] == [step["kind"] for step in row["steps"]]
-        searches = [step for step in row["steps"] if step["kind"] == "search"]
+        assert [step["kind"] for step in shown.get("steps", [])] == [step.kind for step in row.steps]
+        searches = [step for step in row.steps if step.kind == "search"]
         drawn = [step for step in shown.get("steps", []) if step["kind"] == "search"]
         assert [[ids[number] for number, _ in step["hits"]] for step in drawn] == [
-            [hit["id"] for hit in step["hits"]] for step in searches
+            [hit.passage.id for hit in step.hits] for step in searches
         ]
         tokens = sum(step["usage"][1] + step["usage"][2] for step in shown.get("steps", []) if "usage" in step)
-        assert tokens == sum(usage["prompt"] + usage["generated"] for usage in row["usage"].values())
+        assert tokens == row.total_usage.total
         assert tokens == page.index["runs"][page.run_names.index(name)]["tokens"][page.index["ids"].index(question)]
-        if row["answer"]:
-            assert shown["answer"] == row["answer"]["text"] and shown["stopped"] == row["answer"]["stopped"]
-            longest = max(longest, row["answer"]["steps"])
+        if row.answer:
+            assert shown["answer"] == row.text and shown["stopped"] == row.answer.stopped
+            longest = max(longest, row.answer.steps)
         else:
-            assert shown["error"] == row["error"] and "answer" not in shown
+            assert shown["error"] == row.error and "answer" not in shown
     assert longest >= (1 if name == "one_step" else 3)
 
 
 def test_chains_and_states_of_the_tree_keep_scores_and_the_chosen_one(page, runs):
     for name, kinds in (("best_of_4", {"score"}), ("tree", {"value"})):
         for question, row in read_rows(runs[name]).items():
-            if row["answer"] is None:
+            if row.answer is None:
                 continue
+            chains = row.further["chains"]
             shown, _ = page.trace(name, question)
-            assert shown["chosen"] == row["answer"]["chains"][row["answer"]["chosen"]]["path"]
-            known = [
-                {kind: chain[kind] for kind in ("score", "value") if chain[kind] is not None}
-                for chain in row["answer"]["chains"]
-            ]
+            assert shown["chosen"] == chains[row.further["chosen"]]["path"]
+            known = [{kind: chain[kind] for kind in ("score", "value") if chain[kind] is not None} for chain in chains]
             assert [
                 {kind: chain[kind] for kind in ("score", "value") if kind in chain} for chain in shown["chains"]
             ] == known
@@ -166,7 +166,7 @@ def test_states_taken_over_from_rollouts_bring_their_own_hop(page, runs):
     taken = 0
     for question, row in read_rows(runs["tree"]).items():
         shown, ids = page.trace("tree", question)
-        searched = {step["path"] for step in row["steps"] if step["kind"] == "search"}
+        searched = {step.path for step in row.steps if step.kind == "search"}
         for chain in shown.get("chains", ()):
             if "newest" in chain and chain["path"] not in searched:
                 taken += 1
@@ -246,8 +246,8 @@ def test_questions_that_a_run_lacks_are_left_out_and_counted(runs, tmp_path):
 
 
 def test_failed_questions_and_questions_without_gold_answers(tmp_path, runs):
-    manifest = read_manifest(runs["one_step"])
-    with RunFolder(tmp_path / "run", manifest["settings"], manifest["starts"][-1]) as run:
+    manifest = Manifest.read(runs["one_step"])
+    with RunFolder(tmp_path / "run", manifest.settings, manifest.last.written) as run:
         run.append(Row(Question("a", "Who?"), Answer("Ada", ("p",), 1, "read"), (), {}, 1.0))
         run.append(Row(Question("b", "When?", ("1",)), Answer("1", (), 1, "read"), (), {}, 1.0))
         run.append(Row(Question("c", "Where?", ("x",)), None, (), {}, 1.0, "SearchFailedError: gone\nTraceback <b>"))
@@ -282,9 +282,12 @@ def test_shortened_prompts_and_cut_off_replies_are_kept():
         "kind": "generate", "role": "reader", "path": "", "texts": ["a"], "finish_reasons": ["length"], "usage": usage,
         "shortening": {"dropped": [["passage", 2]], "cut_tokens": 7}, "prompt": "P", "seconds": 0.5,
     }  # fmt: skip
-    record = {"error": "", "seconds": 0.5, "usage": {"reader": usage}, "answer": None, "steps": [step]}
-    (shown,) = trace(record, Passages(), "")["steps"]
-    assert (shown["cut_off"], shown["dropped"], shown["cut"], shown["prompt"]) == (1, [["passage", 2]], 7, "P")
+    record = {
+        "question": {"id": "a", "text": "Who?"}, "error": "", "seconds": 0.5, "usage": {"reader": usage}, "answer": None,
+        "steps": [step],
+    }  # fmt: skip
+    (shown,) = trace(SavedRow.from_json(record), Passages(), "")["steps"]
+    assert (shown["cut_off"], shown["dropped"], shown["cut"], shown["prompt"]) == (1, (("passage", 2),), 7, "P")
     assert shown["usage"] == [1, 5, 2, 5]
 
 
@@ -305,9 +308,8 @@ def test_bad_input_is_answered_with_sentences(runs, tmp_path, capsys):
     assert "different question files" in message and "questions.source" in message
     sampled = tmp_path / "sampled"
     sampled.mkdir()
-    manifest = read_manifest(runs["tree"])
-    manifest["settings"]["method"] = "sample"
-    (sampled / "manifest.json").write_text(json.dumps(manifest))
+    manifest = Manifest.read(runs["tree"])
+    Manifest(manifest.settings | {"method": "sample"}, manifest.starts).write(sampled)
     assert "sampled chains" in refused(capsys, sampled)
     assert not (tmp_path / "r.html").exists()
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.records import read_manifest
+from core.manifest import Manifest
 from core.types import Passage, Question
 from retrieval.manifest import IndexSettings, hash_corpus, write_manifest
 from retrieval.store import storing
@@ -282,4 +282,4 @@ def test_new_runs_write_down_their_corpus(tmp_path, index):
     assert corpus_of([index, index, str(tmp_path / "gone")]) == "mine.jsonl (25 passages)"
     assert corpus_of(["a-prebuilt-index"]) == ""
     run = make_run(tmp_path / "run", [row(QUESTIONS[0], "x")], corpus=corpus_of([index]))
-    assert read_manifest(run)["starts"][0]["corpus"] == "mine.jsonl (25 passages)"
+    assert Manifest.read(run).last.corpus == "mine.jsonl (25 passages)"

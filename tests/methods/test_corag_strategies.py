@@ -10,6 +10,7 @@ import pytest
 from corag.adaptive import purse_of
 from corag.config import CoRAGConfig
 from corag.method import corag
+from core.rows import SavedRow
 from core.runner import answer_question
 from core.tools import Purse, Tools
 from core.types import Question
@@ -294,7 +295,7 @@ def test_a_resumed_run_goes_on_with_the_purse_that_it_left():
         generator = ScriptedGenerator(seeded, log_likelihood=lambda request, score=score: score)
         tools = Tools(question, generator, WordRetriever(WORLD), purse=purse)
         row = asyncio.run(answer_question(question, lambda q, t: corag(q, t, config), tools))
-        rows[question.id] = json.loads(row.to_json())
+        rows[question.id] = SavedRow.from_json(json.loads(row.to_json()))
     assert purse_of(rows, config) == purse and purse.balance != 0
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from corag.config import CoRAGConfig
 from corag.method import HopRecord
-from core.records import Row, RunFolder
+from core.records import RunFolder
+from core.rows import Row
 from core.types import Passage, Question
 from generation.rendering import Renderer
 from tests.fakes import WordRetriever, passage

@@ -14,7 +14,8 @@ import torch
 import yaml
 
 from core.errors import BackendError, ConfigError
-from core.records import read_manifest, read_rows
+from core.manifest import Manifest
+from core.records import read_rows
 from eval.world.write import write_world
 from generation import adapters
 from generation.config import ModelConfig
@@ -235,14 +236,14 @@ def test_from_sampling_to_the_decoded_table(
     asked = [json.loads(line)["id"] for line in (world / "train.jsonl").read_text().splitlines()]
     for turn, source, ids in (("warm-start", "decomposition", asked[:4]), ("round-1", "model", asked[4:])):
         chains = read_rows(made / turn / "chains")
-        assert sorted(chains) == sorted(ids) and not any(record["error"] for record in chains.values())
-        assert read_manifest(made / turn / "chains")["settings"]["options"]["sample"]["source"] == source
-        assert any(record["answer"]["chosen"] is not None for record in chains.values())
+        assert sorted(chains) == sorted(ids) and not any(row.error for row in chains.values())
+        assert Manifest.read(made / turn / "chains").options["sample"]["source"] == source
+        assert any(row.further["chosen"] is not None for row in chains.values())
         trained = adapters.read_manifest(made / turn / "adapter")
         assert trained is not None and trained["result"]["steps"] == 3
-    assert all(len(record["answer"]["chains"]) == 2 for record in chains.values())
+    assert all(len(row.further["chains"]) == 2 for row in chains.values())
     warm = made / "warm-start/adapter"
-    assert folder_digest(warm) in read_manifest(made / "round-1/chains")["settings"]["model"]
+    assert folder_digest(warm) in Manifest.read(made / "round-1/chains").model
     assert trained["settings"]["options"]["adapter"] == {
         "name": str(warm),
         "digest": folder_digest(warm, weights_only=True),
@@ -253,7 +254,7 @@ def test_from_sampling_to_the_decoded_table(
     runs = json.loads(lines[-1])["runs"]
     assert list(runs) == ["untuned", "warm-start", "round-1"]
     assert all(figures["n"] == 4 and figures["failed"] == 0 for figures in runs.values())
-    models = [read_manifest(Path(figures["folder"]))["settings"]["model"] for figures in runs.values()]
+    models = [Manifest.read(Path(figures["folder"])).model for figures in runs.values()]
     assert len(set(models)) == 3 and folder_digest(made / "round-1/adapter") in models[2]
 
     assert run_command(words[0], words[1:]) == 0

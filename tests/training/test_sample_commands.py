@@ -8,12 +8,13 @@ import subprocess
 import sys
 import time
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from datasets import load_from_disk
 
-from core.records import TRACES, read_manifest, read_rows
+from core.manifest import Manifest
+from core.records import TRACES, read_rows
 from eval.datasets.plain import question_record
 from generation.models import model_folder
 from generation.rendering import Renderer
@@ -137,8 +138,8 @@ def test_sample_writes_chains_and_says_what_came_of_it(scripted, capsys, questio
     }
     assert (record["questions"], record["failed"], record["chains"]) == (10, 0, 30)
     assert "sample: 10/10 questions" in printed.err and " chains/s" in printed.err
-    settings = read_manifest(tmp_path / "chains")["settings"]
-    assert settings["options"]["sample"]["chains"] == 3 and len(settings["prompts"]) == 3
+    manifest = Manifest.read(tmp_path / "chains")
+    assert manifest.options["sample"]["chains"] == 3 and len(manifest.prompts) == 3
     assert any(len(row.chain.hops) > 1 for row in read_chains([tmp_path / "chains"]))
 
 
@@ -207,13 +208,13 @@ def test_sampling_killed_in_the_middle_goes_on_to_the_same_data(scripted, questi
     after = (out / TRACES).read_bytes()
     assert after.startswith(finished), "what had finished was not sampled again"
     assert len(ids(out)) == after.count(b"\n") == 10
-    assert len(read_manifest(out)["starts"]) == 2
+    assert len(Manifest.read(out).starts) == 2
 
     assert sample(questions, tmp_path / "whole") == 0
     again, whole = read_rows(out), read_rows(tmp_path / "whole")
     times = dict.fromkeys(("seconds", "begun", "opened"), 0)
     for name, row in whole.items():
-        assert again[name] | times == row | times
+        assert replace(again[name], **times) == replace(row, **times)
     data = []
     renderer = Renderer.load(model_folder("default", weights=False))
     for chains, rows in ((out, tmp_path / "rows-1"), (tmp_path / "whole", tmp_path / "rows-2")):

@@ -1,0 +1,166 @@
+"""What a run was made with: settings, on which its results depend, and circumstances, on which they do not.
+
+Settings identify a run: one with others is another run, and the two are never mixed in one folder. Circumstances are noted at
+every start and may differ between them. Which is which is decided by the command that makes the run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from core.errors import DataError
+from core.files import write_atomically
+
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The circumstances of one start; what its command, or an older version, did not note is empty. ``written``: all as JSON.
+
+    ``questions``: their file. ``model``, ``adapter``, ``index`` and ``url`` are names and places: what they held is among the
+    settings. ``corpus``: what the index was made of. ``aliases``: the hash of their file, "" for none, None if it was not noted.
+    """
+
+    written: Mapping[str, Any]
+    questions: str
+    scorer: str
+    recall_at: int
+    aliases: str | None
+    model: str
+    adapter: str
+    index: tuple[str, ...]
+    url: tuple[str, ...]
+    corpus: str
+    started: str
+    git_commit: str
+    versions: Mapping[str, str]
+    platform: str
+    cores: int | None
+    gpus: tuple[str, ...]
+
+    @classmethod
+    def from_json(cls, written: Mapping[str, Any]) -> Start:
+        """Read what a command noted."""
+        model, retriever, machine = (written.get(name, {}) for name in ("model", "retriever", "machine"))
+        return cls(
+            written,
+            questions=written.get("questions", ""),
+            scorer=written.get("scorer", "auto"),
+            recall_at=written.get("recall_at", 0),
+            aliases=written.get("aliases"),
+            model=model.get("name", ""),
+            adapter=model.get("adapter", ""),
+            index=tuple(retriever.get("index", ())),
+            url=tuple(retriever.get("url", ())),
+            corpus=written.get("corpus", ""),
+            started=written.get("started", ""),
+            git_commit=written.get("git_commit", ""),
+            versions=written.get("versions", {}),
+            platform=machine.get("platform", ""),
+            cores=machine.get("cores"),
+            gpus=tuple(machine.get("gpus", ())),
+        )
+
+    @property
+    def searched(self) -> str:
+        """The indexes or servers that were searched."""
+        return ", ".join(self.index or self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A run's settings as JSON, which is how they are compared, with what everybody reads of them; and its starts, in order."""
+
+    settings: Mapping[str, Any]
+    starts: Sequence[Start]
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Read a run's manifest, an object with ``settings`` and ``starts``.
+
+        Raises :class:`DataError` if the folder is not a run.
+        """
+        try:
+            written = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            raise DataError(f"'{folder}' is not a run: it has no {MANIFEST}. Make one with 'corag run'.") from None
+        except OSError as error:
+            raise DataError(f"cannot read '{folder / MANIFEST}': {error.strerror}. Check who may read it.") from None
+        except ValueError as error:  # broken JSON, or no text at all
+            raise DataError(
+                f"'{folder / MANIFEST}' is not valid JSON ({error}): restore it or start a new run."
+            ) from None
+        parts = (written.get("settings"), written.get("starts")) if isinstance(written, dict) else (None, None)
+        if not isinstance(parts[0], dict) or not isinstance(parts[1], list):
+            raise DataError(
+                f"'{folder}' is not a run: its {MANIFEST} has no settings and starts, so is that of something else. Name a folder "
+                "that 'corag run' made."
+            )
+        return cls(parts[0], [Start.from_json(start) for start in parts[1]])
+
+    def write(self, folder: Path) -> None:
+        """Write the manifest, replacing what is there."""
+        record = {"settings": self.settings, "starts": [start.written for start in self.starts]}
+        write_atomically(folder / MANIFEST, orjson.dumps(record, option=orjson.OPT_INDENT_2).decode() + "\n")
+
+    @property
+    def last(self) -> Start:
+        """The last start."""
+        return self.starts[-1]
+
+    @property
+    def method(self) -> str:
+        """The method's name; that of sampled chains and of verdicts is their kind."""
+        return str(self.settings["method"])
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The method's options."""
+        return dict(self.settings["options"])
+
+    @property
+    def prompts(self) -> Sequence[str]:
+        """Name, version and hash of every prompt."""
+        return list(self.settings["prompts"])
+
+    @property
+    def questions(self) -> Mapping[str, str]:
+        """What tells the questions from others: source (their file's hash, or their name on a hub), dataset, split and subset."""
+        return dict(self.settings["questions"])
+
+    @property
+    def dataset(self) -> str:
+        """The format of the questions."""
+        return self.questions["dataset"]
+
+    @property
+    def seed(self) -> int:
+        """The seed that all randomness derives from."""
+        return int(self.settings["seed"])
+
+    @property
+    def budget(self) -> int:
+        """Most tokens that a question may spend, 0 for no limit."""
+        return int(self.settings["budget"])
+
+    @property
+    def model(self) -> str:
+        """The model's fingerprint."""
+        return str(self.settings["model"])
+
+    @property
+    def retriever(self) -> str:
+        """The retriever's fingerprint, "" if the method does not search."""
+        return str(self.settings["retriever"])
+
+    @property
+    def searches(self) -> bool:
+        """Whether the method searches."""
+        return bool(self.retriever)

@@ -1,0 +1,98 @@
+"""What stands in a run folder, read back: all that was written, also by older versions that wrote less."""
+
+import json
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from core.errors import DataError
+from core.manifest import MANIFEST, Manifest
+from core.prompt import NOTHING_LEFT_OUT, Shortening
+from core.records import RunFolder, read_lines, read_rows
+from core.rows import Row, SavedAnswer, SavedRow
+from core.tools import GenerateStep, ScoreStep, SearchStep, Step
+from core.types import Answer, GoldHop, Hit, Passage, Question, TokenUsage
+
+USAGE = TokenUsage(1, 10, 2, 8, 2)
+ASKED = Question(
+    "q", "Where was Ada born?", ("Orvale", "Orval"), ("p1",), "bridge", 2, (GoldHop("Who?", "Ada", "p1"),), ("p2",), (("1", "2"),)
+)  # fmt: skip
+STEPS: tuple[Step, ...] = (
+    SearchStep("Ada", "hop 1", 5, (Hit(Passage("p1", "Ada", ""), 1.5), Hit(Passage("p2", "Ben", ""), 0.5)), 0.1, 0.2),
+    GenerateStep("reader", "", ("Orvale", "x"), ("stop", "length"), USAGE, Shortening((("passage", 2),), 7), 0.3, "P", 0.4),
+    ScoreStep("score", "chain 1", -math.inf, 3, USAGE, NOTHING_LEFT_OUT, 0.5, 0.6),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FactsAnswer(Answer):
+    """An answer of a method with more to tell."""
+
+    facts: tuple[str, ...] = ()
+
+
+ROW = Row(ASKED, FactsAnswer("Orvale", ("p1", "p2"), 2, "read", ("born",)), STEPS, {"reader": USAGE}, 1.5, "", 7.25)
+
+
+def saved(row: Row) -> SavedRow:
+    """Write a row and read it back."""
+    return SavedRow.from_json(json.loads(row.to_json(3.5)))
+
+
+def test_a_row_comes_back_with_everything_but_the_texts_of_passages() -> None:
+    row = saved(ROW)
+    assert row.question == ASKED and row.steps == STEPS and row.searches == 1
+    assert row.answer == SavedAnswer("Orvale", ("p1", "p2"), 2, "read", {"facts": ["born"]})
+    assert json.dumps(row.answer.to_json()) == json.dumps(json.loads(ROW.to_json())["answer"]), "in the same order"
+    assert (row.usage, row.total_usage, row.seconds, row.error) == ({"reader": USAGE}, USAGE, 1.5, "")
+    assert (row.opened, row.begun) == (3.5, 7.25)
+    failed = saved(replace(ROW, answer=None, error="Broken: x"))
+    assert (failed.answer, failed.text, failed.passage_ids, failed.further) == (None, "", (), {})
+
+
+def test_rows_of_older_versions_are_read() -> None:
+    old = json.loads(ROW.to_json())
+    del old["opened"], old["begun"], old["question"]["pages"], old["question"]["context_ids"]
+    for step in old["steps"]:
+        del step["started"]
+    row = SavedRow.from_json(old)
+    assert (row.opened, row.begun, row.question) == (0, 0, replace(ASKED, pages=(), context_ids=()))
+    assert [step.started for step in row.steps] == [0, 0, 0]
+
+
+def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    settings = {
+        "method": "corag", "options": {"k": 5}, "prompts": ["a v1 0"], "questions": {"source": "abc", "dataset": "kilt"},
+        "model": "m:1", "retriever": "", "seed": 3, "budget": 0,
+    }  # fmt: skip
+    first = {"model": {"name": "m"}, "retriever": {"index": [], "url": ["http://here"]}, "questions": "q.jsonl"}
+    for start in (first, first | {"aliases": "", "scorer": "drop", "recall_at": 9}):
+        with RunFolder(tmp_path, settings, start) as run:
+            run.append(ROW)
+    before = (tmp_path / MANIFEST).read_bytes()
+    manifest = Manifest.read(tmp_path)
+    manifest.write(tmp_path)
+    assert (tmp_path / MANIFEST).read_bytes() == before
+    assert (manifest.method, manifest.dataset, manifest.model, manifest.seed) == ("corag", "kilt", "m:1", 3)
+    assert not manifest.searches and manifest.last.searched == "http://here"
+    assert [(start.aliases, start.scorer, start.recall_at) for start in manifest.starts] == [
+        (None, "auto", 0), ("", "drop", 9),
+    ]  # fmt: skip
+    (line,) = read_lines(tmp_path).values()
+    assert [line.parsed()] == list(read_rows(tmp_path).values())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is not valid JSON"),
+        ("[]", "has no settings and starts"),
+        ('{"settings": {}, "start": {}}', "has no settings and starts"),
+    ],
+)
+def test_what_is_no_manifest_of_a_run_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / MANIFEST).write_text(text)
+    with pytest.raises(DataError, match=said):
+        Manifest.read(tmp_path)
