@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from baselines.forced_answer import force_answer
 from core.errors import BudgetExhaustedError, ConfigError
-from core.fitting import affordable, reserve
+from core.fitting import reserve
 from core.method import MethodConfig
 from core.prompt import Message, Prompt, Segment
+from core.showing import passage_items
 from core.templates import Template, load_prompt
 from core.text import extract_answer
 from core.tools import Tools
@@ -95,8 +97,7 @@ async def auto_rag(question: Question, tools: Tools, config: AutoRAGConfig) -> A
     try:
         for number in range(1, rounds + 2):
             path, searching = f"round {number}", number <= config.max_rounds
-            final = Prompt(tuple(dialogue), prefix="Final Answer:")
-            with tools.holding(reserve(final, config.max_answer_tokens, tools)):
+            with tools.holding(reserve(final_prompt(dialogue, ""), config.max_answer_tokens, tools)):
                 # Reason: what is known and what is missing? Hence the answer or the next query, in the model's own words.
                 made_up = (f"Retrieved Document_{number}:",)  # the header of what only the search will find
                 said = await ask(Prompt(tuple(dialogue)), "turn", path, made_up, tools, config)
@@ -115,17 +116,18 @@ async def auto_rag(question: Question, tools: Tools, config: AutoRAGConfig) -> A
                     recall = config.prompt("recall").render({"query": question.text, "sub_query": query})
                     new = [Passage("", "", await ask(recall, "recall", path, (), tools, config))]
             queries.append(query)
-            items = [{"title": passage.title, "text": passage.text.strip()} for passage in new if passage.text.strip()]
-            found = config.prompt("documents").items("passage", items, [number] * len(items))  # the oldest go first
-            turn = config.prompt("documents").render({"number": str(number), "passages": found})
+            documents = config.prompt("documents")
+            items = passage_items(passage for passage in new if passage.text.strip())
+            found = documents.items("passage", items, [number] * len(items))  # the oldest go first
+            turn = documents.render({"number": str(number), "passages": found})
             dialogue, said = [*dialogue, Message("assistant", (Segment(said),)), *turn.messages], ""
         stopped = "answer" if answer else "max_rounds"
         if not answer and config.force_answer:
-            answer = await conclude(dialogue, said, tools, config)
+            answer = await force_answer(final_prompt(dialogue, said), config.max_answer_tokens, tools)
     except BudgetExhaustedError:
         stopped = "budget"
         with suppress(BudgetExhaustedError):
-            answer = await conclude(dialogue, said, tools, config)
+            answer = await force_answer(final_prompt(dialogue, said), config.max_answer_tokens, tools)
     return AutoRAGAnswer(answer, tuple(shown), turns, stopped, tuple(queries), unparsable)
 
 
@@ -143,8 +145,6 @@ def parse(said: str) -> tuple[str, str]:
     return (extract_answer(value), "") if marker.lower() == "final answer" else ("", value)
 
 
-async def conclude(dialogue: Sequence[Message], said: str, tools: Tools, config: AutoRAGConfig) -> str:
-    """Make the model's turn, as far as it has come, go on with the answer; a budget may leave out documents."""
-    final = Prompt(tuple(dialogue), prefix=f"{said}\nFinal Answer:".strip())
-    prompt = affordable(final, config.max_answer_tokens, tools)
-    return extract_answer((await tools.generate(prompt, role="final", max_tokens=config.max_answer_tokens)).text)
+def final_prompt(dialogue: Sequence[Message], said: str) -> Prompt:
+    """Make the model's turn, as far as it has come, go on with the answer."""
+    return Prompt(tuple(dialogue), prefix=f"{said}\nFinal Answer:".strip())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from core.demonstrations import Demonstration
 from core.errors import ConfigError
-from core.prompt import Segment
-from core.reader import PROMPTS, ReaderConfig, read
-from core.templates import Template, load_template
+from core.reader import ReaderConfig, read
+from core.showing import load_layout
+from core.templates import Template
 from core.tools import Tools
 from core.types import Answer, Question
 
@@ -27,12 +28,12 @@ class ClosedBookConfig(ReaderConfig):
     def qa_template(self) -> Template:
         """Load the prompt; "auto" without demonstrations asks without mentioning passages."""
         if self.qa_prompt == "auto" and not self.demonstrations and not self.reader_demonstrations:
-            return load_template(f"chat_closed_book_{self.reader}", PROMPTS)
+            return load_layout(f"chat_closed_book_{self.reader}")
         return super().qa_template()
 
-    def examples(self, *, with_context: bool = False) -> tuple[Segment, ...]:
+    def reader_examples(self) -> tuple[Demonstration, ...]:
         """Load the demonstrations without their passages."""
-        return super().examples(with_context=with_context)
+        return tuple(replace(example, context="") for example in super().reader_examples())
 
 
 async def closed_book(question: Question, tools: Tools, config: ClosedBookConfig) -> Answer:

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 from baselines.flare_config import FLAREConfig
 from baselines.flare_queries import masked, questions
-from baselines.flare_sentences import Sentence, answer_prompt, next_sentence, token_count, written
-from baselines.transcripts import ANSWER_CUE, conclude
+from baselines.flare_sentences import Sentence, answer_prompt, next_sentence, token_count
+from baselines.forced_answer import conclude_chain, cued, written
 from core.errors import BudgetExhaustedError
-from core.fitting import affordable, reserve
+from core.fitting import reserve
 from core.fusion import interleave
 from core.prompt import Prompt
-from core.text import extract_answer, stated_answer
+from core.text import stated_answer
 from core.tools import Tools
 from core.types import Answer, Hit, Question
 
@@ -60,7 +60,7 @@ async def flare(question: Question, tools: Tools, config: FLAREConfig) -> FLAREA
     hits = await look_up([question.text], found, tools, config, path="question")
 
     def final(kept: Sequence[Sentence]) -> Prompt:
-        return answer_prompt(question, hits, kept, config, ANSWER_CUE)
+        return answer_prompt(question, hits, cued(kept), config)
 
     try:
         while not stopped:
@@ -86,11 +86,7 @@ async def flare(question: Question, tools: Tools, config: FLAREConfig) -> FLAREA
             stopped = exit_reason(sentences, config)
     except BudgetExhaustedError:
         stopped = "budget"
-    answer = extract_answer(written(sentences))
-    if stopped == "budget" or (config.force_answer and stopped != "answer"):
-        limit = config.max_answer_tokens
-        forced = await conclude(lambda kept: affordable(final(kept), limit, tools), sentences, tools, max_tokens=limit)
-        answer = forced or answer
+    answer = await conclude_chain(final, sentences, stopped, tools, config)
     texts = tuple(sentence.text for sentence in sentences)
     return FLAREAnswer(answer, tuple(found), len(sentences), stopped, texts, tuple(drafts))
 

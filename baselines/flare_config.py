@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from core.demonstrations import load_demonstrations
+from core.demonstrations import DemonstrationConfig
 from core.errors import ConfigError
-from core.method import MethodConfig
-from core.prompt import Segment
-from core.reader import PROMPTS as READER_PROMPTS
+from core.showing import load_layout
 from core.templates import Template, load_template
 
 PROMPTS = Path(__file__).parent / "prompts"
 
 
 @dataclass(frozen=True)
-class FLAREConfig(MethodConfig):
-    """Options of FLARE direct. Defaults are those of the released configuration for 2WikiMultihopQA.
+class FLAREConfig(DemonstrationConfig):
+    """Options of FLARE direct, and of demonstrations. Defaults are those of the released configuration for 2WikiMultihopQA.
 
     Attributes:
         preset: "paper" (few-shot: give ``demonstrations``, the first eight are used) or "zero_shot" (chat models).
@@ -36,10 +34,7 @@ class FLAREConfig(MethodConfig):
         prompt: "auto" (``layout`` with demonstrations, else ``flare``), a shipped name, a file, or a text with {query},
             {paragraphs} and {cot_history}.
         question_prompt: the same with {text} and {span}.
-        demonstrations: file of worked examples in IRCoT's format with chains of thought; "" for none.
-        demonstration_count: use the first so many demonstrations; 0 for all.
-        demonstration_ids: use the demonstrations with these qids instead, in this order.
-        max_paragraph_words: passages are cut to so many words in prompts.
+        max_shown_words: passages are cut to so many words in prompts.
     """
 
     preset: Literal["paper", "zero_shot"] = "zero_shot"
@@ -56,12 +51,10 @@ class FLAREConfig(MethodConfig):
     max_question_tokens: int = 64
     prompt: str = "auto"
     question_prompt: str = "flare_question"
-    demonstrations: str = ""
     demonstration_count: int = 8
-    demonstration_ids: list[str] = field(default_factory=list)
-    max_paragraph_words: int = 350
+    max_shown_words: int = 350
 
-    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "max_paragraph_words": "max_shown_words"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {"theta": 0.8, "beta": 0.4, "k": 2, "force_answer": False},
         "zero_shot": {},
@@ -70,7 +63,7 @@ class FLAREConfig(MethodConfig):
     def __post_init__(self) -> None:
         least_one = (
             "k", "look_ahead_tokens", "max_tokens", "max_sentences", "max_answer_tokens", "max_question_tokens",
-            "max_paragraph_words",
+            "max_shown_words",
         )  # fmt: skip
         for name, least in (*((name, 1) for name in least_one), ("demonstration_count", 0)):
             if getattr(self, name) < least:
@@ -87,28 +80,13 @@ class FLAREConfig(MethodConfig):
 
     def template(self) -> Template:
         """Load the prompt that asks for the next sentence."""
-        name = self.prompt
-        if name == "auto":
-            name = "layout" if self.demonstrations else "flare"
-        return load_template(name, READER_PROMPTS if name == "layout" else PROMPTS)
+        auto = "layout" if self.demonstrations else "flare"
+        return load_layout(auto if self.prompt == "auto" else self.prompt, PROMPTS)
 
     def question_template(self) -> Template:
         """Load the prompt that asks for an explicit query."""
         return load_template(self.question_prompt, PROMPTS)
 
-    def examples(self) -> tuple[Segment, ...]:
-        """Load the demonstrations."""
-        return load_demonstrations(self.demonstrations, self.demonstration_count, tuple(self.demonstration_ids))
-
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that these options use."""
         return (self.template(), self.question_template()) if self.query == "questions" else (self.template(),)
-
-    def files(self) -> tuple[str, ...]:
-        """The file of demonstrations."""
-        return (self.demonstrations,) if self.demonstrations else ()
-
-    def check_files(self) -> None:
-        """Load prompts and demonstrations."""
-        super().check_files()
-        self.examples()

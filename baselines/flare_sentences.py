@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from baselines.flare_config import FLAREConfig
 from baselines.flare_queries import Token
-from core.collected import passage_segments
+from baselines.forced_answer import written
 from core.prompt import Prompt
 from core.sentences import sentence_end
+from core.showing import show_demonstrations, show_passages
 from core.tools import Tools
 from core.types import Hit, Question
 
@@ -42,7 +43,7 @@ async def next_sentence(
     path: str,
 ) -> Sentence:
     """Generate on from the sentences so far, and keep the first sentence with its tokens."""
-    prompt = answer_prompt(question, hits, sentences, config)
+    prompt = answer_prompt(question, hits, written(sentences), config)
     left = config.max_tokens - token_count(sentences)
     stop = ("\n\n",) if prompt.plain else ()
     reply = await tools.generate(
@@ -54,23 +55,17 @@ async def next_sentence(
     return Sentence(completion.text[:end], tuple(completion.tokens(end)), ended)
 
 
-def answer_prompt(
-    question: Question, hits: Sequence[Hit], sentences: Sequence[Sentence], config: FLAREConfig, cue: str = ""
-) -> Prompt:
-    """Write the answer so far, to be continued, after ``cue`` if there is one."""
-    return config.template().render(
+def answer_prompt(question: Question, hits: Sequence[Hit], so_far: str, config: FLAREConfig) -> Prompt:
+    """Write the answer so far, to be continued."""
+    template, passages = config.template(), (hit.passage for hit in hits)
+    return template.render(
         {
             "query": question.text,
-            "paragraphs": passage_segments((hit.passage for hit in hits), config.max_paragraph_words),
-            "cot_history": f"{written(sentences)} {cue}".strip() if cue else written(sentences),
-            "demonstrations": config.examples(),
+            "paragraphs": show_passages(passages, template, config.max_shown_words, goes_first="first"),
+            "cot_history": so_far,
+            "demonstrations": show_demonstrations(config.examples(), template),
         }
     )
-
-
-def written(sentences: Sequence[Sentence]) -> str:
-    """Return the answer so far."""
-    return "".join(sentence.text for sentence in sentences).lstrip()
 
 
 def token_count(sentences: Sequence[Sentence]) -> int:

@@ -4,7 +4,7 @@ Generate a whole chain of thought, search with it and the question together, gen
 last generation holds the answer. Preset "paper": three demonstrations with chains of thought, five passages, two iterations.
 
 Known differences: no code was released, so the wording and layout of prompts are IRCoT's (``layout`` with demonstrations,
-``chat_cot`` without) and passages are cut to ``max_paragraph_words``; the early stop ``stop_when_settled`` is ours, off by default.
+``chat_cot`` without) and passages are cut to ``max_shown_words``; the early stop ``stop_when_settled`` is ours, off by default.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class IterRetGenConfig(ReaderConfig):
     reader: Literal["direct", "cot", "none"] = "cot"
     demonstration_count: int = 3
 
-    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "T": "iterations"}
+    ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {"top_k": "k", "T": "iterations"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"reader": "cot"}, "zero_shot": {}}
 
     def __post_init__(self) -> None:

@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from baselines.drag import DRAGConfig, demonstrate, fill
+from baselines.forced_answer import force_answer
 from core.demonstrations import Demonstration, read_demonstrations
 from core.errors import BudgetExhaustedError, ConfigError, DataError
-from core.fitting import affordable, reserve
+from core.fitting import reserve
 from core.fusion import interleave
 from core.prompt import Prompt
 from core.text import extract_answer
@@ -95,12 +96,6 @@ async def iterdrag(question: Question, tools: Tools, config: IterDRAGConfig) -> 
     def prompt(opening: str) -> Prompt:
         return fill(question.text, demonstrations, searches, config, "\n".join([*lines, opening]))
 
-    async def conclude() -> str:
-        final = affordable(prompt(FINAL), config.max_answer_tokens, tools)
-        stop = ("\n",) if final.plain else ()
-        reply = await tools.generate(final, role="final", max_tokens=config.max_answer_tokens, stop=stop)
-        return extract_answer(reply.text)
-
     try:
         while not stopped:
             path = f"iteration {len(asked)}{' answer' if opening else ''}"
@@ -132,11 +127,11 @@ async def iterdrag(question: Question, tools: Tools, config: IterDRAGConfig) -> 
                 asked.append(SubQuery(sub_query, tuple(hit.passage.id for hit in searches[-1])))
                 lines.append(f"{FOLLOW_UP} {sub_query}")
                 opening = INTERMEDIATE
-        answer = answer or await conclude()
+        answer = answer or await force_answer(prompt(FINAL), config.max_answer_tokens, tools)
     except BudgetExhaustedError:
         stopped = "budget"
         answer = next((earlier.answer for earlier in reversed(asked) if earlier.answer), "")
         with suppress(BudgetExhaustedError):
-            answer = await conclude()
+            answer = await force_answer(prompt(FINAL), config.max_answer_tokens, tools)
     found = tuple(hit.passage.id for hit in interleave(searches))  # so that the first few show every search
     return IterDRAGAnswer(answer, found, len(asked), stopped, tuple(asked))

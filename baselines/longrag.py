@@ -17,6 +17,7 @@ from core.errors import BudgetExhaustedError, ConfigError
 from core.fitting import affordable, count_segments, reserve
 from core.method import MethodConfig
 from core.prompt import Prompt
+from core.showing import show_passages
 from core.templates import Template, load_prompt
 from core.text import extract_answer
 from core.tools import Tools
@@ -100,9 +101,7 @@ async def longrag(question: Question, tools: Tools, config: LongRAGConfig) -> Lo
 
     # First turn: a long answer from the units. If they are too long, passages go, from the end of the worst unit on.
     read = config.prompt("read")
-    items = [{"title": passage.title, "text": passage.text.strip()} for passage in passages]
-    written = read.items("passage", items, range(len(items), 0, -1))
-    prompt = read.render({"query": question.text, "passages": written})
+    prompt = read.render({"query": question.text, "passages": show_passages(passages, read, goes_first="last")})
     long_answer, answer, stopped, steps, shown = "", "", "read", 0, 0
     try:
         most = config.max_long_answer_tokens + config.max_answer_tokens  # what the second turn reads and writes

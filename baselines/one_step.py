@@ -20,16 +20,19 @@ class OneStepConfig(ReaderConfig):
     Attributes:
         k: passages retrieved (also ``top_k``). IRCoT's paper tunes it in {5, 7, 9, 11, 13, 15}.
         strip_question_words: drop who, what, is, ... from the query, as IRCoT's paper does for BM25.
-        max_passage_words: longer passages are not collected (IRCoT's released code: 600).
+        max_collected_words: longer passages are not collected (IRCoT's released code: 600).
         near_duplicate: passages this similar (percent, title and text) to a kept one are not collected.
     """
 
     k: int = 15
     strip_question_words: bool = True
-    max_passage_words: int = 600
+    max_collected_words: int = 600
     near_duplicate: float = 90.0
 
-    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
+    ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {
+        "top_k": "k",
+        "max_passage_words": "max_collected_words",
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -39,7 +42,7 @@ class OneStepConfig(ReaderConfig):
 
 async def one_step(question: Question, tools: Tools, config: OneStepConfig) -> Answer:
     """Retrieve k passages with the whole question and read them, under IRCoT's rules for collecting."""
-    collected = Collected(config.k, max_words=config.max_passage_words, near_duplicate=config.near_duplicate)
+    collected = Collected(config.k, max_words=config.max_collected_words, near_duplicate=config.near_duplicate)
     query = strip_question_words(question.text) if config.strip_question_words else question.text
     collected.add(await tools.search(query, k=config.k))
     answer = await read(question, collected.passages, tools, config)

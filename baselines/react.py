@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from baselines.forced_answer import conclude
 from baselines.react_actions import Library, Move, parse_move, sentences
 from baselines.react_config import ReActConfig
-from baselines.transcripts import ITEMS_DROP_AFTER, conclude
 from core.errors import BudgetExhaustedError
 from core.fitting import reserve
 from core.prompt import Prompt
@@ -118,7 +118,7 @@ async def observe(move: Move, library: Library, tools: Tools, config: ReActConfi
     library.add(hits)
     shown = [sentences(hit.passage.text)[: config.shown_sentences or None] for hit in hits]
     items = [{"title": hit.passage.title, "text": " ".join(part)} for hit, part in zip(hits, shown, strict=True)]
-    written = "".join(segment.text for segment in config.template().items("passage", items, range(len(items))))
+    written = "".join(segment.text for segment in config.template().items("passage", items))
     return written.strip() or f"Nothing was found for '{move.argument}'."
 
 
@@ -129,7 +129,7 @@ def react_prompt(question: Question, config: ReActConfig, cue: str, steps: Seque
         {"step": str(step.number), "thought": step.thought, "action": step.action, "observation": step.observation}
         for step in steps
     ]
-    hops = template.items("hop", items, range(ITEMS_DROP_AFTER, ITEMS_DROP_AFTER + len(items)))
+    hops = template.items("hop", items)
     return template.render({"query": question.text, "hops": hops, "cue": cue, "demonstrations": config.examples()})
 
 

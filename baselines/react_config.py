@@ -35,7 +35,6 @@ class ReActConfig(TranscriptConfig):
     max_answer_tokens: int = 64
 
     NAME: ClassVar[str] = "react"
-    BETWEEN: ClassVar[str] = "\n"
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {"k": 1, "unparsable": "ask_again", "force_answer": False, "max_step_tokens": 100},

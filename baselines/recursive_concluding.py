@@ -7,17 +7,15 @@ from dataclasses import dataclass
 
 from baselines.recursive_config import RecursiveConfig
 from baselines.recursive_trail import Finding, Trail
-from core.collected import passage_segments
 from core.errors import BudgetExhaustedError
 from core.fitting import affordable, count_segments, reserve
 from core.prompt import Prompt, Segment
-from core.reader import reader_prompt
+from core.reader import generate_answer, reader_prompt
+from core.showing import show_passages
 from core.templates import Template
 from core.text import extract_answer
 from core.tools import Tools
 from core.types import Passage, Question
-
-_HOPS_DROP_AFTER = 100_000  # should the window be too small, passages go before searches and findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +38,8 @@ async def conclude(question: Question, trail: Trail, tools: Tools, config: Recur
     """
     whole = final_prompt(question, trail, tools, config)
     prompt = affordable(whole, config.max_answer_tokens, tools)
-    stop = ("\n",) if prompt.plain else ()
     try:
-        reply = await tools.generate(prompt, role="reader", max_tokens=config.max_answer_tokens, stop=stop, path="end")
+        reply = await generate_answer(prompt, config.max_answer_tokens, tools, path="end")
     except BudgetExhaustedError:
         answers = [finding.sub_answer for finding in trail.findings if finding.sub_answer]
         return Conclusion(answers[-1] if answers else "", len(trail.passages), affordable=False)
@@ -67,16 +64,15 @@ def combine_prompt(
     return template.render(
         {
             "query": question.text,
-            "paragraphs": passage_segments(passages, config.max_paragraph_words),
-            "hops": template.items("hop", items, range(_HOPS_DROP_AFTER, _HOPS_DROP_AFTER + len(items))),
+            "paragraphs": show_passages(passages, template, config.max_shown_words, goes_first="first"),
+            "hops": template.items("hop", items),
         }
     )
 
 
 def searches(trail: Trail, template: Template) -> list[Segment]:
     """Write the searches so far as the prompt says."""
-    items = [{"sub_query": query} for query in trail.queries]
-    return template.items("hop", items, range(_HOPS_DROP_AFTER, _HOPS_DROP_AFTER + len(items)))
+    return template.items("hop", [{"sub_query": query} for query in trail.queries])
 
 
 def to_hold_back(question: Question, trail: Trail, tools: Tools, config: RecursiveConfig) -> int:

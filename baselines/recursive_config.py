@@ -25,7 +25,7 @@ _PROMPTS_OF: dict[str, tuple[PromptName, ...]] = {
 
 @dataclass(frozen=True)
 class RecursiveConfig(ReaderConfig):
-    """Options of recursive RAG, beside those of its reader. Passages are shown whole unless ``max_paragraph_words`` is lowered.
+    """Options of recursive RAG, beside those of its reader. Passages are shown whole unless ``max_shown_words`` is lowered.
 
     After sub-questions ``combine_prompt`` asks for the answer: ``reader`` "cot" and demonstrations have no effect then.
 
@@ -73,7 +73,7 @@ class RecursiveConfig(ReaderConfig):
     context_tokens: int = 0
     max_step_tokens: int = 256
     max_sub_answer_tokens: int = 64
-    max_paragraph_words: int = 100_000
+    max_shown_words: int = 100_000
     mode_prompt: str = "recursive_mode"
     hop_prompt: str = "recursive_hop"
     gaps_prompt: str = "recursive_gaps"
@@ -81,7 +81,7 @@ class RecursiveConfig(ReaderConfig):
     sub_answer_prompt: str = "recursive_sub_answer"
     combine_prompt: str = "recursive_combine"
 
-    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
+    ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {"top_k": "k"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},
         "tutorial": {"choose_by": "words", "context_tokens": 1_000},

@@ -10,11 +10,11 @@ from baselines.recursive_concluding import combine_prompt
 from baselines.recursive_config import RecursiveConfig
 from baselines.recursive_replies import is_nothing
 from baselines.recursive_trail import Finding, Trail
-from core.collected import passage_segments
 from core.errors import BudgetExhaustedError
 from core.fitting import reserve
 from core.prompt import Prompt
 from core.reader import reader_prompt
+from core.showing import show_passages
 from core.text import extract_answer
 from core.together import together
 from core.tools import Tools
@@ -108,8 +108,9 @@ async def sub_answer(prompt: Prompt, path: str, tools: Tools, config: RecursiveC
 
 def sub_answer_prompt(query: str, hits: Sequence[Hit], config: RecursiveConfig) -> Prompt:
     """Ask a sub-question with what was found for it."""
-    passages = passage_segments((hit.passage for hit in hits), config.max_paragraph_words)
-    return config.prompt("sub_answer").render({"query": query, "paragraphs": passages})
+    template, passages = config.prompt("sub_answer"), (hit.passage for hit in hits)
+    shown = show_passages(passages, template, config.max_shown_words, goes_first="first")
+    return template.render({"query": query, "paragraphs": shown})
 
 
 def to_hold_back(question: Question, plan: Plan, tools: Tools, config: RecursiveConfig) -> int:

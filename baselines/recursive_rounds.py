@@ -12,8 +12,8 @@ from baselines.recursive_concluding import searches, to_hold_back
 from baselines.recursive_config import RecursiveConfig
 from baselines.recursive_replies import Verdict, parse_verdict
 from baselines.recursive_trail import Trail
-from core.collected import passage_segments
 from core.errors import BudgetExhaustedError
+from core.showing import show_passages
 from core.tools import Tools
 from core.types import Question
 
@@ -55,10 +55,11 @@ async def judge(
 ) -> Verdict:
     """Ask whether the passages are enough, and what is missing. What reading them will cost is held back meanwhile."""
     template = config.prompt("hop" if mode == "multi_hop" else "gaps")
+    passages = trail.shown(tools.count_tokens)
     prompt = template.render(
         {
             "query": question.text,
-            "paragraphs": passage_segments(trail.shown(tools.count_tokens), config.max_paragraph_words),
+            "paragraphs": show_passages(passages, template, config.max_shown_words, goes_first="first"),
             "hops": searches(trail, template),
             "limit": str(config.max_follow_ups),
         }

@@ -16,12 +16,14 @@ from functools import partial
 from typing import Literal
 
 from baselines import search_o1_tags as tags
+from baselines.forced_answer import conclude
 from baselines.search_o1_config import SearchO1Config
-from baselines.transcripts import conclude, passages_found, shown_passages
+from baselines.transcripts import passages_found
 from core.errors import BudgetExhaustedError, RequestRefusedError
 from core.fitting import reserve
 from core.prompt import Prompt
 from core.protocols import Completion, Generation
+from core.showing import show_passages
 from core.tools import Tools
 from core.types import Answer, Hit, Question
 
@@ -138,13 +140,7 @@ def reasoning_prompt(question: Question, config: SearchO1Config, cue: str, turns
 
 def documents_prompt(query: str, hits: Sequence[Hit], reasoning: str, config: SearchO1Config) -> Prompt:
     """Ask what documents tell about a query. If the prompt is too long, documents are left out, the worst first."""
-    template = config.template("documents")
-    passages = shown_passages(hits, template, config.max_passage_words)
-    return template.render(
-        {
-            "sub_query": query,
-            "passages": passages,
-            "reasoning": tags.outlined(reasoning),
-            "nothing_helpful": tags.NOTHING_HELPFUL,
-        }
-    )
+    template, documents = config.template("documents"), (hit.passage for hit in hits)
+    passages = show_passages(documents, template, config.max_shown_words, goes_first="last")
+    values = {"sub_query": query, "reasoning": tags.outlined(reasoning), "nothing_helpful": tags.NOTHING_HELPFUL}
+    return template.render({**values, "passages": passages})

@@ -21,7 +21,7 @@ class SearchO1Config(MethodConfig):
         max_searches: searches at most; a query beyond gets a note.
         max_turns: turns of reasoning at most.
         k: passages that a search returns (also ``top_k``).
-        max_passage_words: passages are cut to so many words in prompts (released code: 3,000 characters of a web page).
+        max_shown_words: passages are cut to so many words in prompts (released code: 3,000 characters of a web page).
         temperature: of reasoning and of reading documents; a forced answer is greedy.
         top_p: sample from the likeliest tokens that have this much probability together.
         sampling_top_k: sample from so many likeliest tokens; 0 for all.
@@ -38,7 +38,7 @@ class SearchO1Config(MethodConfig):
     max_searches: int = 10
     max_turns: int = 15
     k: int = 5
-    max_passage_words: int = 350
+    max_shown_words: int = 350
     temperature: float = 0.0
     top_p: float = 1.0
     sampling_top_k: int = 0
@@ -50,20 +50,20 @@ class SearchO1Config(MethodConfig):
     reasoning_prompt: str = "search_o1"
     documents_prompt: str = "search_o1_documents"
 
-    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "max_passage_words": "max_shown_words"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "greedy": {},
         "released_code": {
-            "k": 10, "max_passage_words": 500, "temperature": 0.7, "top_p": 0.8, "sampling_top_k": 20, "repetition_penalty": 1.05,
+            "k": 10, "max_shown_words": 500, "temperature": 0.7, "top_p": 0.8, "sampling_top_k": 20, "repetition_penalty": 1.05,
             "force_answer": False, "max_turn_tokens": 20_480, "max_result_tokens": 20_480,
         },
     }  # fmt: skip
 
     def __post_init__(self) -> None:
-        if min(self.max_turns, self.k, self.max_passage_words) < 1 or self.max_searches < 0:
+        if min(self.max_turns, self.k, self.max_shown_words) < 1 or self.max_searches < 0:
             raise ConfigError(
-                "search_o1 needs max_turns, k and max_passage_words of at least 1 and max_searches of at least 0, but they are "
-                f"{self.max_turns}, {self.k}, {self.max_passage_words} and {self.max_searches}."
+                "search_o1 needs max_turns, k and max_shown_words of at least 1 and max_searches of at least 0, but they are "
+                f"{self.max_turns}, {self.k}, {self.max_shown_words} and {self.max_searches}."
             )
         if not 0 < self.top_p <= 1 or self.sampling_top_k < 0 or self.repetition_penalty <= 0:
             raise ConfigError(

@@ -13,11 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from baselines.forced_answer import conclude
 from baselines.self_ask_config import SelfAskConfig
-from baselines.transcripts import ITEMS_DROP_AFTER, conclude, passages_found, shown_passages
+from baselines.transcripts import passages_found
 from core.errors import BudgetExhaustedError
 from core.fitting import reserve
 from core.prompt import Prompt, Segment
+from core.showing import show_passages
 from core.text import extract_answer, normalize_answer
 from core.tools import Tools
 from core.types import Answer, Hit, Question
@@ -129,7 +131,7 @@ async def answered(
 def reading_prompt(follow_up: str, hits: Sequence[Hit], config: SelfAskConfig) -> Prompt:
     """Ask for an intermediate answer. If the prompt is too long, passages are left out, the worst first."""
     template = config.reading_template()
-    passages = shown_passages(hits, template, config.max_passage_words)
+    passages = show_passages((hit.passage for hit in hits), template, config.max_shown_words, goes_first="last")
     return template.render({"sub_query": follow_up, "passages": passages, "refusal": config.refusal})
 
 
@@ -137,7 +139,6 @@ def self_ask_prompt(question: Question, config: SelfAskConfig, cue: str, asked: 
     """Write the transcript so far, to be continued after ``cue``. Whether questions are needed shows in whether one follows."""
     template = config.template()
     items = [{"sub_query": hop.question, "sub_answer": hop.answer} for hop in asked]
-    hops = template.items("hop", items, range(ITEMS_DROP_AFTER, ITEMS_DROP_AFTER + len(items)))
     needed = " No.\n" if cue == FINAL and not asked else " Yes.\n" if cue or asked else ""
-    transcript = [Segment(needed), *hops, Segment(cue)]
+    transcript = [Segment(needed), *template.items("hop", items), Segment(cue)]
     return template.render({"query": question.text, "transcript": transcript, "demonstrations": config.examples()})

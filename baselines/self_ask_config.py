@@ -18,7 +18,7 @@ class SelfAskConfig(TranscriptConfig):
     Attributes:
         max_follow_ups: follow-up questions at most; the paper sets no cap.
         k: passages that an intermediate answer is read from (also ``top_k``).
-        max_passage_words: passages are cut to so many words in prompts.
+        max_shown_words: passages are cut to so many words in prompts.
         refusal: what the reader says when the passages do not tell; then the model answers by itself.
         max_turn_tokens: most tokens of a follow-up question, or of what the model writes in its place.
         max_intermediate_tokens: most tokens of an intermediate answer.
@@ -29,7 +29,7 @@ class SelfAskConfig(TranscriptConfig):
     demonstration_count: int = 4
     max_follow_ups: int = 5
     k: int = 5
-    max_passage_words: int = 350
+    max_shown_words: int = 350
     refusal: str = "No relevant information found"
     max_turn_tokens: int = 100
     max_intermediate_tokens: int = 64
@@ -37,16 +37,15 @@ class SelfAskConfig(TranscriptConfig):
     reading_prompt: str = "self_ask_read"
 
     NAME: ClassVar[str] = "self_ask"
-    BETWEEN: ClassVar[str] = "\n\n"
-    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "max_passage_words": "max_shown_words"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"max_turn_tokens": 256}, "zero_shot": {}}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if min(self.max_follow_ups, self.k, self.max_passage_words) < 1:
+        if min(self.max_follow_ups, self.k, self.max_shown_words) < 1:
             raise ConfigError(
-                f"self_ask needs max_follow_ups, k and max_passage_words of at least 1, but they are {self.max_follow_ups}, "
-                f"{self.k} and {self.max_passage_words}."
+                f"self_ask needs max_follow_ups, k and max_shown_words of at least 1, but they are {self.max_follow_ups}, "
+                f"{self.k} and {self.max_shown_words}."
             )
         if not normalize_answer(self.refusal):
             raise ConfigError("self_ask needs a refusal: what the reader says when the passages do not tell.")

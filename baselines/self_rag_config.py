@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from baselines.self_rag_critique import PROMPTS, SUPPORT, UTILITY, CritiqueConfig
-from core.collected import clip_words
 from core.errors import ConfigError
 from core.prompt import Prompt
+from core.showing import clip_words
 from core.templates import Template, load_template
 from core.types import Passage
 
@@ -54,7 +54,6 @@ class SelfRAGConfig(CritiqueConfig):
     utility_tokens: list[str] = field(default_factory=lambda: [f"[Utility:{degree}]" for degree in range(1, 6)])
     passage_tokens: list[str] = field(default_factory=lambda: ["<paragraph>", "</paragraph>"])
 
-    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "short_form": {},
         "long_form": {"max_segments": 6, "max_segment_tokens": 300, "beam": 2},
@@ -91,7 +90,7 @@ class SelfRAGConfig(CritiqueConfig):
         if passage is None:
             return self.retrieve_tokens[1]
         before, after = self.passage_tokens
-        text = clip_words(passage.text.strip(), self.max_paragraph_words)
+        text = clip_words(passage.text.strip(), self.max_shown_words)
         return f"{self.retrieve_tokens[0]}{before}{passage.title}\n{text}{after}"
 
     def spoken(self, text: str) -> str:

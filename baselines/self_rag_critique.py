@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from core.errors import BudgetExhaustedError, ConfigError
 from core.method import MethodConfig
@@ -35,7 +35,7 @@ class CritiqueConfig(MethodConfig):
         w_sup: weight of ISSUP, whether the passage supports what was written, from 0 to 1.
         w_use: weight of ISUSE, whether that is useful, from -1 to 1.
         sequence_score: add the likelihood of what was written, as its mean probability per token.
-        max_paragraph_words: passages are cut to so many words in prompts.
+        max_shown_words: passages are cut to so many words in prompts.
     """
 
     k: int = 5
@@ -43,12 +43,14 @@ class CritiqueConfig(MethodConfig):
     w_sup: float = 1.0
     w_use: float = 0.5
     sequence_score: bool = True
-    max_paragraph_words: int = 350
+    max_shown_words: int = 350
+
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "max_paragraph_words": "max_shown_words"}
 
     def __post_init__(self) -> None:
-        if min(self.k, self.max_paragraph_words) < 1:
+        if min(self.k, self.max_shown_words) < 1:
             raise ConfigError(
-                f"k and max_paragraph_words must be at least 1, but they are {self.k} and {self.max_paragraph_words}."
+                f"k and max_shown_words must be at least 1, but they are {self.k} and {self.max_shown_words}."
             )
 
 

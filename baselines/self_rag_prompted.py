@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from baselines.forced_answer import conclude_chain, cued, written
 from baselines.self_rag_critique import JudgedSegment, from_each
 from baselines.self_rag_prompted_config import SelfRAGPromptedConfig
-from baselines.self_rag_sentences import Candidate, most_tokens, segment_prompt, write, written
+from baselines.self_rag_sentences import Candidate, most_tokens, segment_prompt, write
 from baselines.self_rag_verdicts import verdict
-from baselines.transcripts import ANSWER_CUE, conclude
 from core.errors import BudgetExhaustedError
-from core.fitting import affordable, reserve
+from core.fitting import reserve
 from core.prompt import Prompt
-from core.text import extract_answer, stated_answer
+from core.text import stated_answer
 from core.tools import Tools
 from core.types import Answer, Hit, Question
 
@@ -51,7 +51,7 @@ async def self_rag_prompted(question: Question, tools: Tools, config: SelfRAGPro
     source: Hit | None = None  # what the newest sentence was written from; before the first, the best passage
 
     def final(kept: Sequence[JudgedSegment]) -> Prompt:
-        return segment_prompt(question.text, source, f"{written(kept)} {ANSWER_CUE}".strip(), config)
+        return segment_prompt(question.text, source, cued(kept), config)
 
     try:
         while not stopped:
@@ -89,11 +89,7 @@ async def self_rag_prompted(question: Question, tools: Tools, config: SelfRAGPro
             stopped = exit_reason(best, len(segments), config)
     except BudgetExhaustedError:
         stopped = "budget"
-    answer = extract_answer(written(segments))
-    if stopped == "budget" or (config.force_answer and stopped != "answer"):
-        limit = config.max_answer_tokens
-        forced = await conclude(lambda kept: affordable(final(kept), limit, tools), segments, tools, max_tokens=limit)
-        answer = forced or answer
+    answer = await conclude_chain(final, segments, stopped, tools, config)
     counts = (searched, compared, malformed)
     return SelfRAGPromptedAnswer(answer, tuple(found), len(segments), stopped, *counts, tuple(segments))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from baselines.self_rag_critique import PROMPTS, CritiqueConfig
 from core.errors import ConfigError
@@ -39,8 +39,6 @@ class SelfRAGPromptedConfig(CritiqueConfig):
     segment_prompt: str = "self_rag_segment"
     support_prompt: str = "self_rag_support"
     utility_prompt: str = "self_rag_utility"
-
-    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
 
     def __post_init__(self) -> None:
         super().__post_init__()

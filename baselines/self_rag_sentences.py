@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from baselines.self_rag_critique import Critique, JudgedSegment, segment_score
 from baselines.self_rag_prompted_config import SelfRAGPromptedConfig
-from baselines.self_rag_verdicts import criticise, most_critique_tokens, passage_segments
+from baselines.self_rag_verdicts import criticise, most_critique_tokens, show_source
 from core.errors import BudgetExhaustedError
 from core.prompt import Prompt
 from core.sentences import sentence_end
@@ -56,9 +55,4 @@ def most_tokens(hit: Hit | None, tools: Tools, *, before: str, config: SelfRAGPr
 def segment_prompt(query: str, hit: Hit | None, before: str, config: SelfRAGPromptedConfig) -> Prompt:
     """Write the answer so far with a passage, to be continued."""
     template = config.prompt("segment")
-    return template.render({"query": query, "written": before, "passages": passage_segments(hit, template, config)})
-
-
-def written(segments: Sequence[JudgedSegment]) -> str:
-    """Return the answer so far."""
-    return "".join(segment.text for segment in segments).lstrip()
+    return template.render({"query": query, "written": before, "passages": show_source(hit, template, config)})

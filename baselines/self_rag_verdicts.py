@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from baselines.self_rag_critique import SUPPORT, UTILITY, Critique
 from baselines.self_rag_prompted_config import SelfRAGPromptedConfig, Verdict
-from core.collected import clip_words
 from core.prompt import Segment
+from core.showing import show_passages
 from core.templates import Template
 from core.tools import Tools
 from core.types import Hit
@@ -55,8 +55,8 @@ Asked: TypeAlias = tuple[Verdict, Mapping[str, str | Sequence[Segment]]]
 
 def to_ask(hit: Hit, written: str, sentence: str, query: str, config: SelfRAGPromptedConfig) -> list[Asked]:
     """List what is asked about a sentence that was written from a passage; what has no weight is not."""
-    to_relate = passage_segments(hit, config.prompt("relevance"), config)
-    to_support = passage_segments(hit, config.prompt("support"), config)
+    to_relate = show_source(hit, config.prompt("relevance"), config)
+    to_support = show_source(hit, config.prompt("support"), config)
     asked: list[tuple[float, Asked]] = [
         (config.w_rel, ("relevance", {"query": query, "passages": to_relate, "written": written})),
         (config.w_sup, ("support", {"passages": to_support, "sentence": sentence.strip()})),
@@ -87,9 +87,6 @@ async def criticise(
     return critique, list(values.values()).count(None)
 
 
-def passage_segments(hit: Hit | None, template: Template, config: SelfRAGPromptedConfig) -> list[Segment]:
-    """Write the passage, or that there is none, as the prompt says."""
-    if hit is None:
-        return template.items("passage", [], [])
-    text = clip_words(hit.passage.text.strip(), config.max_paragraph_words)
-    return template.items("passage", [{"title": hit.passage.title, "text": text}], [0])
+def show_source(hit: Hit | None, template: Template, config: SelfRAGPromptedConfig) -> list[Segment]:
+    """Write the passage, or that there is none."""
+    return show_passages([hit.passage] if hit else [], template, config.max_shown_words, goes_first="last")

@@ -1,37 +1,29 @@
-"""What methods that continue a transcript share: their prompt, worked examples of the user's, and an answer in the end."""
+"""What methods that continue a transcript share: their prompt and worked examples of the user's."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 
-from core.collected import clip_words
-from core.errors import BudgetExhaustedError, ConfigError, DataError, RequestRefusedError
+from core.errors import ConfigError, DataError
 from core.files import open_text
 from core.method import MethodConfig
-from core.prompt import Prompt, Segment
+from core.prompt import Segment
 from core.templates import Template, load_prompt
-from core.text import extract_answer
 from core.tools import SearchStep, Tools
-from core.types import Hit
 
 PROMPTS = Path(__file__).parent / "prompts"
-ITEMS_DROP_AFTER = 1_000  # worked examples are left out of a prompt that is too long before any item of its transcript
-ANSWER_CUE = "So the answer is:"  # what a chain of thought without an answer is made to go on with
 _EXAMPLE = re.compile(r"^(?=Question:)", re.MULTILINE)
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
 class TranscriptConfig(MethodConfig):
     """Options of a method that continues a transcript.
 
-    ``NAME`` is the method's; it ships the prompts NAME and NAME_few_shot. ``BETWEEN``: what parts its worked examples.
+    ``NAME`` is the method's; it ships the prompts NAME and NAME_few_shot.
 
     Attributes:
         preset: values for the other options: "paper" (few-shot; give ``demonstrations``) or "zero_shot" (chat models).
@@ -47,7 +39,6 @@ class TranscriptConfig(MethodConfig):
     prompt: str = "auto"
 
     NAME: ClassVar[str]
-    BETWEEN: ClassVar[str]
     PRESETS: ClassVar[dict[str, dict[str, Any]]]
 
     def __post_init__(self) -> None:
@@ -64,9 +55,10 @@ class TranscriptConfig(MethodConfig):
         shipped = f"{self.NAME}_few_shot" if self.demonstrations else self.NAME
         return load_prompt(shipped if self.prompt == "auto" else self.prompt, shipped, PROMPTS)
 
-    def examples(self) -> tuple[Segment, ...]:
-        """Load the worked examples."""
-        return worked_examples(self.demonstrations, self.demonstration_count, self.BETWEEN)
+    def examples(self) -> list[Segment]:
+        """Load the worked examples, as the prompt says."""
+        examples = worked_examples(self.demonstrations, self.demonstration_count)
+        return self.template().items("demonstration", [{"text": example} for example in examples])
 
     def templates(self) -> tuple[Template, ...]:
         """The transcript's prompt."""
@@ -83,11 +75,10 @@ class TranscriptConfig(MethodConfig):
 
 
 @lru_cache(maxsize=16)
-def worked_examples(path: str, count: int, separator: str) -> tuple[Segment, ...]:
+def worked_examples(path: str, count: int) -> tuple[str, ...]:
     """Read worked examples, each of which begins with a line "Question: ...", as the papers' files have them; "" gives none.
 
-    ``count``: keep the first so many (0: all). Each example ends in ``separator``. When a prompt is too long, the first go first.
-    Raises :class:`DataError` for a file that holds anything else.
+    ``count``: keep the first so many (0: all). Raises :class:`DataError` for a file that holds anything else.
     """
     if not path:
         return ()
@@ -95,48 +86,7 @@ def worked_examples(path: str, count: int, separator: str) -> tuple[Segment, ...
         before, *examples = _EXAMPLE.split(stream.read())
     if before.strip() or not examples:
         raise DataError(f"{path}: expected worked examples that begin with a line 'Question: ...', and nothing before.")
-    kept = examples[:count] if count else examples
-    return tuple(Segment(example.strip() + separator, rank, "demonstration") for rank, example in enumerate(kept))
-
-
-def shown_passages(hits: Sequence[Hit], template: Template, max_words: int) -> list[Segment]:
-    """Write passages, cut to ``max_words`` words, best first. When the prompt is too long, the worst go first."""
-    passages = [hit.passage for hit in hits]
-    items = [{"title": passage.title, "text": clip_words(passage.text.strip(), max_words)} for passage in passages]
-    return template.items("passage", items, range(len(items), 0, -1))
-
-
-async def conclude(
-    prompt: Callable[[Sequence[Item]], Prompt],
-    items: Sequence[Item],
-    tools: Tools,
-    *,
-    max_tokens: int,
-    stop: Sequence[str] = ("\n",),
-    read: Callable[[str], str] = extract_answer,
-) -> str:
-    """Ask for the answer with as many of the newest items of a transcript as budget and window allow, and ``read`` the reply.
-
-    Items are left out here, not by a drop rank, because chat prompts have them in the reply's beginning, which is kept whole: what
-    a full window cuts is the question. Returns "" if the budget does not allow to ask without any. Raises
-    :class:`RequestRefusedError` if the window does not.
-    """
-    answer = ""
-    for first in range(len(items) + 1):
-        try:
-            reply = await tools.generate(
-                prompt(items[first:]), role="forced_answer", max_tokens=max_tokens, stop=stop, path="end"
-            )
-        except BudgetExhaustedError:
-            continue
-        except RequestRefusedError:
-            if first == len(items):
-                raise
-            continue
-        answer = read(reply.text)
-        if not reply.shortening.cut_tokens:
-            break
-    return answer
+    return tuple(example.strip() for example in (examples[:count] if count else examples))
 
 
 def passages_found(tools: Tools) -> tuple[str, ...]:

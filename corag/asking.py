@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from corag.chain import Chain
 from corag.config import CoRAGConfig
 from core.prompt import Prompt, Segment
+from core.showing import show_passages
 from core.templates import Template
 from core.types import Passage
-
-_HOPS_DROP_AFTER = 100_000  # above every passage's rank
 
 
 def sub_query_prompt(query: str, chain: Chain, config: CoRAGConfig) -> Prompt:
@@ -62,13 +61,11 @@ def continuation(prompt: Prompt, text: str) -> str:
 def hop_segments(chain: Chain, template: Template) -> list[Segment]:
     """Write the chain as the prompt says."""
     items = [{"sub_query": hop.sub_query, "sub_answer": hop.sub_answer} for hop in chain.hops]
-    return template.items("hop", items, range(_HOPS_DROP_AFTER, _HOPS_DROP_AFTER + len(items)))
+    return template.items("hop", items)
 
 
 def passage_segments(passages: Sequence[Passage], template: Template, *, best_last: bool) -> list[Segment]:
     """Write passages, given best first, as the prompt says."""
-    ranked = list(enumerate(passages))
     if best_last:
-        ranked.reverse()
-    items = [{"title": passage.title, "text": passage.text.strip()} for _, passage in ranked]
-    return template.items("passage", items, [len(ranked) - rank for rank, _ in ranked])
+        return show_passages(reversed(passages), template, goes_first="first")
+    return show_passages(passages, template, goes_first="last")

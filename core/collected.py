@@ -7,7 +7,6 @@ from typing import Literal
 
 from rapidfuzz import fuzz
 
-from core.prompt import Segment
 from core.types import Hit, Passage
 
 BudgetPolicy = Literal["keep_first", "keep_last"]
@@ -63,28 +62,3 @@ class Collected:
     def ids(self) -> tuple[str, ...]:
         """Ids of the kept passages, in order of collection."""
         return tuple(passage.id for passage in self.passages)
-
-
-def passage_segments(passages: Iterable[Passage], max_words: int) -> list[Segment]:
-    """Write passages as IRCoT does: "Wikipedia Title: T", the text cut to ``max_words`` words, a blank line.
-
-    Should the prompt be too long, passages go after the demonstrations, the first ones first.
-    """
-    return [
-        Segment(
-            f"Wikipedia Title: {passage.title}\n{clip_words(passage.text.strip(), max_words)}\n\n",
-            1_000 + rank,
-            "passage",
-        )
-        for rank, passage in enumerate(passages)
-    ]
-
-
-def clip_words(text: str, max_words: int) -> str:
-    """Keep the first ``max_words`` space-separated words.
-
-    >>> clip_words("one two three", 2)
-    'one two'
-    """
-    words = text.split(" ")
-    return text if len(words) <= max_words else " ".join(words[:max_words])

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from core.errors import DataError, nearest
 from core.files import open_text
-from core.prompt import Segment
+from core.method import MethodConfig
 from core.text import extract_answer
 
 _METADATA = re.compile(r"^# METADATA: (.*)$")
@@ -79,13 +79,17 @@ def rebuild(demonstrations: tuple[Demonstration, ...]) -> str:
 
 
 @lru_cache(maxsize=64)
-def read_demonstrations(path: str, count: int = 0, ids: tuple[str, ...] = ()) -> tuple[Demonstration, ...]:
+def read_demonstrations(
+    path: str, count: int = 0, ids: tuple[str, ...] = (), *, direct: bool = False
+) -> tuple[Demonstration, ...]:
     """Read the first ``count`` demonstrations of a file (0: all), or those with these ``ids``, in this order; "" gives none.
 
-    Raises :class:`DataError` for a file that cannot be read as such, or lacks an id.
+    ``direct``: with bare answers. Raises :class:`DataError` for a file that cannot be read as such, or lacks an id.
     """
     if not path:
         return ()
+    if direct:
+        return tuple(demonstration.direct() for demonstration in read_demonstrations(path, count, ids))
     with open_text(path) as stream:
         demonstrations = parse_demonstrations(stream.read(), path)
     if not ids:
@@ -96,19 +100,29 @@ def read_demonstrations(path: str, count: int = 0, ids: tuple[str, ...] = ()) ->
     return tuple(known[qid] for qid in ids)
 
 
-@lru_cache(maxsize=64)
-def load_demonstrations(
-    path: str, count: int = 0, ids: tuple[str, ...] = (), *, direct: bool = False, with_context: bool = True
-) -> tuple[Segment, ...]:
-    """Read a demonstration file into prompt segments, each ending in the separator; "" gives none.
+@dataclass(frozen=True)
+class DemonstrationConfig(MethodConfig):
+    """Options of a method that shows worked examples.
 
-    ``count``: keep the first so many (0: all); ``ids``: keep these instead, in this order. ``direct`` replaces each chain of
-    thought by its answer; ``with_context`` false leaves the paragraphs out.
-    When a prompt is too long, the demonstrations at the FRONT go first, before any passage (IRCoT, released code).
+    Attributes:
+        demonstrations: file of worked examples in IRCoT's format with chains of thought; "" for none.
+        demonstration_count: use the first so many demonstrations; 0 for all.
+        demonstration_ids: use the demonstrations with these qids instead, in this order.
     """
-    demonstrations = read_demonstrations(path, count, ids)
-    if direct:
-        demonstrations = tuple(demo.direct() for demo in demonstrations)
-    if not with_context:
-        demonstrations = tuple(replace(demo, context="") for demo in demonstrations)
-    return tuple(Segment(demo.text + SEPARATOR, rank, "demonstration") for rank, demo in enumerate(demonstrations))
+
+    demonstrations: str = ""
+    demonstration_count: int = 0
+    demonstration_ids: list[str] = field(default_factory=list)
+
+    def examples(self) -> tuple[Demonstration, ...]:
+        """Load the demonstrations."""
+        return read_demonstrations(self.demonstrations, self.demonstration_count, tuple(self.demonstration_ids))
+
+    def files(self) -> tuple[str, ...]:
+        """The file of demonstrations."""
+        return (self.demonstrations,) if self.demonstrations else ()
+
+    def check_files(self) -> None:
+        """Load prompts and demonstrations."""
+        super().check_files()
+        self.examples()

@@ -11,6 +11,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 Role = Literal["system", "user", "assistant"]
+Item = Literal["passage", "hop", "demonstration"]
+
+_DROP_AFTER: dict[str, int] = {"demonstration": 0, "passage": 1_000_000, "hop": 2_000_000}
+
+
+def drop_rank(kind: Item, place: int) -> int:
+    """Return a list item's ``drop`` by the rule of all methods: demonstrations go first, then passages, then hops.
+
+    ``place``: among those of its kind, the lowest goes first.
+    """
+    return _DROP_AFTER[kind] + place
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +29,7 @@ class Segment:
     """A run of prompt text that is kept or dropped as a whole.
 
     It carries its own separators, so that dropping it leaves the rest as it was. ``drop``: None if it must stay;
-    otherwise segments go in rising order of ``drop`` (equal ranks: in order of appearance).
+    otherwise segments go in rising order of ``drop`` (equal ranks: in order of appearance), see :func:`drop_rank`.
     ``kind`` names it in the report, such as "demonstration" or "passage".
     """
 

@@ -3,72 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
-from core.collected import passage_segments
-from core.demonstrations import load_demonstrations
+from core.demonstrations import Demonstration, DemonstrationConfig, read_demonstrations
 from core.errors import ConfigError
-from core.method import MethodConfig
-from core.prompt import Prompt, Segment
-from core.templates import Template, load_template
+from core.prompt import Prompt
+from core.protocols import Generation
+from core.showing import load_layout, show_demonstrations, show_passages
+from core.templates import Template
 from core.text import extract_answer
 from core.tools import Tools
 from core.types import Passage, Question
 
-PROMPTS = Path(__file__).parent / "prompts"
-
 
 @dataclass(frozen=True)
-class ReaderConfig(MethodConfig):
-    """Options of the reader, under the same names in every method.
+class ReaderConfig(DemonstrationConfig):
+    """Options of the reader, under the same names in every method, and of demonstrations.
 
     Attributes:
         reader: "direct" asks for the answer alone, "cot" for a chain of thought that ends in it; "none" skips the reader, where
             a method has its own answer to give.
         qa_prompt: the prompt: "auto" (``layout`` with demonstrations, else ``chat_direct`` or ``chat_cot``), the name of a
             shipped prompt, a file, or a text with {query} and {paragraphs}.
-        demonstrations: file of worked examples in IRCoT's format with chains of thought; "" for none.
-        reader_demonstrations: the same for the reader; "" makes them from ``demonstrations`` (a direct reader gets bare answers).
-        demonstration_count: use the first so many demonstrations; 0 for all.
+        reader_demonstrations: worked examples for the reader; "" makes them of ``demonstrations`` (a direct reader: bare answers).
         demonstration_ids: use the demonstrations with these qids instead, in this order (IRCoT's paper draws three sets of 15).
         max_answer_tokens: most tokens that the reader may write.
-        max_paragraph_words: passages are cut to so many words in prompts (IRCoT: 350).
+        max_shown_words: passages are cut to so many words in prompts (IRCoT: 350).
     """
 
     reader: Literal["direct", "cot", "none"] = "direct"
     qa_prompt: str = "auto"
-    demonstrations: str = ""
     reader_demonstrations: str = ""
     demonstration_count: int = 15
-    demonstration_ids: list[str] = field(default_factory=list)
     max_answer_tokens: int = 200
-    max_paragraph_words: int = 350
+    max_shown_words: int = 350
+
+    ALIASES: ClassVar[dict[str, str]] = {"max_paragraph_words": "max_shown_words"}
 
     def __post_init__(self) -> None:
-        if self.demonstration_count < 0 or self.max_answer_tokens < 1 or self.max_paragraph_words < 1:
+        if self.demonstration_count < 0 or self.max_answer_tokens < 1 or self.max_shown_words < 1:
             raise ConfigError(
-                "demonstration_count must be at least 0, max_answer_tokens and max_paragraph_words at least 1, but they are "
-                f"{self.demonstration_count}, {self.max_answer_tokens} and {self.max_paragraph_words}."
+                "demonstration_count must be at least 0, max_answer_tokens and max_shown_words at least 1, but they are "
+                f"{self.demonstration_count}, {self.max_answer_tokens} and {self.max_shown_words}."
             )
 
     def qa_template(self) -> Template:
         """Load the reader's prompt."""
-        name = self.qa_prompt
-        if name == "auto":
-            name = "layout" if self.demonstrations or self.reader_demonstrations else f"chat_{self.reader}"
-        return load_template(name, PROMPTS)
+        few_shot = self.demonstrations or self.reader_demonstrations
+        auto = "layout" if few_shot else f"chat_{self.reader}"
+        return load_layout(auto if self.qa_prompt == "auto" else self.qa_prompt)
 
-    def examples(self, *, with_context: bool = True) -> tuple[Segment, ...]:
-        """Load the reader's demonstrations, with or without their passages."""
-        return load_demonstrations(
-            self.reader_demonstrations or self.demonstrations,
-            self.demonstration_count,
-            tuple(self.demonstration_ids),
-            direct=self.reader == "direct",
-            with_context=with_context,
-        )
+    def reader_examples(self) -> tuple[Demonstration, ...]:
+        """Load the reader's demonstrations, with bare answers for a direct one."""
+        file, ids = self.reader_demonstrations or self.demonstrations, tuple(self.demonstration_ids)
+        return read_demonstrations(file, self.demonstration_count, ids, direct=self.reader == "direct")
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that the method may use."""
@@ -81,7 +70,7 @@ class ReaderConfig(MethodConfig):
     def check_files(self) -> None:
         """Load prompts and demonstrations."""
         super().check_files()
-        self.examples()
+        self.reader_examples()
 
 
 async def read(
@@ -96,18 +85,25 @@ async def full_reply(
 ) -> str:
     """Return all that the reader writes: its chain of thought, if that was asked for, and the answer."""
     prompt = reader_prompt(question, passages, config)
+    return (await generate_answer(prompt, config.max_answer_tokens, tools, path=path)).text
+
+
+async def generate_answer(
+    prompt: Prompt, max_tokens: int, tools: Tools, *, role: str = "reader", path: str = ""
+) -> Generation:
+    """Have an answer written; one that a plain prompt asks for ends with its line."""
     stop = ("\n",) if prompt.plain else ()
-    reply = await tools.generate(prompt, role="reader", max_tokens=config.max_answer_tokens, stop=stop, path=path)
-    return reply.text
+    return await tools.generate(prompt, role=role, max_tokens=max_tokens, stop=stop, path=path)
 
 
 def reader_prompt(question: Question, passages: Sequence[Passage], config: ReaderConfig) -> Prompt:
     """Return what the reader is asked."""
-    return config.qa_template().render(
+    template = config.qa_template()
+    return template.render(
         {
             "query": question.text,
-            "paragraphs": passage_segments(passages, config.max_paragraph_words),
-            "demonstrations": config.examples(),
+            "paragraphs": show_passages(passages, template, config.max_shown_words, goes_first="first"),
+            "demonstrations": show_demonstrations(config.reader_examples(), template),
             "cot_history": "",
         }
     )

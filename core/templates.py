@@ -5,7 +5,8 @@ of the reply, which the model continues) or a single ``--- plain`` (text that th
 a chat template). ``{field}`` marks where a value goes; braces around anything else are ordinary text.
 
 A prompt with lists in it also says how they are written: ``--- passage``, ``--- hop`` and ``--- demonstration`` hold one item of
-each, followed by a line break, ``--- no_passages`` and ``--- no_hops`` what stands there when the list is empty.
+each, followed by a line break, ``--- no_passages`` and ``--- no_hops`` what stands there when the list is empty. What a user's own
+prompt does not say of that is as in a shipped one.
 """
 
 from __future__ import annotations
@@ -18,12 +19,11 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from core.errors import ConfigError, nearest
-from core.prompt import Message, Prompt, Role, Segment
+from core.prompt import Item, Message, Prompt, Role, Segment, drop_rank
 from core.seeds import stable_hash
 
 Section = Literal["system", "user", "assistant", "plain"]
 Piece = Literal["passage", "no_passages", "hop", "no_hops", "demonstration"]
-Item = Literal["passage", "hop", "demonstration"]
 _WHEN_EMPTY: dict[Item, Piece] = {"passage": "no_passages", "hop": "no_hops"}
 _HEADING = re.compile(r"^--- (\w+)[ \t]*\n", re.MULTILINE)
 _FIELD = re.compile(r"\{(\w+)\}")
@@ -58,10 +58,13 @@ class Template:
                 messages.append(Message(cast("Role", role), tuple(segments)))
         return Prompt(tuple(messages), prefix=prefix)
 
-    def items(self, piece: Item, items: Sequence[Mapping[str, str]], drops: Sequence[int]) -> list[Segment]:
-        """Write a list by its piece, one segment per item, dropped in rising order of ``drops`` if the window is too small.
+    def items(
+        self, piece: Item, items: Sequence[Mapping[str, str]], places: Sequence[int] | None = None
+    ) -> list[Segment]:
+        """Write a list by its piece, one segment per item. In a prompt that is too long, the first items go first.
 
-        Items may use ``{number}`` (from 1) and ``{index}`` (from 0). Raises :class:`ConfigError` if the prompt lacks the piece.
+        ``places``: one for each item, to have these go in rising order of them instead. Items may use ``{number}`` (from 1) and
+        ``{index}`` (from 0). Raises :class:`ConfigError` if the prompt lacks the piece.
         """
         pieces = dict(self.pieces)
         if not items:
@@ -71,12 +74,19 @@ class Template:
             raise ConfigError(
                 f"prompt '{self.name}' has no section '--- {piece}', which says how one {piece} is written."
             )
+        places = range(len(items)) if places is None else places
         return [
             Segment(
-                "".join(part.text for part in self._fill(pieces[piece], _numbered(item, index))) + "\n", drop, piece
+                "".join(part.text for part in self._fill(pieces[piece], _numbered(item, index))) + "\n",
+                drop_rank(piece, place),
+                piece,
             )
-            for index, (item, drop) in enumerate(zip(items, drops, strict=True))
+            for index, (item, place) in enumerate(zip(items, places, strict=True))
         ]
+
+    def completed(self, other: Template) -> Template:
+        """Return the prompt with the other's way of writing those lists of which it says nothing itself."""
+        return replace(self, pieces=tuple((dict(other.pieces) | dict(self.pieces)).items()))
 
     def _fill(self, body: str, values: Mapping[str, str | Sequence[Segment]]) -> list[Segment]:
         segments: list[Segment] = []
@@ -146,6 +156,4 @@ def load_template(source: str, folder: Path) -> Template:
 
 def load_prompt(source: str, shipped: str, folder: Path) -> Template:
     """Load a prompt as :func:`load_template` does. What it does not say about writing lists is as in the ``shipped`` one."""
-    template = load_template(source, folder)
-    pieces = dict(load_template(shipped, folder).pieces) | dict(template.pieces)
-    return replace(template, pieces=tuple(pieces.items()))
+    return load_template(source, folder).completed(load_template(shipped, folder))

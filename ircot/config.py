@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Literal
 
 from core.collected import BudgetPolicy
 from core.errors import ConfigError
-from core.reader import PROMPTS as READER_PROMPTS
 from core.reader import ReaderConfig
 from core.sentences import Splitter
-from core.templates import Template, load_template
+from core.showing import load_layout
+from core.templates import Template
 
 PROMPTS = Path(__file__).parent / "prompts"
 
@@ -33,7 +33,7 @@ class IRCoTConfig(ReaderConfig):
         strip_question_words: drop who, what, is, ... from queries, as the paper does for BM25; for dense indexes try false.
         sentence_splitter: how a thought's first sentence is found: "rules", or "spacy" as in the released code.
         max_thought_tokens: most tokens generated for one thought.
-        max_passage_words: longer passages are not collected (released code: 600).
+        max_collected_words: longer passages are not collected (released code: 600).
         near_duplicate: passages this similar (percent, title and text) to a kept one are not collected.
         reasoning_prompt: "auto" (``layout`` with demonstrations, else ``chat_reason``), a shipped name, a file, or a text
             with {query}, {paragraphs} and {cot_history}.
@@ -49,11 +49,13 @@ class IRCoTConfig(ReaderConfig):
     strip_question_words: bool = True
     sentence_splitter: Splitter = "rules"
     max_thought_tokens: int = 200
-    max_passage_words: int = 600
+    max_collected_words: int = 600
     near_duplicate: float = 90.0
     reasoning_prompt: str = "auto"
 
-    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k_per_step"}
+    ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {
+        "top_k": "k_per_step", "max_passage_words": "max_collected_words",
+    }  # fmt: skip
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {"stop_rule": "strict", "reader": "cot", "max_thought_tokens": 300, "max_answer_tokens": 300},
         "paper_code": {
@@ -78,10 +80,8 @@ class IRCoTConfig(ReaderConfig):
 
     def reasoning_template(self) -> Template:
         """Load the prompt that asks for the next thought."""
-        name = self.reasoning_prompt
-        if name == "auto":
-            name = "layout" if self.demonstrations else "chat_reason"
-        return load_template(name, READER_PROMPTS if name == "layout" else PROMPTS)
+        auto = "layout" if self.demonstrations else "chat_reason"
+        return load_layout(auto if self.reasoning_prompt == "auto" else self.reasoning_prompt, PROMPTS)
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that IRCoT may use."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.collected import Collected, passage_segments
-from core.demonstrations import load_demonstrations
+from core.collected import Collected
 from core.errors import BudgetExhaustedError
 from core.reader import read
 from core.sentences import first_sentence
+from core.showing import show_demonstrations, show_passages
 from core.text import extract_answer, stated_answer, strip_question_words
 from core.tools import Tools
 from core.types import Answer, Question
@@ -47,7 +47,7 @@ async def ircot(question: Question, tools: Tools, config: IRCoTConfig) -> IRCoTA
     collected = Collected(
         config.paragraph_budget,
         config.budget_policy,
-        max_words=config.max_passage_words,
+        max_words=config.max_collected_words,
         near_duplicate=config.near_duplicate,
     )
     thoughts: list[str] = []
@@ -86,14 +86,13 @@ async def next_thought(
     question: Question, collected: Collected, thoughts: list[str], tools: Tools, config: IRCoTConfig
 ) -> str:
     """Generate, and keep the first sentence only ("" if nothing was generated)."""
-    prompt = config.reasoning_template().render(
+    template = config.reasoning_template()
+    prompt = template.render(
         {
             "query": question.text,
-            "paragraphs": passage_segments(collected.passages, config.max_paragraph_words),
+            "paragraphs": show_passages(collected.passages, template, config.max_shown_words, goes_first="first"),
             "cot_history": " ".join(thoughts),
-            "demonstrations": load_demonstrations(
-                config.demonstrations, config.demonstration_count, tuple(config.demonstration_ids)
-            ),
+            "demonstrations": show_demonstrations(config.examples(), template),
         }
     )
     reply = await tools.generate(

@@ -46,6 +46,20 @@ def test_presets_of_ircot():
     assert configure(*few_shot, "paper").ircot == IRCoTConfig.of_preset("paper", demonstrations="demos.txt")
 
 
+def test_limits_of_passages_answer_to_their_former_names():
+    config = configure("--ircot.max_passage_words", "7", "--ircot.max_paragraph_words", "8", "--ircot.top_k", "9").ircot
+    assert (config.max_collected_words, config.max_shown_words, config.k_per_step) == (7, 8, 9)
+    config = configure("--one_step.max_passage_words", "7", "--one_step.max_paragraph_words", "8").one_step
+    assert (config.max_collected_words, config.max_shown_words) == (7, 8)
+    for method, former in (
+        ("closed_book", "paragraph"), ("iter_retgen", "paragraph"), ("flare", "paragraph"), ("recursive", "paragraph"),
+        ("self_rag", "paragraph"), ("self_rag_prompted", "paragraph"), ("self_ask", "passage"), ("search_o1", "passage"),
+        ("drag", "document"), ("iterdrag", "document"),
+    ):  # fmt: skip
+        config = configure(f"--{method}.max_{former}_words", "5")
+        assert getattr(config, method).max_shown_words == 5, method
+
+
 @pytest.mark.parametrize(
     ("argv", "complaint"),
     [

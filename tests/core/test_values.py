@@ -9,18 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.batching import MicroBatcher
-from core.demonstrations import load_demonstrations, parse_demonstrations, rebuild
+from core.demonstrations import parse_demonstrations, read_demonstrations, rebuild
 from core.errors import BudgetExhaustedError, ConfigError, DataError
 from core.files import read_jsonl, read_records
+from core.fitting import droppable
 from core.prompt import Prompt, Segment
 from core.protocols import Sampling
+from core.reader import ReaderConfig, reader_prompt
 from core.seeds import derive_seed
+from core.showing import load_layout, show_demonstrations, show_passages
 from core.templates import load_template, parse_template
 from core.text import extract_answer, normalize_answer, stated_answer
 from core.tools import Tools
 from core.types import Question, TokenUsage, passage_id
 from tests.data import data_folder
-from tests.fakes import ScriptedGenerator, words
+from tests.fakes import ScriptedGenerator, passage, words
 
 QUESTION = Question("q", "Who?")
 
@@ -57,6 +60,38 @@ def test_a_users_own_prompt_file_and_text(tmp_path):
     assert load_template("Ask: {query}", tmp_path).render({"query": "Who?"}).messages[0].role == "user"
 
 
+@pytest.mark.parametrize(("goes_first", "passages"), [("first", ["1 P", "2 Q"]), ("last", ["2 Q", "1 P"])])
+def test_demonstrations_are_left_out_before_passages_and_these_before_hops(tmp_path, goes_first, passages):
+    file = tmp_path / "demonstrations.txt"
+    file.write_text("Q: One?\nA: 1\n\n\nQ: Two?\nA: 2")
+    template = parse_template(
+        "t",
+        "version: 1\n--- passage\n{number} {title}\n--- hop\n{sub_query}\n--- demonstration\n{query}\n"
+        "--- user\n{hops}{passages}{demonstrations}Who?",
+    )
+    prompt = template.render(
+        {
+            "hops": template.items("hop", [{"sub_query": "A?"}, {"sub_query": "B?"}]),
+            "passages": show_passages([passage("P", "p"), passage("Q", "q")], template, goes_first=goes_first),
+            "demonstrations": show_demonstrations(read_demonstrations(str(file)), template),
+        }
+    )
+    segments = prompt.messages[0].segments
+    assert prompt.text == "A?\nB?\n1 P\n2 Q\nOne?\nTwo?\nWho?"
+    order = [segments[place].text.strip() for _, place in droppable(prompt)]
+    assert order == ["One?", "Two?", *passages, "A?", "B?"]
+
+
+def test_a_readers_prompt_may_say_how_passages_are_written(tmp_path):
+    file = tmp_path / "mine.txt"
+    file.write_text("version: 1\n--- passage\n<{title}> {text}\n--- user\n{paragraphs}Q {query}")
+    shown = [passage("T", "one two three ")]
+    prompt = reader_prompt(QUESTION, shown, ReaderConfig(qa_prompt=str(file), max_shown_words=2))
+    assert prompt.text == "<T> one two\nQ Who?"
+    prompt = reader_prompt(QUESTION, shown, ReaderConfig(qa_prompt="{paragraphs}Q {query}"))
+    assert prompt.text == "Wikipedia Title: T\none two three\n\nQ Who?", "as IRCoT does if it says nothing"
+
+
 def test_plain_prompts_end_without_a_blank():
     assert Prompt.of_text("Q: x\nA: ").text == "Q: x\nA:"
 
@@ -78,13 +113,16 @@ def test_demonstrations_can_be_direct_and_counted(tmp_path):
     file.write_text(
         "Q: One?\nA: It is so. So the answer is: 1.\n\n\nWikipedia Title: T\nText.\n\nQ: Two?\nA: So the answer is: 2."
     )
-    assert [s.text for s in load_demonstrations(str(file), 1, direct=True)] == ["Q: One?\nA: 1\n\n\n"]
-    assert len(load_demonstrations(str(file))) == 2
-    assert [s.text for s in load_demonstrations(str(file), 1, ("2",), direct=True, with_context=False)] == [
-        "Q: Two?\nA: 2\n\n\n"
+    layout = load_layout("layout")
+    shown = show_demonstrations(read_demonstrations(str(file), 1, direct=True), layout)
+    assert [segment.text for segment in shown] == ["Q: One?\nA: 1\n\n\n"]
+    assert [demo.text for demo in read_demonstrations(str(file), 1, ("2",), direct=True)] == [
+        "Wikipedia Title: T\nText.\n\nQ: Two?\nA: 2"
     ]
+    both = read_demonstrations(str(file))
+    assert [segment.text for segment in show_demonstrations(both, layout)] == [f"{demo.text}\n\n\n" for demo in both]
     with pytest.raises(DataError, match="no demonstration '9'"):
-        load_demonstrations(str(file), 0, ("9",))
+        read_demonstrations(str(file), 0, ("9",))
     with pytest.raises(DataError, match=r"d\.txt, demonstration 1"):
         parse_demonstrations("Q: no answer", "d.txt")
 

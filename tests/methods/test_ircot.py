@@ -2,9 +2,10 @@
 
 import pytest
 
-from core.collected import Collected, passage_segments
+from core.collected import Collected
 from core.errors import ConfigError
 from core.sentences import first_sentence
+from core.showing import load_layout, show_passages
 from core.text import extract_answer, stated_answer, strip_question_words
 from core.tools import SearchStep, Tools
 from core.types import Hit, Passage
@@ -233,7 +234,8 @@ def test_collecting_uses_the_released_codes_loose_repeat_test():
 
 
 def test_long_passages_are_cut_in_prompts_at_350_words():
-    (segment,) = passage_segments([Passage("p", "T", " ".join(map(str, range(400))))], 350)
+    long = Passage("p", "T", " ".join(map(str, range(400))))
+    (segment,) = show_passages([long], load_layout("layout"), 350, goes_first="first")
     assert segment.text.split("\n")[1].split(" ")[-1] == "349"
 
 

@@ -141,8 +141,9 @@ async def test_paper_layout(paper):
         f"Observation 1: The Glass Orchard: {BOOK.text}\nThought 2:"
     )
     segments = generator.requests[1].prompt.messages[0].segments
-    ranked = [(segment.kind, segment.drop) for segment in segments if segment.drop is not None]
-    assert ranked == [("demonstration", rank) for rank in range(6)] + [("hop", 1000)]
+    dropped = sorted((segment for segment in segments if segment.drop is not None), key=lambda segment: segment.drop)
+    assert [segment.kind for segment in dropped] == ["demonstration"] * 6 + ["hop"]
+    assert [example.text[:19] for example in dropped[:6]] == [f"Question: Example {number}" for number in range(1, 7)]
 
 
 async def test_paper_asks_again_for_the_action_and_leaves_the_answer_empty(paper):

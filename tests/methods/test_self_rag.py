@@ -233,7 +233,7 @@ async def test_a_model_without_reflection_tokens_is_refused_in_a_sentence():
 def test_impossible_options_are_refused():
     for options, words in (
         ({"threshold": 2}, "threshold"),
-        ({"k": 0}, "k and max_paragraph_words"),
+        ({"k": 0}, "k and max_shown_words"),
         ({"aggregate": "sum", "max_segments": 2}, "max_segments to 1"),
         ({"utility_tokens": ["[1]"]}, "utility_tokens must be 5"),
     ):
