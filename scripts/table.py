@@ -173,17 +173,16 @@ def texts_of(runs: Mapping[str, Path], manifests: Manifests, options: TableOptio
     return {name: passage_texts(runs[name], manifest.last) for name, manifest in manifests.items() if manifest.searches}
 
 
-def meant(rows: Mapping[str, dict[str, Any]], options: TableOptions) -> Mapping[str, dict[str, Any]]:
+def meant(rows: Mapping[str, SavedRow], options: TableOptions) -> Mapping[str, SavedRow]:
     """Return the rows of the questions that are to be shown. Raises :class:`ConfigError` if there are none."""
-    kinds = {record["question"]["kind"] for record in rows.values()}
+    kinds = {row.question.kind for row in rows.values()}
     for kind in options.kinds:
         if rows and kind not in kinds:
             raise ConfigError(f"no question is of the type '{kind}': {nearest(kind, [each for each in kinds if each])}")
     kept = {
-        name: record
-        for name, record in rows.items()
-        if (not options.kinds or record["question"]["kind"] in options.kinds)
-        and record["question"]["hops"] >= options.min_hops
+        name: row
+        for name, row in rows.items()
+        if (not options.kinds or row.question.kind in options.kinds) and row.question.hops >= options.min_hops
     }
     if rows and not kept:
         typed = f" of type {' or '.join(options.kinds)}" if options.kinds else ""
