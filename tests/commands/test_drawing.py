@@ -14,8 +14,9 @@ from core.tools import Tools
 from ircot.config import IRCoTConfig
 from scripts.ask import Config, answer_and_show
 from scripts.drawing import Drawing, Fold, live
-from tests.fakes import ScriptedGenerator, WordRetriever
-from tests.methods.test_corag import LETTERS, PROMPTS, QUESTION, WORLD, kind, queue, seeded, tree_model, tree_score
+from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind
+from tests.methods.chains import LETTERS, queue, seeded, tree_model, tree_score
+from tests.story import QUESTION, WORLD
 
 REFUSAL = "No relevant information found"
 

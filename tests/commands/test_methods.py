@@ -102,7 +102,7 @@ async def test_a_run_of_an_own_method_resumes_and_notices_changed_code(
     assert main(["table", str(folder)]) == 0, "a process that has not loaded the method can print its table"
     assert main(["ledger", str(folder)]) == 0
 
-    file.write_text(file.read_text().replace("max_words=200", "max_words=100"))
+    file.write_text(file.read_text().replace("template, 200", "template, 100"))
     edited = configured("--method", "my_method.py:my_method", "--my_method.k", "1")
     assert await answer_run(edited, "my_method", [QUESTION], generator, WordRetriever(WORLD)) != folder
 

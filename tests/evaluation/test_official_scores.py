@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import DataError
+from core.rows import SavedRow
 from eval.datasets.official import musique
 from eval.exports import musique_lines
 from eval.official_scores import (
@@ -18,6 +19,7 @@ from eval.official_scores import (
     support_score,
     two_wiki_scores,
 )
+from tests.evaluation.runs import row
 
 GOLD = {
     "_id": "a",
@@ -124,19 +126,19 @@ def test_musique_wants_the_order_of_the_gold_file_and_scores_paragraphs():
 def test_musique_reads_numbers_and_flags_in_every_layout_that_is_loaded(layout):
     rows = paragraphs(True, False, True)
     if layout != "no idx":
-        rows = [row | {"idx": 10 + row["idx"]} for row in rows]  # numbers that are not the places
+        rows = [each | {"idx": 10 + each["idx"]} for each in rows]  # numbers that are not the places
     else:
-        rows = [{name: value for name, value in row.items() if name != "idx"} for row in rows]
+        rows = [{name: value for name, value in each.items() if name != "idx"} for each in rows]
     if layout == "is_gold":
-        rows = [{name.replace("is_supporting", "is_gold"): value for name, value in row.items()} for row in rows]
+        rows = [{name.replace("is_supporting", "is_gold"): value for name, value in each.items()} for each in rows]
     stored = {
-        "columns": {name: [row[name] for row in rows] for name in rows[0]},
+        "columns": {name: [each[name] for each in rows] for name in rows[0]},
         "text": json.dumps(rows),
     }.get(layout, rows)
     gold = [{"id": "2hop__1", "question": "Who?", "answer": "Ada", "paragraphs": stored}]
     (question,) = [musique(gold[0], "dev")]
-    found = {"2hop__1": {"answer": {"text": "Ada", "passage_ids": question.supporting}}}
-    (line,) = musique_lines(found, gold)
+    found = SavedRow.from_json(json.loads(row(question, "Ada", question.supporting).to_json()))
+    (line,) = musique_lines({"2hop__1": found}, gold)
     assert line["predicted_support_idxs"] == ([0, 2] if layout == "no idx" else [10, 12])
     assert musique_scores([line], gold)["support_em"] == 1
     broken = [gold[0] | {"paragraphs": [rows[0] | {"idx": "first"}]}]

@@ -59,9 +59,9 @@ def test_a_table_of_some_questions_only(tmp_path, capsys):
     run = make_run(tmp_path / "run", rows, {})
     base = make_run(tmp_path / "base", [row(each, "Nowhere", [f"p{n}"]) for n, each in enumerate(asked)], {})
     record = table(capsys, run, base, "--kinds", "bridge", "--baseline", "base")[1]
-    assert (record["methods"]["run"]["n"], record["methods"]["run"]["em"]) == (12, 1)
+    assert (record["runs"]["run"]["n"], record["runs"]["run"]["em"]) == (12, 1)
     assert next(one for one in record["against"] if one["measure"] == "em")["n"] == 12
-    assert table(capsys, run, "--kinds", "bridge,comparison", "--min_hops", 2)[1]["methods"]["run"]["n"] == 16
+    assert table(capsys, run, "--kinds", "bridge,comparison", "--min_hops", 2)[1]["runs"]["run"]["n"] == 16
     for options, words in (
         (["--kinds", "bridges"], "no question is of the type 'bridges': did you mean 'bridge'"),
         (["--min_hops", "4"], "no question has 4 hops or more"),

@@ -8,7 +8,7 @@ from corag.method import corag
 from core.seeds import stable_hash
 from core.tools import SearchStep, Tools
 from core.types import Question
-from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind
+from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
 from tests.story import QUESTION, WORLD
 
 GIVEN = Question("q1", QUESTION.text, ("Issel",), context_ids=("mara velden", "tarn hollow"))
@@ -48,3 +48,24 @@ def seeded(request):
         number = stable_hash(f"{request.sampling.seed} {request.prompt.text}")
         return [f"glass {number} {sample}" for sample in range(request.sampling.n)]
     return {"ANSWER": "b", "FINAL": "Issel", "ENOUGH": "No"}[kind(request)]
+
+
+GOOD = ("a", "c")  # the state that the scores below prefer at each depth
+
+
+def tree_model(request):
+    """Sub-queries "a", "A?", "b", "c" at the root, then "b", "a", "c", "d"; sampled rollouts go on with "r" and "s"."""
+    if kind(request) == "NEXT":
+        if request.sampling.n > 1:
+            return (["b", "a", "c", "d"] if chain_of(request) else ["a", "A?", "b", "c"])[: request.sampling.n]
+        return next(name for name in ("r", "s", "t", "u", "v") if name not in chain_of(request))
+    return {"ANSWER": "b", "FINAL": "Issel"}[kind(request)]
+
+
+LETTERS = [passage(letter, f"{letter} text") for letter in "abcdrstuv"]
+
+
+def tree_score(request):
+    """Chains that begin with "a" are better, those that go on with "c" better still."""
+    asked = re.findall(r"^([a-z])\nb$", request.prompt.text, re.MULTILINE)
+    return -1.0 - (asked[:1] == ["a"]) - 2 * (asked[:2] == ["a", "c"])

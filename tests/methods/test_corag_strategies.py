@@ -15,7 +15,18 @@ from core.runner import answer_question
 from core.tools import Purse, Tools
 from core.types import Question
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
-from tests.methods.chains import GIVEN, TOKENS, chain_of, run, searches, seeded, stable_hash_number
+from tests.methods.chains import (
+    GIVEN,
+    LETTERS,
+    TOKENS,
+    chain_of,
+    run,
+    searches,
+    seeded,
+    stable_hash_number,
+    tree_model,
+    tree_score,
+)
 from tests.story import QUESTION, WORLD
 
 # ---- best of N -------------------------------------------------------------------------------------------------------------
@@ -85,26 +96,6 @@ def test_counting_refusals_needs_no_log_probabilities():
 
 
 # ---- tree search -----------------------------------------------------------------------------------------------------------
-
-GOOD = ("a", "c")  # the state that the scores below prefer at each depth
-
-
-def tree_model(request):
-    """Sub-queries "a", "A?", "b", "c" at the root, then "b", "a", "c", "d"; sampled rollouts go on with "r" and "s"."""
-    if kind(request) == "NEXT":
-        if request.sampling.n > 1:
-            return (["b", "a", "c", "d"] if chain_of(request) else ["a", "A?", "b", "c"])[: request.sampling.n]
-        return next(name for name in ("r", "s", "t", "u", "v") if name not in chain_of(request))
-    return {"ANSWER": "b", "FINAL": "Issel"}[kind(request)]
-
-
-LETTERS = [passage(letter, f"{letter} text") for letter in "abcdrstuv"]
-
-
-def tree_score(request):
-    """Chains that begin with "a" are better, those that go on with "c" better still."""
-    asked = re.findall(r"^([a-z])\nb$", request.prompt.text, re.MULTILINE)
-    return -1.0 - (asked[:1] == ["a"]) - 2 * (asked[:2] == ["a", "c"])
 
 
 def test_tree_search_by_hand():
