@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from core.prompt import NOTHING_LEFT_OUT
 from core.records import RunFolder
-from core.rows import Row
+from core.rows import Row, SavedRow
 from core.tools import GenerateStep, ScoreStep, SearchStep
 from core.types import Answer, Hit, Passage, Question, TokenUsage
 from retrieval.manifest import IndexSettings, write_manifest
@@ -59,3 +60,8 @@ def row(question: Question, text: str | None, passages: Iterable[str] = ()) -> R
     )
     done = None if text is None else Answer(text, ids, 1, "read")
     return Row(question, done, steps, {"reader": usage}, 0.5, "" if done else "SearchFailedError: it failed")
+
+
+def saved(question: Question, text: str | None, passages: Iterable[str] = ()) -> SavedRow:
+    """The same, read back."""
+    return SavedRow.from_json(json.loads(row(question, text, passages).to_json()))

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import DataError
-from core.rows import SavedRow
 from eval.datasets.official import musique
 from eval.exports import musique_lines
 from eval.official_scores import (
@@ -19,7 +18,7 @@ from eval.official_scores import (
     support_score,
     two_wiki_scores,
 )
-from tests.evaluation.runs import row
+from tests.evaluation.runs import saved
 
 GOLD = {
     "_id": "a",
@@ -137,8 +136,7 @@ def test_musique_reads_numbers_and_flags_in_every_layout_that_is_loaded(layout):
     }.get(layout, rows)
     gold = [{"id": "2hop__1", "question": "Who?", "answer": "Ada", "paragraphs": stored}]
     (question,) = [musique(gold[0], "dev")]
-    found = SavedRow.from_json(json.loads(row(question, "Ada", question.supporting).to_json()))
-    (line,) = musique_lines({"2hop__1": found}, gold)
+    (line,) = musique_lines({"2hop__1": saved(question, "Ada", question.supporting)}, gold)
     assert line["predicted_support_idxs"] == ([0, 2] if layout == "no idx" else [10, 12])
     assert musique_scores([line], gold)["support_em"] == 1
     broken = [gold[0] | {"paragraphs": [rows[0] | {"idx": "first"}]}]

@@ -10,6 +10,7 @@ from eval.official_scores import hotpotqa_scores, musique_scores, two_wiki_score
 from eval.scorers import default_scorer
 from retrieval.pooled import read_pooled, record_id, supporting_facts, unpack
 from tests.data import data_folder
+from tests.evaluation.runs import saved
 
 FILES = [
     ("hotpotqa", "hotpotqa/train500.jsonl", 500, 4968),
@@ -65,7 +66,7 @@ def test_predictions_that_are_the_gold_answers_score_one_on_the_official_files()
     musique = list(read_records(folder / "musique/dev200.json"))
     questions = load_questions(str(folder / "musique/dev200.json"), "musique")
     rows = {
-        question.id: {"answer": {"text": question.answers[-1], "passage_ids": ["stray", *question.supporting]}}
+        question.id: saved(question, question.answers[-1], ["stray", *question.supporting])
         for question in reversed(questions)
     }
     scores = musique_scores(list(musique_lines(rows, musique)), musique)
