@@ -18,9 +18,7 @@ for world in train test; do
         corag index $out/$world-world/corpus.jsonl --out $out/$world-$kind --kind $kind >&2
     done
 done
-corag run --config scripts/configs/decoding.yaml --method closed_book,one_step --questions $out/test-world/test.jsonl --limit $limit \
-    --retriever.index $out/test-bm25,$out/test-dense --out $out/baselines >&2
 corag rounds --config training/configs/world_rounds.yaml --questions $out/train-world/train.jsonl \
     --retriever.index $out/train-bm25,$out/train-dense --test.questions $out/test-world/test.jsonl \
     --test.retriever.index $out/test-bm25,$out/test-dense --test.limit $limit --out $out >&2
-corag table $out/baselines/closed_book $out/baselines/one_step $out/untuned/test/corag $out/warm-start/test/corag $out/round-1/test/corag
+corag table $out/untuned/test/corag $out/warm-start/test/corag $out/round-1/test/corag
