@@ -11,7 +11,7 @@ export PATH="$PWD/.venv/bin:$PATH"
 export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456 MALLOC_ARENA_MAX=1
 corag rows "$folder/warm-start/chains" "$folder/round-1/chains" --rows.tasks no_chain --rows.validation 0.03 \
     --rows.max_length 1536 --retriever.index "$indexes" --out "$folder/control/rows" >&2
-# Two passes: about as many tokens as the model of the chains has learned from.
+# Two passes: no fewer tokens than the model of the chains has learned from.
 accelerate launch --cpu --num_processes 1 --num_machines 1 --mixed_precision no --dynamo_backend no training/sft.py \
     --config training/configs/cpu.yaml --epochs 2 --rows "$folder/control/rows" --out "$folder/control/adapter" >&2
 sweep=(--config scripts/configs/decoding.yaml --limit "$limit" --out "$folder/table" "$@")
