@@ -18,6 +18,7 @@ from core.rows import SavedRow
 from core.tools import GenerateStep, ScoreStep, SearchStep
 from eval.datasets.fields import Record, require_id
 from eval.datasets.official import numbered_paragraphs
+from eval.datasets.plain import question_columns
 from eval.retrieval_metrics import page_of
 
 Rows = Mapping[str, SavedRow]
@@ -110,14 +111,8 @@ def trec_lines(rows: Rows, tag: str, top_k: int = 0) -> Iterator[str]:
 
 def trace_record(row: SavedRow) -> dict[str, Any]:
     """Flatten a row for a table with one line per question; ``answer_json`` keeps all that the method returned."""
-    question, answer, usage, steps = row.question, row.answer, row.total_usage, row.steps
-    return {
-        "id": question.id,
-        "question": question.text,
-        "answers": list(question.answers),
-        "supporting": list(question.supporting),
-        "type": question.kind,
-        "hops": question.hops,
+    answer, usage, steps = row.answer, row.total_usage, row.steps
+    return question_columns(row.question) | {
         "prediction": row.text,
         "failed": answer is None,
         "error": row.error,

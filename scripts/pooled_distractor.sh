@@ -9,11 +9,7 @@ shift 4
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"
-name=$(basename "$questions" | cut -d. -f1)
-indexes=indexes/$dataset-$name
-for kind in bm25 dense; do
-    corag index "$questions" --format "$dataset" --kind "$kind" --out "$indexes-$kind" >&2
-done
+indexes=$(bash scripts/pooled_indexes.sh "$dataset" "$questions")
 options=(--config scripts/configs/pooled.yaml --dataset "$dataset" --questions "$questions" --limit "$limit")
 for method in closed_book one_step ircot; do options+=("--$method.demonstrations" "$demonstrations"); done
 corag run "${options[@]}" --retriever.index "$indexes-bm25" --retriever.bm25 ircot "$@"

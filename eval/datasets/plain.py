@@ -47,8 +47,8 @@ def parse_question(record: Mapping[str, Any], where: str) -> Question:
     )
 
 
-def question_record(question: Question) -> dict[str, Any]:
-    """Return the record that :func:`parse_question` reads back as the same question."""
+def question_columns(question: Question) -> dict[str, Any]:
+    """Return the fields of a question that a flat table has, by the names that they have in files."""
     return {
         "id": question.id,
         "question": question.text,
@@ -56,6 +56,12 @@ def question_record(question: Question) -> dict[str, Any]:
         "supporting": list(question.supporting),
         "type": question.kind,
         "hops": question.hops,
+    }
+
+
+def question_record(question: Question) -> dict[str, Any]:
+    """Return the record that :func:`parse_question` reads back as the same question."""
+    return question_columns(question) | {
         "decomposition": [
             {"question": hop.question, "answer": hop.answer, "passage_id": hop.passage_id}
             for hop in question.decomposition

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core.manifest import Manifest
-from core.records import read_lines
+from core.records import read_attempts
 from core.rows import SavedRow
 
 
@@ -29,7 +29,7 @@ class Run:
 def load_run(name: str, folder: Path, corpus: str = "") -> Run:
     """Read a run. Raises :class:`core.errors.DataError` if the folder is not one."""
     manifest = Manifest.read(folder)
-    rows = {question: _light(line.parsed()) for question, line in read_lines(folder).items()}
+    rows = {row.question.id: _light(row) for row in read_attempts(folder)}
     return Run(name, folder, corpus, manifest, rows)
 
 

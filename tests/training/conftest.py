@@ -15,6 +15,7 @@ from corag.method import HopRecord
 from core.records import RunFolder
 from core.rows import Row
 from core.types import Passage, Question
+from generation.models import model_folder
 from generation.rendering import Renderer
 from tests.fakes import WordRetriever, passage
 from tests.tiny import save_tiny_model
@@ -96,3 +97,9 @@ def _chains(number: int, town: str) -> SampledChains:
     )
     chain = SampledChain(hops, (-2.0, -0.1), (-8.0, -0.4), 2, "length")
     return SampledChains("", found, 2, "length", found, (chain,), 0, "")
+
+
+@pytest.fixture(scope="session")
+def renderer() -> Renderer:
+    """The default model's prompts and tokens."""
+    return Renderer.load(model_folder("default", weights=False))

@@ -8,30 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.asking import continuation
-from corag.config import CoRAGConfig
 from corag.method import HopRecord, corag
 from core.errors import ConfigError, DataError
 from core.prompt import Prompt
 from core.protocols import ScoreRequest
 from core.tools import GenerateStep, Tools
-from generation.models import model_folder
-from generation.rendering import Renderer
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever
-from tests.training.toy import BY_ID, QUESTION, REFUSAL, WORLD, write_chains
+from tests.training.toy import ALL, BY_ID, CORAG, QUESTION, REFUSAL, SAMPLE, WORLD, write_chains
 from training.chains import ChainRow, read_chains
 from training.data import Asked, RowsConfig, asked_of, enough, set_aside, tokenise
-from training.sampling import SampleConfig, SampledChain
+from training.sampling import SampledChain
 
-ALL = RowsConfig(tasks=("sub_query", "sub_answer", "final_answer", "stop", "no_chain"), ratio=1.0, validation=0.0)
-SHORT = {"max_sub_query_tokens": 8, "max_sub_answer_tokens": 8, "max_answer_tokens": 8}
-CORAG = CoRAGConfig(passages_per_hop=2, search_depth=3, context_passages=3, **SHORT)
-SAMPLE = SampleConfig(chains=2, max_hops=3)
 ROLES = {"sub_query": "sub_query", "sub_answer": "sub_answer", "final": "final_answer", "stop_check": "stop"}
-
-
-@pytest.fixture(scope="module")
-def renderer():
-    return Renderer.load(model_folder("default", weights=False))
 
 
 class Counting(ScriptedGenerator):

@@ -10,23 +10,15 @@ from datasets import load_from_disk
 
 from core.errors import ConfigError, DataError
 from core.records import TRACES
-from generation.models import model_folder
-from generation.rendering import Renderer
 from tests.fakes import WordRetriever, passage
-from tests.training import test_data
-from tests.training.test_data import ALL, SAMPLE
-from tests.training.toy import BY_ID, WORLD, many, write_chains
+from tests.training import toy
+from tests.training.toy import ALL, BY_ID, SAMPLE, WORLD, many, write_chains
 from training.chains import read_chains
 from training.data import asked_of, set_aside, tokenise
 from training.rows import read_report, write_rows
 
 # Every reply of the script has room, so that none counts as cut off.
-CORAG = replace(test_data.CORAG, max_sub_query_tokens=32, max_sub_answer_tokens=32)
-
-
-@pytest.fixture(scope="module")
-def renderer():
-    return Renderer.load(model_folder("default", weights=False))
+CORAG = replace(toy.CORAG, max_sub_query_tokens=32, max_sub_answer_tokens=32)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import re
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from corag.config import CoRAGConfig
 from core.circumstances import circumstances
 from core.records import RunFolder
 from core.runner import answer_question
@@ -15,7 +16,8 @@ from scripts.sample import Config, settings_of
 from tests import story
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import WORLD
-from training.sampling import sample_chains
+from training.data import RowsConfig
+from training.sampling import SampleConfig, sample_chains
 
 BY_ID = {each.id: each for each in WORLD}
 QUESTION = replace(
@@ -27,6 +29,10 @@ QUESTION = replace(
         GoldHop("Which river flows by #2?", "Issel", "tarn hollow"),
     ),
 )
+ALL = RowsConfig(tasks=("sub_query", "sub_answer", "final_answer", "stop", "no_chain"), ratio=1.0, validation=0.0)
+SHORT = {"max_sub_query_tokens": 8, "max_sub_answer_tokens": 8, "max_answer_tokens": 8}
+CORAG = CoRAGConfig(passages_per_hop=2, search_depth=3, context_passages=3, **SHORT)
+SAMPLE = SampleConfig(chains=2, max_hops=3)
 REFUSAL = "No relevant information found"
 
 
