@@ -18,7 +18,7 @@ class SelfRAGConfig(CritiqueConfig):
     """Options of Self-RAG with reflection tokens, beside those that the prompted variant has too.
 
     Attributes:
-        preset: "short_form" (one segment, as for PopQA) or "long_form" (segment-level beam search, as for ASQA).
+        preset: "short_form" (one segment, ten passages, as for PopQA) or "long_form" (segment-level beam search, as for ASQA).
         retrieval: "adaptive" searches where the model wants it by ``threshold``; "always" and "never" do not ask it.
         threshold: search when P(retrieve) / (P(retrieve) + P(do not)) is above this.
         search_with: the "question" alone (released code), or the question and the newest "segment" (Algorithm 1).
@@ -36,6 +36,7 @@ class SelfRAGConfig(CritiqueConfig):
     """
 
     preset: Literal["short_form", "long_form"] = "short_form"
+    k: int = 10
     retrieval: Literal["adaptive", "always", "never"] = "adaptive"
     threshold: float = 0.2
     search_with: Literal["question", "segment"] = "question"
@@ -56,7 +57,7 @@ class SelfRAGConfig(CritiqueConfig):
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "short_form": {},
-        "long_form": {"max_segments": 6, "max_segment_tokens": 300, "beam": 2},
+        "long_form": {"k": 5, "max_segments": 6, "max_segment_tokens": 300, "beam": 2},
     }
 
     def __post_init__(self) -> None:

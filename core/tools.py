@@ -14,8 +14,9 @@ from core.protocols import GenerateRequest, Generation, Generator, Retriever, Sa
 from core.seeds import derive_seed
 from core.types import Hit, Passage, Question, TokenUsage
 
-# Allowed for a chat template's own words when a call is weighed against the budget: at first, and for each further message.
-_TEMPLATE_TOKENS, _TEMPLATE_TOKENS_A_MESSAGE = 48, 6
+# Allowed for a chat template's own words when a call is weighed against the budget: at first, and for each further message; and for
+# what a tokenizer puts around a plain text.
+_TEMPLATE_TOKENS, _TEMPLATE_TOKENS_A_MESSAGE, _PLAIN_TOKENS = 48, 6, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,4 +269,4 @@ class Tools:
 def most_tokens(prompt: Prompt, max_tokens: int, count: Callable[[str], int]) -> int:
     """Return the tokens that prompt and completion may come to, the chat template's own among them, about."""
     template = _TEMPLATE_TOKENS + _TEMPLATE_TOKENS_A_MESSAGE * (len(prompt.messages) - 1)
-    return count(prompt.text) + (0 if prompt.plain else template) + max_tokens
+    return count(prompt.text) + (_PLAIN_TOKENS if prompt.plain else template) + max_tokens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ class QuestionFile:
         dataset: the file's format and scorer, such as jsonl, hotpotqa, musique, flashrag or kilt_fever ('corag datasets').
         split: which split of a Hugging Face dataset.
         subset: which configuration of a Hugging Face dataset, such as "distractor".
+        shuffle: take the questions in an order drawn from this number, before skip and limit; 0 leaves them in the file's. For
+            files that are sorted, such as MuSiQue's by hops, of which the first hundred are no sample.
         skip: leave out the first so many questions.
         limit: take so many questions only, the first after those; 0 for all.
         shard: take a share of these only, such as "2/8": every eighth from the second on.
@@ -33,6 +36,7 @@ class QuestionFile:
     dataset: str = "jsonl"
     split: str = ""
     subset: str = ""
+    shuffle: int = 0
     skip: int = 0
     limit: int = 0
     shard: str = ""
@@ -64,10 +68,18 @@ class QuestionFile:
 
     def load(self) -> Sequence[Question]:
         """Load the chosen questions. Raises :class:`core.errors.DataError` for a file that cannot be read."""
-        limit = self.skip + self.limit if self.limit else 0
+        last = self.skip + self.limit if self.limit else 0
         questions = load_questions(
-            self.questions, self.dataset, self.split, limit, subset=self.subset, aliases=self.aliases
-        )[self.skip :]
+            self.questions,
+            self.dataset,
+            self.split,
+            0 if self.shuffle else last,
+            subset=self.subset,
+            aliases=self.aliases,
+        )
+        if self.shuffle:
+            questions = random.Random(self.shuffle).sample(questions, len(questions))
+        questions = questions[self.skip : last or None]
         if not questions:
             raise ConfigError(f"skip leaves out all {self.skip} questions of '{self.questions}' and more: skip fewer.")
         return Shard.parse(self.shard).of(questions) if self.shard else questions

@@ -176,12 +176,17 @@ def names_of(method: str, changes: Mapping[str, Any]) -> tuple[str, str]:
 
 def _short(value: Any) -> str:
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-    return text if len(text) <= _LONGEST else "~" + text[1 - _LONGEST :]
+    if len(text) <= _LONGEST:
+        return text
+    ends = ",".join(
+        part.rstrip("/").rpartition("/")[2] for part in text.split(",")
+    )  # of paths, which differ at their ends
+    return f"{ends[-_LONGEST:]}~{stable_hash(text)[:4]}"
 
 
 def _load(given: str, option: str) -> tuple[str, Any]:
     """Read what an option holds: YAML, or the name of a file with it. Return also what to call the place in messages."""
-    if given.lstrip()[:1] not in ("{", "["):
+    if given.lstrip()[:1] not in ("{", "[", "-"):
         return f"'{given}'", load_yaml(given, option)
     try:
         return f"the {option}", yaml.load(given, Loader=yaml.BaseLoader)

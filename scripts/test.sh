@@ -16,4 +16,4 @@ ruff format --check .
 ruff check .
 mypy
 lint-imports
-python -m pytest --durations=15 "$@"
+python -m pytest --durations=15 --numprocesses 2 --dist loadgroup "$@"

@@ -13,6 +13,15 @@ from generation.vllm_engine import VllmGenerator
 from tests.tiny import save_tiny_model
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what is slow; a file's tests run in one process, and so do all that share the engines below."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    for item in items:
+        shared = {"vllm_generator", "hf_generator"} & set(getattr(item, "fixturenames", ()))
+        item.add_marker(pytest.mark.xdist_group("engines" if shared else item.nodeid.partition("::")[0]))
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def vllm_generator() -> AsyncIterator[VllmGenerator]:
     """The default model in vLLM, in float32, for tests marked asyncio(loop_scope="session")."""

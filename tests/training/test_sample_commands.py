@@ -71,6 +71,17 @@ def test_skip_limit_and_shard_choose_questions(questions, options, chosen):
     assert [each.id for each in loaded] == [f"q{number}" for number in chosen]
 
 
+def test_shuffled_questions_are_a_sample_and_what_comes_after_skip_is_the_rest(questions):
+    def drawn(**options):
+        return [each.id for each in QuestionFile(questions=str(questions), **options).load()]
+
+    everything = drawn(shuffle=1)
+    assert sorted(everything) == sorted(drawn()) and everything != drawn()
+    assert drawn(shuffle=1, limit=4) == everything[:4]
+    assert drawn(shuffle=1, skip=4, limit=3) == everything[4:7]
+    assert drawn(shuffle=2, limit=4) != everything[:4]
+
+
 def test_shards_share_out_all_that_was_chosen(questions):
     parts = [QuestionFile(questions=str(questions), skip=1, limit=7, shard=f"{n}/3").load() for n in (1, 2, 3)]
     assert sorted(each.id for part in parts for each in part) == [f"q{number}" for number in range(2, 9)]
