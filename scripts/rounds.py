@@ -24,6 +24,7 @@ import yaml
 from corag.config import CoRAGConfig
 from core.errors import BackendError, ConfigError
 from core.files import file_digest, write_atomically
+from core.options import lasting
 from core.records import differences
 from core.seeds import stable_hash
 from eval.scorers import chosen_scorer
@@ -38,8 +39,6 @@ from training.sampling import SampleConfig
 
 SFT = os.path.relpath(Path(__file__).parents[1] / "training/sft.py")
 StageOptions: TypeAlias = sample.Config | rows.Config | SftConfig | run.Config
-# May differ between two starts of a stage without changing its result.
-_CIRCUMSTANCES = {*WATCHING, "kv_cache_gb", "gpu_memory_utilization"}
 
 
 @dataclass(frozen=True)
@@ -273,7 +272,7 @@ def perform(stage: Stage, command: Sequence[str]) -> None:
     options = json.loads(json.dumps(asdict(stage.options)))
     text = yaml.safe_dump(options, sort_keys=False, width=120)
     read = [*map(_done, stage.after), *_contents(stage.options)]
-    mark = stable_hash("\n".join([json.dumps(_lasting(stage.options, options)), *read]))
+    mark = stable_hash("\n".join([json.dumps(_lasting(stage.options)), *read]))
     if stage.result.exists() and _done(stage.result).startswith(mark):
         return
     _done_file(stage.result).unlink(missing_ok=True)
@@ -312,13 +311,10 @@ def default_launch() -> list[str]:
     return one if torch.cuda.is_available() else ["--cpu", *one]
 
 
-def _lasting(kind: StageOptions, options: dict[str, Any]) -> dict[str, Any]:
+def _lasting(options: StageOptions) -> dict[str, Any]:
     """Leave out what cannot change a stage's result."""
-    left_out = _CIRCUMSTANCES if isinstance(kind, SftConfig) else _CIRCUMSTANCES | {"batch_size"}
-    kept = {name: value for name, value in options.items() if name not in left_out}
-    if isinstance(kept.get("model"), dict):
-        kept["model"] = {name: value for name, value in kept["model"].items() if name not in left_out}
-    return kept
+    left_out = WATCHING if isinstance(options, SftConfig) else ("batch_size",)
+    return {name: value for name, value in lasting(options).items() if name not in left_out}
 
 
 def _contents(options: StageOptions) -> list[str]:

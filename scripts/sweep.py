@@ -15,13 +15,14 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal
 
 from core.errors import ConfigError
 from core.files import file_digest, write_atomically
 from core.manifest import MANIFEST
+from core.options import lasting
 from core.protocols import Generator, Retriever
 from core.records import TRACES, read_lines
 from core.seeds import stable_hash
@@ -221,9 +222,10 @@ def mark_of(cell: Cell) -> str:
     """
     config = cell.config
     weights = [_content(folder) for folder in (config.model.name, adapter_folder(config.model.adapter))]
-    known = [run.method_settings(config, cell.method), asdict(config.model), weights]
+    known = [run.method_settings(config, cell.method), lasting(config.model), weights]
     if cell.searches:
-        known += [asdict(config.retriever), [file_digest(Path(index) / INDEX_FILE) for index in config.retriever.index]]
+        indexes = [file_digest(Path(index) / INDEX_FILE) for index in config.retriever.index]
+        known += [lasting(config.retriever), indexes]
     return stable_hash(json.dumps(known, sort_keys=True, default=str))
 
 

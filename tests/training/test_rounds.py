@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,32 @@ def test_stages_are_performed_once_and_again_when_they_or_those_before_change(
         with pytest.raises(BackendError, match=f"makes '{tmp_path / 'first'}' ended with exit status"):
             performed("first", seed=13)
     assert performed("first", seed=2)
+
+
+def test_a_stage_is_not_performed_again_for_another_size_of_cache(
+    config: Callable[..., Config], tmp_path: Path
+) -> None:
+    (tmp_path / "worker.py").write_text(WORKER)
+
+    def performed(**options: Any) -> bool:
+        (tmp_path / "log").unlink(missing_ok=True)
+        asked = config(**options)
+        stage = replace(stages(asked, plan(asked))[0], result=tmp_path / "chains")
+        perform(stage, [sys.executable, str(tmp_path / "worker.py")])
+        return (tmp_path / "log").exists()
+
+    assert performed()
+    usual = yaml.safe_load((tmp_path / "chains.yaml").read_text())
+    assert not performed(
+        batch_size=7,
+        model=ModelConfig(kv_cache_gb=8, max_num_seqs=2, timeout_s=9),
+        retriever=RetrieverConfig(index=["train-index"], threads=3, cache_size=0),
+    )
+    assert performed(model=ModelConfig(kv_cache_gb=8, max_context=512))
+    assert yaml.safe_load((tmp_path / "chains.yaml").read_text())["model"] == usual["model"] | {
+        "kv_cache_gb": 8,
+        "max_context": 512,
+    }, "the command itself is told"
 
 
 def test_without_a_gpu_training_is_told_so() -> None:
