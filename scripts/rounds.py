@@ -32,7 +32,7 @@ from generation.config import ModelConfig
 from retrieval.config import RetrieverConfig
 from retrieval.manifest import MANIFEST as INDEX_FILE
 from scripts import rows, run, sample
-from scripts.questions import QuestionFile
+from scripts.questions import FurtherQuestions, QuestionFile
 from training.config import WATCHING, SftConfig, TuningOptions
 from training.data import RowsConfig
 from training.sampling import SampleConfig
@@ -42,20 +42,14 @@ StageOptions: TypeAlias = sample.Config | rows.Config | SftConfig | run.Config
 
 
 @dataclass(frozen=True)
-class HeldOut(QuestionFile):
-    """What every round is decoded on, besides the options of a question file; without questions nothing is decoded.
+class HeldOut(FurtherQuestions):
+    """What every round is decoded on; without questions nothing is decoded.
 
     Attributes:
-        retriever: its index, if it is not the training questions' own.
         recall_at: recall is measured over so many collected passages.
     """
 
-    retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
     recall_at: int = 15
-
-    def __post_init__(self) -> None:
-        if self.questions:
-            super().__post_init__()
 
 
 @dataclass(frozen=True)
@@ -124,6 +118,11 @@ class Config(QuestionFile):
                 raise ConfigError(f"{instead}.")
 
     @property
+    def held_out(self) -> HeldOut:
+        """The test questions, with what they take over from the training questions."""
+        return self.test.beside(self)
+
+    @property
     def trained(self) -> str:
         """The model that is trained."""
         return self.learner or self.model.name
@@ -157,7 +156,8 @@ def main(config: Config) -> int:
     """Perform every stage that is not finished; print a table of the rounds if they are decoded, and a line of JSON."""
     planned = turns(config, len(config.load()))
     keep_plan(Path(config.out), planned)
-    tests = config.test.load() if config.test.questions else []
+    test = config.held_out
+    tests = test.load() if test.questions else []
     for stage in stages(config, planned):
         perform(stage, command_of(stage, config.launch or default_launch()))
     root = Path(config.out)
@@ -166,7 +166,7 @@ def main(config: Config) -> int:
     if not tests:
         return 0
     tested = {name: root / name / "test/corag" for name in ("untuned", *names)}
-    return run.report(tested, tests, chosen_scorer("auto", config.test.dataset), config.test.recall_at)
+    return run.report(tested, tests, chosen_scorer("auto", test.dataset), test.recall_at)
 
 
 def turns(config: Config, total: int) -> list[Turn]:
@@ -215,9 +215,8 @@ def stages(config: Config, planned: Sequence[Turn]) -> list[Stage]:
     for turn in planned:
         folder = root / turn.name
         chains, training_rows, adapter = folder / "chains", folder / "rows", folder / "adapter"
-        asked = {each.name: getattr(config, each.name) for each in fields(QuestionFile)}
         sampling = sample.Config(
-            **asked | {"skip": turn.skip, "limit": turn.limit},
+            **config.question_options | {"skip": turn.skip, "limit": turn.limit},
             sample=_sampling(config.sample, turn.source),
             corag=config.corag,
             model=replace(config.model, adapter=turn.adapter),
@@ -248,15 +247,14 @@ def _sampling(chosen: SampleConfig, source: Literal["model", "decomposition"]) -
 
 def decoding(config: Config, folder: Path, adapter: str) -> Stage:
     """Return the stage that answers the test questions with an adapter."""
-    chosen = config.test.retriever
-    asked = {each.name: getattr(config.test, each.name) for each in fields(QuestionFile)}
+    test = config.held_out
     options = run.Config(
-        **asked,
+        **test.question_options,
         method=["corag"],
         corag=config.corag,
         model=replace(config.model, name=config.trained, adapter=adapter),
-        retriever=chosen if chosen.index or chosen.url else config.retriever,
-        recall_at=config.test.recall_at,
+        retriever=test.retriever if test.has_index else config.retriever,
+        recall_at=test.recall_at,
         seed=config.seed,
         batch_size=config.batch_size,
         out=str(folder / "test"),

@@ -272,7 +272,7 @@ def test_without_dev_questions_the_choice_is_called_optimistic(
         (["--dev.questions", "test.jsonl"], "4 of the dev questions are among those that are reported on, such as 'test-Oslo'"),
         (["--dev.retriever.index", "x", "--grid", "{retriever.index: [a, b]}"], "search different indexes"),
         (["--dev.questions", "nowhere.jsonl"], "nowhere.jsonl"),
-        (["--dev.shard", "1/2"], "a sweep is not sharded"),
+        (["--dev.shard", "1/2"], "dev and test questions are not sharded, but these are to be shard 1/2"),
         (["--corag.sub_query_prompt", "nowhere.txt"], "nowhere.txt"),
         (["--retriever.index", "[]"], "no index was given"),
     ],

@@ -141,6 +141,23 @@ def test_stages_are_given_what_the_ones_before_made(config: Callable[..., Config
     assert command_of(made[7], ["--cpu"])[1:4] == ["-m", "accelerate.commands.launch", "--cpu"]
 
 
+def test_test_questions_are_read_as_the_training_questions_unless_something_else_is_said(
+    config: Callable[..., Config],
+) -> None:
+    def tested(test: HeldOut) -> tuple[str, str]:
+        asked = config(dataset="2wikimultihopqa", aliases="aliases.json", test=test)
+        first, *_, last = (stage.options for stage in stages(asked, turns(asked, 10)))
+        assert isinstance(first, run.Config) and isinstance(last, run.Config)
+        assert first.source == last.source and first.aliases == last.aliases
+        return last.dataset, last.aliases
+
+    assert tested(HeldOut("test.json")) == ("2wikimultihopqa", "aliases.json")
+    assert tested(HeldOut("test.json", aliases="others.json")) == ("2wikimultihopqa", "others.json")
+    assert tested(HeldOut("test.jsonl", dataset="jsonl")) == ("jsonl", "")
+    with pytest.raises(ConfigError, match="test questions are not sharded"):
+        HeldOut("test.json", shard="1/2")
+
+
 def test_a_learner_is_trained_on_chains_of_another_model(config: Callable[..., Config]) -> None:
     asked = config(learner="larger", model=ModelConfig(name="small", adapter="mine"), test=HeldOut("test.jsonl"))
     untuned, chains, written, tuned, tested = (stage.options for stage in stages(asked, plan(asked)))
