@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from core.errors import ConfigError, DataError
-from core.files import cache_folder
+from core.files import cache_folder, made_once
 from generation.models import folder_digest
 
 MANIFEST = "training.json"
@@ -99,16 +97,6 @@ def merged_folder(folder: str, adapter: str, dtype: str) -> str:
     name = f"{folder_digest(folder, weights_only=True)}-{folder_digest(adapter)}-{dtype}"
     target = cache_folder() / "merged" / name
     if not target.is_dir():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f"{name}.", suffix=".tmp", dir=target.parent))
-        try:
-            merge_adapter(folder, adapter, temporary, dtype)
-            temporary.rename(target)
-        except OSError as error:
-            if not target.is_dir():  # otherwise another process was faster, and its copy is as good
-                raise ConfigError(
-                    f"cannot write the model with its adapter to '{target}': {error.strerror}."
-                ) from error
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+        with made_once(target, "the model with its adapter") as filling:
+            merge_adapter(folder, adapter, filling, dtype)
     return str(target)

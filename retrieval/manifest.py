@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.metadata
 import json
 import shutil
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from core.circumstances import version_of
 from core.errors import DataError, IndexMismatchError
 from core.files import write_atomically
 from core.seeds import stable_hash
@@ -108,7 +108,8 @@ def hash_corpus(paths: Sequence[str | Path]) -> tuple[CorpusFile, ...]:
 def write_manifest(folder: Path, settings: IndexSettings, passages: int, notes: Sequence[str]) -> IndexManifest:
     """Seal a finished index: list its files, write the manifest, drop the mark of an unfinished build."""
     files = tuple((file.name, file.stat().st_size) for file in sorted(folder.iterdir()) if file.name != BUILDING)
-    manifest = IndexManifest(settings, passages, tuple(notes), files, _versions())
+    versions = tuple((package, version) for package in _PACKAGES if (version := version_of(package)))
+    manifest = IndexManifest(settings, passages, tuple(notes), files, versions)
     write_atomically(folder / MANIFEST, json.dumps(dataclasses.asdict(manifest), indent=1) + "\n")
     (folder / BUILDING).unlink(missing_ok=True)
     return manifest
@@ -188,13 +189,3 @@ def _settings_from(record: dict[str, Any]) -> IndexSettings:
     corpus = tuple(CorpusFile(**file) for file in record["corpus"])
     details = tuple((name, value) for name, value in record["details"])
     return IndexSettings(**(record | {"corpus": corpus, "details": details}))
-
-
-def _versions() -> tuple[tuple[str, str], ...]:
-    found = []
-    for package in _PACKAGES:
-        try:
-            found.append((package, importlib.metadata.version(package)))
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return tuple(found)
