@@ -11,12 +11,11 @@ from core.errors import ConfigError, DataError
 from core.files import cache_folder, made_once
 from generation.models import folder_digest
 
-MANIFEST = "training.json"
+TRAINING = "training.json"
 """What training/sft.py leaves beside an adapter: how it was made."""
 
-
 SHIPPED = Path(__file__).parent / "shipped/corag-world"
-"""CoRAG on the default model, trained on the embedded world by scripts/train_loop.sh."""
+"""CoRAG on the default model, trained on the embedded world; training.json names the commit whose scripts/train_loop.sh made it."""
 
 
 def adapter_folder(name: str) -> str:
@@ -53,7 +52,7 @@ def check_adapter(adapter: str, folder: str) -> dict[str, Any]:
 
 def read_manifest(adapter: Path) -> dict[str, Any] | None:
     """Read how an adapter was made; None if its folder does not say."""
-    path = adapter / MANIFEST
+    path = adapter / TRAINING
     if not path.is_file():
         return None
     try:

@@ -16,7 +16,7 @@ from core.errors import DataError, IndexMismatchError
 from core.files import write_atomically
 from core.seeds import stable_hash
 
-MANIFEST = "corag_index.json"
+INDEX_FILE = "corag_index.json"
 BUILDING = "corag_building.json"
 SHARDS = "shards"
 REBUILD = "Build it again with `corag index` (overwrite: true)."
@@ -110,7 +110,7 @@ def write_manifest(folder: Path, settings: IndexSettings, passages: int, notes: 
     files = tuple((file.name, file.stat().st_size) for file in sorted(folder.iterdir()) if file.name != BUILDING)
     versions = tuple((package, version) for package in _PACKAGES if (version := version_of(package)))
     manifest = IndexManifest(settings, passages, tuple(notes), files, versions)
-    write_atomically(folder / MANIFEST, json.dumps(dataclasses.asdict(manifest), indent=1) + "\n")
+    write_atomically(folder / INDEX_FILE, json.dumps(dataclasses.asdict(manifest), indent=1) + "\n")
     (folder / BUILDING).unlink(missing_ok=True)
     return manifest
 
@@ -120,7 +120,7 @@ def read_manifest(folder: Path) -> IndexManifest | None:
 
     Raises :class:`IndexMismatchError` if the manifest cannot be read, or a file that it lists is missing or has another size.
     """
-    path = folder / MANIFEST
+    path = folder / INDEX_FILE
     if not path.is_file():
         return None
     try:
@@ -154,7 +154,7 @@ def begin_build(folder: Path, settings: IndexSettings, *, overwrite: bool) -> In
     no index of ours, or, naming the difference, holds another index or the vectors of one; ``overwrite`` empties it in that case.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    ours = (folder / MANIFEST).is_file() or (folder / BUILDING).is_file()
+    ours = (folder / INDEX_FILE).is_file() or (folder / BUILDING).is_file()
     if not ours and any(folder.iterdir()):
         raise IndexMismatchError(
             f"the folder '{folder}' has files in it but is not an index of ours: choose another `out`."

@@ -18,6 +18,7 @@ from core.errors import CoragError, DataError
 from core.files import cache_folder
 from core.manifest import MANIFEST, Manifest
 from eval.judge import JUDGE
+from retrieval.manifest import INDEX_FILE
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def default_model() -> Iterator[Finding]:
 def folders(config: Config) -> Iterator[Finding]:
     """The cache, the indexes and the runs."""
     yield Finding(True, f"Converted models are cached in {cache_folder()} (set CORAG_CACHE to move it).")
-    found = [path.parent for top in config.indexes for path in sorted(Path(top).glob("**/corag_index.json"))]
+    found = [path.parent for top in config.indexes for path in sorted(Path(top).glob(f"**/{INDEX_FILE}"))]
     if found:
         yield Finding(True, f"{len(found)} index(es): {', '.join(map(str, found))}.")
     else:

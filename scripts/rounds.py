@@ -30,7 +30,7 @@ from core.seeds import stable_hash
 from eval.scorers import chosen_scorer
 from generation.config import ModelConfig
 from retrieval.config import RetrieverConfig
-from retrieval.manifest import MANIFEST as INDEX_FILE
+from retrieval.manifest import INDEX_FILE
 from scripts import rows, run, sample
 from scripts.questions import FurtherQuestions, QuestionFile
 from training.config import WATCHING, SftConfig, TuningOptions

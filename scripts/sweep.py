@@ -31,7 +31,7 @@ from generation.config import ModelConfig
 from generation.models import folder_digest
 from generation.open import open_generator
 from retrieval.config import RetrieverConfig
-from retrieval.manifest import MANIFEST as INDEX_FILE
+from retrieval.manifest import INDEX_FILE
 from retrieval.open import open_retriever
 from scripts import run
 from scripts.backends import require_index

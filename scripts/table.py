@@ -226,11 +226,11 @@ def baseline_of(runs: Mapping[str, Path], baseline: str) -> str:
     if len(runs) < 2:
         raise ConfigError("a baseline is there to test other runs against: give two runs or more.")
     wanted = Path(baseline).parts
-    meant = [name for name, folder in runs.items() if folder.parts[-len(wanted) :] == wanted]
-    if baseline in runs or len(meant) == 1:
-        return baseline if baseline in runs else meant[0]
-    if meant:
-        raise ConfigError(f"the baseline '{baseline}' may be {' or '.join(meant)}: give more of its path.")
+    fitting = [name for name, folder in runs.items() if folder.parts[-len(wanted) :] == wanted]
+    if baseline in runs or len(fitting) == 1:
+        return baseline if baseline in runs else fitting[0]
+    if fitting:
+        raise ConfigError(f"the baseline '{baseline}' may be {' or '.join(fitting)}: give more of its path.")
     raise ConfigError(f"there is no run '{baseline}' in the table to be the baseline: {nearest(baseline, runs)}")
 
 
