@@ -32,6 +32,7 @@ from generation.config import ModelConfig
 from retrieval.config import RetrieverConfig
 from retrieval.manifest import INDEX_FILE
 from scripts import rows, run, sample
+from scripts.backends import require_index
 from scripts.questions import FurtherQuestions, QuestionFile
 from training.config import WATCHING, SftConfig, TuningOptions
 from training.data import RowsConfig
@@ -98,8 +99,7 @@ class Config(QuestionFile):
         super().__post_init__()
         if not self.out:
             raise ConfigError("no folder was given: write corag rounds --out FOLDER.")
-        if not self.retriever.index and not self.retriever.url:
-            raise ConfigError("chains are sampled with searches: name an index with --retriever.index.")
+        require_index(self.retriever)
         if min(self.rounds, self.warm_start, self.per_round) < 0 or not (self.rounds or self.warm_start):
             raise ConfigError(
                 "rounds, warm_start and per_round must not be below 0, and one of the first two is needed."

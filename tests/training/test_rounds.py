@@ -107,7 +107,7 @@ def test_what_cannot_work_is_refused_before_hours_go_into_it(config: Callable[..
     for message, options in (
         ("rounds train adapters", {"sft": TuningOptions(tuning="full")}),
         ("a server cannot change its adapter", {"model": ModelConfig(backend="server", urls=("http://localhost:1",))}),
-        ("name an index", {"retriever": RetrieverConfig()}),
+        ("no index was given", {"retriever": RetrieverConfig()}),
         ("rounds are not sharded", {"shard": "1/2"}),
         ("has no previous adapter", {"learner": "larger", "start_from": "previous"}),
     ):
