@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
@@ -125,3 +126,26 @@ def replacing(path: str | Path) -> Iterator[Path]:
         in_file = isinstance(error, FileExistsError | NotADirectoryError)
         why = f"'{path.parent}' is a file or lies in one" if in_file else error.strerror or error
         raise DataError(f"cannot write '{path}': {why}. Free some space or choose another place.") from error
+
+
+@contextlib.contextmanager
+def made_once(folder: Path, what: str) -> Iterator[Path]:
+    """Give a folder to fill, which afterwards takes the name of ``folder``, a folder of the cache that is not there yet.
+
+    If another process was faster, its copy stays: it is as good. Raises :class:`DataError` if ``what`` cannot be written.
+    """
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(
+            prefix=f"{folder.name}.", suffix=".tmp", dir=folder.parent, ignore_cleanup_errors=True
+        ) as temporary:
+            filling = Path(temporary) / folder.name
+            filling.mkdir()  # others who use the cache may read this one; a temporary folder is its user's alone
+            yield filling
+            filling.rename(folder)
+    except OSError as error:
+        if not folder.is_dir():
+            raise DataError(
+                f"cannot write {what} to '{folder}': {error.strerror or error}. Free some space, or name another cache with "
+                "CORAG_CACHE."
+            ) from error

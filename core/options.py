@@ -1,9 +1,10 @@
 """One way to configure every command: typed dataclasses, filled from presets, YAML files and the command line, later wins.
 
 A dataclass may carry ``ALIASES`` (other names for its options) and ``PRESETS`` (values for the other options, by the value of its
-option ``preset``). One that carries ``EXTENDED_BY``, the name of an option, gets further options by what is stated for that one:
-its class method ``extended`` is given the values and returns the dataclass to fill instead. jsonargparse checks the types; names
-are checked here, so that a misspelt one is answered with the nearest.
+option ``preset``), and ``CIRCUMSTANCES`` (options that cannot change a result). One that carries ``EXTENDED_BY``, the name of an
+option, gets further options by what is stated for that one: its class method ``extended`` is given the values and returns the
+dataclass to fill instead. jsonargparse checks the types; names are checked here, so that a misspelt one is answered with the
+nearest.
 """
 
 from __future__ import annotations
@@ -126,6 +127,19 @@ def _values_of(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
             yield from _values_of(value, f"{prefix}{field.name}.")
         else:
             yield prefix + field.name, value if isinstance(value, str) else _as_yaml(value)
+
+
+def lasting(config: Any) -> dict[str, Any]:
+    """Return the options that results depend on, nested as ``asdict`` nests them, for what is to be recognised by them.
+
+    ``CIRCUMSTANCES``, those of sections too, stand there as they are by default, whatever they are: so what is made of this for a
+    configuration that leaves them alone is what ``asdict`` would give.
+    """
+    circumstances: Sequence[str] = getattr(config, "CIRCUMSTANCES", ())
+    values = {
+        each.name: each.default if each.name in circumstances else getattr(config, each.name) for each in fields(config)
+    }
+    return {name: lasting(value) if is_dataclass(value) else value for name, value in values.items()}
 
 
 def _as_yaml(value: Any, *, in_order: bool = False) -> str:

@@ -70,15 +70,6 @@ class Prompt:
         segments = (Segment(text),) if isinstance(text, str) else tuple(text)
         return Prompt((Message("user", segments),), plain=True)
 
-    @staticmethod
-    def of_user(text: str | Sequence[Segment], *, system: str = "", prefix: str = "") -> Prompt:
-        """Make a chat prompt of one user turn, after an optional system turn."""
-        segments = (Segment(text),) if isinstance(text, str) else tuple(text)
-        turns = [Message("user", segments)]
-        if system:
-            turns.insert(0, Message("system", (Segment(system),)))
-        return Prompt(tuple(turns), prefix=prefix)
-
     @property
     def text(self) -> str:
         """All text of the prompt without any chat template: for reading, hashing and scripted tests."""

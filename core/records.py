@@ -20,6 +20,7 @@ import orjson
 
 from core.clock import unix_time
 from core.errors import ConfigError, DataError
+from core.files import replacing
 from core.manifest import MANIFEST, Manifest, Start
 from core.rows import Row, SavedRow
 
@@ -149,18 +150,10 @@ def write_run(path: Path, manifest: Manifest, lines: Iterable[bytes]) -> None:
 
     The manifest comes last: without it, what an interruption leaves behind is no run.
     """
-    temporary = path / f"{TRACES}.{os.getpid()}.tmp"
-    try:
-        with temporary.open("wb") as stream:
-            stream.writelines(lines)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path / TRACES)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise DataError(
-            f"cannot write '{path / TRACES}': {error.strerror}. Free some space or choose another folder with --out."
-        ) from error
+    with replacing(path / TRACES) as temporary, temporary.open("wb") as stream:
+        stream.writelines(lines)
+        stream.flush()
+        os.fsync(stream.fileno())
     manifest.write(path)
 
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from core.errors import ConfigError, DataError
-from core.files import cache_folder
+from core.files import cache_folder, made_once
 from generation.models import folder_digest
 
-MANIFEST = "training.json"
+TRAINING = "training.json"
 """What training/sft.py leaves beside an adapter: how it was made."""
 
-
 SHIPPED = Path(__file__).parent / "shipped/corag-world"
-"""CoRAG on the default model, trained on the embedded world by scripts/train_loop.sh."""
+"""CoRAG on the default model, trained on the embedded world; training.json names the commit whose scripts/train_loop.sh made it."""
 
 
 def adapter_folder(name: str) -> str:
@@ -55,7 +52,7 @@ def check_adapter(adapter: str, folder: str) -> dict[str, Any]:
 
 def read_manifest(adapter: Path) -> dict[str, Any] | None:
     """Read how an adapter was made; None if its folder does not say."""
-    path = adapter / MANIFEST
+    path = adapter / TRAINING
     if not path.is_file():
         return None
     try:
@@ -99,16 +96,6 @@ def merged_folder(folder: str, adapter: str, dtype: str) -> str:
     name = f"{folder_digest(folder, weights_only=True)}-{folder_digest(adapter)}-{dtype}"
     target = cache_folder() / "merged" / name
     if not target.is_dir():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f"{name}.", suffix=".tmp", dir=target.parent))
-        try:
-            merge_adapter(folder, adapter, temporary, dtype)
-            temporary.rename(target)
-        except OSError as error:
-            if not target.is_dir():  # otherwise another process was faster, and its copy is as good
-                raise ConfigError(
-                    f"cannot write the model with its adapter to '{target}': {error.strerror}."
-                ) from error
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+        with made_once(target, "the model with its adapter") as filling:
+            merge_adapter(folder, adapter, filling, dtype)
     return str(target)

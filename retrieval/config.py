@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from core.errors import ConfigError
 
@@ -86,6 +86,9 @@ class RetrieverConfig:
         retries: Further attempts after a search server failed to reply, with growing pauses.
         cache_size: Searches remembered (query and k); 0 = none.
     """
+
+    # How fast a search is, and how long a server is waited for. None of them is in a retriever's fingerprint either.
+    CIRCUMSTANCES: ClassVar[tuple[str, ...]] = ("threads", "timeout_s", "retries", "cache_size")
 
     index: list[str] = field(default_factory=list)
     url: list[str] = field(default_factory=list)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import DataError
+from core.files import replacing
 from retrieval.encoders import Encoder
 from retrieval.store import PassageStore
 
@@ -45,8 +45,8 @@ def encode_corpus(
 ) -> Shards:
     """Encode every passage's title, newline, text into ``folder``, keeping the shards that are there already.
 
-    The caller vouches that these are of the same corpus, encoder, prefix and shard size. Raises :class:`DataError` if
-    the disk is full.
+    The caller vouches that these are of the same corpus, encoder, prefix and shard size. Raises :class:`core.errors.DataError`
+    if the disk is full.
     """
     folder.mkdir(exist_ok=True)
     files: list[Path] = []
@@ -58,23 +58,12 @@ def encode_corpus(
         cut += encoder.count_cut(texts)
         if file.is_file():
             continue
-        _save(file, encoder.encode(texts, batch_size))
+        vectors = encoder.encode(texts, batch_size)
+        with replacing(file) as temporary, temporary.open("wb") as stream:
+            np.save(stream, vectors)
         encoded += len(texts)
         done, speed = start + len(texts), encoded / (time.monotonic() - started)
         report(
             f"{done:,} of {len(store):,} passages encoded, {speed:,.0f}/s, {(len(store) - done) / speed / 60:,.0f} min left"
         )
     return Shards(tuple(files), len(store), encoder.dimension, cut)
-
-
-def _save(file: Path, vectors: NDArray[np.float32]) -> None:
-    temporary = file.with_suffix(".tmp")
-    try:
-        with temporary.open("wb") as stream:
-            np.save(stream, vectors)
-        temporary.replace(file)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise DataError(
-            f"cannot write '{file}': {error.strerror}. Free some space and run the same command again."
-        ) from error

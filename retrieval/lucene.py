@@ -53,8 +53,8 @@ def is_lucene_index(folder: Path) -> bool:
     return folder.is_dir() and any(folder.glob("segments_*"))
 
 
-def build_lucene(passages: Iterable[Passage], folder: Path, threads: int, report: Callable[[str], None]) -> int:
-    """Index passages into a folder, replacing a Lucene index that is there, and return their number."""
+def build_lucene(passages: Iterable[Passage], folder: Path, threads: int, report: Callable[[str], None]) -> None:
+    """Index passages into a folder, replacing a Lucene index that is there."""
     arguments = ["-index", java_path(folder), "-collection", "JsonCollection", "-input", "", "-threads", str(threads)]
     indexer = java_class("io.anserini.index.SimpleIndexer")([*arguments, "-storeRaw", "-fields", "title", "text"])
     stream, count = iter(passages), 0
@@ -71,7 +71,6 @@ def build_lucene(passages: Iterable[Passage], folder: Path, threads: int, report
     finally:
         indexer.close(True)  # merges into one segment, which searches fastest
     (folder / "write.lock").unlink(missing_ok=True)
-    return count
 
 
 def _document(passage: Passage) -> str:

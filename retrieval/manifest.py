@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.metadata
 import json
 import shutil
 from collections.abc import Sequence
@@ -12,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from core.circumstances import version_of
 from core.errors import DataError, IndexMismatchError
 from core.files import write_atomically
 from core.seeds import stable_hash
 
-MANIFEST = "corag_index.json"
+INDEX_FILE = "corag_index.json"
 BUILDING = "corag_building.json"
 SHARDS = "shards"
 REBUILD = "Build it again with `corag index` (overwrite: true)."
@@ -108,8 +108,9 @@ def hash_corpus(paths: Sequence[str | Path]) -> tuple[CorpusFile, ...]:
 def write_manifest(folder: Path, settings: IndexSettings, passages: int, notes: Sequence[str]) -> IndexManifest:
     """Seal a finished index: list its files, write the manifest, drop the mark of an unfinished build."""
     files = tuple((file.name, file.stat().st_size) for file in sorted(folder.iterdir()) if file.name != BUILDING)
-    manifest = IndexManifest(settings, passages, tuple(notes), files, _versions())
-    write_atomically(folder / MANIFEST, json.dumps(dataclasses.asdict(manifest), indent=1) + "\n")
+    versions = tuple((package, version) for package in _PACKAGES if (version := version_of(package)))
+    manifest = IndexManifest(settings, passages, tuple(notes), files, versions)
+    write_atomically(folder / INDEX_FILE, json.dumps(dataclasses.asdict(manifest), indent=1) + "\n")
     (folder / BUILDING).unlink(missing_ok=True)
     return manifest
 
@@ -119,7 +120,7 @@ def read_manifest(folder: Path) -> IndexManifest | None:
 
     Raises :class:`IndexMismatchError` if the manifest cannot be read, or a file that it lists is missing or has another size.
     """
-    path = folder / MANIFEST
+    path = folder / INDEX_FILE
     if not path.is_file():
         return None
     try:
@@ -153,7 +154,7 @@ def begin_build(folder: Path, settings: IndexSettings, *, overwrite: bool) -> In
     no index of ours, or, naming the difference, holds another index or the vectors of one; ``overwrite`` empties it in that case.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    ours = (folder / MANIFEST).is_file() or (folder / BUILDING).is_file()
+    ours = (folder / INDEX_FILE).is_file() or (folder / BUILDING).is_file()
     if not ours and any(folder.iterdir()):
         raise IndexMismatchError(
             f"the folder '{folder}' has files in it but is not an index of ours: choose another `out`."
@@ -188,13 +189,3 @@ def _settings_from(record: dict[str, Any]) -> IndexSettings:
     corpus = tuple(CorpusFile(**file) for file in record["corpus"])
     details = tuple((name, value) for name, value in record["details"])
     return IndexSettings(**(record | {"corpus": corpus, "details": details}))
-
-
-def _versions() -> tuple[tuple[str, str], ...]:
-    found = []
-    for package in _PACKAGES:
-        try:
-            found.append((package, importlib.metadata.version(package)))
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return tuple(found)

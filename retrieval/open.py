@@ -18,7 +18,7 @@ from retrieval.encoders import Encoder
 from retrieval.fusion import FusedRetriever
 from retrieval.java import java_class
 from retrieval.lucene import Bm25, LuceneSearcher, is_lucene_index
-from retrieval.manifest import BUILDING, MANIFEST, REBUILD, IndexManifest, read_manifest
+from retrieval.manifest import BUILDING, INDEX_FILE, REBUILD, IndexManifest, read_manifest
 from retrieval.rerank import RerankedRetriever
 from retrieval.store import PassageStore
 from retrieval.vectors import DOCID, INDEX, FaissIndex, LuceneVectorIndex
@@ -59,7 +59,7 @@ def _open_index(name: str, config: RetrieverConfig) -> BatchedRetriever:
         return _open_pyserini_faiss(folder, config)
     if not is_lucene_index(folder) or (manifest is None and (folder / BUILDING).is_file()):
         raise IndexMismatchError(
-            f"'{folder}' is not a complete index: it has neither the manifest {MANIFEST}, which is written last, nor a plain "
+            f"'{folder}' is not a complete index: it has neither the manifest {INDEX_FILE}, which is written last, nor a plain "
             "Lucene or Pyserini FAISS index. Run `corag index` with the same settings to finish or build it."
         )
     bm25 = Bm25.from_config(config)

@@ -67,6 +67,6 @@ def require_index(retriever: RetrieverConfig) -> None:
     """Raise :class:`ConfigError` if there is nothing to search."""
     if not retriever.index and not retriever.url:
         raise ConfigError(
-            "these methods search, but no index was given: build one with 'corag index' and name it with "
-            "--retriever.index, or name a server with --retriever.url."
+            "no index was given to search: build one with 'corag index' and name it with --retriever.index, or name a server with "
+            "--retriever.url."
         )

@@ -1,25 +1,36 @@
 """Test two runs against each other on the same questions.
 
-corag compare runs/test/one_step-1a2b3c4d runs/test/ircot-5e6f7a8b
+    corag compare runs/test/one_step-1a2b3c4d runs/test/ircot-5e6f7a8b
+
+Like 'corag table' it is about the questions that both runs have answered or failed at.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import ConfigError
-from core.records import differences, read_rows
+from core.records import read_rows
 from eval.comparing import Against, Measures, against_baseline
 from eval.statistics import unpaired_power
 from eval.table import percent
-from scripts.table import gold_note, manifest_of_answers, measured_alike, scoring_of
+from scripts.table import (
+    Runs,
+    check_same_file,
+    common_questions,
+    gold_note,
+    manifest_of_answers,
+    measured_alike,
+    only,
+    scoring_of,
+)
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Runs):
     """Options of 'corag compare'.
 
     Attributes:
@@ -28,15 +39,15 @@ class Config:
         recall_at: recall is measured over so many collected passages; 0 takes that of the first run.
     """
 
-    runs: list[str] = field(default_factory=list)
+    USAGE = "corag compare RUN_A RUN_B."
+
     scorer: str = "auto"
     recall_at: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if len(self.runs) != 2:
-            raise ConfigError(
-                f"two run folders are compared, but {len(self.runs)} were given: write corag compare RUN_A RUN_B."
-            )
+            raise ConfigError(f"two run folders are compared, but {len(self.runs)} were given: write {self.USAGE}")
 
 
 def main(config: Config) -> int:
@@ -44,13 +55,10 @@ def main(config: Config) -> int:
     first, second = (Path(run) for run in config.runs)
     runs = {"first": first, "second": second}
     manifests = {name: manifest_of_answers(run) for name, run in runs.items()}
-    asked, asked_too = (manifest.questions for manifest in manifests.values())
-    if changed := differences(asked, asked_too, "questions"):
-        raise ConfigError(
-            f"the runs answered different question files ({'; '.join(changed)}): compare runs on the same file."
-        )
+    check_same_file(list(manifests.values()))
     chosen, recall_at = scoring_of(manifests["first"], config.scorer, config.recall_at)
-    rows = {name: read_rows(run) for name, run in runs.items()}
+    found = {name: read_rows(run) for name, run in runs.items()}
+    rows = only(found, common_questions(found))
     measured = measured_alike(rows, manifests, chosen, recall_at)
     compared = against_baseline(measured, "first")
     print(f"{second} minus {first}, scorer {chosen.name}, recall@{recall_at}:")

@@ -11,13 +11,14 @@ bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"
 if [ "$dataset" = world ]; then
     corag world results/world --passages 1000 --train 200 --dev 50 --test 200 >&2
-    questions=results/world/test.jsonl corpus=results/world/corpus.jsonl indexes=results/world- format=jsonl dataset=jsonl
+    questions=results/world/test.jsonl indexes=results/world dataset=jsonl
+    for kind in bm25 dense; do
+        corag index results/world/corpus.jsonl --kind "$kind" --out "$indexes-$kind" >&2
+    done
 else
-    questions=$1 corpus=$1 indexes=indexes/$dataset-$(basename "$1" | cut -d. -f1)- format=$dataset
+    questions=$1
     shift
+    indexes=$(bash scripts/pooled_indexes.sh "$dataset" "$questions")
 fi
-for kind in bm25 dense; do
-    corag index "$corpus" --format "$format" --kind "$kind" --out "$indexes$kind" >&2
-done
 corag sweep --config scripts/configs/decoding.yaml --cells scripts/configs/decoding_cells.yaml --dataset "$dataset" \
-    --questions "$questions" --limit "$limit" --retriever.index "${indexes}bm25,${indexes}dense" "$@"
+    --questions "$questions" --limit "$limit" --retriever.index "$indexes-bm25,$indexes-dense" "$@"

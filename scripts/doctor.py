@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.circumstances import gpu_names, version_of
-from core.errors import CoragError
+from core.errors import CoragError, DataError
 from core.files import cache_folder
+from core.manifest import MANIFEST, Manifest
+from eval.judge import JUDGE
+from retrieval.manifest import INDEX_FILE
 
 
 @dataclass(frozen=True)
@@ -149,13 +152,21 @@ def default_model() -> Iterator[Finding]:
 def folders(config: Config) -> Iterator[Finding]:
     """The cache, the indexes and the runs."""
     yield Finding(True, f"Converted models are cached in {cache_folder()} (set CORAG_CACHE to move it).")
-    found = [path.parent for top in config.indexes for path in sorted(Path(top).glob("**/corag_index.json"))]
+    found = [path.parent for top in config.indexes for path in sorted(Path(top).glob(f"**/{INDEX_FILE}"))]
     if found:
         yield Finding(True, f"{len(found)} index(es): {', '.join(map(str, found))}.")
     else:
         yield Finding(True, f"No index in {' or '.join(config.indexes)} yet: 'corag index' builds one.")
-    runs = sorted(path.parent for path in Path(config.runs).glob("**/manifest.json"))
-    yield Finding(True, f"{len(runs)} run(s) in {config.runs}.")
+    runs = sum(is_run(path.parent) for path in Path(config.runs).glob(f"**/{MANIFEST}"))
+    yield Finding(True, f"{runs} run(s) in {config.runs}.")
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder with a manifest is a run, and not a judge's verdicts on one, an embedded world or something damaged."""
+    try:
+        return Manifest.read(folder).settings.get("method", JUDGE) != JUDGE
+    except DataError:
+        return False
 
 
 def _package(name: str, purpose: str) -> Finding:

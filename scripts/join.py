@@ -8,18 +8,18 @@ A run is named by its own folder, beside which its shards lie, or by any one of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import ConfigError
 from core.manifest import Manifest
 from core.shards import join
-from scripts.table import show
+from scripts.table import Runs, show
 from training.chains import METHOD, describe, read_chains
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Runs):
     """Options of 'corag join'.
 
     Attributes:
@@ -27,14 +27,12 @@ class Config:
         out: folder to write the joined run to; "auto" is the run's own. For one run only.
     """
 
-    runs: list[str] = field(default_factory=list)
+    USAGE = "corag join RUN, where RUN.shard-1-of-8 and so on are its shards."
+
     out: str = "auto"
 
     def __post_init__(self) -> None:
-        if not self.runs:
-            raise ConfigError(
-                "no run was given: write corag join RUN, where RUN.shard-1-of-8 and so on are its shards."
-            )
+        super().__post_init__()
         if self.out != "auto" and len(self.runs) > 1:
             raise ConfigError(
                 f"--out names the folder of one joined run, but {len(self.runs)} runs were given: join them one by one."

@@ -36,29 +36,27 @@ from generation.config import ModelConfig
 from generation.open import open_generator
 from scripts.printing import wide_console
 from scripts.progress import answer_waiting
-from scripts.table import check_named_once, manifest_of_answers, names_of
+from scripts.table import Runs, manifest_of_answers, names_of
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Runs):
     """Options of 'corag judge'.
 
     Attributes:
-        runs: one or more run folders.
         judge: the judge's prompt.
         model: the language model that judges, and its engine.
         batch_size: questions in flight at the same time.
     """
 
-    runs: list[str] = field(default_factory=list)
+    USAGE = "corag judge RUN RUN ..."
+
     judge: JudgeConfig = field(default_factory=JudgeConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     batch_size: int = 64
 
     def __post_init__(self) -> None:
-        if not self.runs:
-            raise ConfigError("no run was given: write corag judge RUN RUN ...")
-        check_named_once(self.runs)
+        super().__post_init__()
         if self.batch_size < 1:
             raise ConfigError(f"batch_size must be at least 1, but it is {self.batch_size}.")
 

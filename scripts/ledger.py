@@ -10,34 +10,25 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from core.errors import ConfigError, DataError
+from core.errors import DataError
 from core.manifest import Manifest
 from core.records import read_attempts
 from eval.ledger import Ledger, Spending, Waiting, json_record, ledger_of
 from scripts.printing import wide_console
-from scripts.table import check_named_once, names_of
+from scripts.table import Runs, names_of
 
 
 @dataclass(frozen=True)
-class Config:
-    """Options of 'corag ledger'.
+class Config(Runs):
+    """Options of 'corag ledger'."""
 
-    Attributes:
-        runs: one or more run folders.
-    """
-
-    runs: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        if not self.runs:
-            raise ConfigError("no run was given: write corag ledger RUN RUN ...")
-        check_named_once(self.runs)
+    USAGE = "corag ledger RUN RUN ..."
 
 
 def main(config: Config) -> int:

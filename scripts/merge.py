@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from core.errors import ConfigError
-from generation.adapters import MANIFEST, adapter_folder, merge_adapter, read_manifest
+from generation.adapters import TRAINING, adapter_folder, merge_adapter, read_manifest
 from generation.models import folder_digest, model_folder
 
 
@@ -51,7 +51,7 @@ def main(config: Config) -> int:
     folder = model_folder(name)
     merge_adapter(folder, adapter, Path(config.out), config.dtype)
     if manifest is not None:
-        shutil.copy(Path(adapter) / MANIFEST, Path(config.out) / "merged_training.json")
+        shutil.copy(Path(adapter) / TRAINING, Path(config.out) / "merged_training.json")
     print(
         json.dumps({"folder": config.out, "base": name, "adapter": config.adapter, "digest": folder_digest(config.out)})
     )

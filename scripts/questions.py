@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
 
 from core.errors import ConfigError
 from core.files import file_digest
@@ -13,6 +14,7 @@ from core.shards import Shard
 from core.types import Question
 from eval.datasets import load_questions
 from eval.datasets.single_hop import beir_queries
+from retrieval.config import RetrieverConfig
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,11 @@ class QuestionFile:
             "subset": self.subset,
         }
 
+    @property
+    def question_options(self) -> dict[str, Any]:
+        """The options of a question file alone, for the configuration of another command."""
+        return {each.name: getattr(self, each.name) for each in fields(QuestionFile)}
+
     def load(self) -> Sequence[Question]:
         """Load the chosen questions. Raises :class:`core.errors.DataError` for a file that cannot be read."""
         last = self.skip + self.limit if self.limit else 0
@@ -83,3 +90,36 @@ class QuestionFile:
         if not questions:
             raise ConfigError(f"skip leaves out all {self.skip} questions of '{self.questions}' and more: skip fewer.")
         return Shard.parse(self.shard).of(questions) if self.shard else questions
+
+
+@dataclass(frozen=True)
+class FurtherQuestions(QuestionFile):
+    """Dev or test questions, besides those that a command is about; there are none without ``questions``.
+
+    Attributes:
+        dataset: the file's format and scorer; "" for those of the main questions, along with their aliases.
+        retriever: its index, if it is not that of the main questions.
+    """
+
+    dataset: str = ""
+    retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+
+    def __post_init__(self) -> None:
+        if self.shard:
+            raise ConfigError(
+                f"dev and test questions are not sharded, but these are to be shard {self.shard}: choose some of them with their "
+                "skip and limit."
+            )
+        if self.questions:
+            super().__post_init__()
+
+    @property
+    def has_index(self) -> bool:
+        """Whether they have an index or server of their own to search."""
+        return bool(self.retriever.index or self.retriever.url)
+
+    def beside(self, main: QuestionFile) -> Self:
+        """Return them with what they take over from the main questions filled in."""
+        dataset = self.dataset or main.dataset
+        aliases = self.aliases or (main.aliases if dataset == main.dataset else "")
+        return replace(self, dataset=dataset, aliases=aliases)

@@ -17,35 +17,33 @@ from pathlib import Path
 from core.errors import ConfigError
 from core.files import write_atomically
 from eval.report.page import Report, Texts, html_page, make_report, text_blocks
-from eval.report.runs import common_questions, load_run
+from eval.report.runs import load_run
 from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
 from scripts.conditions import corpus_searched
-from scripts.table import check_named_once, check_same_file, manifest_of_answers, names_of, scoring_of
+from scripts.table import Runs, check_same_file, common_questions, manifest_of_answers, names_of, scoring_of
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Runs):
     """Options of 'corag report'.
 
     Attributes:
-        runs: one or more run folders.
         out: the HTML file to write; a file of that name is replaced.
         scorer: how answers are scored; "auto" takes that of the first run.
         recall_at: recall is measured over so many collected passages; 0 takes that of the first run.
         retriever: the index that the runs searched, for the passages' texts; without it they are shown by title.
     """
 
-    runs: list[str] = field(default_factory=list)
+    USAGE = "corag report RUN RUN ... --out report.html"
+
     out: str = "report.html"
     scorer: str = "auto"
     recall_at: int = 0
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
 
     def __post_init__(self) -> None:
-        if not self.runs:
-            raise ConfigError("no run was given: write corag report RUN RUN ... --out report.html")
-        check_named_once(self.runs)
+        super().__post_init__()
         if Path(self.out).is_dir():
             raise ConfigError(
                 f"'{self.out}' is a folder: name the HTML file to write, such as --out {self.out}/report.html."
@@ -77,9 +75,7 @@ def report_of(config: Config) -> Report:
     check_same_file(manifests)
     corpora = [corpus_searched(manifest.last) for manifest in manifests]
     runs = [load_run(*run) for run in zip(names_of(folders), folders, corpora, strict=True)]
-    questions = common_questions(runs)
-    if not questions:
-        raise ConfigError("the runs have no question in common: answer the same questions with each.")
+    questions = [question.id for question in common_questions({run.name: run.rows for run in runs})]
     return make_report(runs, questions, *scoring_of(manifests[0], config.scorer, config.recall_at))
 
 

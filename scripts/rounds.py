@@ -24,39 +24,33 @@ import yaml
 from corag.config import CoRAGConfig
 from core.errors import BackendError, ConfigError
 from core.files import file_digest, write_atomically
+from core.options import lasting
 from core.records import differences
 from core.seeds import stable_hash
 from eval.scorers import chosen_scorer
 from generation.config import ModelConfig
 from retrieval.config import RetrieverConfig
-from retrieval.manifest import MANIFEST as INDEX_FILE
+from retrieval.manifest import INDEX_FILE
 from scripts import rows, run, sample
-from scripts.questions import QuestionFile
+from scripts.backends import require_index
+from scripts.questions import FurtherQuestions, QuestionFile
 from training.config import WATCHING, SftConfig, TuningOptions
 from training.data import RowsConfig
 from training.sampling import SampleConfig
 
 SFT = os.path.relpath(Path(__file__).parents[1] / "training/sft.py")
 StageOptions: TypeAlias = sample.Config | rows.Config | SftConfig | run.Config
-# May differ between two starts of a stage without changing its result.
-_CIRCUMSTANCES = {*WATCHING, "kv_cache_gb", "gpu_memory_utilization"}
 
 
 @dataclass(frozen=True)
-class HeldOut(QuestionFile):
-    """What every round is decoded on, besides the options of a question file; without questions nothing is decoded.
+class HeldOut(FurtherQuestions):
+    """What every round is decoded on; without questions nothing is decoded.
 
     Attributes:
-        retriever: its index, if it is not the training questions' own.
         recall_at: recall is measured over so many collected passages.
     """
 
-    retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
     recall_at: int = 15
-
-    def __post_init__(self) -> None:
-        if self.questions:
-            super().__post_init__()
 
 
 @dataclass(frozen=True)
@@ -105,8 +99,7 @@ class Config(QuestionFile):
         super().__post_init__()
         if not self.out:
             raise ConfigError("no folder was given: write corag rounds --out FOLDER.")
-        if not self.retriever.index and not self.retriever.url:
-            raise ConfigError("chains are sampled with searches: name an index with --retriever.index.")
+        require_index(self.retriever)
         if min(self.rounds, self.warm_start, self.per_round) < 0 or not (self.rounds or self.warm_start):
             raise ConfigError(
                 "rounds, warm_start and per_round must not be below 0, and one of the first two is needed."
@@ -123,6 +116,11 @@ class Config(QuestionFile):
         ):  # fmt: skip
             if wrong:
                 raise ConfigError(f"{instead}.")
+
+    @property
+    def held_out(self) -> HeldOut:
+        """The test questions, with what they take over from the training questions."""
+        return self.test.beside(self)
 
     @property
     def trained(self) -> str:
@@ -158,7 +156,8 @@ def main(config: Config) -> int:
     """Perform every stage that is not finished; print a table of the rounds if they are decoded, and a line of JSON."""
     planned = turns(config, len(config.load()))
     keep_plan(Path(config.out), planned)
-    tests = config.test.load() if config.test.questions else []
+    test = config.held_out
+    tests = test.load() if test.questions else []
     for stage in stages(config, planned):
         perform(stage, command_of(stage, config.launch or default_launch()))
     root = Path(config.out)
@@ -167,7 +166,7 @@ def main(config: Config) -> int:
     if not tests:
         return 0
     tested = {name: root / name / "test/corag" for name in ("untuned", *names)}
-    return run.report(tested, tests, chosen_scorer("auto", config.test.dataset), config.test.recall_at)
+    return run.report(tested, tests, chosen_scorer("auto", test.dataset), test.recall_at)
 
 
 def turns(config: Config, total: int) -> list[Turn]:
@@ -216,9 +215,8 @@ def stages(config: Config, planned: Sequence[Turn]) -> list[Stage]:
     for turn in planned:
         folder = root / turn.name
         chains, training_rows, adapter = folder / "chains", folder / "rows", folder / "adapter"
-        asked = {each.name: getattr(config, each.name) for each in fields(QuestionFile)}
         sampling = sample.Config(
-            **asked | {"skip": turn.skip, "limit": turn.limit},
+            **config.question_options | {"skip": turn.skip, "limit": turn.limit},
             sample=_sampling(config.sample, turn.source),
             corag=config.corag,
             model=replace(config.model, adapter=turn.adapter),
@@ -249,15 +247,14 @@ def _sampling(chosen: SampleConfig, source: Literal["model", "decomposition"]) -
 
 def decoding(config: Config, folder: Path, adapter: str) -> Stage:
     """Return the stage that answers the test questions with an adapter."""
-    chosen = config.test.retriever
-    asked = {each.name: getattr(config.test, each.name) for each in fields(QuestionFile)}
+    test = config.held_out
     options = run.Config(
-        **asked,
+        **test.question_options,
         method=["corag"],
         corag=config.corag,
         model=replace(config.model, name=config.trained, adapter=adapter),
-        retriever=chosen if chosen.index or chosen.url else config.retriever,
-        recall_at=config.test.recall_at,
+        retriever=test.retriever if test.has_index else config.retriever,
+        recall_at=test.recall_at,
         seed=config.seed,
         batch_size=config.batch_size,
         out=str(folder / "test"),
@@ -273,7 +270,7 @@ def perform(stage: Stage, command: Sequence[str]) -> None:
     options = json.loads(json.dumps(asdict(stage.options)))
     text = yaml.safe_dump(options, sort_keys=False, width=120)
     read = [*map(_done, stage.after), *_contents(stage.options)]
-    mark = stable_hash("\n".join([json.dumps(_lasting(stage.options, options)), *read]))
+    mark = stable_hash("\n".join([json.dumps(_lasting(stage.options)), *read]))
     if stage.result.exists() and _done(stage.result).startswith(mark):
         return
     _done_file(stage.result).unlink(missing_ok=True)
@@ -312,13 +309,10 @@ def default_launch() -> list[str]:
     return one if torch.cuda.is_available() else ["--cpu", *one]
 
 
-def _lasting(kind: StageOptions, options: dict[str, Any]) -> dict[str, Any]:
+def _lasting(options: StageOptions) -> dict[str, Any]:
     """Leave out what cannot change a stage's result."""
-    left_out = _CIRCUMSTANCES if isinstance(kind, SftConfig) else _CIRCUMSTANCES | {"batch_size"}
-    kept = {name: value for name, value in options.items() if name not in left_out}
-    if isinstance(kept.get("model"), dict):
-        kept["model"] = {name: value for name, value in kept["model"].items() if name not in left_out}
-    return kept
+    left_out = WATCHING if isinstance(options, SftConfig) else ("batch_size",)
+    return {name: value for name, value in lasting(options).items() if name not in left_out}
 
 
 def _contents(options: StageOptions) -> list[str]:

@@ -20,6 +20,7 @@ from generation.models import model_folder
 from generation.rendering import Renderer
 from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
+from scripts.backends import require_index
 from training.data import RowsConfig
 from training.rows import Report, write_rows
 
@@ -49,8 +50,7 @@ class Config:
             raise ConfigError(
                 "name the chains and where the rows go: corag rows CHAINS --out ROWS --retriever.index INDEX."
             )
-        if not self.retriever.index and not self.retriever.url:
-            raise ConfigError("name the index that the chains were sampled with: --retriever.index INDEX.")
+        require_index(self.retriever)
 
 
 def main(config: Config) -> int:

@@ -15,13 +15,14 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from core.errors import ConfigError
 from core.files import file_digest, write_atomically
 from core.manifest import MANIFEST
+from core.options import lasting
 from core.protocols import Generator, Retriever
 from core.records import TRACES, read_lines
 from core.seeds import stable_hash
@@ -30,11 +31,11 @@ from generation.config import ModelConfig
 from generation.models import folder_digest
 from generation.open import open_generator
 from retrieval.config import RetrieverConfig
-from retrieval.manifest import MANIFEST as INDEX_FILE
+from retrieval.manifest import INDEX_FILE
 from retrieval.open import open_retriever
 from scripts import run
 from scripts.backends import require_index
-from scripts.questions import QuestionFile
+from scripts.questions import FurtherQuestions
 from scripts.sweep_cells import Cell, digest_of, read_cells
 from scripts.sweep_findings import Reporting
 from scripts.sweep_report import report
@@ -42,25 +43,6 @@ from scripts.sweep_report import report
 CAPACITY = 500_000
 """Replies of a kind that an engine of a sweep remembers: 0.7 GB if all are met. Best of 8 with 6 hops samples 48 per question."""
 FINISHED = "finished.txt"
-
-
-@dataclass(frozen=True)
-class DevQuestions(QuestionFile):
-    """The questions to choose cells on, besides the options of a question file; none without ``questions``.
-
-    Attributes:
-        dataset: the file's format and scorer; "" for those of the questions that are reported on.
-        retriever: its index, if it is not that of the cells.
-    """
-
-    dataset: str = ""
-    retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
-
-    def __post_init__(self) -> None:
-        if self.shard:
-            raise ConfigError("a sweep is not sharded: choose dev questions with dev.skip and dev.limit.")
-        if self.questions:
-            super().__post_init__()
 
 
 @dataclass(frozen=True)
@@ -79,7 +61,7 @@ class Config(run.Config):
 
     cells: str = ""
     grid: str = ""
-    dev: DevQuestions = field(default_factory=DevQuestions)
+    dev: FurtherQuestions = field(default_factory=FurtherQuestions)
     metric: Literal["f1", "em"] = "f1"
     budgets: list[int] = field(default_factory=lambda: [4000, 8000, 16_000, 32_000, 64_000, 128_000])
     resamples: int = 1000
@@ -118,26 +100,22 @@ def dev_cells(config: Config, tested: Sequence[Cell]) -> list[Cell]:
 
     Raises :class:`ConfigError` if these are among the others, or have one index where the cells search several.
     """
-    dev = config.dev
+    dev = config.dev.beside(config)
     if not dev.questions:
         return []
-    asked = replace(dev, dataset=dev.dataset or config.dataset, aliases=dev.aliases or config.aliases)
-    questions = scored(asked.load())
+    questions = scored(dev.load())
     reported = {question.text for question in tested[0].questions}
     if shared := [question.id for question in questions if question.text in reported]:
         raise ConfigError(
             f"{len(shared)} of the dev questions are among those that are reported on, such as '{shared[0]}': cells must be "
             "chosen on others. Take others with skip and limit, or from another file."
         )
-    own_index = bool(dev.retriever.index or dev.retriever.url)
-    if own_index and len({repr(cell.config.retriever) for cell in tested if cell.searches}) > 1:
+    if dev.has_index and len({repr(cell.config.retriever) for cell in tested if cell.searches}) > 1:
         raise ConfigError(
             "the cells search different indexes, but dev.retriever names one: build the indexes over both corpora and leave it out."
         )
-    options = {each.name: getattr(asked, each.name) for each in fields(QuestionFile)} | {
-        "out": str(config.folder / "dev")
-    }
-    if own_index:
+    options = dev.question_options | {"out": str(config.folder / "dev")}
+    if dev.has_index:
         options["retriever"] = dev.retriever
     return [replace(cell, config=replace(cell.config, **options), questions=questions) for cell in tested]
 
@@ -221,9 +199,10 @@ def mark_of(cell: Cell) -> str:
     """
     config = cell.config
     weights = [_content(folder) for folder in (config.model.name, adapter_folder(config.model.adapter))]
-    known = [run.method_settings(config, cell.method), asdict(config.model), weights]
+    known = [run.method_settings(config, cell.method), lasting(config.model), weights]
     if cell.searches:
-        known += [asdict(config.retriever), [file_digest(Path(index) / INDEX_FILE) for index in config.retriever.index]]
+        indexes = [file_digest(Path(index) / INDEX_FILE) for index in config.retriever.index]
+        known += [lasting(config.retriever), indexes]
     return stable_hash(json.dumps(known, sort_keys=True, default=str))
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
 from core.errors import ConfigError
-from core.options import changed, flatten, load_yaml, renamed, sections_of
+from core.options import changed, flatten, lasting, load_yaml, renamed, sections_of
 from core.seeds import stable_hash
 from scripts import run
 from scripts.entries import short_name
@@ -221,13 +221,13 @@ def _options(config: run.Config) -> Iterator[tuple[str, Any]]:
     left_out = _CIRCUMSTANCES | (methods_of(type(config)).keys() - {method})
     if not config.entry(method).searches:
         left_out |= {"retriever"}
-    values = {name: value for name, value in asdict(config).items() if name not in left_out} | {"method": method}
+    values = {name: value for name, value in lasting(config).items() if name not in left_out} | {"method": method}
     yield from flatten(values, {prefix for prefix, _ in sections_of(type(config))})
 
 
 def digest_of(shared: run.Config) -> str:
     """Return 8 hexadecimal digits that identify what the cells of a sweep have in common, the question file among it."""
-    values = {name: value for name, value in asdict(shared).items() if name not in _CIRCUMSTANCES}
+    values = {name: value for name, value in lasting(shared).items() if name not in _CIRCUMSTANCES}
     return stable_hash(json.dumps(values | {"questions": shared.source}, sort_keys=True, default=str))[:8]
 
 

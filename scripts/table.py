@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from core.errors import ConfigError, nearest
 from core.manifest import Manifest
@@ -43,6 +43,26 @@ Rows = Mapping[str, Mapping[str, SavedRow]]
 
 
 @dataclass(frozen=True)
+class Runs:
+    """What a command on finished runs is given.
+
+    Attributes:
+        runs: one or more run folders.
+    """
+
+    USAGE: ClassVar[str]
+
+    runs: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise ConfigError(f"no run was given: write {self.USAGE}")
+        # Two paths to one folder would be one row under one name, or two under two.
+        if len({Path(run).resolve() for run in self.runs}) < len(self.runs):
+            raise ConfigError("a run was given twice: name each once.")
+
+
+@dataclass(frozen=True)
 class TableOptions:
     """What a table shows besides a line per run.
 
@@ -68,19 +88,10 @@ class TableOptions:
 
 
 @dataclass(frozen=True)
-class Config(TableOptions):
-    """Options of 'corag table'.
+class Config(Runs, TableOptions):
+    """Options of 'corag table'."""
 
-    Attributes:
-        runs: one or more run folders.
-    """
-
-    runs: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        if not self.runs:
-            raise ConfigError("no run was given: write corag table RUN RUN ...")
-        check_named_once(self.runs)
+    USAGE = "corag table RUN RUN ..."
 
 
 PLAIN = TableOptions()
@@ -108,8 +119,7 @@ def show(runs: Mapping[str, Path], options: TableOptions = PLAIN) -> int:
         print(note)
     record = figures(summaries, runs, chosen)
     if baseline:
-        shared = {name: {question.id: found[question.id] for question in questions} for name, found in rows.items()}
-        record |= show_against(shared, manifests, chosen, recall_at, baseline, options.measures)
+        record |= show_against(only(rows, questions), manifests, chosen, recall_at, baseline, options.measures)
     if groups:
         means = {
             name: mean_of([summary for summary in summaries if summary.method in members])
@@ -201,6 +211,11 @@ def common_questions(rows: Rows) -> list[Question]:
     return questions
 
 
+def only(rows: Rows, questions: Sequence[Question]) -> Rows:
+    """Keep of each run the rows of these questions, in their order."""
+    return {name: {question.id: found[question.id] for question in questions} for name, found in rows.items()}
+
+
 def baseline_of(runs: Mapping[str, Path], baseline: str) -> str:
     """Return the name of the run that is called so, or whose path is or ends so; "" for "".
 
@@ -211,11 +226,11 @@ def baseline_of(runs: Mapping[str, Path], baseline: str) -> str:
     if len(runs) < 2:
         raise ConfigError("a baseline is there to test other runs against: give two runs or more.")
     wanted = Path(baseline).parts
-    meant = [name for name, folder in runs.items() if folder.parts[-len(wanted) :] == wanted]
-    if baseline in runs or len(meant) == 1:
-        return baseline if baseline in runs else meant[0]
-    if meant:
-        raise ConfigError(f"the baseline '{baseline}' may be {' or '.join(meant)}: give more of its path.")
+    fitting = [name for name, folder in runs.items() if folder.parts[-len(wanted) :] == wanted]
+    if baseline in runs or len(fitting) == 1:
+        return baseline if baseline in runs else fitting[0]
+    if fitting:
+        raise ConfigError(f"the baseline '{baseline}' may be {' or '.join(fitting)}: give more of its path.")
     raise ConfigError(f"there is no run '{baseline}' in the table to be the baseline: {nearest(baseline, runs)}")
 
 
@@ -225,7 +240,7 @@ def check_same_file(manifests: Sequence[Manifest]) -> None:
     for other in others:
         if changed := differences(first, other, "questions"):
             raise ConfigError(
-                f"the runs answered different question files ({'; '.join(changed)}): a table is of runs on the same file."
+                f"the runs answered different question files ({'; '.join(changed)}): give runs on the same file."
             )
 
 
@@ -237,12 +252,6 @@ def manifest_of_answers(run: Path) -> Manifest:
     if manifest.method == JUDGE:
         raise ConfigError(f"'{run}' holds a judge's verdicts on the run '{run.parent}': give that one.")
     return manifest
-
-
-def check_named_once(runs: Sequence[str]) -> None:
-    """Raise :class:`ConfigError` if two of these paths are one folder: it would be one row under one name, or two under two."""
-    if len({Path(run).resolve() for run in runs}) < len(runs):
-        raise ConfigError("a run was given twice: name each once.")
 
 
 def names_of(folders: Sequence[Path]) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from core.errors import RequestRefusedError, SearchFailedError
 from core.fitting import droppable, without
-from core.prompt import Shortening
+from core.prompt import Message, Prompt, Segment, Shortening
 from core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
 from core.types import Hit, Passage, TokenUsage
 
@@ -23,6 +23,14 @@ def words(text: str) -> int:
 def before_stop(text: str, stop: Sequence[str]) -> str:
     """Cut a reply where its first stop string begins, as engines do."""
     return text[: min((at for string in stop if (at := text.find(string)) >= 0), default=len(text))]
+
+
+def chat_prompt(text: str | Sequence[Segment], *, system: str = "", prefix: str = "") -> Prompt:
+    """Make a chat prompt of one user turn, after an optional system turn."""
+    turns = [Message("user", (Segment(text),) if isinstance(text, str) else tuple(text))]
+    if system:
+        turns.insert(0, Message("system", (Segment(system),)))
+    return Prompt(tuple(turns), prefix=prefix)
 
 
 class ScriptedGenerator:

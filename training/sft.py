@@ -22,7 +22,7 @@ from core.errors import ConfigError, CoragError, DataError
 from core.files import write_atomically
 from core.options import parse
 from core.records import differences
-from generation.adapters import MANIFEST, adapter_folder, check_adapter, read_manifest
+from generation.adapters import TRAINING, adapter_folder, check_adapter, read_manifest
 from generation.models import folder_digest, model_folder, native_dtype
 from generation.rendering import Renderer
 from training.config import WATCHING, SftConfig
@@ -55,7 +55,7 @@ def main(config: SftConfig) -> dict[str, Any]:
             return earlier
     manifest = {"settings": settings, "result": None, "start": circumstances()}
     out.mkdir(parents=True, exist_ok=True)
-    write_atomically(out / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+    write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
     trainer = make_trainer(config, folder, rows)
     started = time.perf_counter()
     last = last_checkpoint(out)
@@ -77,7 +77,7 @@ def main(config: SftConfig) -> dict[str, Any]:
         "tokens_per_second": None if last else tokens * epochs / seconds,
     }
     if trainer.is_world_process_zero():
-        write_atomically(out / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+        write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
     return manifest
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from core.errors import ConfigError, DataError, nearest
+from core.errors import ConfigError, DataError, nearest, reason
 from core.files import open_text, read_records
 from core.types import Question
 from eval.datasets import official, plain, single_hop
@@ -113,9 +113,8 @@ def _hub_records(name: str, subset: str, split: str) -> Iterator[Record]:
     try:
         table: Any = load_dataset(name, subset or None, split=split)
     except (OSError, ValueError, RuntimeError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise DataError(
-            f"cannot load the Hugging Face dataset '{name}' (subset '{subset or 'default'}', split '{split}'): {reason}. "
-            "It is downloaded once and then kept; without a network, give a file and no split."
+            f"cannot load the Hugging Face dataset '{name}' (subset '{subset or 'default'}', split '{split}'): "
+            f"{reason(error).rstrip('.')}. It is downloaded once and then kept; without a network, give a file and no split."
         ) from error
     return iter(table)

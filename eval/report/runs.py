@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,12 +31,6 @@ def load_run(name: str, folder: Path, corpus: str = "") -> Run:
     manifest = Manifest.read(folder)
     rows = {row.question.id: _light(row) for row in read_attempts(folder)}
     return Run(name, folder, corpus, manifest, rows)
-
-
-def common_questions(runs: Sequence[Run]) -> list[str]:
-    """Return the ids of the questions that every run has answered or failed at, in the order of the first run."""
-    first, *others = runs
-    return [question for question in first.rows if all(question in other.rows for other in others)]
 
 
 def _light(row: SavedRow) -> SavedRow:

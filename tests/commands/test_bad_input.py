@@ -153,7 +153,10 @@ def test_folders_that_are_no_runs(capsys, tmp_path, command):
 def test_a_run_without_its_lines(capsys, tmp_path, command):
     run = make_run(tmp_path / "run", [])
     (run / TRACES).unlink()
-    rest = {"compare": [str(run)], "export": ["--to", "trec", "--out", "x"], "report": ["--out", "x"]}.get(command, [])
+    other = make_run(tmp_path / "other", [])
+    rest = {"compare": [str(other)], "export": ["--to", "trec", "--out", "x"], "report": ["--out", "x"]}.get(
+        command, []
+    )
     assert "cannot read the run's lines" in refused(capsys, [command, str(run), *rest])
     make_run(run, [])  # what was stopped before its first line goes on
     assert (run / TRACES).exists()

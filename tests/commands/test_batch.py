@@ -128,6 +128,8 @@ def test_two_methods_share_a_table(tmp_path, capsys):
     split(tmp_path / "other", 2, settings=SETTINGS | {"seed": 1})
     assert main(["join", runs[0], str(tmp_path / "other")]) == 2
     assert "one row per method" in capsys.readouterr().err
+    for given, message in (([], "no run was given: write corag join RUN, where"), (runs[:1] * 2, "given twice")):
+        assert main(["join", *given]) == 2 and message in capsys.readouterr().err
 
 
 def test_shards_with_other_settings_are_refused(tmp_path):

@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+from dataclasses import asdict, fields
 
 import pytest
 
 from core.errors import ConfigError
-from core.options import parse
+from core.options import lasting, parse
+from generation.config import ModelConfig
 from ircot.config import IRCoTConfig
+from retrieval.config import RetrieverConfig
 from scripts.cli import COMMANDS, main
 from scripts.run import Config
 
@@ -44,6 +47,15 @@ def test_presets_of_ircot():
     assert configure().ircot.stop_rule == "lenient"
     assert configure(*few_shot, "paper", "--ircot.max_steps", "3").ircot.max_steps == 3
     assert configure(*few_shot, "paper").ircot == IRCoTConfig.of_preset("paper", demonstrations="demos.txt")
+
+
+def test_circumstances_are_left_out_of_what_results_depend_on():
+    usual = configure()
+    assert lasting(usual) == asdict(usual), "what was made before some options were set apart is still recognised"
+    assert lasting(configure("--model.kv_cache_gb", "8", "--retriever.threads", "3")) == asdict(usual)
+    assert lasting(configure("--model.max_context", "512"))["model"]["max_context"] == 512
+    for section in (ModelConfig, RetrieverConfig):
+        assert set(section.CIRCUMSTANCES) <= {each.name for each in fields(section)}
 
 
 def test_limits_of_passages_answer_to_their_former_names():

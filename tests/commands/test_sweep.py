@@ -115,6 +115,13 @@ COMMAND = [
 ]
 
 
+CIRCUMSTANCES = [
+    "--model.kv_cache_gb", "8", "--model.gpu_memory_utilization", "0.5", "--model.max_num_seqs", "2", "--model.batch_size", "3",
+    "--model.timeout_s", "9", "--model.retries", "1", "--model.api_key_variable", "KEY",
+    "--retriever.threads", "3", "--retriever.timeout_s", "9", "--retriever.retries", "1", "--retriever.cache_size", "0",
+]  # fmt: skip
+
+
 def swept(*more: str) -> dict[str, Any]:
     """Run the sweep and return what its sweep.json says, without how tokens were come by."""
     assert main([*COMMAND, *more]) == 0
@@ -164,6 +171,18 @@ async def test_engines_and_indexes_are_opened_once_and_serve_all_their_cells(bac
     cells[0] = replace(cells[0], config=replace(cells[0].config, seed=1))
     with pytest.raises(ConfigError, match=r"none' was made with other settings:\n  seed: 0 -> 1"):
         await opened()
+
+
+async def test_more_memory_threads_or_patience_make_no_other_cell(backends: Backends) -> None:
+    cells = cells_of("a: {}")
+    await answer_cells(cells, backends.openers)
+    (cell,) = cells
+    again = parse(Config, ["--questions", "test.jsonl", *CIRCUMSTANCES], "corag sweep", "")
+    model, retriever = again.model, replace(again.retriever, index=["a"])
+    assert (model.kv_cache_gb, model.max_num_seqs, retriever.threads) == (8, 2, 3)
+    assert is_finished(replace(cell, config=replace(cell.config, model=model, retriever=retriever)))
+    assert not is_finished(replace(cell, config=replace(cell.config, retriever=replace(retriever, ef_search=3))))
+    assert not is_finished(replace(cell, config=replace(cell.config, model=replace(model, block_size=16))))
 
 
 async def test_an_adapter_that_was_trained_again_is_not_taken_for_the_old_one(backends: Backends) -> None:
@@ -253,7 +272,7 @@ def test_without_dev_questions_the_choice_is_called_optimistic(
         (["--dev.questions", "test.jsonl"], "4 of the dev questions are among those that are reported on, such as 'test-Oslo'"),
         (["--dev.retriever.index", "x", "--grid", "{retriever.index: [a, b]}"], "search different indexes"),
         (["--dev.questions", "nowhere.jsonl"], "nowhere.jsonl"),
-        (["--dev.shard", "1/2"], "a sweep is not sharded"),
+        (["--dev.shard", "1/2"], "dev and test questions are not sharded, but these are to be shard 1/2"),
         (["--corag.sub_query_prompt", "nowhere.txt"], "nowhere.txt"),
         (["--retriever.index", "[]"], "no index was given"),
     ],
@@ -270,6 +289,7 @@ def test_a_folder_that_was_not_named_changes_with_what_the_cells_share(backends:
         return parse(Config, ["--config", "sweep.yaml", "--questions", "test.jsonl", *more], "corag sweep", "").folder
 
     assert folder() == folder("--cells", "{a: {seed: 1}}", "--limit", "2", "--batch_size", "9")
+    assert folder() == folder(*CIRCUMSTANCES)
     assert folder().parent == Path("runs/test")
     assert len({folder(), folder("--seed", "1"), folder("--model.adapter", "x"), folder("--corag.stop", "check")}) == 4
 

@@ -10,6 +10,7 @@ from core.manifest import Manifest
 from core.records import TRACES, read_rows
 from core.types import Question
 from eval.judge import JudgeConfig, verdict_of
+from scripts import doctor
 from scripts.cli import main
 from scripts.judge import Config, judge_run, print_judged, record_of
 from tests.evaluation.runs import make_run, row
@@ -95,6 +96,10 @@ def test_verdicts_are_kept_and_only_what_is_new_is_asked(tmp_path):
     assert (folder / TRACES).read_bytes().count(b"\n") == 4
     judged(run, again, prompt="Is {prediction} right for {query}, given {answers}?")
     assert len(list(run.glob("judge-*"))) == 2 and len(again.requests) == 4, "another prompt is another judge"
+    (tmp_path / "world").mkdir()
+    (tmp_path / "world/manifest.json").write_text('{"version": 1}')
+    *_, counted = doctor.folders(doctor.Config((), str(tmp_path)))
+    assert counted.sentence == f"1 run(s) in {tmp_path}."
 
 
 def test_what_cannot_be_judged_is_refused(tmp_path, capsys):

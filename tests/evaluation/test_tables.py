@@ -226,6 +226,38 @@ def test_compare_says_what_it_cannot_see(tmp_path, capsys):
     assert "score alike on every question" in capsys.readouterr().out
 
 
+def test_compare_is_the_table_of_two_runs_with_a_baseline(tmp_path, capsys):
+    """Also where one run has answered fewer questions, and another file of aliases: of what both have answered."""
+    first = run_of(tmp_path / "first", range(8))
+    some = [row(replace(each, answers=("x",)), f"Town {n}" if n > 3 else "x") for n, each in enumerate(QUESTIONS[:14])]
+    second = make_run(tmp_path / "second", some[::-1], {"seed": 1})
+    assert main(["compare", str(first), str(second)]) == 0
+    printed = capsys.readouterr().out
+    record = json.loads(printed.splitlines()[-1])
+    against = table(capsys, first, second, "--baseline", "first")[1]["against"]
+    assert {one.pop("measure"): one for one in against if one.pop("run") == "second"} == {
+        measure: figures for measure, figures in record.items() if measure != "scorer"
+    }
+    assert record["em"]["n"] == 14 and record["em"]["difference"] == pytest.approx((10 - 8) / 14, abs=1e-4)
+    assert "for 14 of 14 questions" in printed and "with n = 14, a difference under" in printed
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (None, "a run was given twice"),
+        ({"questions": {"source": "xyz", "dataset": "jsonl"}}, 'questions.source: "abc" -> "xyz"'),
+        ({"seed": 1}, "the runs have no question in common"),
+    ],
+)
+def test_what_a_table_refuses_cannot_be_compared_either(tmp_path, capsys, settings, message):
+    first = run_of(tmp_path / "first", range(8))
+    second = first if settings is None else make_run(tmp_path / "second", [row(Question("x", "Who?"), "y")], settings)
+    for command in ("table", "compare"):
+        assert main([command, str(first), str(second)]) == 2
+        assert message in capsys.readouterr().err
+
+
 def test_compare_scores_as_the_first_run_was_scored(tmp_path, capsys):
     half = [
         [row(question, "x", ["other", f"p{n}"] if n < found else ["other"]) for n, question in enumerate(QUESTIONS)]

@@ -13,11 +13,12 @@ from core.protocols import GenerateRequest, Generation, Generator, Sampling, Sco
 from core.types import TokenUsage
 from generation.hf import TransformersGenerator
 from generation.vllm_engine import VllmGenerator
+from tests.fakes import chat_prompt
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 PLACES = ("France", "Japan", "Peru", "Kenya", "Norway", "Cuba")
-PROMPTS = [Prompt.of_user(f"What is the capital of {place}? Answer in one sentence.") for place in PLACES] + [
+PROMPTS = [chat_prompt(f"What is the capital of {place}? Answer in one sentence.") for place in PLACES] + [
     Prompt.of_text(f"The three largest cities of {place} are") for place in PLACES
 ]
 LONG = Prompt.of_text("The river runs from the old town through the valley to the sea, past mills and orchards. " * 12)
@@ -148,7 +149,7 @@ async def test_what_can_never_fit_is_refused_and_what_can_is_shortened(
     with pytest.raises(RequestRefusedError):
         await ask(generator, PROMPTS[0], Sampling(2048))
     passages = [Segment("A long passage about nothing. " * 60, drop=i, kind="passage") for i in range(8)]
-    reply = await ask(generator, Prompt.of_user([*passages, Segment("Say yes.")]), Sampling(1500, stop=("e", "a", "o")))
+    reply = await ask(generator, chat_prompt([*passages, Segment("Say yes.")]), Sampling(1500, stop=("e", "a", "o")))
     assert reply.shortening.dropped == (("passage", 7),)
     assert reply.usage.prompt < 2048 - 1500
 

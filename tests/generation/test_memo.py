@@ -16,7 +16,7 @@ from core.seeds import derive_seed
 from core.tools import GenerateStep, Tools
 from core.types import Answer, Question
 from generation.memo import RememberingGenerator
-from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
+from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, chat_prompt, kind, passage
 
 REQUEST = GenerateRequest(Prompt.of_text("who wrote it?"), Sampling(5))
 WARM = replace(REQUEST, sampling=Sampling(5, temperature=0.7, seed=1))
@@ -58,7 +58,7 @@ async def test_different_requests_and_samples_without_a_seed_are_asked_each_time
         replace(WARM, sampling=replace(WARM.sampling, n=2)),
         REQUEST,
         replace(REQUEST, sampling=Sampling(6)),
-        replace(REQUEST, prompt=Prompt.of_user("who wrote it?")),
+        replace(REQUEST, prompt=chat_prompt("who wrote it?")),
     ):
         await memo.generate(request)
     assert len(inner.requests) == 9

@@ -12,6 +12,7 @@ from core.protocols import Completion, Sampling, ScoreRequest
 from core.tools import most_tokens
 from generation.models import model_folder
 from generation.rendering import Renderer
+from tests.fakes import chat_prompt
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def decoded(renderer: Renderer, ids: list[int]) -> str:
 
 def test_a_chat_prompt_goes_through_the_template_and_the_prefix_begins_the_reply(renderer: Renderer) -> None:
     text = decoded(
-        renderer, renderer.encode(Prompt.of_user("Who wrote it?", system="Be brief.", prefix="So the answer is:"))
+        renderer, renderer.encode(chat_prompt("Who wrote it?", system="Be brief.", prefix="So the answer is:"))
     )
     assert text == (
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWho wrote it?<|im_end|>\n"
@@ -43,12 +44,12 @@ def test_a_plain_prompt_is_continued_as_it_stands_stripped(renderer: Renderer) -
 
 
 def test_a_base_model_reads_the_messages_separated_by_blank_lines(base_renderer: Renderer) -> None:
-    prompt = Prompt.of_user("Who wrote it?", system="Be brief.", prefix="A:")
+    prompt = chat_prompt("Who wrote it?", system="Be brief.", prefix="A:")
     assert decoded(base_renderer, base_renderer.encode(prompt)) == "Be brief.\n\nWho wrote it?\n\nA:"
 
 
 def test_the_end_of_turn_is_what_the_template_puts_behind_a_reply(renderer: Renderer) -> None:
-    ids = renderer.target_ids(ScoreRequest(Prompt.of_user("Who?"), "Ada", end_of_turn=True))
+    ids = renderer.target_ids(ScoreRequest(chat_prompt("Who?"), "Ada", end_of_turn=True))
     assert decoded(renderer, ids) == "Ada<|im_end|>"
 
 
@@ -57,7 +58,7 @@ ASKED = Sampling(20, logprobs=True)
 
 def spelled(renderer: Renderer, text: str, ids: list[int], sampling: Sampling = ASKED) -> tuple[str, ...]:
     completion = Completion(text, tuple(ids), "stop", (-1.0,) * len(ids))
-    prompt = renderer.encode(Prompt.of_user("Who?"))
+    prompt = renderer.encode(chat_prompt("Who?"))
     texts = renderer.with_token_texts(completion, prompt, sampling).token_texts
     assert texts is not None and len(texts) == len(ids) and "".join(texts) == text
     return texts
@@ -81,7 +82,7 @@ def test_special_tokens_add_nothing_unless_they_are_asked_for_and_the_end_of_tur
 ) -> None:
     text = "a<|im_start|> b"
     ids = [*renderer.text_ids(text), renderer.end_of_turn()]
-    prompt = renderer.encode(Prompt.of_user("Who?"))
+    prompt = renderer.encode(chat_prompt("Who?"))
     assert renderer.continuation(prompt, ids[:-1]) == "a b"
     assert renderer.continuation(prompt, ids[:-1], special=True) == text
     assert spelled(renderer, "a b", ids) == ("a", "", " b", "")
@@ -103,7 +104,7 @@ def test_the_tokens_of_the_beginning_of_a_completion() -> None:
 @pytest.mark.parametrize("target", ["", (), (-1,), (10**7,)])
 def test_a_target_that_cannot_be_scored_is_refused(renderer: Renderer, target: str | tuple[int, ...]) -> None:
     with pytest.raises(RequestRefusedError):
-        renderer.target_ids(ScoreRequest(Prompt.of_user("Who?"), target))
+        renderer.target_ids(ScoreRequest(chat_prompt("Who?"), target))
 
 
 @pytest.mark.parametrize("messages", [1, 2, 3, 9, 41])
@@ -117,14 +118,14 @@ def test_what_a_call_may_cost_is_not_less_than_it_costs_however_long_the_dialogu
 
 
 def test_a_prompt_that_fits_is_left_alone(renderer: Renderer) -> None:
-    prompt = Prompt.of_user([Segment("passage ", drop=0), Segment("question?")])
+    prompt = chat_prompt([Segment("passage ", drop=0), Segment("question?")])
     ids, shortening = renderer.fit(prompt, len(renderer.encode(prompt)))
     assert ids == renderer.encode(prompt)
     assert not shortening
 
 
 def test_segments_go_by_rising_rank_and_are_counted_by_kind(renderer: Renderer) -> None:
-    prompt = Prompt.of_user(
+    prompt = chat_prompt(
         [
             Segment("Demonstration one. " * 5, drop=2, kind="demonstration"),
             Segment("The best passage. " * 5, drop=1, kind="passage"),
@@ -141,7 +142,7 @@ def test_segments_go_by_rising_rank_and_are_counted_by_kind(renderer: Renderer) 
 
 
 def test_what_must_stay_is_cut_from_its_front_and_the_cut_is_counted(renderer: Renderer) -> None:
-    prompt = Prompt.of_user(
+    prompt = chat_prompt(
         [Segment("dropped first ", drop=0), Segment("far away " * 200 + "near the question?")], prefix="A:"
     )
     ids, shortening = renderer.fit(prompt, 60)
@@ -152,9 +153,9 @@ def test_what_must_stay_is_cut_from_its_front_and_the_cut_is_counted(renderer: R
 
 def test_a_window_smaller_than_the_template_is_refused(renderer: Renderer) -> None:
     with pytest.raises(RequestRefusedError, match="too small"):
-        renderer.fit(Prompt.of_user("Who?"), 5)
+        renderer.fit(chat_prompt("Who?"), 5)
     with pytest.raises(RequestRefusedError, match="no room"):
-        renderer.fit(Prompt.of_user("Who?"), 0)
+        renderer.fit(chat_prompt("Who?"), 0)
     with pytest.raises(RequestRefusedError, match="empty"):
         renderer.fit(Prompt.of_text("  "), 100)
 

@@ -33,6 +33,7 @@ from generation.forced import PLUGIN
 from generation.hf import TransformersGenerator
 from generation.models import model_folder
 from generation.server import ServerGenerator
+from tests.fakes import chat_prompt
 
 
 def free_port() -> int:
@@ -216,7 +217,7 @@ async def test_a_real_server_scores_forced_and_by_prompt_logprobs_as_transformer
 ) -> None:
     generator = await ServerGenerator.open(ModelConfig(backend="server", urls=(vllm_server,)))
     assert all(endpoint.forces and endpoint.priorities for endpoint in generator._endpoints)
-    prompt = Prompt.of_user("The river runs through the valley to the sea. " * 12 + "Where does the river run to?")
+    prompt = chat_prompt("The river runs through the valley to the sea. " * 12 + "Where does the river run to?")
     asked = GenerateRequest(prompt, Sampling(6, logprobs=True), priority=2)
     reply, oracle_reply = await generator.generate(asked), await hf_generator.generate(asked)
     assert reply.completions[0].token_ids == oracle_reply.completions[0].token_ids

@@ -11,7 +11,7 @@ from core.errors import ConfigError, DataError, IndexMismatchError
 from core.types import Passage
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.manifest import MANIFEST, read_manifest
+from retrieval.manifest import INDEX_FILE, read_manifest
 from retrieval.open import open_retriever
 from tests.retrieval.conftest import ignore, write_jsonl
 
@@ -37,12 +37,12 @@ def test_the_manifest_tells_what_was_built(index_of: Callable[[str], str], corpu
 def test_the_same_index_is_reused_wherever_the_corpus_lies(
     built: IndexConfig, passages: list[Passage], tmp_path: Path
 ) -> None:
-    before = Path(built.out, MANIFEST).stat().st_mtime_ns
+    before = Path(built.out, INDEX_FILE).stat().st_mtime_ns
     moved = write_jsonl(tmp_path / "moved.jsonl", passages)
     told: list[str] = []
     build_index(replace(built, corpus=[str(moved)], threads=1), told.append)
     assert told == [f"the index '{built.out}' is already there (72 passages): nothing to do."]
-    assert Path(built.out, MANIFEST).stat().st_mtime_ns == before
+    assert Path(built.out, INDEX_FILE).stat().st_mtime_ns == before
 
 
 def test_another_index_is_refused_unless_overwritten(
@@ -92,7 +92,7 @@ async def test_what_cannot_be_opened_says_what_to_do(built: IndexConfig, tmp_pat
     documents.unlink()
     with pytest.raises(IndexMismatchError, match=f"lacks its file '{documents.name}'"):
         await open_retriever(RetrieverConfig([built.out]))
-    (folder / MANIFEST).write_text(json.dumps({"kind": "bm25"}))
+    (folder / INDEX_FILE).write_text(json.dumps({"kind": "bm25"}))
     with pytest.raises(IndexMismatchError, match="not a manifest"):
         await open_retriever(RetrieverConfig([built.out]))
 

@@ -23,13 +23,14 @@ from generation.hf import TransformersGenerator
 from generation.models import model_folder
 from generation.vllm_engine import VllmGenerator, _lora_rank
 from scripts.merge import Config, main
+from tests.fakes import chat_prompt
 from tests.tiny import save_tiny_model
 from training.config import SftConfig
 from training.sft import main as train
 
 Options = Callable[..., SftConfig]
 PROMPTS = [
-    Prompt.of_user("What is the capital of France? Answer in one sentence."),
+    chat_prompt("What is the capital of France? Answer in one sentence."),
     Prompt.of_text("The three largest cities of Peru are"),
 ]
 REQUESTS = [

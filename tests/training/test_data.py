@@ -13,7 +13,7 @@ from core.errors import ConfigError, DataError
 from core.prompt import Prompt
 from core.protocols import ScoreRequest
 from core.tools import GenerateStep, Tools
-from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever
+from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, chat_prompt
 from tests.training.toy import ALL, BY_ID, CORAG, QUESTION, REFUSAL, SAMPLE, WORLD, write_chains
 from training.chains import ChainRow, read_chains
 from training.data import Asked, RowsConfig, asked_of, enough, set_aside, tokenise
@@ -126,15 +126,15 @@ def test_sampled_chains_become_what_sampling_asked(renderer, tmp_path):
 
 
 def test_a_row_by_hand(renderer):
-    asked = Asked("q1", "final_answer", 0, Prompt.of_user("Which river?", prefix="Answer:"), "Issel")
+    asked = Asked("q1", "final_answer", 0, chat_prompt("Which river?", prefix="Answer:"), "Issel")
     row, _ = tokenise(asked, renderer, ALL)
     parts = [row.input_ids[: row.completion_mask.index(1)], row.input_ids[row.completion_mask.index(1) :]]
     prompt, completion = (renderer._tokenizer.decode(part) for part in parts)
     assert prompt.endswith("<|im_start|>user\nWhich river?<|im_end|>\n<|im_start|>assistant\nAnswer:")
     assert completion == " Issel<|im_end|>" and row.completion == " Issel"
     for prompt, text in [
-        (Prompt.of_user("Which river?"), "Issel<|im_end|>"),  # begins a turn: no space
-        (Prompt.of_user("Which river?", prefix="Answer:\n"), "Issel<|im_end|>"),  # begins a line
+        (chat_prompt("Which river?"), "Issel<|im_end|>"),  # begins a turn: no space
+        (chat_prompt("Which river?", prefix="Answer:\n"), "Issel<|im_end|>"),  # begins a line
         (Prompt.of_text("Q: Which river?\nA: "), " Issel" + renderer._tokenizer.eos_token),
     ]:
         row, _ = tokenise(replace(asked, prompt=prompt), renderer, ALL)

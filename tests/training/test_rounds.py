@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ def test_what_cannot_work_is_refused_before_hours_go_into_it(config: Callable[..
     for message, options in (
         ("rounds train adapters", {"sft": TuningOptions(tuning="full")}),
         ("a server cannot change its adapter", {"model": ModelConfig(backend="server", urls=("http://localhost:1",))}),
-        ("name an index", {"retriever": RetrieverConfig()}),
+        ("no index was given", {"retriever": RetrieverConfig()}),
         ("rounds are not sharded", {"shard": "1/2"}),
         ("has no previous adapter", {"learner": "larger", "start_from": "previous"}),
     ):
@@ -138,6 +139,23 @@ def test_stages_are_given_what_the_ones_before_made(config: Callable[..., Config
     assert (tested.questions, tested.limit, tested.retriever.index) == ("test.jsonl", 2, ["test-index"])
     assert (tested.model.adapter, tested.method) == ("made/round-1/adapter", ["corag"])
     assert command_of(made[7], ["--cpu"])[1:4] == ["-m", "accelerate.commands.launch", "--cpu"]
+
+
+def test_test_questions_are_read_as_the_training_questions_unless_something_else_is_said(
+    config: Callable[..., Config],
+) -> None:
+    def tested(test: HeldOut) -> tuple[str, str]:
+        asked = config(dataset="2wikimultihopqa", aliases="aliases.json", test=test)
+        first, *_, last = (stage.options for stage in stages(asked, turns(asked, 10)))
+        assert isinstance(first, run.Config) and isinstance(last, run.Config)
+        assert first.source == last.source and first.aliases == last.aliases
+        return last.dataset, last.aliases
+
+    assert tested(HeldOut("test.json")) == ("2wikimultihopqa", "aliases.json")
+    assert tested(HeldOut("test.json", aliases="others.json")) == ("2wikimultihopqa", "others.json")
+    assert tested(HeldOut("test.jsonl", dataset="jsonl")) == ("jsonl", "")
+    with pytest.raises(ConfigError, match="test questions are not sharded"):
+        HeldOut("test.json", shard="1/2")
 
 
 def test_a_learner_is_trained_on_chains_of_another_model(config: Callable[..., Config]) -> None:
@@ -192,6 +210,32 @@ def test_stages_are_performed_once_and_again_when_they_or_those_before_change(
         with pytest.raises(BackendError, match=f"makes '{tmp_path / 'first'}' ended with exit status"):
             performed("first", seed=13)
     assert performed("first", seed=2)
+
+
+def test_a_stage_is_not_performed_again_for_another_size_of_cache(
+    config: Callable[..., Config], tmp_path: Path
+) -> None:
+    (tmp_path / "worker.py").write_text(WORKER)
+
+    def performed(**options: Any) -> bool:
+        (tmp_path / "log").unlink(missing_ok=True)
+        asked = config(**options)
+        stage = replace(stages(asked, plan(asked))[0], result=tmp_path / "chains")
+        perform(stage, [sys.executable, str(tmp_path / "worker.py")])
+        return (tmp_path / "log").exists()
+
+    assert performed()
+    usual = yaml.safe_load((tmp_path / "chains.yaml").read_text())
+    assert not performed(
+        batch_size=7,
+        model=ModelConfig(kv_cache_gb=8, max_num_seqs=2, timeout_s=9),
+        retriever=RetrieverConfig(index=["train-index"], threads=3, cache_size=0),
+    )
+    assert performed(model=ModelConfig(kv_cache_gb=8, max_context=512))
+    assert yaml.safe_load((tmp_path / "chains.yaml").read_text())["model"] == usual["model"] | {
+        "kv_cache_gb": 8,
+        "max_context": 512,
+    }, "the command itself is told"
 
 
 def test_without_a_gpu_training_is_told_so() -> None:

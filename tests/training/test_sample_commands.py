@@ -132,7 +132,7 @@ def test_an_index_is_wanted(capsys, questions):
 
 def test_rows_that_lack_something(capsys, tmp_path):
     assert "corag rows CHAINS --out ROWS" in refused(capsys, ["rows"])
-    assert "name the index" in refused(capsys, ["rows", "chains", "--out", str(tmp_path / "rows")])
+    assert "no index was given" in refused(capsys, ["rows", "chains", "--out", str(tmp_path / "rows")])
     argv = ["rows", "chains", "--out", "x", "--retriever.index", "y", "--rows.tasks", "final_answr"]
     assert "final_answr" in refused(capsys, argv)
 
