@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from corag.candidates import Candidate, Outcome, cost_of_scores, judge
@@ -105,7 +105,9 @@ class Tree:
 
     def __init__(self, config: CoRAGConfig, known: Sequence[Chain]) -> None:
         self._config = config
-        self._made = list(known)
+        # By sub-queries: a chain that was remembered twice would count as two rollouts.
+        self._made: dict[tuple[str, ...], Chain] = {}
+        self._add(known)
         self._scores: dict[tuple[str, ...], float | None] = {}
 
     async def expand(self, state: Candidate, tools: Tools, plan: CoRAGConfig) -> Family:
@@ -140,9 +142,13 @@ class Tree:
     def remember(self, family: Family) -> list[Candidate]:
         """Keep the rollouts and scores of an expansion for the next depth; return the children."""
         for _, rollouts in family.born:
-            self._made += [rollout.chain for rollout in rollouts]
+            self._add(rollout.chain for rollout in rollouts)
             self._scores |= {rollout.chain.sub_queries: rollout.score for rollout in rollouts}
         return [child for child, _ in family.born]
+
+    def _add(self, chains: Iterable[Chain]) -> None:
+        for chain in chains:
+            self._made.setdefault(chain.sub_queries, chain)
 
     async def _next_sub_queries(
         self, state: Candidate, tools: Tools, plan: CoRAGConfig
@@ -169,12 +175,16 @@ class Tree:
         """Return the chains of one more hop that earlier rollouts went through, each once."""
         if not self._config.reuse:
             return []
-        further = [made for made in self._made if len(made) > len(chain) and made.extends(chain)]
+        further = self._longer(chain)
         found = fresh(
             (made.sub_queries[len(chain)] for made in further), chain.sub_queries, exact=self._config.repeats == "exact"
         )
         hops = {made.sub_queries[len(chain)]: made.hops[len(chain)] for made in reversed(further)}
         return [chain.then(hops[sub_query]) for sub_query in found]
+
+    def _longer(self, chain: Chain) -> list[Chain]:
+        """Return the earlier rollouts that go on from a chain, each once."""
+        return [made for made in self._made.values() if len(made) > len(chain) and made.extends(chain)]
 
     async def _judge_by_rollouts(
         self, child: Chain, path: str, tools: Tools, config: CoRAGConfig
@@ -184,7 +194,7 @@ class Tree:
         if child.stopped:
             starts = [child] * (1 if config.reuse else config.rollouts)
         else:
-            known = [made for made in self._made if config.reuse and len(made) > len(child) and made.extends(child)]
+            known = self._longer(child) if config.reuse else []
             known = [replace(made, stopped="") if made.stopped == "budget" else made for made in known]
             starts = (known + [child] * config.rollouts)[: config.rollouts]
         with tools.holding(cost_of_scores(child, target - len(child), len(starts), tools, config)):
