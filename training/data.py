@@ -41,7 +41,8 @@ class RowsConfig:
         ratio: share of the tasks asked at every hop (sub_query, sub_answer, stop) that is kept; final answers always are.
         ratios: shares of single tasks, where they are to be others: rows of sub-queries are short, so a small model can have more.
         ratio_per: what a share is of, which the paper does not say: of each "hop" by itself, or of each "question" with all hops.
-        max_length: tokens of prompt and completion at most; a longer prompt loses passages as in decoding, a completion never.
+        max_length: tokens of prompt and completion at most, and no more than the model was made to read; a longer prompt loses
+            passages as in decoding, a completion never.
         validation: share of the questions whose rows are set aside for the evaluation loss.
         seed: decides which rows are kept and which questions are set aside.
     """

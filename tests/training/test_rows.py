@@ -1,7 +1,9 @@
 """Training rows are written as a dataset, read back, and reported on."""
 
 import asyncio
+import json
 import math
+import shutil
 from dataclasses import replace
 
 import orjson
@@ -10,12 +12,15 @@ from datasets import load_from_disk
 
 from core.errors import ConfigError, DataError
 from core.records import TRACES
+from retrieval.config import RetrieverConfig
+from scripts.rows import Config, within_window
 from tests.fakes import WordRetriever, passage
 from tests.training import toy
 from tests.training.toy import ALL, BY_ID, SAMPLE, WORLD, many, write_chains
 from training.chains import read_chains
 from training.data import asked_of, set_aside, tokenise
 from training.rows import read_report, write_rows
+from training.sft import load_rows
 
 # Every reply of the script has room, so that none counts as cut off.
 CORAG = replace(toy.CORAG, max_sub_query_tokens=32, max_sub_answer_tokens=32)
@@ -91,6 +96,19 @@ def test_shortened_rows_are_reported(chains, tmp_path, renderer):
     assert report.shortened and all(lost["passage"] > 0 for lost in report.shortened.values())
     assert all(each.longest <= longest - 5 for each in report.lengths.values())
     assert f"rows whose prompt was shortened: {len(report.shortened)}" in next(report.lines())
+
+
+def test_rows_are_no_longer_than_the_model_can_read(options, tiny_model, tmp_path, capsys):
+    narrow = tmp_path / "narrow"
+    shutil.copytree(tiny_model, narrow)
+    settings = json.loads((narrow / "config.json").read_text())
+    (narrow / "config.json").write_text(json.dumps(settings | {"max_position_embeddings": 100}))
+    with pytest.raises(DataError, match=r"row \d+ of .* has \d{3} tokens, but '.*narrow' was made to read 100 at once"):
+        load_rows(options(model=str(narrow)), str(narrow))
+    wanted = Config(["chains"], "rows", str(narrow), rows=ALL, retriever=RetrieverConfig(index=["index"]))
+    assert within_window(wanted, str(narrow)) == replace(ALL, max_length=100)
+    assert f"read 100 tokens at once, so rows have at most so many, not {ALL.max_length}" in capsys.readouterr().err
+    assert within_window(wanted, tiny_model) == ALL and capsys.readouterr().err == ""
 
 
 def test_another_index_and_a_lost_passage_are_refused(chains, tmp_path, renderer):
