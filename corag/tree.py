@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from corag.candidates import Candidate, Outcome, cost_of_scores, judge
-from corag.chain import Chain, fresh
+from corag.chain import Chain, SubQuery, fresh
 from corag.concluding import Context
 from corag.config import CoRAGConfig
 from corag.growing import grow, sample_sub_queries, stop_or_go_on, take_hop
@@ -152,7 +152,7 @@ class Tree:
 
     async def _next_sub_queries(
         self, state: Candidate, tools: Tools, plan: CoRAGConfig
-    ) -> tuple[list[Chain], list[str], int]:
+    ) -> tuple[list[Chain], list[SubQuery], int]:
         """Return up to ``expand`` continuations, as earlier rollouts and as new sub-queries, and how many repeats came."""
         ready = self._one_hop_on(state.chain)[: plan.expand]
         wanted = plan.expand - len(ready)
@@ -166,7 +166,8 @@ class Tree:
                 state.chain, math.ceil(OVERSAMPLE * wanted), tools, plan, temperature=plan.temperature, path=path
             )
             repeats += again
-            new = fresh(sampled, asked, exact=plan.repeats == "exact")[:wanted]
+            unasked = fresh((each.text for each in sampled), asked, exact=plan.repeats == "exact")[:wanted]
+            new = [each for each in sampled if each.text in unasked]
             if new or ready:
                 return ready, new, repeats
         return [], [], repeats

@@ -113,6 +113,30 @@ def test_a_refusal_is_the_sentence_and_not_its_first_letters():
     assert clean_sub_query("Question marks: who uses them?") == "Question marks: who uses them?"
 
 
+@pytest.mark.parametrize(
+    "options", [{"strategy": "greedy"}, {"strategy": "tree", "expand": 1, "rollouts": 1, "rollout_hops": 1}]
+)
+def test_a_hop_tells_what_was_cut_off(options):
+    asked = ["glass by whom\nI think it", "where was Mara Velden born and when"]  # the first line was whole
+    said = {"glass": "Mara Velden is a writer", "where": "No relevant information found, it seems"}
+
+    def reply(request):
+        if kind(request) == "NEXT":
+            return asked[len(chain_of(request))]
+        return said[request.prompt.text.split()[1]] if kind(request) == "ANSWER" else "Issel"
+
+    answer, _, _ = run(reply, max_hops=2, max_sub_query_tokens=5, max_sub_answer_tokens=4, cuts=True, **options)
+    hops = answer.chains[answer.chosen].hops
+    assert [(hop.sub_query, hop.query_cut) for hop in hops] == [
+        ("glass by whom", False),
+        ("where was Mara Velden born", True),
+    ]
+    assert [(hop.sub_answer, hop.answer_cut) for hop in hops] == [
+        ("Mara Velden is a", True),
+        ("No relevant information found", False),
+    ]
+
+
 def test_no_hops_answers_from_the_questions_passages():
     answer, generator, tools = run(queue(FINAL=["Issel"]), max_hops=0)
     assert (answer.steps, answer.text, len(generator.requests)) == (0, "Issel", 1)
