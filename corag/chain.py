@@ -14,13 +14,26 @@ _SENTENCE_END = re.compile(r"[.!?;\n]")
 
 
 @dataclass(frozen=True, slots=True)
+class SubQuery:
+    """A sub-query as it was taken out of a reply. ``cut``: the reply ended within it, at its limit of tokens."""
+
+    text: str
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Hop:
-    """One hop. ``hits``: what the search for the sub-query found, best first. ``refused``: the passages did not tell."""
+    """One hop. ``hits``: what the search for the sub-query found, best first. ``refused``: the passages did not tell.
+
+    ``query_cut``, ``answer_cut``: the reply that it was taken out of ended within it, at its limit of tokens.
+    """
 
     sub_query: str
     sub_answer: str
     refused: bool
     hits: tuple[Hit, ...] = ()
+    query_cut: bool = False
+    answer_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +88,15 @@ def clean_sub_query(text: str, number: int = 0) -> str:
         if line:
             return line
     return ""
+
+
+def reaches_end(text: str, number: int = 0) -> bool:
+    r"""Whether the sub-query in a reply goes on to the reply's end: had there been more, it would have belonged to it.
+
+    >>> reaches_end("1. Who wrote", 1), reaches_end("Who wrote Emma?\nIt was"), reaches_end("Who wrote Emma?\n")
+    (True, False, False)
+    """
+    return clean_sub_query(f"{text}...", number) != clean_sub_query(text, number)
 
 
 def _unquoted(text: str) -> str:

@@ -9,7 +9,7 @@ from corag.asking import final_answer_prompt, sub_answer_prompt, sub_query_promp
 from corag.candidates import TOKENS_PER_HOP, Conclusion
 from corag.chain import Chain, top_passages
 from corag.config import CoRAGConfig
-from core.errors import BudgetExhaustedError
+from core.errors import BudgetExhaustedError, DataError
 from core.fusion import fuse
 from core.text import extract_answer
 from core.tools import Tools, most_tokens
@@ -42,10 +42,12 @@ class Context:
 
 
 async def retrieve_context(tools: Tools, config: CoRAGConfig) -> Context:
-    """Retrieve for the question itself, or take the passages that it brings, and reckon what the final answer will cost."""
+    """Retrieve for the question itself, or take the passages that it brings, and reckon what the final answer will cost.
+
+    Raises :class:`DataError` if the index lacks one of these.
+    """
     if tools.question.context_ids:
-        given = await tools.passages(tools.question.context_ids)
-        hits = tuple(Hit(passage, 1 / rank) for rank, passage in enumerate(given, 1))
+        hits = await given_context(tools)
     else:
         depth = max(config.search_depth, config.context_passages)
         hits = await tools.search(tools.question.text, k=depth, path="question")
@@ -59,6 +61,20 @@ async def retrieve_context(tools: Tools, config: CoRAGConfig) -> Context:
     sub_answer = sub_answer_prompt(query, top_passages(hits, config.passages_per_hop), config)
     hop_cost = tools.cost(sub_query_prompt(query, nothing, config), config.max_sub_query_tokens)
     return Context(hits, reserve, hop_cost + tools.cost(sub_answer, config.max_sub_answer_tokens) + TOKENS_PER_HOP)
+
+
+async def given_context(tools: Tools) -> tuple[Hit, ...]:
+    """Return the passages that the question brings. Without those that the index lacks, it would quietly be another question."""
+    ids = tools.question.context_ids
+    given = await tools.passages(ids)
+    found = {passage.id for passage in given}
+    if missing := [name for name in ids if name not in found]:
+        raise DataError(
+            f"question '{tools.question.id}' brings the passage '{missing[0]}' among its context_ids, but the index has no such "
+            f"passage ({len(missing)} of {len(ids)} are missing): give the index of the corpus that they were retrieved from, or "
+            "remove context_ids from the question file, and the question is searched for."
+        )
+    return tuple(Hit(passage, 1 / rank) for rank, passage in enumerate(given, 1))
 
 
 async def final_answer(

@@ -11,7 +11,7 @@ from corag.asking import (
     sub_answer_prompt,
     sub_query_prompt,
 )
-from corag.chain import Chain, Hop, clean_sub_answer, clean_sub_query, fresh, top_passages
+from corag.chain import Chain, Hop, SubQuery, clean_sub_answer, clean_sub_query, fresh, reaches_end, top_passages
 from corag.config import CoRAGConfig
 from core.errors import BudgetExhaustedError
 from core.text import exact_match, extract_answer, normalize_answer
@@ -43,8 +43,8 @@ async def grow(chain: Chain, hops: int, tools: Tools, config: CoRAGConfig, *, te
 
 async def new_sub_query(
     chain: Chain, tries: int, tools: Tools, config: CoRAGConfig, *, temperature: float, path: str
-) -> tuple[str, int]:
-    """Return a sub-query that the chain has not asked, and how many were asked for; "" if ``tries`` were not enough.
+) -> tuple[SubQuery | None, int]:
+    """Return a sub-query that the chain has not asked, and how many were asked for; None if ``tries`` were not enough.
 
     As in the released code, a chain may ask for ``tries`` times as many as it has hops to go, and a repeat makes the next
     try more random.
@@ -55,12 +55,12 @@ async def new_sub_query(
         found, _ = await sample_sub_queries(chain, 1, tools, config, temperature=warmth, path=place)
         if found:
             return found[0], attempt + 1
-    return "", tries
+    return None, tries
 
 
 async def sample_sub_queries(
     chain: Chain, count: int, tools: Tools, config: CoRAGConfig, *, temperature: float, path: str
-) -> tuple[list[str], int]:
+) -> tuple[list[SubQuery], int]:
     """Sample next sub-queries in one request; return those new to the chain and to each other, and how many repeat the chain.
 
     Blank ones count as repeats.
@@ -73,20 +73,24 @@ async def sample_sub_queries(
         n=count,
         path=path,
     )
-    cleaned = [clean_sub_query(completion.text, len(chain) + 1) for completion in reply.completions]
-    exact = config.repeats == "exact"
-    repeats = sum(not fresh([sub_query], chain.sub_queries, exact=exact) for sub_query in cleaned)
-    return fresh(cleaned, chain.sub_queries, exact=exact), repeats
+    number, exact = len(chain) + 1, config.repeats == "exact"
+    cleaned = [clean_sub_query(completion.text, number) for completion in reply.completions]
+    cut = [each.finish_reason == "length" and reaches_end(each.text, number) for each in reply.completions]
+    repeats = sum(not fresh([text], chain.sub_queries, exact=exact) for text in cleaned)
+    new = fresh(cleaned, chain.sub_queries, exact=exact)
+    return [SubQuery(text, cut[cleaned.index(text)]) for text in new], repeats
 
 
-async def take_hop(sub_query: str, tools: Tools, config: CoRAGConfig, *, path: str) -> Hop:
+async def take_hop(sub_query: SubQuery, tools: Tools, config: CoRAGConfig, *, path: str) -> Hop:
     """Search for a sub-query and answer it from what was found; finding nothing is a refusal, and the model is not asked."""
-    hits = await tools.search(sub_query, k=max(config.search_depth, config.passages_per_hop), path=path)
+    hits = await tools.search(sub_query.text, k=max(config.search_depth, config.passages_per_hop), path=path)
     if not hits:
-        return Hop(sub_query, config.refusal, refused=True)
-    prompt = sub_answer_prompt(sub_query, top_passages(hits, config.passages_per_hop), config)
+        return Hop(sub_query.text, config.refusal, refused=True, query_cut=sub_query.cut)
+    prompt = sub_answer_prompt(sub_query.text, top_passages(hits, config.passages_per_hop), config)
     reply = await tools.generate(prompt, role="sub_answer", max_tokens=config.max_sub_answer_tokens, path=path)
-    return Hop(sub_query, *clean_sub_answer(reply.text, config.refusal), hits)
+    sub_answer, refused = clean_sub_answer(reply.text, config.refusal)
+    cut = not refused and reply.completions[0].finish_reason == "length"  # a refusal is taken as its whole sentence
+    return Hop(sub_query.text, sub_answer, refused, hits, sub_query.cut, cut)
 
 
 async def stop_or_go_on(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str) -> Chain:

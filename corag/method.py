@@ -21,12 +21,17 @@ from core.types import Answer, Question
 
 @dataclass(frozen=True, slots=True)
 class HopRecord:
-    """A hop as it stands in the trace; ``passage_ids`` in the order of their rank."""
+    """A hop as it stands in the trace; ``passage_ids`` in the order of their rank, the rest as in :class:`Hop`.
+
+    Traces of older versions do not tell what was cut off.
+    """
 
     sub_query: str
     sub_answer: str
     refused: bool
     passage_ids: tuple[str, ...]
+    query_cut: bool = False
+    answer_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,4 +114,5 @@ def record(candidate: Candidate) -> ChainRecord:
 
 def hop_record(hop: Hop) -> HopRecord:
     """Write a hop for the trace."""
-    return HopRecord(hop.sub_query, hop.sub_answer, hop.refused, tuple(hit.passage.id for hit in hop.hits))
+    ids = tuple(hit.passage.id for hit in hop.hits)
+    return HopRecord(hop.sub_query, hop.sub_answer, hop.refused, ids, hop.query_cut, hop.answer_cut)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from corag.candidates import Candidate, Outcome, cost_of_scores, judge
-from corag.chain import Chain, fresh
+from corag.chain import Chain, SubQuery, fresh
 from corag.concluding import Context
 from corag.config import CoRAGConfig
 from corag.growing import grow, sample_sub_queries, stop_or_go_on, take_hop
@@ -105,7 +105,9 @@ class Tree:
 
     def __init__(self, config: CoRAGConfig, known: Sequence[Chain]) -> None:
         self._config = config
-        self._made = list(known)
+        # By sub-queries: a chain that was remembered twice would count as two rollouts.
+        self._made: dict[tuple[str, ...], Chain] = {}
+        self._add(known)
         self._scores: dict[tuple[str, ...], float | None] = {}
 
     async def expand(self, state: Candidate, tools: Tools, plan: CoRAGConfig) -> Family:
@@ -140,13 +142,17 @@ class Tree:
     def remember(self, family: Family) -> list[Candidate]:
         """Keep the rollouts and scores of an expansion for the next depth; return the children."""
         for _, rollouts in family.born:
-            self._made += [rollout.chain for rollout in rollouts]
+            self._add(rollout.chain for rollout in rollouts)
             self._scores |= {rollout.chain.sub_queries: rollout.score for rollout in rollouts}
         return [child for child, _ in family.born]
 
+    def _add(self, chains: Iterable[Chain]) -> None:
+        for chain in chains:
+            self._made.setdefault(chain.sub_queries, chain)
+
     async def _next_sub_queries(
         self, state: Candidate, tools: Tools, plan: CoRAGConfig
-    ) -> tuple[list[Chain], list[str], int]:
+    ) -> tuple[list[Chain], list[SubQuery], int]:
         """Return up to ``expand`` continuations, as earlier rollouts and as new sub-queries, and how many repeats came."""
         ready = self._one_hop_on(state.chain)[: plan.expand]
         wanted = plan.expand - len(ready)
@@ -160,7 +166,8 @@ class Tree:
                 state.chain, math.ceil(OVERSAMPLE * wanted), tools, plan, temperature=plan.temperature, path=path
             )
             repeats += again
-            new = fresh(sampled, asked, exact=plan.repeats == "exact")[:wanted]
+            unasked = fresh((each.text for each in sampled), asked, exact=plan.repeats == "exact")[:wanted]
+            new = [each for each in sampled if each.text in unasked]
             if new or ready:
                 return ready, new, repeats
         return [], [], repeats
@@ -169,12 +176,16 @@ class Tree:
         """Return the chains of one more hop that earlier rollouts went through, each once."""
         if not self._config.reuse:
             return []
-        further = [made for made in self._made if len(made) > len(chain) and made.extends(chain)]
+        further = self._longer(chain)
         found = fresh(
             (made.sub_queries[len(chain)] for made in further), chain.sub_queries, exact=self._config.repeats == "exact"
         )
         hops = {made.sub_queries[len(chain)]: made.hops[len(chain)] for made in reversed(further)}
         return [chain.then(hops[sub_query]) for sub_query in found]
+
+    def _longer(self, chain: Chain) -> list[Chain]:
+        """Return the earlier rollouts that go on from a chain, each once."""
+        return [made for made in self._made.values() if len(made) > len(chain) and made.extends(chain)]
 
     async def _judge_by_rollouts(
         self, child: Chain, path: str, tools: Tools, config: CoRAGConfig
@@ -184,7 +195,7 @@ class Tree:
         if child.stopped:
             starts = [child] * (1 if config.reuse else config.rollouts)
         else:
-            known = [made for made in self._made if config.reuse and len(made) > len(child) and made.extends(child)]
+            known = self._longer(child) if config.reuse else []
             known = [replace(made, stopped="") if made.stopped == "budget" else made for made in known]
             starts = (known + [child] * config.rollouts)[: config.rollouts]
         with tools.holding(cost_of_scores(child, target - len(child), len(starts), tools, config)):

@@ -124,6 +124,18 @@ def folder_digest(folder: str | Path, *, weights_only: bool = False) -> str:
     return digest.hexdigest()
 
 
+def context_window(folder: str) -> int | None:
+    """Return how many tokens the model in a folder was made to read at once; None if its configuration does not tell."""
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(folder)
+    except ValueError:  # an architecture that transformers does not know
+        return None
+    window = getattr(config.get_text_config(), "max_position_embeddings", None)
+    return int(window) if window and window > 0 else None
+
+
 def native_dtype(*, on_cpu: bool) -> str:
     """Return bfloat16 where the hardware multiplies it, else float32: a CPU with AVX2 only emulated it 7 times slower."""
     import torch

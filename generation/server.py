@@ -36,11 +36,12 @@ _MAX_AFFINITIES = 100_000
 
 @dataclass(slots=True)
 class _Endpoint:
-    """One server, what it can do, and how much it has to do."""
+    """One server, what it can do, and how much it has to do. ``named``: its model has the name that was asked for."""
 
     url: str
     model: str
     window: int
+    named: bool
     forces: bool = False
     priorities: bool = False
     load: int = 0
@@ -85,6 +86,7 @@ class ServerGenerator:
             endpoints = await asyncio.gather(
                 *(_meet(client, url.rstrip("/"), folder, renderer, config) for url in config.urls)
             )
+            _require_one_model(endpoints)
         except BaseException:
             await client.aclose()
             raise
@@ -207,6 +209,7 @@ async def _meet(client: httpx.AsyncClient, url: str, folder: str, renderer: Rend
         ) from None
     wanted = {config.adapter} if config.adapter else {config.name, folder}
     fitting = [model for model in models if wanted & {model["id"], model.get("root")}]
+    named = bool(fitting)
     if not fitting and not config.adapter and len(models) == 1:
         fitting = models  # served under a name of its own: take the only one
     if not fitting:
@@ -217,10 +220,21 @@ async def _meet(client: httpx.AsyncClient, url: str, folder: str, renderer: Rend
     windows = [model["max_model_len"] for model in [fitting[0], *models] if model.get("max_model_len")]
     if not windows:
         raise BackendError(f"{url} does not tell its context length, as vLLM servers do: use a vLLM server.")
-    endpoint = _Endpoint(url, str(fitting[0]["id"]), int(windows[0]))
+    endpoint = _Endpoint(url, str(fitting[0]["id"]), int(windows[0]), named)
     await _compare_tokenizers(client, endpoint, renderer, config.name)
     await _try_out(client, endpoint)
     return endpoint
+
+
+def _require_one_model(endpoints: Sequence[_Endpoint]) -> None:
+    """Refuse servers of models of different names, unless each is known by the name that was asked for."""
+    first = endpoints[0]
+    for other in endpoints[1:]:
+        if other.model != first.model and not (first.named and other.named):
+            raise ConfigError(
+                f"the server {first.url} serves '{first.model}' and {other.url} serves '{other.model}', but a run asks one model: "
+                "leave one of them out of --model.urls, or start both under one name with --served-model-name."
+            )
 
 
 async def _compare_tokenizers(client: httpx.AsyncClient, endpoint: _Endpoint, renderer: Renderer, name: str) -> None:

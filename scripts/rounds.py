@@ -34,6 +34,7 @@ from retrieval.manifest import INDEX_FILE
 from scripts import rows, run, sample
 from scripts.backends import require_index
 from scripts.questions import FurtherQuestions, QuestionFile
+from scripts.stage_files import all_answered, read_by_asking, read_by_rows, read_by_tuning
 from training.config import WATCHING, SftConfig, TuningOptions
 from training.data import RowsConfig
 from training.sampling import SampleConfig
@@ -76,6 +77,7 @@ class Config(QuestionFile):
             CPU if there is no GPU.
         seed: of sampling and decoding.
         batch_size: questions in flight at the same time.
+        may_fail: questions of a stage that may fail; if more do, the same command asks them again, before it trains on the others.
     """
 
     out: str = ""
@@ -94,6 +96,7 @@ class Config(QuestionFile):
     launch: tuple[str, ...] = ()
     seed: int = 0
     batch_size: int = 64
+    may_fail: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -107,6 +110,7 @@ class Config(QuestionFile):
         for wrong, instead in (
             (self.shard, "rounds are not sharded: use 'corag sample --shard', and give all folders to 'corag rows'"),
             (self.sft.tuning == "full", "rounds train adapters: choose tuning lora or qlora, or run the stages one by one"),
+            (self.may_fail < 0, f"may_fail must be a number of questions, but it is {self.may_fail}"),
             (self.model.backend == "server", "a server cannot change its adapter: choose backend vllm or transformers"),
             (
                 self.learner and (self.rounds > 1 or self.warm_start or self.start_from == "previous"),
@@ -159,7 +163,7 @@ def main(config: Config) -> int:
     test = config.held_out
     tests = test.load() if test.questions else []
     for stage in stages(config, planned):
-        perform(stage, command_of(stage, config.launch or default_launch()))
+        perform(stage, command_of(stage, config.launch or default_launch()), config.may_fail)
     root = Path(config.out)
     names = [turn.name for turn in planned]
     print(json.dumps({"adapter": str(root / names[-1] / "adapter"), "rounds": names}))
@@ -262,10 +266,11 @@ def decoding(config: Config, folder: Path, adapter: str) -> Stage:
     return Stage(folder / "test", options, _paths(adapter))
 
 
-def perform(stage: Stage, command: Sequence[str]) -> None:
+def perform(stage: Stage, command: Sequence[str], may_fail: int = 0) -> None:
     """Run a stage's command unless it has finished with these options, on what is there now of the stages before it.
 
-    Raises :class:`BackendError` if it fails; what it had done is kept.
+    It has not finished if more than ``may_fail`` questions failed. Raises :class:`BackendError` if it fails, or questions failed
+    whose chains the next stage wants; what it had done is kept.
     """
     options = json.loads(json.dumps(asdict(stage.options)))
     text = yaml.safe_dump(options, sort_keys=False, width=120)
@@ -283,6 +288,8 @@ def perform(stage: Stage, command: Sequence[str]) -> None:
             f"the stage that makes '{stage.result}' ended with exit status {status}: its own message stands above. Once that is "
             "mended, or the folder removed if it was made with other options, the same command goes on from there."
         )
+    if isinstance(stage.options, sample.Config | run.Config) and not all_answered(stage.options, may_fail):
+        return
     # The second word is of this one performance: what comes after depends on it, whatever the options.
     write_atomically(_done_file(stage.result), f"{mark} {stable_hash(str(time.time_ns()))}\n")
 
@@ -316,12 +323,11 @@ def _lasting(options: StageOptions) -> dict[str, Any]:
 
 
 def _contents(options: StageOptions) -> list[str]:
-    """Return what identifies the content of the files that a stage is given from outside."""
+    """Return what identifies the content of the files and folders that a stage is given from outside."""
     if isinstance(options, SftConfig):
-        return []
-    asked = [] if isinstance(options, rows.Config) else [file_digest(options.questions)]
+        return read_by_tuning(options)
     indexes = [file_digest(Path(index) / INDEX_FILE) for index in options.retriever.index]
-    return [*asked, *indexes]
+    return [*(read_by_rows(options) if isinstance(options, rows.Config) else read_by_asking(options)), *indexes]
 
 
 def _paths(adapter: str) -> tuple[Path, ...]:

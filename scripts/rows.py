@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import asdict, dataclass, field
+import sys
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from core.errors import ConfigError
-from generation.models import model_folder
+from generation.models import context_window, model_folder
 from generation.rendering import Renderer
 from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
@@ -64,11 +65,24 @@ def main(config: Config) -> int:
 
 async def make(config: Config) -> Report:
     """Open index and tokenizer and write the rows."""
-    renderer = Renderer.load(model_folder(config.model, weights=False), config.chat)
+    folder = model_folder(config.model, weights=False)
+    renderer = Renderer.load(folder, config.chat)
+    chosen = within_window(config, folder)
     retriever = await open_retriever(config.retriever)
     try:
-        return await write_rows(
-            [Path(chain) for chain in config.chains], Path(config.out), retriever, renderer, config.rows
-        )
+        return await write_rows([Path(chain) for chain in config.chains], Path(config.out), retriever, renderer, chosen)
     finally:
         await retriever.close()
+
+
+def within_window(config: Config, folder: str) -> RowsConfig:
+    """Return the options of the rows, none longer than the model in ``folder`` can read: decoding would shorten prompts too."""
+    window = context_window(folder)
+    if window is None or config.rows.max_length <= window:
+        return config.rows
+    print(
+        f"corag: '{config.model}' was made to read {window} tokens at once, so rows have at most so many, not "
+        f"{config.rows.max_length}.",
+        file=sys.stderr,
+    )
+    return replace(config.rows, max_length=window)

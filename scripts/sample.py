@@ -19,6 +19,7 @@ from typing import Any
 from corag.config import CoRAGConfig
 from core.circumstances import circumstances
 from core.errors import ConfigError
+from core.files import file_digest
 from core.protocols import Generator, Retriever
 from core.records import RunFolder
 from core.rows import Row
@@ -104,6 +105,8 @@ async def sample(config: Config, questions: Sequence[Question]) -> None:
 
 def settings_of(config: Config, generator: Generator, retriever: Retriever) -> dict[str, Any]:
     """Everything that the chains depend on."""
+    # A chain ends at a sub-answer that is an alias, and is scored by the likeliest one. Without aliases nothing is noted.
+    aliases = {"aliases": file_digest(config.aliases)} if config.aliases else {}
     return {
         "method": METHOD,
         "options": {"sample": asdict(config.sample), "corag": asdict(config.corag)},
@@ -112,7 +115,7 @@ def settings_of(config: Config, generator: Generator, retriever: Retriever) -> d
         "model": generator.fingerprint,
         "retriever": retriever.fingerprint,
         "seed": config.seed,
-    }
+    } | aliases
 
 
 def _chosen(config: Config) -> dict[str, Any]:

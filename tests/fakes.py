@@ -45,11 +45,12 @@ class ScriptedGenerator:
         log_likelihood: Callable[[ScoreRequest], float] = lambda request: -1.0,
         probability: Callable[[str], float] = lambda word: 1.0,
         special: Sequence[str] = (),
+        cuts: bool = False,
     ) -> None:
         """``replies`` may give a list of n texts for n samples. ``log_likelihood``: of each target token.
 
         ``probability``: of each generated word, its white space stripped. ``special``: what is one token each, and left out of
-        replies unless it is asked for.
+        replies unless it is asked for. ``cuts``: replies end at ``max_tokens`` words, as engines end them.
         """
         queue = None if callable(replies) else iter(replies)
         self._reply = replies if callable(replies) else lambda request: next(queue)
@@ -57,6 +58,7 @@ class ScriptedGenerator:
         self._log_likelihood = log_likelihood
         self._probability = probability
         self._special = list(special)
+        self._cuts = cuts
         self.requests: list[GenerateRequest] = []
         self.scored: list[ScoreRequest] = []
 
@@ -75,19 +77,22 @@ class ScriptedGenerator:
         rest = request.sampling.n - 1
         texts = first if isinstance(first, list) else [first, *(str(self._reply(request)) for _ in range(rest))]
         texts = [before_stop(text, request.sampling.stop) for text in texts]
+        if self._cuts:
+            texts = [re.findall(rf"^(?:\s*\S+){{0,{request.sampling.max_tokens}}}", text)[0] for text in texts]
         completions = tuple(self._completion(text, request.sampling) for text in texts)
         prompt, generated = words(request.prompt.text), sum(map(words, texts))
         return Generation(completions, TokenUsage(1, prompt, generated, prompt, generated))
 
     def _completion(self, text: str, sampling: Sampling) -> Completion:
+        finish = "length" if self._cuts and words(text) >= sampling.max_tokens else "stop"
         if not sampling.special_tokens:
             for name in self._special:
                 text = text.replace(name, "")
         if not sampling.logprobs:
-            return Completion(text, (), "stop")
+            return Completion(text, (), finish)
         pieces = tuple(re.findall(r"\s*\S+|\s+", text))  # joined they are the text
         logprobs = tuple(math.log(self._probability(piece.strip())) for piece in pieces)
-        return Completion(text, tuple(range(len(pieces))), "stop", logprobs, pieces)
+        return Completion(text, tuple(range(len(pieces))), finish, logprobs, pieces)
 
     def _target(self, target: str | tuple[int, ...]) -> tuple[int, ...]:
         if isinstance(target, tuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from corag.config import CoRAGConfig
@@ -25,7 +25,10 @@ _EDGES = (-8.0, -4.0, -2.0, -1.0, -0.5, -0.2, -0.1, -0.05, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class ChainRow:
-    """One question with its candidates; ``chosen`` is None if it was left out or failed."""
+    """One question with its candidates; ``chosen`` is None if it was left out or failed.
+
+    ``annotated``: the chain is the dataset's, not sampled.
+    """
 
     question: Question
     context_ids: tuple[str, ...]
@@ -33,6 +36,7 @@ class ChainRow:
     chosen: int | None
     rejected: str
     error: str = ""
+    annotated: bool = False
 
     @property
     def chain(self) -> SampledChain | None:
@@ -47,13 +51,13 @@ def read_chains(folders: Sequence[Path]) -> list[ChainRow]:
     """
     rows: dict[str, ChainRow] = {}
     for folder in folders:
-        manifest_of_chains(folder)
+        annotated = manifest_of_chains(folder).options["sample"]["source"] == "decomposition"
         for name, row in read_rows(folder).items():
             if name in rows:
                 raise DataError(
                     f"question '{name}' has chains in two of the folders: give folders of different questions."
                 )
-            rows[name] = _chain_row(row)
+            rows[name] = replace(_chain_row(row), annotated=annotated)
     return list(rows.values())
 
 

@@ -41,7 +41,8 @@ class RowsConfig:
         ratio: share of the tasks asked at every hop (sub_query, sub_answer, stop) that is kept; final answers always are.
         ratios: shares of single tasks, where they are to be others: rows of sub-queries are short, so a small model can have more.
         ratio_per: what a share is of, which the paper does not say: of each "hop" by itself, or of each "question" with all hops.
-        max_length: tokens of prompt and completion at most; a longer prompt loses passages as in decoding, a completion never.
+        max_length: tokens of prompt and completion at most, and no more than the model was made to read; a longer prompt loses
+            passages as in decoding, a completion never.
         validation: share of the questions whose rows are set aside for the evaluation loss.
         seed: decides which rows are kept and which questions are set aside.
     """
@@ -71,7 +72,8 @@ class RowsConfig:
 class Asked:
     """A request of decoding and what should be replied. ``hop`` counts from 1; 0 for tasks asked once per question.
 
-    ``most``: tokens that decoding lets the model write; a sampled reply of as many was cut off. 0 for replies that are the data's.
+    ``cut``: the reply is not taught, since decoding does not give it whole. A sampled one was cut off at its limit of tokens, as
+    its engine said; an annotated one is longer than that limit. Gold answers and stops are taught whatever their length.
     """
 
     question_id: str
@@ -79,7 +81,7 @@ class Asked:
     hop: int
     prompt: Prompt
     reply: str
-    most: int = 0
+    cut: bool = False
 
     @property
     def name(self) -> str:
@@ -118,6 +120,9 @@ def asked_of(
     chain = chain_of(row, passages)
     context = Context(_hits(row.context_ids, passages, question.id))
 
+    def cut(prompt: Prompt, reply: str, most: int, when_sampled: bool) -> bool:
+        return count(continuation(prompt, reply)) > most if row.annotated else when_sampled
+
     def final(chain: Chain) -> Prompt:
         shown = final_passages(question.text, chain, context, count, corag)
         return final_answer_prompt(question.text, chain, shown, corag)
@@ -126,10 +131,12 @@ def asked_of(
         before, after = Chain(chain.hops[: number - 1]), Chain(chain.hops[:number])
         if _drawn("sub_query", question.id, number, config):
             prompt = sub_query_prompt(question.text, before, corag)
-            yield Asked(question.id, "sub_query", number, prompt, hop.sub_query, corag.max_sub_query_tokens)
+            lost = cut(prompt, hop.sub_query, corag.max_sub_query_tokens, hop.query_cut)
+            yield Asked(question.id, "sub_query", number, prompt, hop.sub_query, lost)
         if _drawn("sub_answer", question.id, number, config) and hop.hits:
             prompt = sub_answer_prompt(hop.sub_query, top_passages(hop.hits, corag.passages_per_hop), corag)
-            yield Asked(question.id, "sub_answer", number, prompt, hop.sub_answer, corag.max_sub_answer_tokens)
+            lost = cut(prompt, hop.sub_answer, corag.max_sub_answer_tokens, hop.answer_cut)
+            yield Asked(question.id, "sub_answer", number, prompt, hop.sub_answer, lost)
         if _drawn("stop", question.id, number, config):
             prompt = stop_check_prompt(question.text, after, corag)
             yield Asked(question.id, "stop", number, prompt, "Yes" if number >= enough(row) else "No")
@@ -187,7 +194,14 @@ def chain_of(row: ChainRow, passages: Mapping[str, Passage]) -> Chain:
     assert row.chain is not None
     return Chain(
         tuple(
-            Hop(hop.sub_query, hop.sub_answer, hop.refused, _hits(hop.passage_ids, passages, row.question.id))
+            Hop(
+                hop.sub_query,
+                hop.sub_answer,
+                hop.refused,
+                _hits(hop.passage_ids, passages, row.question.id),
+                hop.query_cut,
+                hop.answer_cut,
+            )
             for hop in row.chain.hops
         )
     )

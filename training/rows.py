@@ -49,8 +49,8 @@ class Lengths:
 class Report:
     """What was written. ``lengths``: by "split/task". ``shortened``: how many of what prompts lost to fit, by row.
 
-    ``left_out``: questions without a kept chain, by reason. ``cut``: names of replies that were as long as decoding lets them be,
-    so may be cut off, and are not taught. ``settings``: all that the rows depend on.
+    ``left_out``: questions without a kept chain, by reason. ``cut``: names of replies that are not taught, since they were cut off
+    at their limit of tokens, or are annotated ones that would be. ``settings``: all that the rows depend on.
     """
 
     settings: dict[str, Any]
@@ -175,7 +175,7 @@ def _tokenised(
         report.questions += 1
         split = "validation" if set_aside(row.question.id, config) else "train"
         for asked in asked_of(row, passages, renderer.count, config, corag):
-            if asked.most and renderer.count(asked.reply) >= asked.most:
+            if asked.cut:
                 report.cut.append(asked.name)
                 continue
             done, shortening = tokenise(asked, renderer, config)

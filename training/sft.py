@@ -23,7 +23,7 @@ from core.files import write_atomically
 from core.options import parse
 from core.records import differences
 from generation.adapters import TRAINING, adapter_folder, check_adapter, read_manifest
-from generation.models import folder_digest, model_folder, native_dtype
+from generation.models import context_window, folder_digest, model_folder, native_dtype
 from generation.rendering import Renderer
 from training.config import WATCHING, SftConfig
 from training.rows import read_report
@@ -82,7 +82,7 @@ def main(config: SftConfig) -> dict[str, Any]:
 
 
 def load_rows(config: SftConfig, folder: str) -> Any:
-    """Load the rows, and check that they suit the model and that each has something to learn and fits."""
+    """Load the rows, and check that they suit the model in ``folder`` and that each has something to learn and fits."""
     import datasets
 
     report = read_report(Path(config.rows))
@@ -96,6 +96,7 @@ def load_rows(config: SftConfig, folder: str) -> Any:
         )
     rows = datasets.load_from_disk(config.rows)
     limit = config.max_length or report.settings["rows"]["max_length"]
+    window = context_window(folder) or limit
     for split in rows:
         for number, (ids, mask) in enumerate(
             zip(rows[split]["input_ids"], rows[split]["completion_mask"], strict=True)
@@ -103,6 +104,8 @@ def load_rows(config: SftConfig, folder: str) -> Any:
             wrong = (
                 f"has {len(ids)} tokens, more than max_length {limit}: training would cut off its reply"
                 if len(ids) > limit
+                else f"has {len(ids)} tokens, but '{config.model}' was made to read {window} at once"
+                if len(ids) > window
                 else "has no token to learn"
                 if not any(mask)
                 else ""

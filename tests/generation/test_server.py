@@ -45,8 +45,8 @@ def free_port() -> int:
 class StandIn:
     """A server that speaks vLLM's protocol, forces nothing, and fails as told."""
 
-    def __init__(self, models: tuple[str, ...] = ("only",), pause: float = 0.0) -> None:
-        self.models, self.pause = models, pause
+    def __init__(self, models: tuple[str, ...] = ("only",), pause: float = 0.0, root: str = "") -> None:
+        self.models, self.pause, self.root = models, pause, root
         self.status: list[int] = []  # what the next completions are answered with instead
         self.bodies: list[dict[str, Any]] = []
         self.url = f"http://127.0.0.1:{free_port()}"
@@ -56,7 +56,8 @@ class StandIn:
         self._thread = threading.Thread(target=self.server.run, daemon=True)
 
     async def _list(self, _: Request) -> JSONResponse:
-        return JSONResponse({"data": [{"id": name, "root": name, "max_model_len": 512} for name in self.models]})
+        shown = [{"id": name, "root": self.root or name, "max_model_len": 512} for name in self.models]
+        return JSONResponse({"data": shown})
 
     async def _complete(self, request: Request) -> JSONResponse:
         body = await request.json()
@@ -154,6 +155,20 @@ async def test_a_server_of_other_models_is_refused_with_their_names() -> None:
         async with opened(a, adapter="qwen") as generator:
             await generator.generate(request())
             assert a.bodies[0]["model"] == "qwen"
+
+
+async def test_servers_of_different_models_are_refused_with_both_names() -> None:
+    def options(*servers: StandIn) -> ModelConfig:
+        return ModelConfig(backend="server", urls=tuple(server.url for server in servers))
+
+    with StandIn(models=("llama",)) as a, StandIn(models=("qwen",)) as b, StandIn(models=("default",)) as c:
+        for first, second in ((a, b), (b, a), (a, c), (c, b)):
+            said = f"{first.url} serves '{first.models[0]}' and {second.url} serves '{second.models[0]}'"
+            with pytest.raises(ConfigError, match=said):
+                await ServerGenerator.open(options(first, second))
+        with StandIn(models=("llama",)) as again, StandIn(models=("mine",), root="default") as named:
+            async with opened(a, again), opened(c, named):
+                pass  # one name, or two for the model that was asked for
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,8 @@ def chain_of(request):
 
 
 def run(reply, config=None, *, question=QUESTION, retriever=None, budget=0, score=lambda request: -1.0, **options):
-    generator = ScriptedGenerator(reply, log_likelihood=score, pause=options.pop("pause", None))
+    engine = {name: options.pop(name) for name in ("pause", "cuts") if name in options}
+    generator = ScriptedGenerator(reply, log_likelihood=score, **engine)
     tools = Tools(question, generator, retriever or WordRetriever(WORLD), budget=budget)
     settings = config or CoRAGConfig(**(PROMPTS | options))
     return asyncio.run(corag(question, tools, settings)), generator, tools

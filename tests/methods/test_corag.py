@@ -3,7 +3,7 @@
 import asyncio
 import random
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +13,7 @@ from corag.chain import Chain, Hop, clean_sub_answer, clean_sub_query, fresh
 from corag.concluding import Context, final_answer
 from corag.config import CoRAGConfig
 from corag.method import corag
-from core.errors import ConfigError
+from core.errors import ConfigError, DataError
 from core.runner import answer_question
 from core.tools import GenerateStep, SearchStep, Tools
 from core.types import TokenUsage
@@ -111,6 +111,30 @@ def test_a_refusal_is_the_sentence_and_not_its_first_letters():
     ):  # fmt: skip
         assert clean_sub_answer(answer, refusal) == (refusal if refused else answer, refused)
     assert clean_sub_query("Question marks: who uses them?") == "Question marks: who uses them?"
+
+
+@pytest.mark.parametrize(
+    "options", [{"strategy": "greedy"}, {"strategy": "tree", "expand": 1, "rollouts": 1, "rollout_hops": 1}]
+)
+def test_a_hop_tells_what_was_cut_off(options):
+    asked = ["glass by whom\nI think it", "where was Mara Velden born and when"]  # the first line was whole
+    said = {"glass": "Mara Velden is a writer", "where": "No relevant information found, it seems"}
+
+    def reply(request):
+        if kind(request) == "NEXT":
+            return asked[len(chain_of(request))]
+        return said[request.prompt.text.split()[1]] if kind(request) == "ANSWER" else "Issel"
+
+    answer, _, _ = run(reply, max_hops=2, max_sub_query_tokens=5, max_sub_answer_tokens=4, cuts=True, **options)
+    hops = answer.chains[answer.chosen].hops
+    assert [(hop.sub_query, hop.query_cut) for hop in hops] == [
+        ("glass by whom", False),
+        ("where was Mara Velden born", True),
+    ]
+    assert [(hop.sub_answer, hop.answer_cut) for hop in hops] == [
+        ("Mara Velden is a", True),
+        ("No relevant information found", False),
+    ]
 
 
 def test_no_hops_answers_from_the_questions_passages():
@@ -256,6 +280,18 @@ def test_final_passages_are_cut_and_dropped_by_rule():
     assert generator.prompts[0].index("Mara Velden") < generator.prompts[0].index("Tarn Hollow lies")
     answer, generator, _ = run(queue(FINAL=["Issel"]), max_hops=0, max_prompt_tokens=80, question=GIVEN)
     assert answer.context_ids == ("mara velden",), "the worst passage went, whole"
+
+
+@pytest.mark.parametrize("lost", [0, 2, 4])
+def test_a_passage_that_a_question_brings_and_the_index_lacks_is_named(lost):
+    ids = ["mara velden", "tarn hollow", "glassware", "the glass orchard"]
+    brings = replace(GIVEN, context_ids=(*ids[:lost], "gone", *ids[lost:], "lost too"))
+    with pytest.raises(
+        DataError, match=r"question 'q1' brings the passage 'gone' .*\(2 of 6 are missing\): give the index"
+    ):
+        run(seeded, max_hops=2, context_passages=2, question=brings)
+    answer, _, _ = run(seeded, max_hops=2, context_passages=4, question=replace(GIVEN, context_ids=tuple(ids)))
+    assert answer.context_ids == tuple(ids)
 
 
 # ---- what a user would hope ------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import pytest
 
-from corag.chain import Chain
+from corag.chain import Chain, SubQuery
 from corag.config import CoRAGConfig
 from corag.growing import take_hop
 from corag.method import CoRAGAnswer, corag
@@ -57,7 +57,7 @@ async def test_both_engines_give_a_chain_the_same_scores(
     for generator in (vllm_generator, hf_generator):
         tools = Tools(QUESTION, generator, WordRetriever(WORLD))
         config = CoRAGConfig(**SMALL)  # type: ignore[arg-type]
-        hop = await take_hop("Who wrote The Glass Orchard?", tools, config, path="hop 1")
+        hop = await take_hop(SubQuery("Who wrote The Glass Orchard?"), tools, config, path="hop 1")
         assert hop.hits
         chain = Chain((type(hop)("Who wrote The Glass Orchard?", "Mara Velden", False, hop.hits),))
         refusal, gold = await asyncio.gather(
@@ -70,7 +70,7 @@ async def test_both_engines_give_a_chain_the_same_scores(
 
 async def test_a_sub_query_longer_than_the_window_is_cut_and_counted(hf_generator: TransformersGenerator) -> None:
     tools = Tools(QUESTION, hf_generator, WordRetriever(WORLD))
-    endless = "Who wrote The Glass Orchard and " * 600
+    endless = SubQuery("Who wrote The Glass Orchard and " * 600)
     hop = await take_hop(endless, tools, CoRAGConfig(max_sub_answer_tokens=4), path="hop 1")
     (step,) = [step for step in tools.steps if isinstance(step, GenerateStep)]
     assert step.shortening.cut_tokens > 500 and step.shortening.count("passage") == len(hop.hits) > 0

@@ -8,8 +8,12 @@ import re
 import pytest
 
 from corag.adaptive import purse_of
+from corag.candidates import Candidate
+from corag.chain import Chain
 from corag.config import CoRAGConfig
+from corag.growing import grow
 from corag.method import corag
+from corag.tree import Tree
 from core.rows import SavedRow
 from core.runner import answer_question
 from core.tools import Purse, Tools
@@ -128,6 +132,29 @@ def test_tree_search_lets_rollouts_become_children():
     second_depth = 1 + 1 + 2 + 1  # [a, r] and its score are there already; [a, b] is new and rolls out one hop
     third_depth = 1 + 1 + 1  # [a, r, s] is there already; [a, r, b] is new
     assert tools.spent.calls == first_depth + second_depth + third_depth + 1
+
+
+@pytest.mark.parametrize("known", [0, 1])
+@pytest.mark.parametrize("options", [{"max_hops": 4, "rollout_hops": 3}, {"max_hops": 5, "rollouts": 3, "beam": 2}])
+def test_every_rollout_that_a_state_is_judged_by_is_another(options, known):
+    config = CoRAGConfig(**PROMPTS, **({"strategy": "tree", "expand": 2, "rollouts": 2} | options))
+
+    async def search():
+        tools = Tools(QUESTION, ScriptedGenerator(seeded), WordRetriever(WORLD))
+        made = await grow(Chain(), config.max_hops, tools, config, temperature=0.7, path="chain 1")
+        tree, beam, judged = Tree(config, [made, made] * known), [Candidate(Chain(), "tree")], []
+        while growing := [state for state in beam if not state.chain.stopped]:
+            families = [await tree.expand(state, tools, config) for state in growing]
+            judged += [(child, rollouts) for family in families for child, rollouts in family.born]
+            beam = [child for family in families for child in tree.remember(family)][: config.beam]
+        return judged
+
+    judged = asyncio.run(search())
+    assert max(len(child.chain) for child, _ in judged) == config.max_hops
+    for child, rollouts in judged:
+        counted = [rollout.chain.sub_queries for rollout in rollouts]
+        assert len(set(counted)) == len(counted) == (1 if child.chain.stopped else config.rollouts)
+        assert all(rollout.chain.extends(child.chain) for rollout in rollouts)
 
 
 def test_the_beam_keeps_several_states():

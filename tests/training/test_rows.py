@@ -1,7 +1,10 @@
 """Training rows are written as a dataset, read back, and reported on."""
 
 import asyncio
+import json
 import math
+import re
+import shutil
 from dataclasses import replace
 
 import orjson
@@ -10,14 +13,17 @@ from datasets import load_from_disk
 
 from core.errors import ConfigError, DataError
 from core.records import TRACES
+from retrieval.config import RetrieverConfig
+from scripts.rows import Config, within_window
 from tests.fakes import WordRetriever, passage
 from tests.training import toy
-from tests.training.toy import ALL, BY_ID, SAMPLE, WORLD, many, write_chains
+from tests.training.toy import ALL, BY_ID, QUESTION, SAMPLE, WORLD, many, write_chains
 from training.chains import read_chains
 from training.data import asked_of, set_aside, tokenise
 from training.rows import read_report, write_rows
+from training.sft import load_rows
 
-# Every reply of the script has room, so that none counts as cut off.
+# Every reply has room, annotated ones too.
 CORAG = replace(toy.CORAG, max_sub_query_tokens=32, max_sub_answer_tokens=32)
 
 
@@ -93,6 +99,19 @@ def test_shortened_rows_are_reported(chains, tmp_path, renderer):
     assert f"rows whose prompt was shortened: {len(report.shortened)}" in next(report.lines())
 
 
+def test_rows_are_no_longer_than_the_model_can_read(options, tiny_model, tmp_path, capsys):
+    narrow = tmp_path / "narrow"
+    shutil.copytree(tiny_model, narrow)
+    settings = json.loads((narrow / "config.json").read_text())
+    (narrow / "config.json").write_text(json.dumps(settings | {"max_position_embeddings": 100}))
+    with pytest.raises(DataError, match=r"row \d+ of .* has \d{3} tokens, but '.*narrow' was made to read 100 at once"):
+        load_rows(options(model=str(narrow)), str(narrow))
+    wanted = Config(["chains"], "rows", str(narrow), rows=ALL, retriever=RetrieverConfig(index=["index"]))
+    assert within_window(wanted, str(narrow)) == replace(ALL, max_length=100)
+    assert f"read 100 tokens at once, so rows have at most so many, not {ALL.max_length}" in capsys.readouterr().err
+    assert within_window(wanted, tiny_model) == ALL and capsys.readouterr().err == ""
+
+
 def test_another_index_and_a_lost_passage_are_refused(chains, tmp_path, renderer):
     other = WordRetriever(WORLD)
     other.fingerprint = "other words"
@@ -109,22 +128,37 @@ def test_chains_that_give_no_rows_are_refused(tmp_path, renderer):
         write(tmp_path / "chains", tmp_path / "rows", renderer, ALL)
 
 
-def test_replies_that_may_have_been_cut_off_are_not_taught(chains, tmp_path, renderer):
+def test_sampled_replies_that_were_cut_off_are_not_taught(chains, tmp_path, renderer):
     all_taught = write(chains, tmp_path / "a", renderer, ALL)
-    longest = max(renderer.count(hop.sub_query) for row in read_chains([chains]) if row.chain for hop in row.chain.hops)
-    short = replace(CORAG, max_sub_query_tokens=longest)
+    # A token of the model that samples is a word: "The Glass Orchard 7?" may have been cut off, "Mara Velden 7?" was not.
+    short = replace(CORAG, max_sub_query_tokens=4)
     write_chains(tmp_path / "chains", replace(SAMPLE, reject_below=-1.5), short, questions=many(30))
     report = write(tmp_path / "chains", tmp_path / "b", renderer, ALL)
-    assert all_taught.cut == [] and report.cut
-    assert all(name.startswith("sub_query of question") for name in report.cut)
-    assert f"left out: {len(report.cut)}" in next(report.lines())
+    kept = {row.question.id: row.chain.hops for row in read_chains([tmp_path / "chains"]) if row.chain}
+    assert sorted(report.cut) == sorted(
+        f"sub_query of question '{name}', hop {number}"
+        for name, hops in kept.items() for number, hop in enumerate(hops, 1) if hop.query_cut
+    )  # fmt: skip
+    assert all_taught.cut == [] and report.cut and f"left out: {len(report.cut)}" in next(report.lines())
     before, after = (each.lengths["train/sub_query"].rows for each in (all_taught, report))
     assert after == before - len(report.cut) > 0
-    taught = load_from_disk(str(tmp_path / "b"))["train"]
-    assert {row["task"] for row in taught if renderer.count(row["completion"].strip()) >= longest} <= {
-        "final_answer",
-        "sub_answer",
-    }
+    taught = [row["completion"] for row in load_from_disk(str(tmp_path / "b"))["train"] if row["task"] == "sub_query"]
+    assert max(map(renderer.count, taught)) > 4, "how many tokens another model needs does not matter"
+    traces = tmp_path / "chains" / TRACES  # an older version did not note it
+    traces.write_text(re.sub(r',"(query|answer)_cut":(true|false)', "", traces.read_text()))
+    assert write(tmp_path / "chains", tmp_path / "c", renderer, ALL).cut == []
+
+
+def test_annotated_replies_that_decoding_would_cut_off_are_not_taught(tmp_path, renderer):
+    answers = [hop.answer for hop in QUESTION.decomposition]
+    longest = max(map(renderer.count, answers))
+    for most in (longest, longest - 1):
+        corag = replace(CORAG, max_sub_answer_tokens=most)
+        write_chains(tmp_path / f"{most}", replace(SAMPLE, source="decomposition"), corag)
+        assert write(tmp_path / f"{most}", tmp_path / f"{most}-rows", renderer, ALL).cut == [
+            f"sub_answer of question 'q1', hop {number}"
+            for number, answer in enumerate(answers, 1) if renderer.count(answer) > most
+        ]  # fmt: skip
 
 
 def test_an_impossible_answer_is_read_back_as_impossible(tmp_path, renderer):

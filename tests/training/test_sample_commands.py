@@ -22,6 +22,7 @@ from retrieval.open import open_retriever
 from scripts.cli import main
 from scripts.questions import QuestionFile
 from tests.commands.test_bad_input import refused
+from tests.evaluation.test_datasets import TWO_WIKI
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.training.toy import QUESTION, WORLD, by_prompt, likelihood_by_prompt, many, scripted_backends
 from training.chains import describe, read_chains
@@ -164,6 +165,19 @@ def test_more_questions_go_into_the_same_folder_but_not_other_options(scripted, 
     assert sample(questions, out, "--sample.chains", 5, "--corag.task", "guess") == 2
     message = capsys.readouterr().err
     assert "options.sample.chains: 3 -> 5" in message and "options.corag.task" in message
+
+
+def test_other_aliases_are_refused_for_they_make_other_chains(scripted, capsys, tmp_path):
+    questions, aliases = tmp_path / "train.json", tmp_path / "id_aliases.json"
+    questions.write_text(json.dumps([TWO_WIKI]))
+    options = ["--dataset", "2wikimultihopqa", "--aliases", aliases]
+    for names, status in ((["SE"], 0), (["SE"], 0), (["Sverige"], 2)):
+        aliases.write_text(json.dumps([{"Q_id": TWO_WIKI["answer_id"], "aliases": names, "demonyms": []}]))
+        assert sample(questions, tmp_path / "chains", *options) == status
+    assert "  aliases: " in capsys.readouterr().err
+    assert sample(questions, tmp_path / "without", *options[:2]) == 0
+    with_aliases, without = (Manifest.read(tmp_path / name).settings for name in ("chains", "without"))
+    assert {name: value for name, value in with_aliases.items() if name != "aliases"} == without
 
 
 def test_shards_lie_beside_each_other_and_are_read_as_one(scripted, capsys, questions, tmp_path):

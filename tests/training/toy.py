@@ -84,7 +84,7 @@ def sample(
 
 def write_chains(folder, config, corag, *, questions=(QUESTION,), reply=by_prompt, failing="", **settings):
     """Sample into a folder as 'corag sample' does; return the rows that were written."""
-    generator = ScriptedGenerator(reply, log_likelihood=likelihood_by_prompt)
+    generator = ScriptedGenerator(reply, log_likelihood=likelihood_by_prompt, cuts=True)
     retriever = WordRetriever(WORLD, failing)
     options = Config(questions="toy.jsonl", sample=config, corag=corag)
 

@@ -1,0 +1,111 @@
+"""When 'corag rounds' performs a stage again: when a file that it reads has changed, and when questions of it have failed."""
+
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+
+from core.errors import BackendError
+from core.templates import load_template
+from eval.datasets.plain import question_record
+from generation.config import ModelConfig
+from retrieval.config import RetrieverConfig
+from scripts import rows, run, sample
+from scripts.rounds import Stage, perform
+from tests.training.toy import ALL, CORAG, SAMPLE, many, write_chains
+from training.config import SftConfig
+
+INDEX = RetrieverConfig(index=["index"])
+
+
+def performed(stage, may_fail=0):
+    """Perform a stage by a command that only notes that it was run."""
+    load_template.cache_clear()  # as in another process
+    log = stage.result.with_suffix(".log")
+    log.unlink(missing_ok=True)
+    perform(stage, [sys.executable, "-c", f"open({str(log)!r}, 'w')"], may_fail)
+    return log.exists()
+
+
+FILES = {
+    "questions": "one\n", "aliases": "one\n", "model/config.json": "{}", "adapter/config.json": "{}",
+    "next.txt": "version: 1\n--- user\n{query} {hops}\n", "enough.txt": "version: 1\n--- user\n{query} {hops}\n",
+}  # fmt: skip
+
+
+def stage_of(kind, folder, stop):
+    """A stage that reads files of the user's in a folder; ``stop``: the stop prompt among them."""
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "out").mkdir()
+    out, model, adapter = (str(folder / name) for name in ("out", "model", "adapter"))
+    corag = replace(CORAG, sub_query_prompt=str(folder / "next.txt"), stop_check_prompt=str(folder / "enough.txt"))
+    if kind is SftConfig:
+        return Stage(folder / "out", SftConfig(rows="rows", out=out, model=model, adapter=adapter))
+    if kind is rows.Config:
+        write_chains(folder / "chains", SAMPLE, corag)
+        tasks = ("sub_query", "stop") if stop else ("sub_query",)
+        options = rows.Config([str(folder / "chains")], out, model, rows=replace(ALL, tasks=tasks), retriever=INDEX)
+        return Stage(folder / "out", options)
+    asked = {"questions": str(folder / "questions"), "aliases": str(folder / "aliases"), "retriever": INDEX, "out": out}
+    asked |= {
+        "corag": replace(corag, stop="check" if stop else "length"),
+        "model": ModelConfig(name=model, adapter=adapter),
+    }
+    return Stage(folder / "out", kind(**asked, **({"method": ["corag"]} if kind is run.Config else {})))
+
+
+ASKING = ("questions", "aliases", "next.txt", "model/config.json", "adapter/config.json")
+
+
+@pytest.mark.parametrize(
+    ("kind", "stop", "read"),
+    [
+        (sample.Config, False, ASKING),
+        (run.Config, True, (*ASKING, "enough.txt")),
+        (rows.Config, False, ("model/config.json",)),
+        (rows.Config, True, ("model/config.json", "enough.txt")),
+        (SftConfig, False, ("model/config.json", "adapter/config.json")),
+    ],
+)
+def test_a_stage_is_performed_again_when_a_file_that_it_reads_has_changed(kind, stop, read, tmp_path):
+    stage = stage_of(kind, tmp_path, stop)
+    assert [performed(stage), performed(stage)] == [True, False]
+    for name, text in FILES.items():
+        if kind is rows.Config and name == "next.txt":
+            continue  # refused: chains are replies to these very words
+        (tmp_path / name).write_text(f"{text}more")
+        assert [performed(stage), performed(stage)] == [name in read, False], name
+
+
+def test_chains_are_finished_when_every_question_is_answered(tmp_path):
+    file, chains = tmp_path / "train.jsonl", tmp_path / "chains"
+    file.write_text("".join(json.dumps(question_record(each)) + "\n" for each in many(3)))
+    options = sample.Config(questions=str(file), skip=1, retriever=INDEX, out=str(chains))
+    stage = Stage(chains, options)
+    write_chains(chains, SAMPLE, CORAG, questions=many(3)[:2], failing="birthplace")
+    write_chains(chains, SAMPLE, CORAG, questions=many(3)[2:])
+    for _ in range(2):
+        with pytest.raises(
+            BackendError, match=r"of the 2 questions of .*, 1 failed, the first, 'q2', with:\n  Search"
+        ) as stopped:
+            performed(stage)
+        assert "asks them again, before it trains" in str(stopped.value) and "--may_fail 1" in str(stopped.value)
+    assert performed(stage, may_fail=1) and not performed(stage)
+    write_chains(chains, SAMPLE, CORAG, questions=many(2)[1:])
+    other = replace(stage, options=replace(options, seed=1))
+    assert performed(other) and not performed(other), "q1, which failed, is not asked"
+
+
+def test_the_loop_goes_on_without_answers_that_only_its_table_wants(tmp_path, capsys):
+    file, folder = tmp_path / "test.jsonl", tmp_path / "test"
+    file.write_text("".join(json.dumps(question_record(each)) + "\n" for each in many(2)))
+    stage = Stage(folder, run.Config(questions=str(file), method=["corag"], retriever=INDEX, out=str(folder)))
+    write_chains(folder / "corag", SAMPLE, CORAG, questions=many(2), failing="birthplace")
+    assert performed(stage) and performed(stage), "asked again"
+    assert "2 failed, the first, 'q1', with:\n  SearchFailedError" in capsys.readouterr().err
+    write_chains(folder / "corag", SAMPLE, CORAG, questions=many(2))
+    assert performed(stage) and not performed(stage)
+    assert "failed" not in capsys.readouterr().err
