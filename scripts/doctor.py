@@ -164,7 +164,7 @@ def folders(config: Config) -> Iterator[Finding]:
 def is_run(folder: Path) -> bool:
     """Whether a folder with a manifest is a run, and not a judge's verdicts on one, an embedded world or something damaged."""
     try:
-        return Manifest.read(folder).settings.get("method", JUDGE) != JUDGE
+        return bool(Manifest.read(folder).settings.get("method", JUDGE) != JUDGE)
     except DataError:
         return False
 
