@@ -6,6 +6,7 @@
 set -euo pipefail
 dataset=$1 limit=$2
 shift 2
+[ "$dataset" = world ] || questions=$(realpath "$1")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"
@@ -16,7 +17,6 @@ if [ "$dataset" = world ]; then
         corag index results/world/corpus.jsonl --kind "$kind" --out "$indexes-$kind" >&2
     done
 else
-    questions=$1
     shift
     indexes=$(bash scripts/pooled_indexes.sh "$dataset" "$questions")
 fi
