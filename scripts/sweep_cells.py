@@ -181,7 +181,7 @@ def _short(value: Any) -> str:
     ends = ",".join(
         part.rstrip("/").rpartition("/")[2] for part in text.split(",")
     )  # of paths, which differ at their ends
-    return f"{ends[-_LONGEST:]}~{stable_hash(text)[:4]}"
+    return f"{ends[-_LONGEST:].lstrip(',')}~{stable_hash(text)[:4]}"
 
 
 def _load(given: str, option: str) -> tuple[str, Any]:

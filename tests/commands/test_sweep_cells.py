@@ -82,7 +82,7 @@ def test_a_grid_on_the_command_line_may_be_a_list_line_by_line_and_long_paths_st
     """As scripts/method_matrix.sh gives it: names of indexes longer than a cell's name may be, which differ before their ends."""
     bm25, dense = (f"indexes/hotpotqa-hotpot_dev_distractor_v1-{kind}" for kind in ("bm25", "dense"))
     grid = f"\n- {{method: closed_book}}\n- {{method: one_step, retriever.index: [{bm25}, {dense}, '{bm25},{dense}']}}"
-    cells = list(cells_of(config_of(tmp_path, "seed: 1", "--grid", grid)).values())
+    cells = list(cells_of(config_of(tmp_path, "out: results", "--grid", grid)).values())
     assert [cell.config.retriever.index for cell in cells[1:]] == [[bm25], [dense], [bm25, dense]]
     assert len({cell.folder for cell in cells}) == len({cell.name for cell in cells}) == 4
     assert "hotpot_dev_distractor_v1-dense" in cells[2].name

@@ -240,17 +240,17 @@ async def test_sampled_calls_get_seeds_of_their_own_and_never_share_one():
 
 async def test_a_call_that_could_exceed_the_budget_is_not_made():
     generator = ScriptedGenerator(lambda request: "one two")
-    tools = Tools(QUESTION, generator, budget=15)
+    tools = Tools(QUESTION, generator, budget=17)
     await tools.generate(Prompt.of_text("a b c d"), role="thought", max_tokens=5)
-    assert tools.left == 9
+    assert tools.left == 11
     await tools.generate(Prompt.of_text("a b c d"), role="thought", max_tokens=5)
-    with pytest.raises(BudgetExhaustedError, match="has 3 of its 15 tokens left; a call may cost 6"):
+    with pytest.raises(BudgetExhaustedError, match="has 5 of its 17 tokens left; a call may cost 8"):
         await tools.generate(Prompt.of_text("a"), role="thought", max_tokens=5)
     with pytest.raises(BudgetExhaustedError):
         await tools.score(Prompt.of_text("a b"), "yes no", role="score")
     with tools.holding(1):
-        assert tools.left == 2
-    assert tools.left == 3 and len(generator.requests) == 2
+        assert tools.left == 4
+    assert tools.left == 5 and len(generator.requests) == 2
 
 
 async def test_branches_share_the_budget_evenly_and_pay_into_one_ledger():
