@@ -65,6 +65,7 @@ class Config(QuestionFile):
             small to write sub-queries by itself learns their form from them. 0 for none.
         per_round: questions that a round samples for, each round others; 0 for all of them in every round, as in the paper.
         start_from: whether a round trains a new adapter on the "base" model, or goes on with the "previous" one.
+        learning_rate_share: a training that goes on from an adapter takes this share of sft's learning rate.
         sample: how chains are sampled; the source is the model but for the warm start.
         rows: which training rows are made of them.
         sft: how the model is trained.
@@ -85,6 +86,7 @@ class Config(QuestionFile):
     warm_start: int = 0
     per_round: int = 0
     start_from: Literal["base", "previous"] = "base"
+    learning_rate_share: float = 1.0
     sample: SampleConfig = field(default_factory=SampleConfig)
     rows: RowsConfig = field(default_factory=RowsConfig)
     sft: TuningOptions = field(default_factory=TuningOptions)
@@ -110,6 +112,7 @@ class Config(QuestionFile):
         for wrong, instead in (
             (self.shard, "rounds are not sharded: use 'corag sample --shard', and give all folders to 'corag rows'"),
             (self.sft.tuning == "full", "rounds train adapters: choose tuning lora or qlora, or run the stages one by one"),
+            (self.learning_rate_share <= 0, f"learning_rate_share must be above 0, but it is {self.learning_rate_share:g}"),
             (self.may_fail < 0, f"may_fail must be a number of questions, but it is {self.may_fail}"),
             (self.model.backend == "server", "a server cannot change its adapter: choose backend vllm or transformers"),
             (
@@ -233,6 +236,7 @@ def stages(config: Config, planned: Sequence[Turn]) -> list[Stage]:
             [str(chains)], str(training_rows), config.trained, config.model.chat, config.rows, config.retriever
         )
         given = {each.name: getattr(config.sft, each.name) for each in fields(TuningOptions)}
+        given["learning_rate"] *= config.learning_rate_share if turn.start else 1
         tuning = SftConfig(**given, rows=str(training_rows), out=str(adapter), model=config.trained, adapter=turn.start)
         made += [
             Stage(chains, sampling, _paths(turn.adapter)),

@@ -115,6 +115,16 @@ def test_what_cannot_work_is_refused_before_hours_go_into_it(config: Callable[..
             config(**options)
 
 
+def test_what_goes_on_from_an_adapter_is_trained_more_gently(config: Callable[..., Config]) -> None:
+    asked = config(warm_start=4, start_from="previous", learning_rate_share=0.25, sft=TuningOptions(learning_rate=4e-4))
+    rates = [
+        stage.options.learning_rate for stage in stages(asked, plan(asked)) if isinstance(stage.options, SftConfig)
+    ]
+    assert rates == [4e-4, 1e-4]
+    with pytest.raises(ConfigError, match="learning_rate_share must be above 0, but it is 0"):
+        config(learning_rate_share=0)
+
+
 def test_stages_are_given_what_the_ones_before_made(config: Callable[..., Config], tmp_path: Path) -> None:
     asked = config(
         warm_start=4, start_from="previous", sft=TuningOptions(max_steps=7), seed=5, launch=("--cpu",),
