@@ -3,7 +3,6 @@
 # un-tuned model, by the model fine-tuned without chains on the same questions (passages to answer; the paper's baseline) and by the one
 # fine-tuned for chains. Run it again to go on.
 #   bash scripts/training_table.sh FOLDER TRAINING_INDEXES LIMIT --questions FILE --retriever.index INDEXES [more of 'corag sweep']
-# YES_BIAS is the learned stop's bias (0 unless given): choose it on other questions, with scripts/configs/stop_cells.yaml.
 set -euo pipefail
 folder=$1 indexes=$2 limit=$3
 shift 3
@@ -18,6 +17,5 @@ accelerate launch --cpu --num_processes 1 --num_machines 1 --mixed_precision no 
 sweep=(--config scripts/configs/decoding.yaml --limit "$limit" --out "$folder/table" "$@")
 corag sweep "${sweep[@]}" --cells scripts/configs/training_cells_untuned.yaml >&2
 corag sweep "${sweep[@]}" --cells scripts/configs/training_cells_control.yaml --model.adapter "$folder/control/adapter" >&2
-corag sweep "${sweep[@]}" --cells scripts/configs/training_cells_tuned.yaml --model.adapter "$folder/round-1/adapter" \
-    --corag.yes_bias "${YES_BIAS:-0}" >&2
+corag sweep "${sweep[@]}" --cells scripts/configs/training_cells_tuned.yaml --model.adapter "$folder/round-1/adapter" >&2
 corag table "$folder"/table/*/
