@@ -18,7 +18,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what is slow; a file's tests run in one process, and so do all that share the engines below."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     for item in items:
-        shared = {"vllm_generator", "hf_generator"} & set(getattr(item, "fixturenames", ()))
+        shared = any(mark.kwargs.get("loop_scope") == "session" for mark in item.iter_markers("asyncio"))
         item.add_marker(pytest.mark.xdist_group("engines" if shared else item.nodeid.partition("::")[0]))
 
 
