@@ -178,9 +178,8 @@ def _short(value: Any) -> str:
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     if len(text) <= _LONGEST:
         return text
-    ends = ",".join(
-        part.rstrip("/").rpartition("/")[2] for part in text.split(",")
-    )  # of paths, which differ at their ends
+    # Of paths, which differ at their ends.
+    ends = ",".join(part.rstrip("/").rpartition("/")[2] for part in text.split(","))
     return f"{ends[-_LONGEST:].lstrip(',')}~{stable_hash(text)[:4]}"
 
 
