@@ -1,8 +1,8 @@
 """From kept chains to training rows: what the model will be asked when decoding, and what it should say.
 
-Three tasks (paper, section 3.2): the next sub-query, the sub-answer, the final answer; the learned stop (section 5.4) on
-request; and as the paper's baseline the final answer without a chain. Prompts come from the functions that decoding uses,
-tokens from the renderer that the engines use, so rows and requests are the same to the byte.
+Three tasks (paper, section 3.2): the next sub-query, the sub-answer, the final answer; on request the learned stop (section 5.4)
+and the answer drafted from the chain alone; and as the paper's baseline the final answer without a chain. Prompts come from the
+functions that decoding uses, tokens from the renderer that the engines use, so rows and requests are the same to the byte.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from core.types import Hit, Passage
 from generation.rendering import Renderer
 from training.chains import ChainRow
 
-Task = Literal["sub_query", "sub_answer", "final_answer", "stop", "no_chain"]
+Task = Literal["sub_query", "sub_answer", "final_answer", "draft", "stop", "no_chain"]
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,9 @@ class RowsConfig:
     """Which rows are made. The defaults are the paper's.
 
     Attributes:
-        tasks: of sub_query, sub_answer, final_answer, stop and no_chain (question and passages to answer: the baseline).
-        ratio: share of the tasks asked at every hop (sub_query, sub_answer, stop) that is kept; final answers always are.
+        tasks: of sub_query, sub_answer, final_answer, stop, draft (question and chain to answer, without passages: what gold scores
+            ask, in a quarter of the tokens) and no_chain (question and passages to answer: the baseline).
+        ratio: share of the tasks asked at every hop (sub_query, sub_answer, stop) that is kept; answers to the question always are.
         ratios: shares of single tasks, where they are to be others: rows of sub-queries are short, so a small model can have more.
         ratio_per: what a share is of, which the paper does not say: of each "hop" by itself, or of each "question" with all hops.
         max_length: tokens of prompt and completion at most, and no more than the model was made to read; a longer prompt loses
@@ -142,6 +143,8 @@ def asked_of(
             yield Asked(question.id, "stop", number, prompt, "Yes" if number >= enough(row) else "No")
     if _drawn("final_answer", question.id, 0, config):
         yield Asked(question.id, "final_answer", 0, final(chain), question.answers[0])
+    if _drawn("draft", question.id, 0, config):
+        yield Asked(question.id, "draft", 0, final_answer_prompt(question.text, chain, (), corag), question.answers[0])
     if _drawn("no_chain", question.id, 0, config):
         yield Asked(question.id, "no_chain", 0, final(Chain()), question.answers[0])
 

@@ -9,6 +9,7 @@ import asyncio
 import importlib
 import json
 from dataclasses import dataclass
+from typing import Literal
 
 from core.errors import ConfigError, nearest
 
@@ -24,22 +25,28 @@ class Config:
         name: scoring, retrieval, runner, decode, sweep, sample, sft or startup.
         adapter: folder of a LoRA adapter, or "default" for the shipped one, for decode, sweep and sample; "" for the model as it
             comes.
+        preset: "paper" (five passages per hop) or "small_model" (three), for decode.
     """
 
     name: str = ""
     adapter: str = ""
+    preset: Literal["paper", "small_model"] = "paper"
 
     def __post_init__(self) -> None:
         if self.name not in BENCHES:
             raise ConfigError(f"there is no benchmark '{self.name}': {nearest(self.name, BENCHES)}")
         if self.adapter and self.name not in ADAPTED:
             raise ConfigError(f"benchmark '{self.name}' takes no adapter, only {', '.join(ADAPTED)} do: leave it out.")
+        if self.preset != "paper" and self.name != "decode":
+            raise ConfigError(f"benchmark '{self.name}' takes no preset, only decode does: leave it out.")
 
 
 def main(config: Config) -> int:
     """Run one benchmark and print its figures."""
     module = importlib.import_module(f"scripts.bench.{config.name}")
     given = {"adapter": config.adapter} if config.adapter else {}
+    if config.name == "decode":
+        given["preset"] = config.preset
     figures: dict[str, float] = asyncio.run(module.main(**given))
     width = max(map(len, figures))
     for name, figure in figures.items():

@@ -32,10 +32,14 @@ from generation.memo import RememberingGenerator
 from generation.vllm_engine import VllmGenerator
 from scripts.bench.replay import Recorder, open_world
 
-CONFIG = CoRAGConfig(
-    strategy="best_of_n", chains=4, max_hops=3, passages_per_hop=5, context_passages=5, max_sub_query_tokens=32,
-    max_sub_answer_tokens=32, max_answer_tokens=16,
-)  # fmt: skip
+CONFIGS = {
+    "paper": CoRAGConfig(
+        strategy="best_of_n", chains=4, max_hops=3, passages_per_hop=5, context_passages=5, max_sub_query_tokens=32,
+        max_sub_answer_tokens=32, max_answer_tokens=16,
+    ),
+    "small_model": CoRAGConfig.of_preset("small_model", strategy="best_of_n", chains=4, max_hops=3),
+}  # fmt: skip
+"""Best of 4 with the paper's five passages per hop, or with the three that the shipped adapter learned from."""
 
 
 @dataclass
@@ -59,8 +63,9 @@ async def one_after_another(question: Question, tools: Tools, config: CoRAGConfi
     return Answer((await final_answer(chain, context, tools, config)).text, context.gathered(chain))
 
 
-async def main(questions: int = 16, adapter: str = "") -> dict[str, float]:
-    """Return seconds and tokens of both, ``speedup`` and ``replay_ratio``. ``adapter``: of the model, in both."""
+async def main(questions: int = 16, adapter: str = "", preset: str = "paper") -> dict[str, float]:
+    """Return seconds and tokens of both, ``speedup`` and ``replay_ratio``. Both have the same ``adapter`` and ``preset``."""
+    config = CONFIGS[preset]
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         retriever = await open_world(root, dev=4, test=questions)
@@ -73,7 +78,7 @@ async def main(questions: int = 16, adapter: str = "") -> dict[str, float]:
 
             async def answer_one(question: Question) -> Row:
                 tools = Tools(question, generator, retriever)
-                return await answer_question(question, partial(method, config=CONFIG), tools)
+                return await answer_question(question, partial(method, config=config), tools)
 
             await answer_all(asked, answer_one, rows.append, in_flight=32)
             return rows

@@ -19,7 +19,13 @@ from training.chains import ChainRow, read_chains
 from training.data import Asked, RowsConfig, asked_of, enough, set_aside, tokenise
 from training.sampling import SampledChain
 
-ROLES = {"sub_query": "sub_query", "sub_answer": "sub_answer", "final": "final_answer", "stop_check": "stop"}
+ROLES = {
+    "sub_query": "sub_query",
+    "sub_answer": "sub_answer",
+    "final": "final_answer",
+    "stop_check": "stop",
+    "draft": "draft",
+}
 
 
 class Counting(ScriptedGenerator):
@@ -89,7 +95,9 @@ def test_rows_ask_what_decoding_asks(renderer, options, stop, tmp_path):
         assert (done.prompt, done.completion) == (prompt.text, continuation(prompt, mine.reply))
     met = {(task, hop) for task, hop, _ in asked}
     assert met >= {("sub_query", 3), ("sub_answer", 2), ("final_answer", 0)} and ("sub_answer", 3) not in made
-    assert {key for key in made if key[0] not in ("stop", "no_chain")} == {key for key in met if key[0] != "stop"}
+    assert {key for key in made if key[0] not in ("stop", "no_chain", "draft")} == {
+        key for key in met if key[0] != "stop"
+    }
     assert stop == "length" or {key for key in met if key[0] == "stop"} == {("stop", 1), ("stop", 2), ("stop", 3)}
     # What is replied is what decoding took from the replies; the retry after a repeat asks the same again.
     assert [made["sub_query", n].reply for n in (1, 2)] == [
@@ -110,6 +118,27 @@ def test_the_baseline_without_a_chain_asks_what_decoding_without_hops_asks(rende
     made = {each.task: each for each in asked_of(row, BY_ID, renderer.count, ALL, config)}
     assert task == "final_answer" and made["no_chain"].prompt == prompt
     assert made["no_chain"].prompt.text != made["final_answer"].prompt.text and made["no_chain"].reply == "Issel"
+
+
+def test_a_draft_is_what_is_asked_after_the_last_hop_of_a_chain_that_settles(renderer):
+    config = replace(CORAG, max_hops=4, stop="settled")
+    said = [
+        "Who wrote The Glass Orchard?",
+        "Mara Velden",
+        "Velden",
+        "Where was Mara Velden born?",
+        "Tarn Hollow",
+        "Issel",
+    ]
+    said += ["Which river flows by Tarn Hollow?", "Issel", "the Issel", "Issel"]
+    answer, row, asked = decode(config, renderer, said)
+    assert (answer.steps, answer.stopped) == (3, "settled")
+    prompts = {(task, hop): prompt for task, hop, prompt in asked}
+    (made,) = asked_of(row, BY_ID, renderer.count, RowsConfig(tasks=("draft",)), config)
+    assert made.prompt.text == prompts["draft", 3].text != prompts["draft", 2].text
+    assert (made.task, made.hop, made.reply) == ("draft", 0, "Issel") and BY_ID[
+        "mara velden"
+    ].text not in made.prompt.text
 
 
 def test_sampled_chains_become_what_sampling_asked(renderer, tmp_path):
@@ -219,8 +248,9 @@ def test_a_question_is_set_aside_whole():
 
 
 def test_a_long_prompt_loses_passages_the_worst_first_and_a_long_answer_nothing(renderer):
-    asked = next(each for each in made_of(chain_row(sub_answer="Tarn " * 20)) if each.task == "final_answer")
-    long = replace(asked, prompt=made_of(replace(chain_row(), context_ids=tuple(BY_ID)))[-2].prompt, reply="Issel " * 9)
+    row = replace(chain_row(), context_ids=tuple(BY_ID))
+    asked = next(each for each in made_of(row) if each.task == "final_answer")
+    long = replace(asked, reply="Issel " * 9)
     whole, nothing = tokenise(long, renderer, ALL)
     assert not nothing
     cut, shortening = tokenise(long, renderer, replace(ALL, max_length=len(whole.input_ids) - 1))

@@ -29,7 +29,9 @@ QUESTION = replace(
         GoldHop("Which river flows by #2?", "Issel", "tarn hollow"),
     ),
 )
-ALL = RowsConfig(tasks=("sub_query", "sub_answer", "final_answer", "stop", "no_chain"), ratio=1.0, validation=0.0)
+ALL = RowsConfig(
+    tasks=("sub_query", "sub_answer", "final_answer", "draft", "stop", "no_chain"), ratio=1.0, validation=0.0
+)
 SHORT = {"max_sub_query_tokens": 8, "max_sub_answer_tokens": 8, "max_answer_tokens": 8}
 CORAG = CoRAGConfig(passages_per_hop=2, search_depth=3, context_passages=3, **SHORT)
 SAMPLE = SampleConfig(chains=2, max_hops=3)
