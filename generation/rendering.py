@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, Literal, cast
 
 from core.errors import ConfigError, RequestRefusedError
-from core.fitting import droppable, without
+from core.fitting import shrink
 from core.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segment, Shortening
 from core.protocols import Completion, Sampling, ScoreRequest
 from core.seeds import stable_hash
@@ -146,29 +146,14 @@ class Renderer:
                 "no room is left for a prompt: what is to be generated or scored fills the window. Ask for fewer tokens, or choose "
                 "a larger max_context."
             )
-        order = droppable(prompt)
-        sizes = [self.count(prompt.messages[m].segments[s].text) for m, s in order]
-        gone = 0
-        while len(ids) > room and gone < len(
-            order
-        ):  # by the segments' own counts, which are off by a token or two when joined
-            excess = len(ids) - room
-            while excess > 0 and gone < len(order):
-                excess -= sizes[gone]
-                gone += 1
-            ids = self.encode(without(prompt, order[:gone]))
-        while gone and len(ids) <= room and len(fuller := self.encode(without(prompt, order[: gone - 1]))) <= room:
-            gone, ids = gone - 1, fuller
-        kinds = Counter(prompt.messages[m].segments[s].kind for m, s in order[:gone])
-        cut = 0
-        if len(ids) > room:
-            ids, cut = self._cut(without(prompt, order), room)
+        kept, gone = shrink(prompt, lambda smaller: len(self.encode(smaller)) - room, self.count)
+        ids, cut = self._cut(kept, room)
         if not ids:
             raise RequestRefusedError(f"nothing of the prompt is left in a window with room for {room} prompt tokens.")
-        return ids, Shortening(tuple(sorted(kinds.items())), cut)
+        return ids, Shortening(tuple(sorted(Counter(segment.kind for segment in gone).items())), cut)
 
     def _cut(self, prompt: Prompt, room: int) -> tuple[list[int], int]:
-        """Take tokens from the front of the longest message until the prompt has at most ``room``; return ids and how many went."""
+        """Take tokens from the front of the longest message until the prompt has ``room`` at most; return ids and how many went."""
         cut = 0
         while (excess := len(ids := self.encode(prompt)) - room) > 0:
             contents = [self._ids(message.text) for message in prompt.messages]

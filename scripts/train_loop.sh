@@ -8,8 +8,6 @@ limit=${1:-40}
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"
-# Training allocates and frees large pieces of memory in every step: keep them instead of asking the system anew.
-export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456 MALLOC_ARENA_MAX=1
 out=results/train_loop
 corag world $out/train-world --seed 1 --passages 1000 --train 600 --dev 50 --test 50 >&2
 corag world $out/test-world --seed 0 --passages 1000 --train 200 --dev 50 --test 200 >&2

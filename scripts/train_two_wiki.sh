@@ -7,7 +7,6 @@ train=$(realpath "$1") dev=$(realpath "$2") limit=$3
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"
-export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456 MALLOC_ARENA_MAX=1
 out=results/train_two_wiki
 for kind in bm25 dense; do
     corag index "$train" --format 2wikimultihopqa --kind $kind --out $out/train-$kind >&2

@@ -8,7 +8,6 @@ folder=$1 indexes=$2 limit=$3
 shift 3
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH="$PWD/.venv/bin:$PATH"
-export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456 MALLOC_ARENA_MAX=1
 corag rows "$folder/warm-start/chains" "$folder/round-1/chains" --rows.tasks no_chain --rows.validation 0.03 \
     --rows.max_length 1536 --retriever.index "$indexes" --out "$folder/control/rows" >&2
 # Two passes: no fewer tokens than the model of the chains has learned from.

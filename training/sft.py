@@ -26,6 +26,7 @@ from generation.adapters import TRAINING, adapter_folder, check_adapter, read_ma
 from generation.models import context_window, folder_digest, model_folder, native_dtype
 from generation.rendering import Renderer
 from training.config import WATCHING, SftConfig
+from training.memory import keep_freed_memory
 from training.rows import read_report
 
 CHECKPOINTS = "checkpoints"
@@ -333,6 +334,10 @@ def save(trainer: Any, config: SftConfig, out: Path) -> None:
 
 
 if __name__ == "__main__":
+    import torch
+
+    if not torch.cuda.is_available():
+        keep_freed_memory()  # of this process; main() leaves its caller's alone
     try:
         summary = "fine-tune a model on training rows"
         outcome = main(parse(SftConfig, sys.argv[1:], "training/sft.py", summary))

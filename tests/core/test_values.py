@@ -12,7 +12,7 @@ from core.batching import MicroBatcher
 from core.demonstrations import parse_demonstrations, read_demonstrations, rebuild
 from core.errors import BudgetExhaustedError, ConfigError, DataError
 from core.files import read_jsonl, read_records
-from core.fitting import droppable
+from core.fitting import shrink
 from core.prompt import Prompt, Segment
 from core.protocols import Sampling
 from core.reader import ReaderConfig, reader_prompt
@@ -76,10 +76,9 @@ def test_demonstrations_are_left_out_before_passages_and_these_before_hops(tmp_p
             "demonstrations": show_demonstrations(read_demonstrations(str(file)), template),
         }
     )
-    segments = prompt.messages[0].segments
     assert prompt.text == "A?\nB?\n1 P\n2 Q\nOne?\nTwo?\nWho?"
-    order = [segments[place].text.strip() for _, place in droppable(prompt)]
-    assert order == ["One?", "Two?", *passages, "A?", "B?"]
+    _, gone = shrink(prompt, lambda _: 1, len)
+    assert [segment.text.strip() for segment in gone] == ["One?", "Two?", *passages, "A?", "B?"]
 
 
 def test_a_readers_prompt_may_say_how_passages_are_written(tmp_path):
