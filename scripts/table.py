@@ -217,7 +217,7 @@ def only(rows: Rows, questions: Sequence[Question]) -> Rows:
 
 
 def baseline_of(runs: Mapping[str, Path], baseline: str) -> str:
-    """Return the name of the run that is called so, or whose path is or ends so; "" for "".
+    """Return the name of the run that is called so, whose path is or ends so, or whose folder begins so before a dash; "" for "".
 
     Raises :class:`ConfigError` if there is no such run, more than one, or none besides it.
     """
@@ -226,7 +226,9 @@ def baseline_of(runs: Mapping[str, Path], baseline: str) -> str:
     if len(runs) < 2:
         raise ConfigError("a baseline is there to test other runs against: give two runs or more.")
     wanted = Path(baseline).parts
-    fitting = [name for name, folder in runs.items() if folder.parts[-len(wanted) :] == wanted]
+    fitting = [name for name, folder in runs.items() if folder.parts[-len(wanted) :] == wanted] or [
+        name for name, folder in runs.items() if folder.name.startswith(f"{baseline}-")
+    ]
     if baseline in runs or len(fitting) == 1:
         return baseline if baseline in runs else fitting[0]
     if fitting:

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# CoRAG trained and compared on real questions: 2WikiMultihopQA's training questions with decompositions, and its dev questions. The corpora
+# CoRAG trained and compared on real questions: 2WikiMultihopQA's training questions in a release that brings sub-questions (qa_pairs), at
+# least 210 of them, and its dev questions. The corpora
 # are the unions of the questions' own paragraphs: call the figures pooled-distractor, never open. Run it again to go on.
 #   bash scripts/train_two_wiki.sh TRAIN DEV 100        so many dev questions
 set -euo pipefail

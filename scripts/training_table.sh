@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What fine-tuning for chains buys: after 'corag rounds' with a warm start and one round in FOLDER, the same held-out questions by the
 # un-tuned model, by the model fine-tuned without chains on the same questions (passages to answer; the paper's baseline) and by the one
-# fine-tuned for chains. Run it again to go on.
+# fine-tuned for chains. Paths are relative to the repository. Run it again to go on.
 #   bash scripts/training_table.sh FOLDER TRAINING_INDEXES LIMIT --questions FILE --retriever.index INDEXES [more of 'corag sweep']
 set -euo pipefail
 folder=$1 indexes=$2 limit=$3

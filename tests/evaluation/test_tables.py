@@ -147,6 +147,15 @@ def test_a_baseline_may_be_named_by_the_end_of_its_path(tmp_path, capsys):
     assert "may be a/one or b/one" in capsys.readouterr().err
 
 
+def test_a_baseline_may_be_named_by_its_method(tmp_path, capsys):
+    runs = [
+        run_of(tmp_path / name, range(3), {"seed": n}) for n, name in enumerate(("one_step-1a", "ircot-2b", "ircot-3c"))
+    ]
+    assert table(capsys, *runs, "--baseline", "one_step", "--measures", "em")[1]["baseline"] == "one_step-1a"
+    assert main(["table", *map(str, runs), "--baseline", "ircot"]) == 2
+    assert "may be ircot-2b or ircot-3c" in capsys.readouterr().err
+
+
 def test_a_baseline_needs_another_run(tmp_path, capsys):
     run = run_of(tmp_path / "base", range(3))
     assert main(["table", str(run), "--baseline", "base"]) == 2
