@@ -24,6 +24,12 @@ PROMPTS = [chat_prompt(f"What is the capital of {place}? Answer in one sentence.
 LONG = Prompt.of_text("The river runs from the old town through the valley to the sea, past mills and orchards. " * 12)
 
 
+@pytest.fixture
+def engines(vllm_generator: VllmGenerator, hf_generator: TransformersGenerator) -> dict[str, Generator]:
+    """Both by name. (Asked for by name in a test, an engine would have to start inside the running event loop, which fails.)"""
+    return {"vllm_generator": vllm_generator, "hf_generator": hf_generator}
+
+
 async def ask(generator: Generator, prompt: Prompt, sampling: Sampling, priority: int = 0) -> Generation:
     return await generator.generate(GenerateRequest(prompt, sampling, priority))
 
@@ -84,9 +90,9 @@ async def test_a_prompt_that_was_read_before_is_not_computed_again(vllm_generato
 
 @pytest.mark.parametrize("engine", ["vllm_generator", "hf_generator"])
 async def test_samples_differ_from_each_other_and_repeat_with_their_seed(
-    engine: str, request: pytest.FixtureRequest
+    engine: str, engines: dict[str, Generator]
 ) -> None:
-    generator = request.getfixturevalue(engine)
+    generator = engines[engine]
     sampling = Sampling(12, temperature=1.0, top_p=0.95, n=4, seed=5)
     first = await ask(generator, PROMPTS[-1], sampling)
     assert len({completion.token_ids for completion in first.completions}) > 1
@@ -95,16 +101,16 @@ async def test_samples_differ_from_each_other_and_repeat_with_their_seed(
 
 
 @pytest.mark.parametrize("engine", ["vllm_generator", "hf_generator"])
-async def test_a_stop_string_ends_the_reply_and_is_left_out(engine: str, request: pytest.FixtureRequest) -> None:
-    generator = request.getfixturevalue(engine)
+async def test_a_stop_string_ends_the_reply_and_is_left_out(engine: str, engines: dict[str, Generator]) -> None:
+    generator = engines[engine]
     reply = await ask(generator, Prompt.of_text("One, two, three, four,"), Sampling(20, stop=(" six,", "\n")))
     assert reply.text == " five,"
     assert reply.completions[0].finish_reason == "stop"
 
 
 @pytest.mark.parametrize("engine", ["vllm_generator", "hf_generator"])
-async def test_special_tokens_are_spelled_out_on_request(engine: str, request: pytest.FixtureRequest) -> None:
-    generator = request.getfixturevalue(engine)
+async def test_special_tokens_are_spelled_out_on_request(engine: str, engines: dict[str, Generator]) -> None:
+    generator = engines[engine]
     start = 1  # <|im_start|>, in the middle of a reply only if it is forced
     forced = Sampling(3, logprobs=True, logit_bias=((start, 1000.0),))
     left_out = (await ask(generator, PROMPTS[0], forced)).completions[0]
@@ -122,9 +128,9 @@ async def test_special_tokens_are_spelled_out_on_request(engine: str, request: p
 
 @pytest.mark.parametrize("engine", ["vllm_generator", "hf_generator"])
 async def test_biases_and_penalties_change_the_choice_but_not_the_reported_probability(
-    engine: str, request: pytest.FixtureRequest
+    engine: str, engines: dict[str, Generator]
 ) -> None:
-    generator = request.getfixturevalue(engine)
+    generator = engines[engine]
     free = (await ask(generator, PROMPTS[0], Sampling(1, logprobs=True))).completions[0]
     banned = Sampling(1, logprobs=True, logit_bias=((free.token_ids[0], -100.0),))
     other = (await ask(generator, PROMPTS[0], banned)).completions[0]
@@ -139,9 +145,9 @@ async def test_biases_and_penalties_change_the_choice_but_not_the_reported_proba
 
 @pytest.mark.parametrize("engine", ["vllm_generator", "hf_generator"])
 async def test_what_can_never_fit_is_refused_and_what_can_is_shortened(
-    engine: str, request: pytest.FixtureRequest
+    engine: str, engines: dict[str, Generator]
 ) -> None:
-    generator = request.getfixturevalue(engine)
+    generator = engines[engine]
     with pytest.raises(RequestRefusedError):
         await generator.score(ScoreRequest(PROMPTS[0], (10,) * 2048))
     with pytest.raises(RequestRefusedError):
