@@ -136,9 +136,8 @@ def test_a_draft_is_what_is_asked_after_the_last_hop_of_a_chain_that_settles(ren
     prompts = {(task, hop): prompt for task, hop, prompt in asked}
     (made,) = asked_of(row, BY_ID, renderer.count, RowsConfig(tasks=("draft",)), config)
     assert made.prompt.text == prompts["draft", 3].text != prompts["draft", 2].text
-    assert (made.task, made.hop, made.reply) == ("draft", 0, "Issel") and BY_ID[
-        "mara velden"
-    ].text not in made.prompt.text
+    assert (made.task, made.hop, made.reply) == ("draft", 0, "Issel")
+    assert BY_ID["mara velden"].text not in made.prompt.text
 
 
 def test_sampled_chains_become_what_sampling_asked(renderer, tmp_path):
