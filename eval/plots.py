@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 """More of them than colours and without a common divisor, so that 63 groups differ in one or the other."""
 _INK = "#333333"
+_LEGEND_COLUMNS = 2
 _OFFSETS = [(side * 7, up, align) for up in (8, -8, 18, -18, 28, -28) for side, align in ((1, "left"), (-1, "right"))]
 """Where a point's name may stand, in points of 1/72 inch from it, the best place first."""
 
@@ -59,7 +61,9 @@ def draw_scaling(
 
     # A Figure by itself needs no display: it is drawn by Agg, and by matplotlib's own writer for SVG.
     with matplotlib.rc_context({"svg.hashsalt": "corag", "font.size": 10}):
-        figure = Figure(figsize=(8.4, 5.4), dpi=160, layout="constrained")
+        groups = len({point.group for point in points})
+        legend_rows = math.ceil((groups + 1 + (line is not None)) / _LEGEND_COLUMNS)
+        figure = Figure(figsize=(8.4, 4.7 + 0.2 * legend_rows), dpi=160, layout="constrained")
         axes = figure.add_subplot()
         frontier = sorted((point for point in points if point.on_frontier), key=lambda point: point.tokens)
         ticks = tick_places(min(point.tokens for point in points), max(point.tokens for point in points))
@@ -74,7 +78,7 @@ def draw_scaling(
         _draw_groups(axes, points)
         _draw_axes(axes, ticks, f"{measure} (%)")
         axes.set_title(title, loc="left", fontsize=11, color=_INK)
-        figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+        figure.legend(loc="outside lower center", ncols=_LEGEND_COLUMNS, frameon=False, fontsize=9)
         _draw_labels(figure, axes, frontier, points)
         for file in files:
             figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)

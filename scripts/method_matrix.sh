@@ -13,16 +13,24 @@ export PATH="$PWD/.venv/bin:$PATH"
 indexes=$(bash scripts/pooled_indexes.sh "$dataset" "$questions")
 # Four units and their question fit a window of 8,192 tokens.
 corag units "$questions" --format "$dataset" --links mentions --max_words 1000 --out "$indexes-units.jsonl" >&2
+
+cells="closed_book: {method: closed_book}"
+declare -A index=([bm25]="$indexes-bm25" [dense]="$indexes-dense" [hybrid]="$indexes-bm25,$indexes-dense")
+add() { # NAME METHOD [OPTION: VALUE]: a cell for each way of searching
+    local search settings
+    for search in bm25 dense hybrid; do
+        settings="retriever.index: '${index[$search]}'${3:+, $3}"
+        case $search-$2 in # question words are noise to BM25 but not to an encoder
+            dense-one_step | dense-ircot) settings+=", $2.strip_question_words: false" ;;
+        esac
+        cells+=", $1 $search: {method: $2, $settings}"
+    done
+}
+methods=(one_step ircot corag self_ask react iter_retgen flare self_rag_prompted auto_rag search_o1 drag iterdrag longrag)
+for method in "${methods[@]}"; do add "$method" "$method"; done
+for mode in recursive multi_hop self_query decompose; do add "recursive $mode" recursive "recursive.mode: $mode"; done
+add "corag tuned" corag "model.adapter: default"
+
 options=(--config scripts/configs/pooled.yaml --config scripts/configs/method_matrix.yaml --dataset "$dataset" --questions "$questions" --limit "$limit" --longrag.units "$indexes-units.jsonl")
 for method in closed_book one_step ircot iter_retgen flare; do options+=("--$method.demonstrations" "$demonstrations"); done
-both="retriever.index: ['$indexes-bm25', '$indexes-bm25,$indexes-dense']" dense="retriever.index: $indexes-dense"
-all="retriever.index: ['$indexes-bm25', '$indexes-dense', '$indexes-bm25,$indexes-dense']"
-# Question words are noise to BM25 but not to an encoder: the dense queries keep them.
-corag sweep "${options[@]}" --grid "
-- {method: closed_book}
-- {method: [one_step, ircot], $both}
-- {method: one_step, $dense, one_step.strip_question_words: false}
-- {method: ircot, $dense, ircot.strip_question_words: false}
-- {method: [corag, self_ask, react, iter_retgen, flare, self_rag_prompted, auto_rag, search_o1, drag, iterdrag, longrag], $all}
-- {method: recursive, recursive.mode: [recursive, multi_hop, self_query, decompose], $all}
-- {method: corag, $all, model.adapter: default}" "$@"
+corag sweep "${options[@]}" --cells "{$cells}" "$@"

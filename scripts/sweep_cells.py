@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -24,6 +26,7 @@ SHARED = {each.name for each in fields(QuestionFile)} | {
 }  # fmt: skip
 """Options of a sweep that its cells have in common: what is asked, how it is scored, where it is kept."""
 _STRATEGY = "corag.strategy"
+_INDEX = "retriever.index"
 _OPENED = ("model", "retriever")
 _CIRCUMSTANCES = SHARED | {"batch_size", "keep_prompts"}
 _LONGEST = 40  # characters of a value in a cell's name, which is a folder's name too
@@ -179,7 +182,7 @@ def _short(value: Any) -> str:
     if len(text) <= _LONGEST:
         return text
     # Of paths, which differ at their ends.
-    ends = ",".join(part.rstrip("/").rpartition("/")[2] for part in text.split(","))
+    ends = ",".join(_last(part) for part in text.split(","))
     return f"{ends[-_LONGEST:].lstrip(',')}~{stable_hash(text)[:4]}"
 
 
@@ -230,8 +233,27 @@ def digest_of(shared: run.Config) -> str:
     return stable_hash(json.dumps(values | {"questions": shared.source}, sort_keys=True, default=str))[:8]
 
 
-def group_of(cell: Cell, told: Mapping[str, Any]) -> str:
-    """Name what a plot draws alike: method and strategy, with what is ``told`` of model and index."""
-    parts = [cell.method, cell.config.corag.strategy] if cell.method == "corag" else [cell.method]
-    back_ends = [f"{option}={_short(value)}" for option, value in told.items() if option.split(".")[0] in _OPENED]
-    return " ".join([*parts, *back_ends])
+def groups_of(cells: Sequence[Cell], told: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name what a plot draws alike, cell by cell: method and strategy, with what is ``told`` of model and index.
+
+    Indexes are called by what tells them apart, such as bm25 and dense of 'indexes/wiki-bm25' and 'indexes/wiki-dense'.
+    """
+    indexes = {_last(path) for each in told for path in each.get(_INDEX, ())}
+    beginning = os.path.commonprefix(list(indexes))  # noqa: RUF071 - of their characters, as wanted
+    shared = re.sub("[^-_]*$", "", beginning)  # whole words
+    names = []
+    for cell, each in zip(cells, told, strict=True):
+        parts = [cell.method, *([cell.config.corag.strategy] if cell.method == "corag" else [])]
+        parts += ["+".join(_last(path).removeprefix(shared) for path in each.get(_INDEX, ()))]
+        parts += [
+            f"{option}={_short(value)}"
+            for option, value in each.items()
+            if value and option.split(".")[0] in _OPENED and option != _INDEX
+        ]
+        names.append(" ".join(filter(None, parts)))
+    return names
+
+
+def _last(path: str) -> str:
+    """Return what a path ends with."""
+    return path.rstrip("/").rpartition("/")[2]

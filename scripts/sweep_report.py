@@ -24,7 +24,7 @@ from eval.statistics import Interval
 from eval.table import json_record, percent
 from scripts import run
 from scripts.printing import wide_console
-from scripts.sweep_cells import Cell, group_of
+from scripts.sweep_cells import Cell, groups_of
 from scripts.sweep_findings import MEASURES, Findings, Measured, Reporting, find, measured
 
 _PLAIN = ("n", "failed", "tokens_per_question", "computed_tokens", "calls", "searches", "steps")
@@ -123,7 +123,8 @@ def plot(out: Path, tested: Sequence[Measured], found: Findings, metric: str, ti
         print("corag: no pictures: pip install matplotlib, then the same command draws them.", file=sys.stderr)
         return []
     files = [out / "sweep.png", out / "sweep.svg"]
-    points = [point_of(each, found, metric) for each in tested]
+    groups = groups_of([each.cell for each in tested], [each.options for each in tested])
+    points = [point_of(each, group, found, metric) for each, group in zip(tested, groups, strict=True)]
     draw_scaling(points, files, measure=MEASURES[metric], title=title, line=line_of(points, found, MEASURES[metric]))
     return files
 
@@ -139,13 +140,13 @@ def line_of(points: Sequence[Point], found: Findings, measure: str) -> Line | No
     return None
 
 
-def point_of(each: Measured, found: Findings, metric: str) -> Point:
+def point_of(each: Measured, group: str, found: Findings, metric: str) -> Point:
     """Return a cell as it is drawn."""
     interval: Interval | None = getattr(each.summary, metric)
     low, high = (interval.low, interval.high) if interval else (None, None)
     return Point(
         each.cell.label,
-        group_of(each.cell, each.options),
+        group,
         each.scores.mean_tokens,
         100 * each.scores.mean_score,
         None if low is None else 100 * low,

@@ -7,7 +7,7 @@ import pytest
 from core.errors import ConfigError
 from core.options import parse
 from scripts.sweep import Config
-from scripts.sweep_cells import Cell, read_cells, varying
+from scripts.sweep_cells import Cell, groups_of, read_cells, varying
 
 ROOT = Path(__file__).parents[2]
 
@@ -79,7 +79,7 @@ def test_lists_of_lists_are_values_and_blocks_may_overlap(tmp_path: Path) -> Non
 
 
 def test_a_grid_on_the_command_line_may_be_a_list_line_by_line_and_long_paths_stay_apart(tmp_path: Path) -> None:
-    """As scripts/method_matrix.sh gives it: names of indexes longer than a cell's name may be, which differ before their ends."""
+    """Names of indexes longer than a cell's name may be, which differ before their ends."""
     bm25, dense = (f"indexes/hotpotqa-hotpot_dev_distractor_v1-{kind}" for kind in ("bm25", "dense"))
     grid = f"\n- {{method: closed_book}}\n- {{method: one_step, retriever.index: [{bm25}, {dense}, '{bm25},{dense}']}}"
     cells = list(cells_of(config_of(tmp_path, "out: results", "--grid", grid)).values())
@@ -101,6 +101,24 @@ def test_options_that_differ_tell_cells_apart(tmp_path: Path) -> None:
         "corag.max_hops": 2,
         "model.adapter": "mine",
     }
+
+
+def test_a_plots_groups_call_indexes_by_what_tells_them_apart(tmp_path: Path) -> None:
+    text = (
+        "method: [corag]\ngrid:\n  - {method: closed_book}\n  - retriever.index: [a/my-wiki-bm25, a/my-wiki-dense/, "
+        "'a/my-wiki-bm25,b/my-wiki-dense']\n    model.adapter: ['', mine]\n"
+    )
+    cells = list(cells_of(config_of(tmp_path, text)).values())
+    told = varying(cells)
+    assert groups_of(cells, [told[cell.name] for cell in cells]) == [
+        "closed_book",
+        "corag greedy bm25",
+        "corag greedy bm25 model.adapter=mine",
+        "corag greedy dense",
+        "corag greedy dense model.adapter=mine",
+        "corag greedy bm25+dense",
+        "corag greedy bm25+dense model.adapter=mine",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -132,3 +132,15 @@ def test_a_plot_is_written_in_both_formats(tmp_path):
     draw_scaling(points[:1], files, measure="EM", title="one cell", line=None)
     draw_scaling(points, files, measure="F1", title="test.jsonl, n = 40", line=line)
     assert files[1].read_bytes() == first, "the same sweep gives the same file"
+
+
+def test_a_long_legend_leaves_the_axes_their_height(tmp_path):
+    from matplotlib.image import imread
+
+    def height(groups):
+        points = [Point("", f"method {i} bm25+dense", 500.0 + i, 20.0, 10.0, 30.0, i == 0) for i in range(groups)]
+        draw_scaling(points, [tmp_path / "sweep.png"], measure="F1", title="n = 100", line=None)
+        return imread(tmp_path / "sweep.png").shape[0]
+
+    entries = 28  # more in each of two columns, 9 points high with some room, 160 pixels to the inch
+    assert height(60) - height(4) >= entries * 9 / 72 * 160
