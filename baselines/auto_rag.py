@@ -2,8 +2,9 @@
 
 The model talks to the search engine: in every turn its own words say whether and what to retrieve, until it states the answer. When
 the searches are used up, it writes the documents itself. Without the authors' fine-tuned model this is *prompted* Auto-RAG, another
-baseline. Differences: markers count in any case, the first one decides, titles are shown, a turn cannot make up the next document,
-and a last turn without an answer is made to go on with one (preset "paper"; "released_code" does so for a spent budget only).
+baseline. Differences: markers count in any case, the first one that says something decides, titles are shown, a turn cannot make up
+the next document, and a last turn without an answer is made to go on with one (preset "paper"; "released_code" does so for a spent
+budget only).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from baselines.forced_answer import force_answer
+from baselines.recursive_replies import is_nothing
 from core.errors import BudgetExhaustedError, ConfigError
 from core.fitting import reserve
 from core.method import MethodConfig
@@ -26,8 +28,10 @@ from core.text import extract_answer
 from core.tools import Tools
 from core.types import Answer, Passage, Question
 
-_MARKER = re.compile(r"\b(final answer|(?:refined )?query)[*_]*:[*_]*\s*(\S[^\n]*)", re.IGNORECASE)
-_NEED = re.compile(r"\b(need information)[*_]*:[*_]*\s*(\S[^\n]*)", re.IGNORECASE)
+_MARKER = re.compile(  # a list's mark or number before it belongs to it, not to the value before
+    r"(?:^\W*(?:\d+[.)]\W*)?)?\b(final answer|(?:refined )?query|need information)[*_]*:[*_]*",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)
@@ -138,11 +142,24 @@ async def ask(prompt: Prompt, role: str, path: str, stop: Sequence[str], tools: 
 
 
 def parse(said: str) -> tuple[str, str]:
-    """Return the answer and the query that a turn states, of which one or both are empty."""
-    found = _MARKER.search(said) or _NEED.search(said)
-    marker, value = found.groups() if found else ("", "")
-    value = value.strip("*_ ")
-    return (extract_answer(value), "") if marker.lower() == "final answer" else ("", value)
+    r"""Return the answer and the query that a turn states, of which one or both are empty.
+
+    The first answer or query counts that is more than "none"; without any, the information needed; without that, an answer such as
+    "unknown". A value is one line, and ends where another marker begins.
+
+    >>> parse("Need Information: none\nQuery: none\nFinal Answer: Oslo")
+    ('Oslo', '')
+    """
+    _, *parts = _MARKER.split(said)
+    values = [
+        (marker.lower(), text.strip().partition("\n")[0].strip("*_ "))
+        for marker, text in zip(parts[::2], parts[1::2], strict=True)
+    ]
+    told = [pair for pair in values if not is_nothing(pair[1])]
+    decisive = [pair for pair in told if pair[0] != "need information"]
+    resigned = [pair for pair in values if pair[0] == "final answer"]
+    marker, value = next(iter([*decisive, *told, *resigned]), ("", ""))
+    return (extract_answer(value), "") if marker == "final answer" else ("", value)
 
 
 def final_prompt(dialogue: Sequence[Message], said: str) -> Prompt:

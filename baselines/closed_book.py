@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from core.demonstrations import Demonstration
 from core.errors import ConfigError
-from core.reader import ReaderConfig, read
+from core.reader import ReaderConfig, read_once
 from core.showing import load_layout
 from core.templates import Template
 from core.tools import Tools
@@ -37,5 +37,5 @@ class ClosedBookConfig(ReaderConfig):
 
 
 async def closed_book(question: Question, tools: Tools, config: ClosedBookConfig) -> Answer:
-    """Ask the reader without any passage."""
-    return Answer(await read(question, (), tools, config), steps=1, stopped="read")
+    """Ask the reader without any passage; a token budget too small for all demonstrations is answered with fewer."""
+    return await read_once(question, (), tools, config)

@@ -30,7 +30,7 @@ class DRAGConfig(DemonstrationConfig):
     """Options of DRAG.
 
     Attributes:
-        documents: documents per search (the paper's k, of 1 to 1000; also ``top_k``).
+        documents: documents per search (the paper's k, of 0 to 1000; also ``top_k``); 0 for no search.
         demonstrations: file of worked examples in IRCoT's format, or in the form that iterdrag writes; "" for none.
         demonstration_count: use the first so many (the paper's m, of 0 to 256); 0 for all.
         demonstration_documents: show each with what a search for its question finds now ("retrieved", the paper), or with the
@@ -55,8 +55,10 @@ class DRAGConfig(DemonstrationConfig):
     }  # fmt: skip
 
     def __post_init__(self) -> None:
-        if min(self.documents, self.max_shown_words, self.max_answer_tokens) < 1 or self.demonstration_count < 0:
-            raise ConfigError(f"{self.SHIPPED}'s demonstration_count must be at least 0, its other numbers at least 1.")
+        if min(self.max_shown_words, self.max_answer_tokens) < 1 or min(self.documents, self.demonstration_count) < 0:
+            raise ConfigError(
+                f"{self.SHIPPED}'s demonstration_count and documents must be at least 0, its other numbers at least 1."
+            )
 
     def template(self) -> Template:
         """Load the prompt."""
@@ -82,7 +84,7 @@ class DRAGAnswer(Answer):
 
 async def drag(question: Question, tools: Tools, config: DRAGConfig) -> DRAGAnswer:
     """Answer one question with DRAG: retrieve once, show demonstrations and documents, best last, and read the answer."""
-    hits = await tools.search(question.text, k=config.documents, path="question")
+    hits = await look_up(question.text, "question", tools, config)
     prompt = fill(question.text, await demonstrate(tools, config), [hits], config)
     prompt = affordable(prompt, config.max_answer_tokens, tools)
     found = tuple(hit.passage.id for hit in hits)
@@ -96,12 +98,17 @@ async def drag(question: Question, tools: Tools, config: DRAGConfig) -> DRAGAnsw
     return DRAGAnswer(extract_answer(reply.text), found, 1, "read", documents, demonstrations)
 
 
+async def look_up(query: str, path: str, tools: Tools, config: DRAGConfig) -> Sequence[Hit]:
+    """Search; for no documents not at all."""
+    return await tools.search(query, k=config.documents, path=path) if config.documents else ()
+
+
 async def demonstrate(tools: Tools, config: DRAGConfig) -> list[Segment]:
     """Write the demonstrations, each with documents of its own."""
     template, examples = config.template(), config.examples()
     if config.demonstration_documents == "retrieved":
         found = await together(
-            tools.search(example.question, k=config.documents, path=f"demonstration {number}")
+            look_up(example.question, f"demonstration {number}", tools, config)
             for number, example in enumerate(examples, 1)
         )
         written = ("".join(part.text for part in write_documents([hits], template, config)) for hits in found)
@@ -110,7 +117,12 @@ async def demonstrate(tools: Tools, config: DRAGConfig) -> list[Segment]:
 
 
 def write_documents(searches: Sequence[Sequence[Hit]], template: Template, config: DRAGConfig) -> list[Segment]:
-    """Write the hits of searches, the oldest search first. If a prompt is too long, the worst of every search go first."""
+    """Write the hits of searches, the oldest search first. If a prompt is too long, the worst of every search go first.
+
+    Without any search, nothing is said of documents; a search that found none is another matter.
+    """
+    if not config.documents:
+        return []
     ranked = [(rank, search, hit.passage) for search, hits in enumerate(searches) for rank, hit in enumerate(hits)]
     if config.document_order == "best_last":
         ranked.sort(key=lambda entry: (entry[1], -entry[0]))

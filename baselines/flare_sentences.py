@@ -56,12 +56,12 @@ async def next_sentence(
 
 
 def answer_prompt(question: Question, hits: Sequence[Hit], so_far: str, config: FLAREConfig) -> Prompt:
-    """Write the answer so far, to be continued."""
+    """Write the answer so far, to be continued. If the prompt is too long, passages are left out, the worst first."""
     template, passages = config.template(), (hit.passage for hit in hits)
     return template.render(
         {
             "query": question.text,
-            "paragraphs": show_passages(passages, template, config.max_shown_words, goes_first="first"),
+            "paragraphs": show_passages(passages, template, config.max_shown_words, goes_first="last"),
             "cot_history": so_far,
             "demonstrations": show_demonstrations(config.examples(), template),
         }

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from core.errors import BudgetExhaustedError, ConfigError
-from core.reader import ReaderConfig, full_reply
+from core.reader import ReaderConfig, generate_answer, reader_prompt
 from core.text import extract_answer, normalize_answer
 from core.tools import Tools
 from core.types import Answer, Question
@@ -89,9 +89,11 @@ async def iter_retgen(question: Question, tools: Tools, config: IterRetGenConfig
             found |= dict.fromkeys(passage.id for passage in passages)
 
             # Retrieval-augmented generation (section 3.3): y_t from this round's passages and q; earlier text is not shown.
-            reply = await full_reply(question, passages, tools, config, path=path)
+            # If its prompt is too long, passages are left out, the worst first.
+            prompt = reader_prompt(question, passages, config, goes_first="last")
+            reply = await generate_answer(prompt, config.max_answer_tokens, tools, path=path)
             ids = tuple(passage.id for passage in passages)
-            rounds.append(Round(query, ids, reply, extract_answer(reply)))
+            rounds.append(Round(query, ids, reply.text, extract_answer(reply.text)))
             stopped = exit_reason(rounds, config)
     except BudgetExhaustedError:
         stopped = "budget"

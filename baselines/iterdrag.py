@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from baselines.drag import DRAGConfig, demonstrate, fill
+from baselines.drag import DRAGConfig, demonstrate, fill, look_up
 from baselines.forced_answer import force_answer
 from core.demonstrations import Demonstration, read_demonstrations
 from core.errors import BudgetExhaustedError, ConfigError, DataError
@@ -28,7 +28,8 @@ from core.types import Answer, Hit, Question
 
 FOLLOW_UP, INTERMEDIATE, FINAL = "Follow up:", "Intermediate answer:", "So the final answer is:"
 _MOVE = re.compile(
-    r"^[\s*_>-]*(?:follow[ -]up(?: question)?[*_]*:(?P<sub_query>.*)|so,? the final answer is[*_]*:?(?P<answer>.*))$",
+    r"^[\s*_>-]*(?:\d+[.)][\s*_]*)?(?:follow[ -]?up(?: question)?[ \t]*\d*[ \t*_]*:(?P<sub_query>.*)"
+    r"|so,? the final answer is[*_]*:?(?P<answer>.*))$",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -88,7 +89,7 @@ class IterDRAGAnswer(Answer):
 async def iterdrag(question: Question, tools: Tools, config: IterDRAGConfig) -> IterDRAGAnswer:
     """Answer one question with IterDRAG: ask, retrieve and answer sub-queries until the final answer is stated, or due."""
     demonstrations = await demonstrate(tools, config)
-    searches: list[Sequence[Hit]] = [await tools.search(question.text, k=config.documents, path="question")]
+    searches: list[Sequence[Hit]] = [await look_up(question.text, "question", tools, config)]
     asked: list[SubQuery] = []
     lines: list[str] = []
     answer, stopped, opening = "", "", ""
@@ -121,7 +122,7 @@ async def iterdrag(question: Question, tools: Tools, config: IterDRAGConfig) -> 
             elif not sub_query:
                 stopped = "unparsable"
             else:
-                hits = await tools.search(sub_query, k=config.documents, path=f"iteration {len(asked) + 1}")
+                hits = await look_up(sub_query, f"iteration {len(asked) + 1}", tools, config)
                 known = {hit.passage.id for earlier in searches for hit in earlier}
                 searches.append([hit for hit in hits if hit.passage.id not in known])
                 asked.append(SubQuery(sub_query, tuple(hit.passage.id for hit in searches[-1])))

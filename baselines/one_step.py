@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from core.collected import Collected
 from core.errors import ConfigError
-from core.reader import ReaderConfig, read
+from core.reader import ReaderConfig, read_once
 from core.text import strip_question_words
 from core.tools import Tools
 from core.types import Answer, Question
@@ -41,9 +41,11 @@ class OneStepConfig(ReaderConfig):
 
 
 async def one_step(question: Question, tools: Tools, config: OneStepConfig) -> Answer:
-    """Retrieve k passages with the whole question and read them, under IRCoT's rules for collecting."""
+    """Retrieve k passages with the whole question and read them, under IRCoT's rules for collecting.
+
+    A token budget too small for all is answered with what it allows.
+    """
     collected = Collected(config.k, max_words=config.max_collected_words, near_duplicate=config.near_duplicate)
     query = strip_question_words(question.text) if config.strip_question_words else question.text
     collected.add(await tools.search(query, k=config.k))
-    answer = await read(question, collected.passages, tools, config)
-    return Answer(answer, collected.ids, steps=1, stopped="read")
+    return await read_once(question, collected.passages, tools, config)

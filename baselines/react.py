@@ -3,8 +3,9 @@
 Thought, action, observation, and again, until an action finishes with the answer. Preset "paper" is the released HotpotQA code:
 seven steps, six worked examples, a second call where no action can be read, an empty answer when no step finishes. The default asks
 a chat model without examples, takes an unreadable reply as the answer and forces an answer at the end. Differences in both: any
-retriever's passages in place of Wikipedia's pages and similar titles; ``lookup`` goes over all that was found, not one page;
-parsing forgives letter case, round brackets, further actions and made-up observations.
+retriever's passages in place of Wikipedia's pages and similar titles; ``lookup`` goes over all that was found, not one page (by
+default five sentences at a time, "paper": one); parsing forgives letter case, round brackets, further actions and made-up
+observations.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from baselines.forced_answer import conclude
-from baselines.react_actions import Library, Move, parse_move, sentences
+from baselines.react_actions import Move, answer_without_action, parse_move
 from baselines.react_config import ReActConfig
+from baselines.react_library import Excerpt, Library
 from core.errors import BudgetExhaustedError
 from core.fitting import reserve
 from core.prompt import Prompt
@@ -65,7 +67,7 @@ async def react(question: Question, tools: Tools, config: ReActConfig) -> ReActA
             if move.name == "finish":
                 answer, stopped = extract_answer(move.argument), "finish"
             elif not move.name and config.unparsable == "answer":
-                answer, stopped = extract_answer(move.thought), "unparsable"
+                answer, stopped = answer_without_action(move.thought), "unparsable"
             else:
                 observation = await observe(move, library, tools, config, path=f"step {len(steps) + 1}")
                 stopped = "max_steps" if len(steps) + 1 == config.max_steps else ""
@@ -109,17 +111,19 @@ async def next_move(
 async def observe(move: Move, library: Library, tools: Tools, config: ReActConfig, *, path: str) -> str:
     """Take an action and say what it brings. Only "search" reaches the retriever."""
     if move.name == "lookup":
-        return library.look_up(move.argument)
+        said, found = library.look_up(move.argument, config.lookup_sentences)
+        return said + (write(found, config) if found else "")
     if move.name == "think":
         return "Noted."
     if move.name != "search":
         return f"Invalid action: {move.action or 'none'}. Use search[query], lookup[term] or finish[answer]."
     hits = await tools.search(move.argument, k=config.k, path=path)
-    library.add(hits)
-    shown = [sentences(hit.passage.text)[: config.shown_sentences or None] for hit in hits]
-    items = [{"title": hit.passage.title, "text": " ".join(part)} for hit, part in zip(hits, shown, strict=True)]
-    written = "".join(segment.text for segment in config.template().items("passage", items))
-    return written.strip() or f"Nothing was found for '{move.argument}'."
+    return write(library.add(hits, config.shown_sentences), config) or f"Nothing was found for '{move.argument}'."
+
+
+def write(excerpts: Sequence[Excerpt], config: ReActConfig) -> str:
+    """Write some of the passages found as the prompt says."""
+    return "".join(segment.text for segment in config.template().items("passage", excerpts)).strip()
 
 
 def react_prompt(question: Question, config: ReActConfig, cue: str, steps: Sequence[ReActStep]) -> Prompt:

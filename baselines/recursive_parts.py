@@ -107,9 +107,9 @@ async def sub_answer(prompt: Prompt, path: str, tools: Tools, config: RecursiveC
 
 
 def sub_answer_prompt(query: str, hits: Sequence[Hit], config: RecursiveConfig) -> Prompt:
-    """Ask a sub-question with what was found for it."""
+    """Ask a sub-question with what was found for it. If the prompt is too long, the worst passages are left out first."""
     template, passages = config.prompt("sub_answer"), (hit.passage for hit in hits)
-    shown = show_passages(passages, template, config.max_shown_words, goes_first="first")
+    shown = show_passages(passages, template, config.max_shown_words, goes_first="last")
     return template.render({"query": query, "paragraphs": shown})
 
 

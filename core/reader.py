@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from core.demonstrations import Demonstration, DemonstrationConfig, read_demonstrations
-from core.errors import ConfigError
+from core.errors import BudgetExhaustedError, ConfigError
+from core.fitting import affordable
 from core.prompt import Prompt
 from core.protocols import Generation
 from core.showing import load_layout, show_demonstrations, show_passages
 from core.templates import Template
 from core.text import extract_answer
 from core.tools import Tools
-from core.types import Passage, Question
+from core.types import Answer, Passage, Question
 
 
 @dataclass(frozen=True)
@@ -73,19 +74,25 @@ class ReaderConfig(DemonstrationConfig):
         self.reader_examples()
 
 
-async def read(
-    question: Question, passages: Sequence[Passage], tools: Tools, config: ReaderConfig, *, path: str = ""
-) -> str:
+async def read(question: Question, passages: Sequence[Passage], tools: Tools, config: ReaderConfig) -> str:
     """Answer the question from the passages, with a fresh prompt (IRCoT section 3.2: the chain of thought is not shown)."""
-    return extract_answer(await full_reply(question, passages, tools, config, path=path))
-
-
-async def full_reply(
-    question: Question, passages: Sequence[Passage], tools: Tools, config: ReaderConfig, *, path: str = ""
-) -> str:
-    """Return all that the reader writes: its chain of thought, if that was asked for, and the answer."""
     prompt = reader_prompt(question, passages, config)
-    return (await generate_answer(prompt, config.max_answer_tokens, tools, path=path)).text
+    return extract_answer((await generate_answer(prompt, config.max_answer_tokens, tools)).text)
+
+
+async def read_once(question: Question, passages: Sequence[Passage], tools: Tools, config: ReaderConfig) -> Answer:
+    """Answer as :func:`read` does, with the demonstrations and passages that the token budget allows.
+
+    ``stopped``: "read", or "budget" if it did not allow all; ``steps`` is 0 if it did not even allow to ask.
+    """
+    ids = tuple(passage.id for passage in passages)
+    whole = reader_prompt(question, passages, config)
+    prompt = affordable(whole, config.max_answer_tokens, tools)
+    try:
+        reply = await generate_answer(prompt, config.max_answer_tokens, tools)
+    except BudgetExhaustedError:
+        return Answer("", ids, stopped="budget")
+    return Answer(extract_answer(reply.text), ids, 1, "read" if prompt == whole else "budget")
 
 
 async def generate_answer(
@@ -96,13 +103,19 @@ async def generate_answer(
     return await tools.generate(prompt, role=role, max_tokens=max_tokens, stop=stop, path=path)
 
 
-def reader_prompt(question: Question, passages: Sequence[Passage], config: ReaderConfig) -> Prompt:
-    """Return what the reader is asked."""
+def reader_prompt(
+    question: Question,
+    passages: Sequence[Passage],
+    config: ReaderConfig,
+    *,
+    goes_first: Literal["first", "last"] = "first",
+) -> Prompt:
+    """Return what the reader is asked. ``goes_first``: as for :func:`show_passages`, by default IRCoT's rule."""
     template = config.qa_template()
     return template.render(
         {
             "query": question.text,
-            "paragraphs": show_passages(passages, template, config.max_shown_words, goes_first="first"),
+            "paragraphs": show_passages(passages, template, config.max_shown_words, goes_first=goes_first),
             "demonstrations": show_demonstrations(config.reader_examples(), template),
             "cot_history": "",
         }

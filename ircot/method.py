@@ -95,8 +95,9 @@ async def next_thought(
             "demonstrations": show_demonstrations(config.examples(), template),
         }
     )
+    stop = ("\n",) if prompt.plain else ()  # a chat model may begin with a line break
     reply = await tools.generate(
-        prompt, role="thought", max_tokens=config.max_thought_tokens, stop=("\n",), path=f"step {len(thoughts) + 1}"
+        prompt, role="thought", max_tokens=config.max_thought_tokens, stop=stop, path=f"step {len(thoughts) + 1}"
     )
     return first_sentence(reply.text, config.sentence_splitter)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
@@ -10,6 +10,7 @@ import pytest_asyncio
 from generation.config import ModelConfig
 from generation.hf import TransformersGenerator
 from generation.vllm_engine import VllmGenerator
+from tests.serving import served_default_model
 from tests.tiny import save_tiny_model
 
 
@@ -36,6 +37,13 @@ async def hf_generator() -> AsyncIterator[TransformersGenerator]:
     generator = TransformersGenerator.open(ModelConfig(backend="transformers", dtype="float32", max_context=2048))
     yield generator
     await generator.close()
+
+
+@pytest.fixture(scope="session")
+def vllm_server() -> Iterator[str]:
+    """The address of a vLLM server with the same model, precision and window."""
+    with served_default_model() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

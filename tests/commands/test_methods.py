@@ -26,7 +26,8 @@ from scripts.list_methods import descriptions
 from scripts.methods import METHODS, MethodOptions, bind, check_names, methods_of
 from scripts.run import Config, answer_run, report
 from tests.fakes import ScriptedGenerator, WordRetriever
-from tests.generation.test_server import StandIn, free_port
+from tests.generation.test_server import StandIn
+from tests.serving import free_port
 from tests.story import QUESTION, WORLD
 
 PAGE = Path(__file__).parents[2] / "docs/your_own_method.md"

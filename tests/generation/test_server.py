@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import uvicorn
 from starlette.applications import Starlette
@@ -29,17 +21,10 @@ from core.errors import BackendError, ConfigError, RequestRefusedError
 from core.prompt import Prompt
 from core.protocols import GenerateRequest, Sampling, ScoreRequest
 from generation.config import ModelConfig
-from generation.forced import PLUGIN
 from generation.hf import TransformersGenerator
-from generation.models import model_folder
 from generation.server import ServerGenerator
 from tests.fakes import chat_prompt
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from tests.serving import free_port
 
 
 class StandIn:
@@ -169,60 +154,6 @@ async def test_servers_of_different_models_are_refused_with_both_names() -> None
         with StandIn(models=("llama",)) as again, StandIn(models=("mine",), root="default") as named:
             async with opened(a, again), opened(c, named):
                 pass  # one name, or two for the model that was asked for
-
-
-@pytest.fixture(scope="module")
-def vllm_server() -> Iterator[str]:
-    """A real vLLM server with the plug-in, in float32."""
-    port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "vllm.entrypoints.openai.api_server",
-        "--model",
-        model_folder("default"),
-        "--port",
-        str(port),
-    ]
-    command += [
-        "--dtype",
-        "float32",
-        "--max-model-len",
-        "1024",
-        "--block-size",
-        "32",
-        "--max-num-seqs",
-        "16",
-        "--enforce-eager",
-    ]
-    command += ["--logits-processors", PLUGIN, "--scheduling-policy", "priority", "--enable-prompt-tokens-details"]
-    command += ["--kv-cache-memory-bytes", str(2**29)]
-    root = Path(__file__).parents[2]
-    environment = os.environ | {"PYTHONPATH": str(root), "VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
-    with tempfile.TemporaryFile("w+") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
-        try:
-            url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 300
-            while not _healthy(url):
-                if server.poll() is not None or time.monotonic() > deadline:
-                    log.seek(0)
-                    pytest.fail(f"the vLLM server did not start:\n{log.read()[-3000:]}")
-                time.sleep(1)
-            yield url
-        finally:
-            server.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                server.wait(20)
-            with suppress(ProcessLookupError):
-                os.killpg(server.pid, signal.SIGKILL)  # the engine's processes, if any are left
-            server.wait()
-
-
-def _healthy(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/health").status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 @pytest.mark.slow

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from core.tools import Tools
+from core.tools import SearchStep, Tools
+from core.types import TokenUsage
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import QUESTION, WORLD
 
@@ -11,4 +12,15 @@ async def replay(method, config, replies, retriever=None, budget=0, generator=No
     """Return the answer, the generator with what it was asked, and the tools with their ledger."""
     generator = generator or ScriptedGenerator(replies)
     tools = Tools(QUESTION, generator, retriever or WordRetriever(WORLD), budget=budget)
-    return await method(QUESTION, tools, config), generator, tools
+    answer = await method(QUESTION, tools, config)
+    check_ledger(tools)
+    return answer, generator, tools
+
+
+def check_ledger(tools):
+    """Each role's line in the ledger is the sum of that role's steps."""
+    steps = [step for step in tools.steps if not isinstance(step, SearchStep)]
+    roles = {step.role for step in steps}
+    assert tools.ledger == {
+        role: sum((step.usage for step in steps if step.role == role), TokenUsage()) for role in roles
+    }

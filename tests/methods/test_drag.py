@@ -107,6 +107,19 @@ async def test_drag_with_a_budget_below_the_question_nothing_found_or_a_failed_s
     assert row.answer is None and SearchFailedError.__name__ in row.error
 
 
+async def test_no_documents_and_no_search(demonstrations):
+    options = {"documents": 0, "demonstrations": demonstrations}
+    answer, generator, tools = await replay(drag, DRAGConfig(**options), ["Issel"])
+    assert (answer.text, answer.stopped, answer.passage_ids, answer.documents) == ("Issel", "read", (), 0)
+    assert searched(tools) == [] and answer.demonstrations == 2
+    shown = generator.prompts[0]
+    assert in_order(shown, "Question: Who founded Alpha?", "Question: Who founded Delta?", QUESTION.text)
+    assert "Title:" not in shown and "no documents were found" not in shown, "none were looked for"
+    replies = ["Follow up: Who wrote it?", "Mara Velden.\nSo the final answer is: Issel"]
+    answer, _, tools = await replay(iterdrag, IterDRAGConfig(documents=0), replies)
+    assert (answer.text, answer.steps, searched(tools)) == ("Issel", 1, [])
+
+
 async def test_documents_are_cut_at_1024_words():
     long = Passage("long", "River", " ".join(f"river{number}" for number in range(1100)) + " flows")
     _, generator, _ = await replay(drag, DRAGConfig(), ["x"], WordRetriever([long]))
@@ -188,6 +201,15 @@ async def test_what_a_model_makes_up_behind_its_question_is_dropped():
     assert answer.text == "Issel" and "made up" not in generator.prompts[-1]
 
 
+@pytest.mark.parametrize("label", ["Follow up 1:", "**Follow-up question 2:**", "1. Follow up:", "Followup 3 :"])
+async def test_numbered_follow_ups_are_read(label):
+    replies = [f"{label} Who wrote it?", "Mara Velden.\nSo the final answer is: Issel"]
+    answer, generator, tools = await replay(iterdrag, IterDRAGConfig(), replies)
+    assert (answer.text, answer.stopped, answer.steps) == ("Issel", "answer", 1)
+    assert searched(tools) == [QUESTION.text, "Who wrote it?"]
+    assert generator.requests[-1].prompt.prefix == "Follow up: Who wrote it?\nIntermediate answer:"
+
+
 async def test_iterdrag_goes_on_when_nothing_is_found():
     replies = ["Follow up: Who wrote it?", "unknown\nSo the final answer is: unknown"]
     answer, _, _ = await replay(iterdrag, IterDRAGConfig(), replies, WordRetriever([]))
@@ -228,7 +250,7 @@ async def test_iterdrag_shows_demonstrations_in_its_own_form_only(tmp_path, demo
 
 def test_impossible_options_are_refused():
     with pytest.raises(ConfigError, match="drag's"):
-        DRAGConfig(documents=0)
+        DRAGConfig(documents=-1)
     with pytest.raises(ConfigError, match="iterdrag's max_iterations"):
         IterDRAGConfig(max_iterations=0)
     with pytest.raises(ConfigError, match="iterdrag's demonstration_count"):

@@ -15,7 +15,8 @@ from core.runner import answer_question
 from core.sentences import sentence_end
 from core.tools import SearchStep, Tools
 from core.types import Hit
-from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.fakes import ScriptedGenerator, WindowedGenerator, WordRetriever, words
+from tests.methods.test_iter_retgen import left_by_the_window
 from tests.story import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN, WORLD
 
 UNSURE = {"Oslo.": 0.2, "Rhine.": 0.3, "nearly": 0.5}
@@ -27,8 +28,8 @@ SCRIPT = [
 ]
 
 
-async def replay(replies, config=None, retriever=None, budget=0):
-    generator = ScriptedGenerator(replies, probability=lambda word: UNSURE.get(word, 0.95))
+async def replay(replies, config=None, retriever=None, budget=0, generator=None):
+    generator = generator or ScriptedGenerator(replies, probability=lambda word: UNSURE.get(word, 0.95))
     tools = Tools(QUESTION, generator, retriever or WordRetriever(WORLD), budget=budget)
     row = await answer_question(QUESTION, partial(flare, config=config or FLAREConfig(k=1)), tools)
     assert row.error == "" and row.to_json()
@@ -158,6 +159,20 @@ async def test_drafts_may_go_without_passages_but_for_the_first():
     _, generator, _ = await replay(SCRIPT, FLAREConfig(k=1, draft_with="nothing"))
     shown = [any(passage.text in prompt for passage in (BOOK, AUTHOR, TOWN)) for prompt in generator.prompts]
     assert shown == [True, False, True, False]
+
+
+async def test_the_best_passage_is_the_last_to_be_left_out():
+    config = FLAREConfig(k=2, look_ahead_tokens=20, max_answer_tokens=20)
+    _, whole, _ = await replay([SCRIPT[3]], config)
+    assert BOOK.text in whole.prompts[0] and TOWN.text in whole.prompts[0], "the book is found first"
+    full = WindowedGenerator([SCRIPT[3]], words(whole.prompts[0]) + 20 - 1)
+    await replay([], config, generator=full)
+    (draft,) = left_by_the_window(full)
+    assert BOOK.text in draft.text and TOWN.text not in draft.text
+    # So it is where a budget leaves room for one of them: a spent one is answered with the best.
+    forced = [await replay(["Issel"], config, budget=budget) for budget in range(100, 180)]
+    seen = [[place.text in asked.prompts[0] for place in (BOOK, TOWN)] for _, asked, _ in forced if asked.prompts]
+    assert [True, False] in seen and [False, True] not in seen
 
 
 async def test_a_spent_budget_answers_with_what_there_is():

@@ -78,6 +78,15 @@ async def test_an_empty_generation_stops_and_the_reader_still_reads():
     assert answer.cot_sentences[-1] == ""
 
 
+async def test_a_chat_model_may_begin_its_thought_with_line_breaks():
+    replies = ["\n\nMara Velden wrote it.\nShe was born in Oslo.", "\nSo the answer is: Issel.", "Issel"]
+    answer, generator, _ = await replay(replies)
+    assert (answer.stopped, answer.steps, answer.text) == ("answer", 2, "Issel")
+    assert answer.cot_sentences == ("Mara Velden wrote it.", "So the answer is: Issel.")
+    assert generator.requests[0].sampling.stop == () and "Oslo" not in generator.prompts[1]
+    assert generator.requests[1].prompt.prefix == "Mara Velden wrote it."
+
+
 async def test_inferences_are_not_queries_and_repeats_are_flagged():
     answer, _, _ = await replay(
         [

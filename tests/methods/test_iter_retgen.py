@@ -6,18 +6,31 @@ import pytest
 
 from baselines.iter_retgen import IterRetGenConfig, iter_retgen
 from core.errors import ConfigError
+from core.fitting import shrink
 from core.options import changed
 from core.runner import answer_question
 from core.tools import SearchStep, Tools
-from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.fakes import ScriptedGenerator, WindowedGenerator, WordRetriever, words
 from tests.story import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN, WORLD
 
 FIRST = "It is by Mara Velden of Tarn Hollow.\nSo the answer is: Tarn Hollow."
 SECOND = "Tarn Hollow lies on the Issel. So the answer is: Issel."
 
 
-async def replay(replies, config=None, retriever=None, budget=0):
-    generator = ScriptedGenerator(replies)
+def left_by_the_window(generator):
+    """Return the prompts that a windowed model was asked, as far as it sees them."""
+    return [
+        shrink(
+            asked.prompt,
+            lambda prompt, room=generator.window - asked.sampling.max_tokens: words(prompt.text) - room,
+            words,
+        )[0]
+        for asked in generator.requests
+    ]
+
+
+async def replay(replies, config=None, retriever=None, budget=0, generator=None):
+    generator = generator or ScriptedGenerator(replies)
     tools = Tools(QUESTION, generator, retriever or WordRetriever(WORLD), budget=budget)
     row = await answer_question(QUESTION, partial(iter_retgen, config=config or IterRetGenConfig(k=2)), tools)
     assert row.error == "" and row.to_json()
@@ -62,6 +75,16 @@ async def test_an_empty_generation_searches_with_the_question_again_and_one_with
 async def test_nothing_found_still_answers():
     answer, _, _ = await replay([FIRST, SECOND], retriever=WordRetriever([]))
     assert (answer.text, answer.passage_ids, answer.steps) == ("Issel", (), 2)
+
+
+async def test_a_full_window_keeps_the_best_passage_of_a_round():
+    config = IterRetGenConfig(k=2, max_answer_tokens=20)
+    _, whole, _ = await replay([FIRST, SECOND], config)
+    window = min(map(words, whole.prompts)) + 20 - 1
+    answer, generator, _ = await replay([], config, generator=WindowedGenerator([FIRST, SECOND], window))
+    for round_, prompt in zip(answer.rounds, left_by_the_window(generator), strict=True):
+        best, worst = (next(known for known in WORLD if known.id == name) for name in round_.passage_ids)
+        assert best.text in prompt.text and worst.text not in prompt.text
 
 
 async def test_a_spent_budget_answers_with_the_last_round():

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baselines.react import react
-from baselines.react_actions import Library, Move, parse_move, sentences
+from baselines.react_actions import Move, parse_move
 from baselines.react_config import ReActConfig
+from baselines.react_library import Library, sentences
 from core.errors import ConfigError, DataError
 from core.options import parse
 from core.runner import answer_question
@@ -42,8 +43,8 @@ async def test_five_steps_to_the_answer():
     assert "Mars" not in generator.prompts[2] and generator.prompts[2].endswith("Thought 3:")
     assert (
         "Thought 2: Mara Velden wrote it. Where was she born?\nAction 2: search[writer Mara Velden]\n"
-        f"Observation 2: [1] Mara Velden: {AUTHOR.text}\n"
-    ) in generator.prompts[2]
+        f"Observation 2: [2] Mara Velden: {AUTHOR.text}\n"
+    ) in generator.prompts[2], "passages are numbered through"
     assert generator.requests[0].sampling.stop == ("Observation 1:", "Observation:")
     assert set(tools.ledger) == {"step"} and tools.ledger["step"] == tools.spent
     assert tools.spent.calls == len(generator.requests) == 5
@@ -70,8 +71,29 @@ async def test_a_reply_without_an_action_is_the_answer():
     assert (answer.text, answer.stopped, answer.steps, answer.bad_parses) == ("Issel", "unparsable", 2, 1)
     answer, _, _ = await replay(["The Issel"])
     assert (answer.text, answer.stopped) == ("The Issel", "unparsable")
+    answer, _, _ = await replay(["The author is Mara Velden.\n\nHer birthplace lies on\nthe Issel."])
+    assert answer.text == "The author is Mara Velden. Her birthplace lies on the Issel", "no line of it is lost"
+    answer, _, _ = await replay(["Mara Velden wrote it.\nSo the answer is: Issel.\nI am sure."])
+    assert answer.text == "Issel", "but a stated answer is the answer"
     answer, _, _ = await replay(["  ", "Issel"])
     assert (answer.text, answer.stopped, answer.calls) == ("Issel", "unparsable", 2), "nothing said is no answer"
+
+
+async def test_a_lookup_shows_sentences_of_all_passages_with_their_numbers_and_the_next_one_goes_on():
+    part = passage("Glass Parts", " ".join(f"Glass has part {number}." for number in range(1, 7)))
+    calls = ["Action: search[Orchard]", "Action: search[glass part]", *["Action: lookup[part]"] * 3]
+    answer, generator, _ = await replay(
+        [*calls, "Action: finish[6]"], ReActConfig(k=2), WordRetriever([BOOK, part, NOISE])
+    )
+    observed = [step.observation for step in answer.trajectory]
+    assert observed[0].startswith("[1] The Glass Orchard: ") and observed[1].startswith(
+        "[2] Glass Parts: Glass has part 1."
+    )
+    assert observed[2] == "(Results 1 to 5 / 6)\n" + "\n".join(
+        f"[2] Glass Parts: Glass has part {number}." for number in range(1, 6)
+    )
+    assert observed[3:5] == ["(Result 6 / 6) [2] Glass Parts: Glass has part 6.", "No more results."]
+    assert f"Observation 3: {observed[2]}\n" in generator.prompts[-1]
 
 
 async def test_nothing_found_is_said_and_the_loop_goes_on():
@@ -166,13 +188,16 @@ async def test_paper_has_seven_steps_and_no_forced_answer(paper):
 async def test_paper_shows_five_sentences_of_one_passage(paper):
     long = passage("Glass Orchard", " ".join(f"The glass has part {number}." for number in range(1, 8)))
     answer, _, _ = await replay(
-        ["Action 1: Search[glass orchard]", "Action 2: Lookup[part 7]", "Action 3: Finish[7]"],
+        ["Action 1: Search[glass orchard]", *(f"Action {n}: Lookup[glass]" for n in (2, 3)), "Action 4: Finish[7]"],
         paper,
         WordRetriever([long, NOISE]),
     )
     assert answer.passage_ids == (long.id,)
     assert answer.trajectory[0].observation.endswith("part 4. The glass has part 5.")
-    assert answer.trajectory[1].observation == "(Result 1 / 1) Glass Orchard: The glass has part 7."
+    assert [step.observation for step in answer.trajectory[1:3]] == [
+        "(Result 1 / 7) Glass Orchard: The glass has part 1.",
+        "(Result 2 / 7) Glass Orchard: The glass has part 2.",
+    ]
 
 
 def test_presets_from_the_command_line_and_impossible_options(tmp_path, paper):
@@ -182,8 +207,9 @@ def test_presets_from_the_command_line_and_impossible_options(tmp_path, paper):
     assert config.files() == (paper.demonstrations,)
     with pytest.raises(ConfigError, match=r"--react\.demonstrations"):
         ReActConfig(preset="paper")
-    with pytest.raises(ConfigError, match="max_steps"):
-        ReActConfig(max_steps=0)
+    for option in ("max_steps", "lookup_sentences"):
+        with pytest.raises(ConfigError, match=option):
+            ReActConfig(**{option: 0})
     broken = tmp_path / "broken.txt"
     broken.write_text("Some instructions.\nQuestion: a?\n")
     with pytest.raises(DataError, match="Question:"):
@@ -204,6 +230,12 @@ def test_presets_from_the_command_line_and_impossible_options(tmp_path, paper):
         ("Action: search[a]\nAction: finish[b]", "search", "a"),
         ("search[a]\nAction: finish[b]", "search", "a"),
         ("Action: finish[A [b] C] now", "finish", "A [b] C"),
+        ("Action: search[Google Search (company)]", "search", "Google Search (company)"),
+        ("Action: finish[The Search (film)]", "finish", "The Search (film)"),
+        ("Action: finish(The Search (film))", "finish", "The Search (film)"),
+        ("Action: search[The [long] Search (film)]", "search", "The [long] Search (film)"),
+        ("Action: search[The Search (film)] finish[b]", "search", "The Search (film)"),
+        ("Action: finish[[The Search (film)]] lookup[b]", "finish", "The Search (film)"),
         ("hm.\n**Action 2:** `finish[Issel]`", "finish", "Issel"),
         ("Action: I will lookup[x]", "lookup", "x"),
         ("Action: finish[Issel", "finish", "Issel"),
@@ -258,27 +290,34 @@ def hits(*passages):
     return [Hit(found, 1.0) for found in passages]
 
 
+def looked_up(library, term, limit=1):
+    said, found = library.look_up(term, limit)
+    return said.strip(), [f"[{shown['place']}] {shown['title']}: {shown['text']}" for shown in found]
+
+
 def test_lookups_go_over_all_documents_and_advance():
     library = Library()
-    assert library.look_up("Mara").startswith("No sentence")
-    library.add(hits(BOOK, NOISE))
-    library.add(hits(AUTHOR, BOOK))
-    assert library.look_up("Mara Velden") == f"(Result 1 / 2) The Glass Orchard: {BOOK.text}"
-    assert library.look_up(" mara velden") == f"(Result 2 / 2) Mara Velden: {AUTHOR.text}"
-    assert library.look_up("mara velden") == library.look_up("mara velden") == "No more results."
-    assert library.look_up("sand") == f"(Result 1 / 1) Glassware: {NOISE.text}"
-    assert library.look_up("Mara Velden").startswith("(Result 1 / 2)"), "another term in between starts again"
-    library.add(hits(TOWN))
-    assert library.look_up("Mara Velden").startswith("(Result 1 / 2)"), "so does a search"
-    assert library.look_up("").startswith("No sentence")
+    assert looked_up(library, "Mara")[0].startswith("No sentence")
+    library.add(hits(BOOK, NOISE), 5)
+    again = library.add(hits(AUTHOR, BOOK), 5)
+    assert [shown["place"] for shown in again] == ["3", "1"], "a passage keeps its number"
+    book, author = f"[1] The Glass Orchard: {BOOK.text}", f"[3] Mara Velden: {AUTHOR.text}"
+    assert looked_up(library, "Mara Velden") == ("(Result 1 / 2)", [book])
+    assert looked_up(library, " mara velden") == ("(Result 2 / 2)", [author])
+    assert looked_up(library, "mara velden") == looked_up(library, "mara velden") == ("No more results.", [])
+    assert looked_up(library, "sand") == ("(Result 1 / 1)", [f"[2] Glassware: {NOISE.text}"])
+    assert looked_up(library, "Mara Velden", 9) == ("(Results 1 to 2 / 2)", [book, author]), "another term starts again"
+    library.add(hits(TOWN), 5)
+    assert looked_up(library, "Mara Velden")[0] == "(Result 1 / 2)", "so does a search"
+    assert looked_up(library, "")[0].startswith("No sentence")
     assert library.ids == ("the glass orchard", "glassware", "mara velden", "tarn hollow")
 
 
 def test_lookups_count_sentences():
     library = Library()
-    library.add(hits(Passage("p", "P", "Dr. A. Smith met Lee. Lee left. He stayed.")))
-    assert library.look_up("lee") == "(Result 1 / 2) P: Dr. A. Smith met Lee."
-    assert library.look_up("lee") == "(Result 2 / 2) P: Lee left."
+    library.add(hits(Passage("p", "P", "Dr. A. Smith met Lee. Lee left. He stayed.")), 5)
+    assert looked_up(library, "lee") == ("(Result 1 / 2)", ["[1] P: Dr. A. Smith met Lee."])
+    assert looked_up(library, "lee") == ("(Result 2 / 2)", ["[1] P: Lee left."])
 
 
 @given(st.text('ab. A!?\n"', max_size=40))

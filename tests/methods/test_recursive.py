@@ -32,8 +32,8 @@ CHAIN = "SUB1: Who wrote The Glass Orchard?\nDEPENDS: none\nSUB2: Where was #1 b
 SHORT = {"max_step_tokens": 40, "max_sub_answer_tokens": 8, "max_answer_tokens": 8, "k": 1, "k_per_step": 1}
 
 
-async def replay(replies, *, question=QUESTION, retriever=None, budget=0, pause=None, **options):
-    generator = ScriptedGenerator(replies, pause)
+async def replay(replies, *, question=QUESTION, retriever=None, budget=0, pause=None, generator=None, **options):
+    generator = generator or ScriptedGenerator(replies, pause)
     tools = Tools(question, generator, retriever or WordRetriever(WORLD), budget=budget)
     answer = await recursive(question, tools, RecursiveConfig(**options))
     calls = [step for step in tools.steps if isinstance(step, GenerateStep)]

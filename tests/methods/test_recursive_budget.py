@@ -6,8 +6,10 @@ import re
 
 import pytest
 
+from tests.fakes import WindowedGenerator, words
+from tests.methods.test_iter_retgen import left_by_the_window
 from tests.methods.test_recursive import CHAIN, SHORT, WORDS, decomposing, replay
-from tests.story import WORLD
+from tests.story import BOOK, WORLD
 
 ANY = "ANSWERABLE: no\nNEXT_QUERY: Mara Velden is a writer born where\n" + CHAIN
 
@@ -66,3 +68,15 @@ async def test_the_reader_leaves_out_the_oldest_passages_that_cannot_be_afforded
     assert (answer.text, answer.stopped, answer.passage_ids) == ("Issel", "budget", free.passage_ids)
     shown = [place.title for place in WORLD if f"Wikipedia Title: {place.title}" in generator.prompts[0]]
     assert answer.left_out == 3 - len(shown) and 0 < len(shown) < 3 and "The Glass Orchard" not in shown
+
+
+async def test_a_full_window_keeps_the_best_passage_of_a_sub_question():
+    options = {**SHORT, **WORDS, "mode": "decompose", "k_per_step": 2, "max_step_tokens": 8}
+    reply = decomposing("SUB1: Who wrote The Glass Orchard?", ("Mara Velden",))
+    _, whole, tools = await replay(reply, **options)
+    found = [hit.passage for hit in tools.steps[1].hits]
+    assert found[0] == BOOK and len(found) == 2
+    window = words(whole.prompts[1]) + SHORT["max_sub_answer_tokens"] - 1
+    _, generator, _ = await replay([], generator=WindowedGenerator(reply, window), **options)
+    seen = left_by_the_window(generator)[1].text
+    assert found[0].text in seen and found[1].text not in seen

@@ -1,7 +1,6 @@
 """The search server and its client, over loopback."""
 
 import asyncio
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ from core.types import Hit, Passage
 from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
 from retrieval.server import serve
+from tests.serving import free_port
 
 
 @asynccontextmanager
@@ -27,11 +27,6 @@ async def served(retriever: Retriever) -> AsyncIterator[str]:
     finally:
         server.cancel()
         await asyncio.gather(server, return_exceptions=True)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 class Troubled:
