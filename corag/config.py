@@ -55,7 +55,7 @@ class CoRAGConfig(MethodConfig):
         max_sub_answer_tokens: most tokens of a sub-answer.
         max_answer_tokens: most tokens of the final answer.
         refusal: what a sub-answer says when the passages do not tell.
-        task: what the questions are like, as the prompts say it.
+        task: what the questions are like, as the prompts say it; KILT's datasets bring their own ('corag datasets' lists them).
         mean_budget: tokens per question that an adaptive run spends on average at most; 0 for no limit.
         unsure_above: an adaptive chain is unsure while its score is above this; without a value, above the median of the greedy
             chains that the run has scored so far, since what is a good score depends on the model.

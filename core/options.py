@@ -1,10 +1,11 @@
 """One way to configure every command: typed dataclasses, filled from presets, YAML files and the command line, later wins.
 
-A dataclass may carry ``ALIASES`` (other names for its options) and ``PRESETS`` (values for the other options, by the value of its
-option ``preset``), and ``CIRCUMSTANCES`` (options that cannot change a result). One that carries ``EXTENDED_BY``, the name of an
-option, gets further options by what is stated for that one: its class method ``extended`` is given the values and returns the
-dataclass to fill instead. jsonargparse checks the types; names are checked here, so that a misspelt one is answered with the
-nearest.
+A dataclass may carry ``ALIASES`` (other names for its options), ``PRESETS`` (values for the other options, by the value of its
+option ``preset``), ``IMPLIED`` (by option and value, values for other options of the command, as far as it has them, that presets
+and whatever is stated override), and ``CIRCUMSTANCES`` (options that cannot change a result). One that carries ``EXTENDED_BY``,
+the name of an option, gets further options by what is stated for that one: its class method ``extended`` is given the values and
+returns the dataclass to fill instead. jsonargparse checks the types; names are checked here, so that a misspelt one is answered
+with the nearest.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ def parse(config: type[Config], argv: Sequence[str], prog: str, summary: str, po
     config = _extended(config, _stated_for(getattr(config, "EXTENDED_BY", ""), argv))
     flags, given, files = _read_argv(argv, positional, dict(options_of(config)))
     stated = [pair for file in files for pair in _read_yaml(file, config)] + given
-    sections = [] if flags else _untouched(config, stated)
+    implied = _implied_values(config, stated)
+    sections = [] if flags else _untouched(config, [*implied, *stated])
     untouched = {each.name: each.default_factory() for each in sections if each.default_factory is not MISSING}
-    return _build(config, [], stated, prog, summary, flags, untouched)
+    return _build(config, implied, stated, prog, summary, flags, untouched)
 
 
 def changed(base: Config, changes: Mapping[str, Any]) -> Config:
@@ -259,6 +261,19 @@ def renamed(name: str, config: type[Any]) -> str:
         if name.startswith(prefix) and name.removeprefix(prefix) in aliases:
             return prefix + aliases[name.removeprefix(prefix)]
     return name
+
+
+def _implied_values(config: type[Any], stated: Arguments) -> Arguments:
+    """Return what the stated values of some options say of other options that the command has."""
+    chosen, known = {renamed(name, config): value for name, value in stated}, dict(options_of(config))
+    values: Arguments = []
+    for prefix, section in sections_of(config):
+        implied: Mapping[str, Mapping[str, Mapping[str, str]]] = getattr(section, "IMPLIED", {})
+        for option, by_value in implied.items():
+            for name, value in by_value.get(chosen.get(f"{prefix}{option}", ""), _NOTHING).items():
+                if f"{prefix}{name}" in known:
+                    values.append((f"{prefix}{name}", value))
+    return values
 
 
 def _preset_values(config: type[Any], stated: Arguments) -> Arguments:

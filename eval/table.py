@@ -69,22 +69,24 @@ def score_row(
     """Score one row of a run.
 
     ``searches``: whether the method searches at all; else there is no recall. ``texts`` returns the texts of passages by id, for
-    looking for the answer in the first ``recall_at``; without it that is not done.
+    looking for the answer in the first ``recall_at`` different ones; without it that is not done.
     """
     gold, pages, failed = row.question.answers, row.question.pages, row.answer is None
+    # KILT counts an answer that no page bears out as one whose pages were not found.
+    unproven = scorer.name == "kilt" and bool(gold) and not row.question.supporting
     item = NOTHING_RIGHT if failed or not gold else scorer.score(row.text, gold)
     further = {}
     if scorer.accuracy is not None and gold:
         further["accuracy"] = 0.0 if failed else scorer.accuracy_of(row.text, gold)
     recall = None
-    if searches and pages:
+    if searches and (pages or unproven):
         found = pages_of(row.passage_ids)
         recall = page_recall(found, pages, recall_at)
         further |= with_provenance({**further, "em": item.em, "f1": item.f1}, r_precision(found, pages))
     elif searches:
         recall = supporting_recall(row.passage_ids, row.question.supporting, recall_at)
     if searches and texts is not None:
-        held = answer_recall(texts(row.passage_ids[:recall_at]), gold)
+        held = answer_recall(texts(list(dict.fromkeys(row.passage_ids))[:recall_at]), gold)
         further |= {} if held is None else {"answer_recall": held}
     return Scores(item.em, item.f1, recall, further, bool(gold))
 

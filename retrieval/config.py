@@ -22,7 +22,8 @@ class IndexConfig:
         corpus: Files that hold the passages, read in this order (.gz is unpacked on the way).
         out: Folder that becomes the index.
         format: "jsonl", "beir", "hippo" (JSONL or a JSON list with id, title, text, or Pyserini's contents), "dpr" (a table,
-            also wiki18), "kilt" (knowledge source); the others pool the paragraphs of that dataset's question files.
+            also wiki18), "kilt" (its knowledge source, or corag/kilt-corpus as JSONL; ids begin with the page's wikipedia_id); the
+            others pool the paragraphs of that dataset's question files.
         kind: "bm25" (Lucene), "dense" (FAISS), or Lucene's own vectors: "lucene_flat" (exact), "lucene_hnsw".
         encoder: "default" (all-MiniLM-L6-v2), a Hugging Face name or a local sentence-transformers folder.
         query_prefix: Put before every query, such as "query: " for E5 (kept in the index's manifest).

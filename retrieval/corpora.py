@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -62,13 +62,16 @@ def read_corpus(paths: Sequence[str | Path], format: CorpusFormat, report: Corpu
 def passage_from_record(record: dict[str, Any], where: str) -> Passage:
     """Read one JSON record: ``id``, ``_id`` or ``docid``; ``title`` and ``text``, or Pyserini's ``contents``.
 
-    Contents are title, newline, text. A record without an id gets one derived from title and text.
-    Raises :class:`DataError` starting with ``where``.
+    Contents are title, newline, text, or the text alone beside a ``title``. A record without an id gets one derived from title and
+    text. Raises :class:`DataError` starting with ``where``.
     """
     text, title = record.get("text"), record.get("title")
     if text is None and isinstance(record.get("contents"), str):
         first, newline, rest = record["contents"].partition("\n")
-        title, text = (first.strip('"'), rest) if newline else (title, first)
+        if newline and (not title or title in (first, first.strip('"'))):
+            title, text = title or first.strip('"'), rest
+        else:
+            text = record["contents"]
     if not isinstance(text, str) or not isinstance(title or "", str):
         raise DataError(
             f"{where}: expected the fields 'id', 'title' and 'text' (or 'id' and 'contents') as strings, but found: "
@@ -113,12 +116,16 @@ def _read_dpr(path: str | Path) -> Iterator[Passage]:
 
 
 def _read_kilt(path: str | Path) -> Iterator[Passage]:
-    """KILT's knowledge source: an article per line, its ``text`` a list of paragraphs.
+    """KILT's knowledge source: an article per line, its ``text`` a list of paragraphs. Or corag/kilt-corpus: a passage per line.
 
-    Each becomes a passage with the id "<article id>-<place in the list>". The first paragraph repeats the title and those
-    starting with "Section::::" are headings: neither is a passage.
+    A paragraph becomes a passage with the id "<article id>-<place in the list>". The first one repeats the title and those
+    starting with "Section::::" are headings: neither is a passage. A line with ``contents`` gets "<wikipedia_id>-<id>", since its
+    own id is the number of its row.
     """
     for number, article in enumerate(read_jsonl(path), 1):
+        if "contents" in article:
+            yield _kilt_passage(article, f"{path}, record {number}")
+            continue
         identifier = article.get("wikipedia_id", article.get("_id"))
         title, paragraphs = article.get("wikipedia_title"), article.get("text")
         if identifier is None or not isinstance(title, str) or not isinstance(paragraphs, list):
@@ -130,3 +137,13 @@ def _read_kilt(path: str | Path) -> Iterator[Passage]:
             text = str(paragraph).strip()
             if text != title and not text.startswith("Section::::"):
                 yield Passage(f"{identifier}-{place}", title, text)
+
+
+def _kilt_passage(record: dict[str, Any], where: str) -> Passage:
+    page, row = (record.get(name) for name in ("wikipedia_id", "id"))
+    if page in (None, "") or row in (None, ""):
+        raise DataError(
+            f"{where}: a passage of KILT's pages needs 'id', 'wikipedia_id', 'title' and 'contents', but found: "
+            f"{', '.join(sorted(record))}."
+        )
+    return replace(passage_from_record(record, where), id=f"{page}-{row}")

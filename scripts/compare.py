@@ -1,6 +1,7 @@
 """Test two runs against each other on the same questions.
 
     corag compare runs/test/one_step-1a2b3c4d runs/test/ircot-5e6f7a8b
+    corag compare runs/test/one_step-1a2b3c4d runs/test/ircot-5e6f7a8b --disagreements 20
 
 Like 'corag table' it is about the questions that both runs have answered or failed at.
 """
@@ -11,13 +12,19 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from core.errors import ConfigError
 from core.records import read_rows
-from eval.comparing import Against, Measures, against_baseline
+from core.rows import SavedRow
+from eval.comparing import Against, Measures, against_baseline, disagreements
+from eval.scorers import scorer_title
 from eval.statistics import unpaired_power
 from eval.table import percent
+from scripts.conditions import conditions_record
+from scripts.printing import one_line
 from scripts.table import (
+    Rows,
     Runs,
     check_same_file,
     common_questions,
@@ -28,6 +35,8 @@ from scripts.table import (
     scoring_of,
 )
 
+COLUMNS = 100  # of the questions that are listed: their texts, and a model's replies, may be of any length
+
 
 @dataclass(frozen=True)
 class Config(Runs):
@@ -37,31 +46,38 @@ class Config(Runs):
         runs: two run folders; differences are second minus first.
         scorer: how answers are scored; "auto" takes that of the first run.
         recall_at: recall is measured over so many collected passages; 0 takes that of the first run.
+        disagreements: list so many of the questions that only one of the runs got right, those first that the second lost; 0 for
+            none.
     """
 
     USAGE = "corag compare RUN_A RUN_B."
 
     scorer: str = "auto"
     recall_at: int = 0
+    disagreements: int = 5
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.runs) != 2:
             raise ConfigError(f"two run folders are compared, but {len(self.runs)} were given: write {self.USAGE}")
+        if self.disagreements < 0:
+            raise ConfigError(f"disagreements must be 0 (none) or a number of questions, but is {self.disagreements}.")
 
 
 def main(config: Config) -> int:
-    """Print the paired difference of each measure with its interval, p-value and power, then one line of JSON."""
+    """Print the paired difference of each measure with its interval, p-value and power, what they disagree on, a line of JSON."""
     first, second = (Path(run) for run in config.runs)
     runs = {"first": first, "second": second}
     manifests = {name: manifest_of_answers(run) for name, run in runs.items()}
     check_same_file(list(manifests.values()))
     chosen, recall_at = scoring_of(manifests["first"], config.scorer, config.recall_at)
     found = {name: read_rows(run) for name, run in runs.items()}
-    rows = only(found, common_questions(found))
+    questions = common_questions(found)
+    rows = only(found, questions)
     measured = measured_alike(rows, manifests, chosen, recall_at)
     compared = against_baseline(measured, "first")
-    print(f"{second} minus {first}, scorer {chosen.name}, recall@{recall_at}:")
+    title = scorer_title(chosen, questions, manifests["first"].last.aliases)
+    print(f"{second} minus {first}, scorer {title}, recall@{recall_at}:")
     if note := gold_note(rows, manifests):
         print(note)
     for one in compared:
@@ -71,7 +87,17 @@ def main(config: Config) -> int:
             f"({one.p_holm:.4f} by Holm over {len(compared)} measures; sign-flip test, n = {comparison.difference.n})"
         )
     print(power_note(compared, measured))
-    print(json.dumps({"scorer": chosen.name} | {one.measure: one.to_json() for one in compared}))
+    known = conditions_record(manifests)
+    print_conditions(known, runs)
+    lost, won = disagreements(measured["first"], measured["second"])
+    if "em" in measured["first"]:
+        listed = [*lost, *won][: config.disagreements]
+        print(disagreement_note(lost, won, len(measured["first"]["em"]), len(listed)))
+        for name in listed:
+            print("\n".join(disagreement_lines(name, rows)))
+    differing = {"only_first_right": lost, "only_second_right": won}
+    record = {"scorer": chosen.name, "scorer_title": title, "conditions": known, "disagreements": differing}
+    print(json.dumps(record | {one.measure: one.to_json() for one in compared}))
     return 0
 
 
@@ -90,3 +116,36 @@ def power_note(compared: Sequence[Against], measured: Mapping[str, Measures]) ->
         f"Power: with n = {first.comparison.difference.n}, a difference under {paired} cannot be seen (two-sided test at 5%, "
         f"80% power, from the spread of these runs{unpaired})."
     )
+
+
+def print_conditions(known: Mapping[str, Any], runs: Mapping[str, Path]) -> None:
+    """Print what both runs were made with, then what each was."""
+    for line in known["shared"]:
+        print(line)
+    for name, run in runs.items():
+        print(f"{name}: {run} ({known['own'][name]})")
+
+
+def disagreement_note(lost: Sequence[str], won: Sequence[str], n: int, listed: int) -> str:
+    """Say on how many questions the runs disagree, and how many of them are listed below."""
+    followed = f" {listed:,} of them:" if listed else ""
+    return (
+        f"They disagree on {len(lost) + len(won):,} of {n:,} questions by EM: only the first is right on {len(lost):,}, "
+        f"only the second on {len(won):,}.{followed}"
+    )
+
+
+def disagreement_lines(name: str, rows: Rows) -> list[str]:
+    """Write a question with its gold answers, those of the first run, and what each run made of it, each on a line that fits."""
+    asked = rows["first"][name].question
+    told = {"gold": "; ".join(asked.answers)} | {run: _said(found[name]) for run, found in rows.items()}
+    return [
+        one_line(f"{name}: {asked.text}", COLUMNS),
+        *(f"  {who:<6}  {one_line(text, COLUMNS - 10)}" for who, text in told.items()),
+    ]
+
+
+def _said(row: SavedRow) -> str:
+    if row.answer is None:
+        return f"(failed: {row.error.splitlines()[0]})"
+    return row.text.strip() or "(an empty answer)"

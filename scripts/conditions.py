@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from core.errors import CoragError
 from core.manifest import Manifest, Start
@@ -36,6 +37,12 @@ def conditions(manifests: Mapping[str, Manifest]) -> tuple[list[str], dict[str, 
     for name, manifest in manifests.items():
         own[name].append(f"prompts: {', '.join(dict.fromkeys(manifest.prompts))}")
     return shared, {name: "; ".join(said) for name, said in own.items()}
+
+
+def conditions_record(manifests: Mapping[str, Manifest]) -> dict[str, Any]:
+    """Write the conditions as JSON: the sentences that hold for all runs, and by run what tells it from the others."""
+    shared, own = conditions(manifests)
+    return {"shared": shared, "own": own}
 
 
 def corpus_of(indexes: Sequence[str]) -> str:

@@ -29,11 +29,12 @@ from core.seeds import stable_hash
 from core.tools import Tools
 from core.types import Question
 from eval.judge import JUDGE, JudgeConfig, judge
-from eval.scorers import chosen_scorer
+from eval.scorers import chosen_scorer, scorer_title
 from eval.statistics import Interval, bootstrap_mean
 from eval.table import interval_record, percent, score_row
 from generation.config import ModelConfig
 from generation.open import open_generator
+from scripts.conditions import conditions_record
 from scripts.printing import wide_console
 from scripts.progress import answer_waiting
 from scripts.table import Runs, manifest_of_answers, names_of
@@ -66,6 +67,7 @@ class Judged:
     """What a judge says of one run: the share of right answers over all ``n`` questions with gold answers, and beside it their EM.
 
     ``unreadable`` verdicts and questions that the ``judge_failed`` at count as wrong, as do the run's own ``failed`` questions.
+    ``scorer``: what the EM is by, as a table names it.
     """
 
     right: Interval | None
@@ -75,19 +77,23 @@ class Judged:
     judge_failed: int
     unreadable: int
     folder: str
+    scorer: str
 
 
 def main(config: Config) -> int:
     """Judge the runs, print a table and a line of JSON; return 0, or 1 if the judge failed at every question of some run."""
     folders = [Path(run) for run in config.runs]
     config.judge.check_files()  # and the runs, before minutes go into an engine
+    runs = dict(zip(names_of(folders), folders, strict=True))
+    manifests = {name: manifest_of_answers(folder) for name, folder in runs.items()}
     for folder in folders:
-        manifest_of_answers(folder)
         rows_with_gold(folder)
-    judged = asyncio.run(judge_runs(dict(zip(names_of(folders), folders, strict=True)), config))
+    judged = asyncio.run(judge_runs(runs, config))
     (prompt,) = config.judge.templates()
-    print_judged(judged, f"{config.model.name}, prompt {prompt.identity}")
-    print(json.dumps({"judged": {name: record_of(one) for name, one in judged.items()}, "prompt": prompt.identity}))
+    known = conditions_record(manifests)
+    print_judged(judged, f"{config.model.name}, prompt {prompt.identity}", known)
+    records = {name: record_of(one) for name, one in judged.items()}
+    print(json.dumps({"judged": records, "prompt": prompt.identity, "conditions": known}))
     return 1 if any(one.judge_failed and one.judge_failed + one.failed == one.n for one in judged.values()) else 0
 
 
@@ -117,7 +123,8 @@ async def judge_run(run: Path, config: Config, generator: Generator) -> Judged:
         await answer_waiting(judging, questions, answer_one, f"{JUDGE} {run.name}", in_flight=config.batch_size)
     chosen = chosen_scorer(manifest.last.scorer, manifest.dataset)
     ems = [score_row(row, chosen, 1, searches=False).em for row in rows]
-    return count_verdicts(folder, len(rows), len(predictions), bootstrap_mean(ems))
+    title = scorer_title(chosen, [row.question for row in rows], manifest.last.aliases)
+    return count_verdicts(folder, len(rows), len(predictions), bootstrap_mean(ems), title)
 
 
 def rows_with_gold(run: Path) -> list[SavedRow]:
@@ -141,8 +148,8 @@ def judge_settings(manifest: Manifest, config: JudgeConfig, model: str) -> dict[
     }
 
 
-def count_verdicts(folder: Path, n: int, answered: int, em: Interval | None) -> Judged:
-    """Count the verdicts in a judge's folder, over n questions of which so many were answered."""
+def count_verdicts(folder: Path, n: int, answered: int, em: Interval | None, scorer: str) -> Judged:
+    """Count the verdicts in a judge's folder, over n questions of which so many were answered, to go beside their EM."""
     verdicts = [row.answer.stopped if row.answer else "failed" for row in read_rows(folder).values()]
     right = [float(verdict == "yes") for verdict in verdicts] + [0.0] * (n - len(verdicts))
     return Judged(
@@ -153,11 +160,12 @@ def count_verdicts(folder: Path, n: int, answered: int, em: Interval | None) -> 
         judge_failed=verdicts.count("failed"),
         unreadable=verdicts.count("unreadable"),
         folder=str(folder),
+        scorer=scorer,
     )
 
 
-def print_judged(judged: Mapping[str, Judged], who: str) -> None:
-    """Print a line per run."""
+def print_judged(judged: Mapping[str, Judged], who: str, known: Mapping[str, Any]) -> None:
+    """Print a line per run, then what the EM is by, and what the runs were made with (:func:`conditions_record`)."""
     table = Table("method")
     for heading in ("n", "judged right", "EM", "failed", "judge failed", "unreadable"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -172,6 +180,13 @@ def print_judged(judged: Mapping[str, Judged], who: str) -> None:
         soft_wrap=True,
         markup=False,
     )
+    scorers = {one.scorer for one in judged.values()}
+    shared = [f"EM by the scorer {scorer}." for scorer in scorers] if len(scorers) == 1 else []
+    for line in [*shared, *known["shared"]]:
+        console.print(line, soft_wrap=True, markup=False)
+    for name, one in judged.items():
+        scored = "" if shared else f"EM by the scorer {one.scorer}; "
+        console.print(f"{name}: {scored}{known['own'][name]}", soft_wrap=True, markup=False)
 
 
 def record_of(judged: Judged) -> dict[str, Any]:

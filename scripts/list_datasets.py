@@ -1,7 +1,7 @@
-"""List the datasets that --dataset names, with their scorers; for KILT's tasks also what to say of them in a prompt.
+"""List the datasets that --dataset names, with their scorers; for KILT's tasks also what CoRAG's prompts say of them.
 
 corag datasets
-corag run --dataset kilt_fever --corag.task "$(corag datasets kilt_fever)" ...
+corag datasets kilt_fever     # what a run says of these questions, unless --corag.task says something else
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from core.errors import ConfigError
 from core.files import file_digest
@@ -13,6 +13,7 @@ from core.seeds import stable_hash
 from core.shards import Shard
 from core.types import Question
 from eval.datasets import load_questions
+from eval.datasets.kilt import KILT_TASKS
 from eval.datasets.single_hop import beir_queries
 from retrieval.config import RetrieverConfig
 
@@ -43,6 +44,10 @@ class QuestionFile:
     limit: int = 0
     shard: str = ""
     aliases: str = ""
+
+    IMPLIED: ClassVar[dict[str, dict[str, dict[str, str]]]] = {
+        "dataset": {name: {"corag.task": each.task} for name, each in KILT_TASKS.items()}
+    }
 
     def __post_init__(self) -> None:
         if not self.questions:

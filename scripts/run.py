@@ -84,7 +84,8 @@ def main(config: Config) -> int:
 def report(runs: Mapping[str, Path], questions: Sequence[Question], chosen: Scorer, recall_at: int) -> int:
     """Print the table of some runs, then a line of JSON; return 0, or 1 if every question of some method failed."""
     summaries = summarise_runs(runs, questions, chosen, recall_at)
-    print_table(summaries, runs, scorer_title(chosen, questions))
+    aliases = Manifest.read(next(iter(runs.values()))).last.aliases
+    print_table(summaries, runs, scorer_title(chosen, questions, aliases))
     print(json.dumps(figures(summaries, runs, chosen)))
     return status(summaries)
 

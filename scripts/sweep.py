@@ -6,7 +6,8 @@
 A cell is a name and what it changes: options of 'corag run', as "corag.max_hops: 4" or nested. A grid is a list of blocks of
 options, each with a value or a list of values; its cells are their combinations. Cells of the same model share one engine, its
 prefix cache and its memory of replies: where best of 4 has been, best of 8 asks for four chains only. Each cell has a run folder of
-its own, so the same command again goes on where it was; of a finished sweep it prints the report and starts no engine.
+its own, so the same command again goes on where it was; once every question is answered it prints the report and starts no engine.
+Questions that failed are tried again, as 'corag run' tries them again, so a cell that has any opens its engine each time.
 """
 
 from __future__ import annotations
@@ -182,7 +183,7 @@ async def answer_cell(cell: Cell, generator: Generator, indexes: Mapping[str, Re
 
 
 def is_finished(cell: Cell) -> bool:
-    """Whether a cell's run holds an answer to every question, by the settings, model and index of now."""
+    """Whether a cell's run holds an answer to every question, by the settings, model and index of now; a failure is none."""
     mark = cell.folder / FINISHED
     if not all(file.is_file() for file in (mark, cell.folder / MANIFEST, cell.folder / TRACES)):
         return False

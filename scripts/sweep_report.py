@@ -7,8 +7,8 @@ import importlib.util
 import io
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from core.files import write_atomically
+from core.manifest import Manifest
 from eval.ledger import Spending
 from eval.plots import Line, Point, draw_scaling
 from eval.scaling import Fit
@@ -23,6 +24,7 @@ from eval.scorers import chosen_scorer, scorer_title
 from eval.statistics import Interval
 from eval.table import json_record, percent
 from scripts import run
+from scripts.conditions import conditions
 from scripts.printing import wide_console
 from scripts.sweep_cells import Cell, groups_of
 from scripts.sweep_findings import MEASURES, Findings, Measured, Reporting, find, measured
@@ -45,7 +47,7 @@ def report(out: Path, tests: Sequence[Cell], devs: Sequence[Cell], options: Repo
     write_atomically(out / "sweep.csv", csv_of(tested, developed, found))
     pictures = plot(out, tested, found, options.metric, f"{Path(first.questions).name}, n = {len(questions)}")
     folders = {each.name: each.cell.folder for each in tested}
-    run.print_table([each.summary for each in tested], folders, scorer_title(scorer, questions))
+    run.print_table([each.summary for each in tested], folders, known_of(tested).scorer)
     console = wide_console()
     print_findings(console, tested, developed, found, MEASURES[options.metric])
     print_spending(console, [*tested, *developed])
@@ -56,16 +58,38 @@ def report(out: Path, tests: Sequence[Cell], devs: Sequence[Cell], options: Repo
     return run.status([each.summary for each in tested])
 
 
+@dataclass(frozen=True)
+class Known:
+    """What a reader must know beside the figures of some cells: how they are scored, what they share, and by cell what else."""
+
+    scorer: str
+    shared: Sequence[str]
+    own: Mapping[str, str]
+
+
+def known_of(cells: Sequence[Measured]) -> Known:
+    """Return how the cells are scored, by the gold answers of now, and what their manifests say."""
+    config = cells[0].cell.config
+    chosen = chosen_scorer(config.scorer, config.dataset)
+    title = scorer_title(chosen, cells[0].cell.questions, config.aliases)
+    return Known(title, *conditions({each.name: Manifest.read(each.cell.folder) for each in cells}))
+
+
 def record_of(
     tested: Sequence[Measured], developed: Sequence[Measured], found: Findings, options: Reporting
 ) -> dict[str, Any]:
     """Write a sweep as a JSON object; scores are fractions, but in percent where they are the curve's y."""
     config = tested[0].cell.config
+    known, known_of_dev = known_of(tested), known_of(developed) if developed else None
+    of_dev = {"dev_scorer_title": known_of_dev.scorer, "dev_conditions": known_of_dev.shared} if known_of_dev else {}
     return {
         "questions": {"file": config.questions, "dataset": config.dataset, "n": len(tested[0].cell.questions)},
         "metric": options.metric,
-        "cells": {each.name: cell_record(each) | {"pareto": each.name in found.pareto} for each in tested},
-        "dev_cells": {each.name: cell_record(each) for each in developed},
+        "scorer_title": known.scorer,
+        "conditions": known.shared,
+        **of_dev,
+        "cells": {each.name: cell_record(each, known) | {"pareto": each.name in found.pareto} for each in tested},
+        "dev_cells": {each.name: cell_record(each, known_of_dev) for each in developed if known_of_dev},
         "pareto": found.pareto,
         "fit": {
             "formula": "y = a * log(x + b) + c",
@@ -82,9 +106,10 @@ def record_of(
     }
 
 
-def cell_record(each: Measured) -> dict[str, Any]:
-    """Write a cell as a JSON object: what the table says of it, and the options that tell it from the others."""
+def cell_record(each: Measured, known: Known) -> dict[str, Any]:
+    """Write a cell as a JSON object: what the table says of it, and the options and conditions that tell it from the others."""
     told = {"method": each.cell.method, "options": each.options, "folder": str(each.cell.folder)}
+    told["conditions"] = known.own[each.name]
     return json_record(each.summary) | {"remembered_tokens": each.spent.remembered} | told
 
 
@@ -100,12 +125,18 @@ def spending_record(cells: Sequence[Measured]) -> dict[str, int | None]:
 
 
 def csv_of(tested: Sequence[Measured], developed: Sequence[Measured], found: Findings) -> str:
-    """Write a line per cell, then one per cell on the dev questions; options that differ are columns, scores fractions."""
+    """Write a line per cell, then one per cell on the dev questions; options that differ are columns, scores fractions.
+
+    The last two columns say how the line is scored, and all that must be known beside it.
+    """
     options = list(dict.fromkeys(option for each in tested for option in each.options if option != "method"))
     scores = [f"{name}{end}" for name in _WITH_INTERVALS for end in ("", "_low", "_high")]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["questions", "cell", "method", *options, "pareto", *scores, *_PLAIN, "folder"])
+    writer.writerow(
+        ["questions", "cell", "method", *options, "pareto", *scores, *_PLAIN, "folder", "scorer", "conditions"]
+    )
+    known = {asked: known_of(cells) for asked, cells in (("test", tested), ("dev", developed)) if cells}
     for asked, each in [*(("test", each) for each in tested), *(("dev", each) for each in developed)]:
         record = json_record(each.summary)
         told = [each.options.get(option, "") for option in options]
@@ -113,7 +144,10 @@ def csv_of(tested: Sequence[Measured], developed: Sequence[Measured], found: Fin
         figures = [
             value for name in _WITH_INTERVALS for value in (record[name], *(record[f"{name}_interval"] or (None, None)))
         ] + [record[name] for name in _PLAIN]
-        writer.writerow([asked, each.name, each.cell.method, *told, pareto, *figures, each.cell.folder])
+        said = " ".join([*known[asked].shared, known[asked].own[each.name]])
+        writer.writerow(
+            [asked, each.name, each.cell.method, *told, pareto, *figures, each.cell.folder, known[asked].scorer, said]
+        )
     return text.getvalue()
 
 
@@ -131,12 +165,14 @@ def plot(out: Path, tested: Sequence[Measured], found: Findings, metric: str, ti
 
 def line_of(points: Sequence[Point], found: Findings, measure: str) -> Line | None:
     """Return the curve that is drawn: the one through the Pareto set, or else the one through all cells, if there is any."""
-    for name, title in (("pareto", "fitted to the frontier"), ("all", "fitted to all cells")):
+    for name, title in (("pareto", "frontier"), ("all", "all cells")):
         fit = found.fits[name]
         if isinstance(fit, Fit):
             spent = [point.tokens for point in points if point.on_frontier or name == "all"]
-            explained = "" if fit.r_squared is None else f", R² {fit.r_squared:.2f}"
-            return Line(fit.curve, min(spent), max(spent), f"{fit.curve.formula(measure)}  ({title}{explained})")
+            said = [title, f"{fit.points} points"]
+            said += [] if fit.r_squared is None else [f"R² {fit.r_squared:.2f}"]
+            said += [f"b at its {fit.at_limit} limit"] if fit.at_limit else []
+            return Line(fit.curve, min(spent), max(spent), f"{fit.curve.formula(measure)}  ({', '.join(said)})")
     return None
 
 

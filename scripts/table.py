@@ -114,7 +114,7 @@ def show(runs: Mapping[str, Path], options: TableOptions = PLAIN) -> int:
     questions = common_questions(rows)
     chosen, recall_at = scoring_of(first, options.scorer, options.recall_at)
     summaries = summarise_runs(runs, questions, chosen, recall_at, texts_of(runs, manifests, options))
-    print_table(summaries, runs, scorer_title(chosen, questions))
+    print_table(summaries, runs, scorer_title(chosen, questions, first.last.aliases))
     if note := gold_note(rows, manifests):
         print(note)
     record = figures(summaries, runs, chosen)

@@ -3,7 +3,8 @@
 A record has an ``input``, and in ``output`` its gold answers and, for each, the Wikipedia pages that bear it out. Test files have
 no ``output``; their questions can be answered and exported, not scored. Gold pages are named by ``wikipedia_id``, so passages of
 the corpus must say which page they are of: a passage's id is the ``wikipedia_id`` itself or begins with it, followed by "-" or "#"
-and anything ("290", "290-3", "290#3"). ``corag index --format kilt`` gives such ids to the paragraphs of KILT's knowledge source.
+and anything ("290", "290-3", "290#3"). ``corag index --format kilt`` gives such ids to the paragraphs of KILT's knowledge source,
+and to the passages of corag/kilt-corpus.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ KILT_TASKS = {
 
 
 def task_description(dataset: str) -> str:
-    """Return what the questions of a dataset are like, as a prompt may say it: a value for ``--corag.task``.
+    """Return what the questions of a dataset are like, as a prompt may say it: CoRAG's option ``task``, unless it is stated.
 
     Raises :class:`ConfigError` for a dataset that has no description of its own.
     """

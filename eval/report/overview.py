@@ -12,7 +12,7 @@ from typing import Any
 from core.manifest import Start
 from core.rows import SavedRow
 from core.types import Question, TokenUsage
-from eval.comparing import against_baseline
+from eval.comparing import against_each_other
 from eval.report.runs import Run
 from eval.scaling import pareto_set
 from eval.scorers import Scorer, scorer_title
@@ -127,7 +127,7 @@ def describe(
         runs=figures,
         questions=runs[0].manifest.last.questions,
         dataset=runs[0].manifest.dataset,
-        scorer=scorer_title(scorer, [row.question for row in every[0]]),
+        scorer=scorer_title(scorer, [row.question for row in every[0]], runs[0].manifest.last.aliases),
         n=len(questions),
         left_out=len({name for run in runs for name in run.rows}) - len(questions),
         recall_at=recall_at,
@@ -155,11 +155,11 @@ def differences_to_baselines(
     differences: dict[str, list[list[Difference | None]]] = {
         measure: [[None] * len(names) for _ in names] for measure in MEASURES
     }
-    for base, baseline in enumerate(names if scored and len(names) > 1 else ()):
-        for one in against_baseline(measured, baseline):
+    for baseline, against in (against_each_other(measured) if scored and len(names) > 1 else {}).items():
+        for one in against:
             test = one.comparison
             found = Difference(test.difference, test.p_value, one.p_holm, test.detectable)
-            differences[one.measure][base][names.index(one.run)] = found
+            differences[one.measure][names.index(baseline)][names.index(one.run)] = found
     return differences
 
 

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ def make_report(runs: Sequence[Run], questions: Sequence[str], scorer: Scorer, r
     overview, scores = describe(runs, questions, scorer, recall_at)
     rows = common_rows(runs, questions)
     passages = Passages()
-    traces = [_traces(run, questions, passages) for run in runs]
+    traces = [_traces(run, asked, passages) for run, asked in zip(runs, rows, strict=True)]
     about = chunked((gold(row.question, passages) for row in rows[0]), passages)
     index = _index(rows, scores, traces, about)
     blocks = [element("index", pack(orjson.dumps(index))), *about.elements("gold")]
@@ -95,10 +95,12 @@ def html_page(report: Report, texts: Texts, made: str) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda field: values[field[1]], _file("template.html"))
 
 
-def _traces(run: Run, questions: Sequence[str], passages: Passages) -> Chunks:
+def _traces(run: Run, rows: Sequence[SavedRow], passages: Passages) -> Chunks:
+    """Pack the traces of these rows, which have the first run's gold answers but no steps."""
     lines = read_lines(run.folder)
     refusal = run.manifest.options.get("refusal", "")
-    return chunked((trace(lines[name].parsed(), passages, refusal) for name in questions), passages)
+    whole = (replace(lines[row.question.id].parsed(), question=row.question) for row in rows)
+    return chunked((trace(row, passages, refusal) for row in whole), passages)
 
 
 def _index(

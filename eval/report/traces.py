@@ -10,6 +10,7 @@ from core.rows import SavedRow
 from core.tools import ScoreStep, SearchStep, Step
 from core.types import Question, TokenUsage
 from eval.report.blocks import Passages
+from eval.retrieval_metrics import page_of, pages_of
 
 
 def trace(row: SavedRow, passages: Passages, refusal: str) -> dict[str, Any]:
@@ -17,11 +18,12 @@ def trace(row: SavedRow, passages: Passages, refusal: str) -> dict[str, Any]:
 
     ``refusal``: CoRAG's sentence for a sub-answer that the passages do not tell, "" for other methods. What is empty is left out.
     """
+    steps = row.steps
     shown: dict[str, Any] = {
         "error": row.error,
         "seconds": row.seconds,
         "usage": {role: _usage(usage) for role, usage in row.usage.items()},
-        "steps": [_step(step, passages, refusal) for step in row.steps],
+        "steps": [_step(step, passages, refusal) for step in steps],
     }
     if row.answer is not None:
         chains = row.further.get("chains", ())
@@ -34,16 +36,41 @@ def trace(row: SavedRow, passages: Passages, refusal: str) -> dict[str, Any]:
             "chains": [_chain(chain, passages) for chain in chains],
             "chosen": chains[row.further["chosen"]]["path"] if chains else "",
         }
+    if row.question.pages:
+        shown |= _of_gold_pages(row, steps, passages)
     return _filled(shown)
 
 
+def _of_gold_pages(row: SavedRow, steps: Sequence[Step], passages: Passages) -> dict[str, Any]:
+    """Return which passages are of a gold page, and the place of each gold page among the different ones collected, 0 if missed.
+
+    A page is called by the title of its passages, where a search found one.
+    """
+    pages, found = gold_ids(row.question), pages_of(row.passage_ids)
+    titles = {hit.passage.id: hit.passage.title for step in steps if isinstance(step, SearchStep) for hit in step.hits}
+    named = dict.fromkeys([*row.passage_ids, *row.further.get("context_ids", ()), *titles])
+    bearing = [name for name in named if page_of(name) in pages]
+    for name in bearing:
+        passages.number(page_of(name), titles.get(name, ""))
+    return {
+        "gold": [passages.number(name) for name in bearing],
+        "places": [found.index(page) + 1 if page in found else 0 for page in pages],
+    }
+
+
+def gold_ids(question: Question) -> Sequence[str]:
+    """Return the gold passages of a question, or the gold pages, if it is by page that they are known."""
+    return list(dict.fromkeys(page for group in question.pages for page in group)) or question.supporting
+
+
 def gold(question: Question, passages: Passages) -> dict[str, Any]:
-    """Return what a dataset says about how a question is answered: its supporting passages and its decomposition."""
+    """Return what a dataset says about how a question is answered: its gold passages, or pages, and its decomposition."""
     hops = [
         [hop.question, hop.answer, passages.number(hop.passage_id) if hop.passage_id else None]
         for hop in question.decomposition
     ]
-    return _filled({"supporting": [passages.number(name) for name in question.supporting], "decomposition": hops})
+    numbers = [passages.number(name) for name in gold_ids(question)]
+    return _filled({"supporting": numbers, "by_page": bool(question.pages), "decomposition": hops})
 
 
 def _step(step: Step, passages: Passages, refusal: str) -> dict[str, Any]:
@@ -86,5 +113,5 @@ def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
         name: value
         for name, value in values.items()
         if value not in ("", None, (), [], {})
-        and not (value in (0, False) and name in ("refused", "cut", "cut_off", "repeats"))
+        and not (value in (0, False) and name in ("refused", "cut", "cut_off", "repeats", "by_page"))
     }

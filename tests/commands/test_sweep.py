@@ -102,19 +102,7 @@ def backends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Backends:
     return scripted
 
 
-COMMAND = [
-    "sweep",
-    "--config",
-    "sweep.yaml",
-    "--questions",
-    "test.jsonl",
-    "--dev.questions",
-    "dev.jsonl",
-    "--out",
-    "out",
-]
-
-
+COMMAND = "sweep --config sweep.yaml --questions test.jsonl --dev.questions dev.jsonl --out out".split()
 CIRCUMSTANCES = [
     "--model.kv_cache_gb", "8", "--model.gpu_memory_utilization", "0.5", "--model.max_num_seqs", "2", "--model.batch_size", "3",
     "--model.timeout_s", "9", "--model.retries", "1", "--model.api_key_variable", "KEY",
@@ -135,18 +123,7 @@ def swept(*more: str) -> dict[str, Any]:
 def cells_of(text: str) -> list[Cell]:
     """Cells over the test questions, in the folder "out"."""
     Path("cells.yaml").write_text(text)
-    argv = [
-        "--config",
-        "sweep.yaml",
-        "--questions",
-        "test.jsonl",
-        "--out",
-        "out",
-        "--corag.max_hops",
-        "2",
-        "--grid",
-        "",
-    ]
+    argv = [*"--config sweep.yaml --questions test.jsonl --out out --corag.max_hops 2 --grid".split(), ""]
     config = parse(Config, [*argv, "--retriever.index", "a", "--cells", "cells.yaml"], "corag sweep", "")
     return [replace(cell, questions=config.load()) for cell in read_cells(config, config.cells, config.grid)]
 
@@ -171,6 +148,21 @@ async def test_engines_and_indexes_are_opened_once_and_serve_all_their_cells(bac
     cells[0] = replace(cells[0], config=replace(cells[0].config, seed=1))
     with pytest.raises(ConfigError, match=r"none' was made with other settings:\n  seed: 0 -> 1"):
         await opened()
+
+
+async def test_questions_that_failed_are_tried_again_and_open_their_engine_for_it(backends: Backends) -> None:
+    """As 'corag run' tries them again: what was gone may be back. The other cells start nothing."""
+    fine, failing = cells_of("a: {method: closed_book}\nb: {method: closed_book, model.adapter: mine}\n")
+    await answer_cells([fine, failing], backends.openers)
+    traces = failing.folder / TRACES
+    first, *rest = traces.read_bytes().splitlines(keepends=True)
+    failed = json.loads(first) | {"answer": None, "error": "SearchFailedError: gone"}
+    traces.write_bytes(json.dumps(failed).encode() + b"\n" + b"".join(rest))
+    backends.opened.clear()
+    assert is_finished(fine) and not is_finished(failing)
+    await answer_cells([fine, failing], backends.openers)
+    assert backends.opened == ["model mine"] and is_finished(failing)
+    assert len(traces.read_bytes().splitlines()) == len(failing.questions) + 1, "the one that failed is asked again"
 
 
 async def test_more_memory_threads_or_patience_make_no_other_cell(backends: Backends) -> None:
@@ -214,6 +206,14 @@ def test_a_sweep_leaves_tables_plots_and_choices(backends: Backends, capsys: pyt
     for choice in chosen["choices"]:
         assert choice["chosen_tokens"] <= choice["budget"]
         assert choice["score"]["mean"] == pytest.approx(record["cells"][choice["cell"]]["f1"], abs=1e-4)
+    assert record["scorer_title"] == record["dev_scorer_title"] == last["scorer_title"] == "SQuAD-style"
+    shared = record["conditions"]
+    assert (
+        shared[0] == "Questions: test.jsonl (jsonl)." and len(shared) == 4 and set(shared) <= set(printed.splitlines())
+    )
+    assert record["dev_conditions"] == ["Questions: dev.jsonl (jsonl).", *shared[1:]]
+    for cell in (record["cells"]["closed"], record["dev_cells"]["closed"]):
+        assert cell["conditions"].startswith("prompts: ")
     for said in (
         "Pareto set",
         "through all cells",
@@ -224,6 +224,9 @@ def test_a_sweep_leaves_tables_plots_and_choices(backends: Backends, capsys: pyt
         assert said in printed
     rows = list(csv.DictReader(Path("out/sweep.csv").read_text().splitlines()))
     assert [row["cell"] for row in rows] == names * 2 and {row["questions"] for row in rows} == {"test", "dev"}
+    assert [row["scorer"] for row in rows] == ["SQuAD-style"] * len(rows)
+    assert rows[0]["conditions"] == " ".join([*record["conditions"], record["cells"]["closed"]["conditions"]])
+    assert rows[-1]["conditions"].startswith("Questions: dev.jsonl (jsonl). Model: ")
     assert rows[-1]["corag.chains"] == "4" and rows[0]["corag.chains"] == "" and float(rows[0]["f1"]) <= 1
     assert Path("out/sweep.png").stat().st_size > 20_000 and Path("out/sweep.svg").stat().st_size > 5_000
     shared = last["shared_work"]

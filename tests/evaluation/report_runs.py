@@ -1,11 +1,16 @@
-"""Run folders for tests of the report: the real methods over a world's questions, with a model and an index that know the answers.
+"""Run folders for tests of the report, and a report read back.
+
+The folders are of the real methods over a world's questions, with a model and an index that know the answers.
 
 Both fail now and then, by hashes of what they are asked, so that runs differ, hops are refused and some questions go wrong.
 """
 
 import asyncio
+import base64
 import contextlib
+import gzip
 import json
+import re
 from dataclasses import replace
 
 import orjson
@@ -16,11 +21,13 @@ from core.errors import SearchFailedError
 from core.manifest import Manifest
 from core.records import read_lines, write_run
 from core.seeds import stable_hash
-from core.types import Hit, Passage
+from core.types import Hit, Passage, Question
 from eval.datasets.plain import question_record
 from eval.world import generate
 from ircot.config import IRCoTConfig
+from scripts.cli import main
 from scripts.run import Config, answer_run
+from tests.evaluation.runs import make_run, row
 from tests.fakes import PROMPTS, ScriptedGenerator, kind
 
 REFUSAL = "No relevant information found"
@@ -139,3 +146,45 @@ def multiply(folder, copies):
 
     every = [*lines, *(copy(text, number) for number in range(2, copies + 1) for text in lines)]
     write_run(folder, Manifest.read(folder), every)
+
+
+def kilt_report(folder):
+    """The report on two runs, one of which failed, on a question with gold pages and one with a gold passage."""
+    asked = Question("7", "Ada was born in Orvale.", ("SUPPORTS",), ("290", "17", "4"), pages=(("290", "17"), ("4",)))
+    plain = Question("8", "Ben was born in Orvale.", ("REFUTES",), ("290-3",))
+    found = [
+        row(asked, "SUPPORTS", ["5-1", "5-2", "290-3", "290-5", "17#0"]),
+        row(plain, "REFUTES", ["290-3", "290-5"]),
+    ]
+    failed = [row(asked, None), row(plain, None)]
+    runs = [make_run(folder / name, rows, {"seed": len(name)}) for name, rows in (("found", found), ("failed", failed))]
+    out = folder / "report.html"
+    assert main(["report", *map(str, runs), "--out", str(out)]) == 0
+    return out
+
+
+class Page:
+    """A report read back as a browser would."""
+
+    def __init__(self, file):
+        self.text = file.read_text(encoding="utf-8")
+        self.elements = dict(
+            re.findall(r'<script type="application/[\w-]+" id="([\w-]+)">(.*?)</script>', self.text, re.DOTALL)
+        )
+        self.overview = json.loads(self.elements["overview"])
+        self.index = self.block("index")
+        self.run_names = [run["name"] for run in self.overview["runs"]]
+
+    def block(self, name):
+        return json.loads(gzip.decompress(base64.b64decode(self.elements[name])))
+
+    def item(self, name, starts, question):
+        """A question's item of a packed list, and the ids of passages by number."""
+        place = self.index["ids"].index(question)
+        piece = max(number for number, start in enumerate(starts) if start <= place)
+        data = self.block(f"{name}-{piece}")
+        return data["items"][place - starts[piece]], {number: name for number, name, _ in data["passages"]}
+
+    def trace(self, run, question):
+        number = self.run_names.index(run)
+        return self.item(f"run-{number}", self.index["runs"][number]["starts"], question)

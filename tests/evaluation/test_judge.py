@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from core.types import Question
 from eval.judge import JudgeConfig, verdict_of
 from scripts import doctor
 from scripts.cli import main
+from scripts.conditions import conditions_record
 from scripts.judge import Config, judge_run, print_judged, record_of
 from tests.evaluation.runs import make_run, row
 from tests.fakes import ScriptedGenerator
@@ -69,9 +71,22 @@ def test_failures_and_unreadable_replies_count_as_wrong(tmp_path, capsys):
     one = judged(a_run(tmp_path / "run"), ScriptedGenerator(reply))
     assert (one.right.mean, one.em.mean, one.n) == (0.4, 0.2, 5)
     assert (one.failed, one.judge_failed, one.unreadable) == (1, 0, 1)
-    print_judged({"mine": one}, "model, prompt judge v1")
+    known = conditions_record({"mine": Manifest.read(tmp_path / "run")})
+    print_judged({"mine": one}, "model, prompt judge v1", known)
     printed = capsys.readouterr().out
     assert "40.0" in printed and "look at some of its verdicts" in printed
+    for line in (
+        "EM by the scorer SQuAD-style.", "Questions: q.jsonl (jsonl).", "Model: model (scripted).",
+        "Retriever: indexes/none (words).", "Corpus: not known here.", "mine: prompts: layout v1 0123456789abcdef",
+    ):  # fmt: skip
+        assert line in printed.splitlines()
+    print_judged(
+        {"mine": one, "other": replace(one, scorer="DROP-style")},
+        "m",
+        {"shared": [], "own": {"mine": "a", "other": "b"}},
+    )
+    printed = capsys.readouterr().out
+    assert "other: EM by the scorer DROP-style; b" in printed and "EM by the scorer SQuAD-style; a" in printed
     assert json.loads(json.dumps(record_of(one)))["right"] == 0.4
 
 

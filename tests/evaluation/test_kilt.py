@@ -1,18 +1,23 @@
 """KILT's question files, and what their pages are worth in a table."""
 
 import json
+from dataclasses import asdict, replace
 
 import pytest
 
+from corag.config import CoRAGConfig
 from core.errors import ConfigError, DataError
+from core.options import parse
 from core.rows import Row, SavedRow
 from core.types import Answer, Question
 from eval.datasets import DATASETS, load_questions, task_description
 from eval.datasets.kilt import KILT_TASKS
 from eval.datasets.plain import question_record
+from eval.official_scores import kilt_scores
 from eval.scorers import default_scorer, scorer
 from eval.table import json_record, score_row, summarise
-from scripts import list_datasets
+from scripts import list_datasets, run, sample, sweep
+from scripts.sweep_cells import read_cells
 
 LINKING = {
     "id": 12,
@@ -89,6 +94,36 @@ def test_every_task_has_a_description_and_the_kilt_scorer(capsys):
     assert capsys.readouterr().out.strip() == task_description("kilt_nq")
 
 
+def test_a_command_says_of_the_questions_what_their_dataset_is_unless_it_is_told():
+    def of(*argv, command=run.Config):
+        return parse(command, ["--questions", "q.jsonl", *argv], "corag", "")
+
+    usual = CoRAGConfig().task
+    for name in KILT_TASKS:
+        assert of("--dataset", name).corag.task == task_description(name)
+    fever = ("--dataset", "kilt_fever")
+    assert of("--dataset", "hotpotqa").corag.task == of().corag.task == usual
+    assert of(*fever, "--corag.task", usual).corag.task == usual, "even where it is the usual one"
+    assert of(*fever, "--corag.preset", "small_model").corag.task == task_description("kilt_fever")
+    assert of(*fever, command=sample.Config).corag.task == task_description("kilt_fever")
+    one_step = of(*fever, "--method", "one_step")
+    assert one_step.one_step == of().one_step
+    noted = run.method_settings(of(*fever, "--method", "corag"), "corag")["options"]
+    assert noted == asdict(CoRAGConfig(task=task_description("kilt_fever")))
+
+
+def test_cells_of_a_sweep_are_told_too_and_may_say_otherwise(tmp_path):
+    file = tmp_path / "sweep.yaml"
+    file.write_text("dataset: kilt_fever\nmethod: corag\ncells: {a: {}, b: {corag.L: 2}, c: {corag.task: guess}}\n")
+    config = parse(sweep.Config, ["--questions", "q.jsonl", "--config", str(file)], "corag sweep", "")
+    tasks = [cell.config.corag.task for cell in read_cells(config, config.cells, "")]
+    assert tasks == [task_description("kilt_fever")] * 2 + ["guess"]
+    config = parse(
+        sweep.Config, ["--questions", "q.jsonl", "--config", str(file), "--corag.task", "x"], "corag sweep", ""
+    )
+    assert [cell.config.corag.task for cell in read_cells(config, config.cells, "")] == ["x", "x", "guess"]
+
+
 def _record(question, text, passages=(), failed=False):
     answer = None if failed else Answer(text, tuple(passages), 1, "read")
     return SavedRow.from_json(json.loads(Row(question, answer, (), {}, 0.0, "x" * failed).to_json()))
@@ -112,6 +147,22 @@ def test_a_table_counts_pages_and_gates_answers_by_them(load):
     rows = [_record(slot, "Orvale", ["17-3"]), _record(slot, "", failed=True)]
     figures = json_record(summarise("m", rows, rule))
     assert (figures["kilt_em"], figures["accuracy"], figures["kilt_em_interval"]) == (0.5, 0.5, [0.0, 1.0])
+
+
+def test_an_answer_that_no_page_bears_out_counts_as_kilt_counts_it(load):
+    """In KILT's script the R-precision of a question without provenance is 0, and so its gated scores are."""
+    bare = SLOT | {"output": [{"answer": "Orvale"}]}
+    (slot,) = load("kilt_trex", bare)
+    scored = score_row(_record(slot, "Orvale", ["17-3"]), scorer("kilt"), recall_at=5)
+    zeros = {"r_precision": 0, "kilt_em": 0, "kilt_f1": 0, "kilt_accuracy": 0}
+    assert (scored.em, scored.recall, dict(scored.further)) == (1, 0, {"accuracy": 1} | zeros)
+    predicted = {"id": "s1", "output": [{"answer": "Orvale", "provenance": [{"wikipedia_id": "17"}]}]}
+    official = kilt_scores([predicted], [bare])
+    assert {name: official[name] for name in scored.further} == dict(scored.further) and official["recall@5"] == 0
+    assert "r_precision" not in score_row(_record(slot, "Orvale"), scorer("kilt"), 5, searches=False).further
+    of_passages = replace(slot, supporting=("p1",))
+    assert "r_precision" not in score_row(_record(of_passages, "Orvale", ["p1"]), scorer("kilt"), 5).further
+    assert score_row(_record(slot, "Orvale", ["17-3"]), scorer("squad"), recall_at=5).further == {}
 
 
 def test_pages_survive_our_own_format(load, tmp_path):

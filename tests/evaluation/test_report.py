@@ -17,7 +17,7 @@ from eval.report.page import ASSETS, SCRIPTS, STYLES, html_page, text_blocks
 from eval.report.traces import trace
 from scripts.cli import main
 from scripts.report import Config, report_of
-from tests.evaluation.report_runs import EVIL, REFUSAL, World, write
+from tests.evaluation.report_runs import EVIL, REFUSAL, Page, World, kilt_report, write
 from tests.fakes import WordRetriever
 
 QUESTIONS = 24
@@ -33,33 +33,6 @@ def runs(world, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
     skills = {"one_step": 0.3, "ircot": 0.4, "greedy": 0.5, "best_of_4": 0.6, "tree": 0.7}
     return {name: write(out, name, world, skill) for name, skill in skills.items()}
-
-
-class Page:
-    """A report read back as a browser would."""
-
-    def __init__(self, file):
-        self.text = file.read_text(encoding="utf-8")
-        self.elements = dict(
-            re.findall(r'<script type="application/[\w-]+" id="([\w-]+)">(.*?)</script>', self.text, re.DOTALL)
-        )
-        self.overview = json.loads(self.elements["overview"])
-        self.index = self.block("index")
-        self.run_names = [run["name"] for run in self.overview["runs"]]
-
-    def block(self, name):
-        return json.loads(gzip.decompress(base64.b64decode(self.elements[name])))
-
-    def item(self, name, starts, question):
-        """A question's item of a packed list, and the ids of passages by number."""
-        place = self.index["ids"].index(question)
-        piece = max(number for number, start in enumerate(starts) if start <= place)
-        data = self.block(f"{name}-{piece}")
-        return data["items"][place - starts[piece]], {number: name for number, name, _ in data["passages"]}
-
-    def trace(self, run, question):
-        number = self.run_names.index(run)
-        return self.item(f"run-{number}", self.index["runs"][number]["starts"], question)
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +170,25 @@ def test_gold_passages_are_named_and_found_among_those_collected(page, world):
         collected = page.trace("greedy", question.id)[0].get("collected", [])
         found += any(number in collected for number in about["supporting"])
     assert found > QUESTIONS / 4
+
+
+def test_gold_pages_are_found_by_any_of_their_passages(tmp_path):
+    page = Page(kilt_report(tmp_path))
+    about, ids = page.item("gold", page.index["gold"], "7")
+    assert about["by_page"] and [ids[number] for number in about["supporting"]] == ["290", "17", "4"]
+    assert ids_and_titles(page, "gold-0")["290"].startswith("About 290-"), "as its passages are called"
+    shown, ids = page.trace("found", "7")
+    assert [ids[number] for number in shown["gold"]] == ["290-3", "290-5", "17#0"]
+    assert shown["places"] == [2, 3, 0], "of pages 5, 290 and 17; page 4 was missed"
+    assert page.trace("failed", "7")[0]["places"] == [0, 0, 0] and "gold" not in page.trace("failed", "7")[0]
+    assert [run["recall"] for run in page.index["runs"]] == [[0.5, 1], [0, 0]]
+    about, ids = page.item("gold", page.index["gold"], "8")
+    assert "by_page" not in about and [ids[number] for number in about["supporting"]] == ["290-3"]
+    assert not {"gold", "places"} & page.trace("found", "8")[0].keys(), "whole passages are known by their ids"
+
+
+def ids_and_titles(page, block):
+    return {name: title for _, name, title in page.block(block)["passages"]}
 
 
 def test_nothing_in_the_data_can_end_an_element_or_run(page, world):

@@ -11,7 +11,7 @@ import pytest
 from eval.report.page import Texts, html_page, text_blocks
 from scripts.report import Config, report_of
 from tests.evaluation.browser import CHROMIUM, DRIVER, Browser, Keys, NoAlertPresentException, Select
-from tests.evaluation.report_runs import EVIL, World, multiply, write
+from tests.evaluation.report_runs import EVIL, World, kilt_report, multiply, write
 
 pytestmark = pytest.mark.slow
 
@@ -140,6 +140,19 @@ def test_two_runs_beside_each_other_show_where_they_disagree_first(browser, big)
     browser.choose("outcome", "Only the second is right")
     first, second = browser.pills()[0]
     assert "right" in second and "right" not in first
+
+
+def test_gold_pages_are_marked_by_their_passages(browser, tmp_path):
+    file = kilt_report(tmp_path)  # of a run called "found"
+    browser.open(file, question="7", run="found")
+    browser.opened("Ada was born")
+    assert "Gold pages" in browser.text("#trace .gold-card")
+    shown = [" ".join(text.split()) for text in browser.texts("#trace .gold-list li")]
+    assert [text.partition(" found ")[2] for text in shown] == ["found, page 2", "found, page 3", "missed"], shown
+    assert browser.texts("#trace .gold-list .tag.hit") and browser.texts("#trace .gold-list .chip.gold")
+    assert len(browser.texts("#trace .column .collected .chip.gold")) == 3
+    assert "gold at 3, 4, 5" in browser.text("#trace .hits-fold summary")
+    browser.picture("gold-pages")
 
 
 def test_markup_in_questions_and_passages_stays_text(browser, big):

@@ -137,6 +137,11 @@ def test_a_row_says_when_2wiki_has_no_aliases():
     plain, aliased = Question("1", "Who?", ("Oslo",)), Question("2", "Who?", ("Oslo", "Christiania"))
     assert scorer_title(scorer("2wikimultihopqa"), [plain]) == "2WikiMultihopQA v1.1, no aliases"
     assert scorer_title(scorer("2wikimultihopqa"), [plain, aliased]) == "2WikiMultihopQA v1.1"
+    assert scorer_title(scorer("2wikimultihopqa"), [plain], "0123456789abcdef") == "2WikiMultihopQA v1.1"
+    assert scorer_title(scorer("2wikimultihopqa"), [plain], "") == "2WikiMultihopQA v1.1, no aliases"
+    assert scorer_title(scorer("2wikimultihopqa"), [aliased], "") == "2WikiMultihopQA v1.1", (
+        "the questions brought them"
+    )
     assert scorer_title(scorer("hotpotqa"), [plain]) == "HotpotQA v1"
 
 

@@ -1,4 +1,4 @@
-"""What 'corag table' and 'corag compare' say beside the figures: tests against a baseline, means over seeds, conditions."""
+"""What 'corag table' says beside the figures: tests against a baseline, means over seeds, conditions."""
 
 import json
 import re
@@ -11,18 +11,7 @@ from core.types import Passage, Question
 from retrieval.manifest import IndexSettings, hash_corpus, write_manifest
 from retrieval.store import storing
 from scripts.cli import main
-from tests.evaluation.runs import make_run, row, searched
-
-QUESTIONS = [Question(str(n), f"Where was {n} born?", (f"Town {n}",), (f"p{n}",)) for n in range(24)]
-
-
-def run_of(folder, right, settings=None, found=lambda n: True, **start):
-    """A run that answers the questions of these numbers right, and finds the passages that ``found`` says."""
-    rows = [
-        row(question, f"Town {n}" if n in right else "Nowhere", [f"p{n}" if found(n) else "other"])
-        for n, question in enumerate(QUESTIONS)
-    ]
-    return make_run(folder, rows, settings or {}, **start)
+from tests.evaluation.runs import QUESTIONS, make_run, row, run_of, searched
 
 
 def table(capsys, *argv):
@@ -184,6 +173,9 @@ def test_answers_are_looked_for_in_the_texts_that_lie_beside_an_index(tmp_path, 
     printed, record = table(capsys, half, silent, "--answer_recall")
     assert record["runs"]["half"]["answer_recall"] == record["runs"]["half"]["recall"] == 0.5
     assert "answer_recall" not in record["runs"]["silent"] and "answer recall" in printed
+    twice = make_run(tmp_path / "twice", [row(QUESTIONS[1], "x", ["p0", "p0", "p1"])], retriever=retriever)
+    found = table(capsys, twice, "--answer_recall", "--recall_at", 2)[1]["runs"]["twice"]
+    assert (found["answer_recall"], found["recall"]) == (1, 1), "a passage collected twice takes one place"
     stray = make_run(tmp_path / "stray", [row(QUESTIONS[0], "x", ["p99"])], retriever=retriever)
     assert main(["table", str(stray), "--answer_recall"]) == 2
     assert "has no passage 'p99'" in capsys.readouterr().err
@@ -219,71 +211,9 @@ def test_questions_without_gold_answers_are_said_to_be_unscored(tmp_path, capsys
     assert "3 questions have no gold answers" in printed
     twins = [make_run(tmp_path / name, hidden) for name in ("one", "two")]
     assert main(["compare", *map(str, twins)]) == 0, "recall can still be compared"
-    assert set(json.loads(capsys.readouterr().out.splitlines()[-1])) == {"scorer", "recall"}
-
-
-def test_compare_says_what_it_cannot_see(tmp_path, capsys):
-    first = run_of(tmp_path / "first", range(8))
-    second = run_of(tmp_path / "second", range(4, 14), {"seed": 1})
-    assert main(["compare", str(first), str(second)]) == 0
     printed = capsys.readouterr().out
-    record = json.loads(printed.splitlines()[-1])
-    points = 100 * record["em"]["detectable"]
-    assert f"with n = 24, a difference under {points:.1f} points in em" in printed
-    assert "without pairing by question" in printed and "by Holm over 3 measures" in printed
-    assert main(["compare", str(first), str(run_of(tmp_path / "twin", range(8), {"seed": 2}))]) == 0
-    assert "score alike on every question" in capsys.readouterr().out
-
-
-def test_compare_is_the_table_of_two_runs_with_a_baseline(tmp_path, capsys):
-    """Also where one run has answered fewer questions, and another file of aliases: of what both have answered."""
-    first = run_of(tmp_path / "first", range(8))
-    some = [row(replace(each, answers=("x",)), f"Town {n}" if n > 3 else "x") for n, each in enumerate(QUESTIONS[:14])]
-    second = make_run(tmp_path / "second", some[::-1], {"seed": 1})
-    assert main(["compare", str(first), str(second)]) == 0
-    printed = capsys.readouterr().out
-    record = json.loads(printed.splitlines()[-1])
-    against = table(capsys, first, second, "--baseline", "first")[1]["against"]
-    assert {one.pop("measure"): one for one in against if one.pop("run") == "second"} == {
-        measure: figures for measure, figures in record.items() if measure != "scorer"
-    }
-    assert record["em"]["n"] == 14 and record["em"]["difference"] == pytest.approx((10 - 8) / 14, abs=1e-4)
-    assert "for 14 of 14 questions" in printed and "with n = 14, a difference under" in printed
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (None, "a run was given twice"),
-        ({"questions": {"source": "xyz", "dataset": "jsonl"}}, 'questions.source: "abc" -> "xyz"'),
-        ({"seed": 1}, "the runs have no question in common"),
-    ],
-)
-def test_what_a_table_refuses_cannot_be_compared_either(tmp_path, capsys, settings, message):
-    first = run_of(tmp_path / "first", range(8))
-    second = first if settings is None else make_run(tmp_path / "second", [row(Question("x", "Who?"), "y")], settings)
-    for command in ("table", "compare"):
-        assert main([command, str(first), str(second)]) == 2
-        assert message in capsys.readouterr().err
-
-
-def test_compare_scores_as_the_first_run_was_scored(tmp_path, capsys):
-    half = [
-        [row(question, "x", ["other", f"p{n}"] if n < found else ["other"]) for n, question in enumerate(QUESTIONS)]
-        for found in (12, 0)
-    ]
-    first = make_run(tmp_path / "first", half[0], scorer="drop", recall_at=1)
-    second = make_run(tmp_path / "second", half[1], {"seed": 1}, scorer="musique", recall_at=9)
-
-    def compared(*argv):
-        assert main(["compare", *map(str, argv)]) == 0
-        printed = capsys.readouterr().out
-        record = json.loads(printed.splitlines()[-1])
-        return record["scorer"], record["recall"]["difference"], printed.partition(":")[0].rpartition("recall@")[2]
-
-    assert compared(first, second) == ("drop", 0, "1")
-    assert compared(second, first) == ("musique", 0.5, "9")
-    assert compared(first, second, "--scorer", "squad", "--recall_at", "2") == ("squad", -0.5, "2")
+    assert "recall" in json.loads(printed.splitlines()[-1]) and "em" not in json.loads(printed.splitlines()[-1])
+    assert "disagree on" not in printed
 
 
 def test_measures_by_page_say_what_they_are_read_from(tmp_path, capsys):
@@ -308,13 +238,6 @@ def test_a_run_is_named_once_however_its_path_is_written(tmp_path, capsys):
     for again in (f"{run}/", str(tmp_path / "x" / ".." / "run")):
         assert main(["table", str(run), again]) == 2
         assert "given twice" in capsys.readouterr().err
-
-
-def test_runs_with_nothing_in_common_to_compare_are_refused(tmp_path, capsys):
-    bare = [row(Question(f"h{n}", "Where?"), "x", ["p1"]) for n in range(3)]
-    runs = [make_run(tmp_path / name, bare) for name in ("one", "two")]
-    assert main(["compare", *map(str, runs)]) == 2
-    assert "nothing can be compared" in capsys.readouterr().err
 
 
 def test_new_runs_write_down_their_corpus(tmp_path, index):

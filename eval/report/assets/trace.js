@@ -90,21 +90,21 @@ function traceHead(position) {
   );
 }
 
-// The dataset's passages and decomposition, and which run collected what.
+// The dataset's passages, or pages, and decomposition, and which run collected what.
 function goldCard({item, passages}, traces, shown) {
   const supporting = item.supporting ?? [];
   const decomposition = item.decomposition ?? [];
   if (!supporting.length && !decomposition.length) return null;
   const view = passageView(passages, new Set(supporting));
-  const rows = supporting.map((place) =>
+  const rows = supporting.map((place, nth) =>
     h(
       "li",
       {},
-      passageItem(place, null, view, false),
+      item.by_page ? h("div", {class: "passage"}, chip(place, view)) : passageItem(place, null, view, false),
       h(
         "span",
         {class: "found"},
-        shown.map((run, which) => foundTag(run, traces[which].item.collected ?? [], place)),
+        shown.map((run, which) => foundTag(run, traces[which].item, place, nth)),
       ),
     ),
   );
@@ -114,15 +114,18 @@ function goldCard({item, passages}, traces, shown) {
   return h(
     "div",
     {class: "gold-card"},
-    rows.length ? h("div", {}, h("h4", {}, "Gold passages"), h("ul", {class: "gold-list"}, rows)) : null,
+    rows.length
+      ? h("div", {}, h("h4", {}, item.by_page ? "Gold pages" : "Gold passages"), h("ul", {class: "gold-list"}, rows))
+      : null,
     hops.length ? h("div", {}, h("h4", {}, "Gold decomposition"), h("ol", {class: "gold-hops"}, hops)) : null,
   );
 }
 
-function foundTag(run, collected, place) {
-  const rank = collected.indexOf(place) + 1;
+// A trace has places of its own for the nth gold page; a gold passage stands among those collected.
+function foundTag(run, {places, collected = []}, place, nth) {
+  const rank = places ? places[nth] : collected.indexOf(place) + 1;
   const within = rank && rank <= overview.recall_at;
-  const text = rank ? `found, place ${rank}` : "missed";
+  const text = rank ? `found, ${places ? "page" : "place"} ${rank}` : "missed";
   return h(
     "span",
     {class: within ? "tag hit" : "tag miss"},
@@ -133,7 +136,7 @@ function foundTag(run, collected, place) {
 }
 
 function column(run, position, {item, passages}, about) {
-  const gold = new Set(about.item.supporting ?? []);
+  const gold = new Set([...(about.item.supporting ?? []), ...(item.gold ?? [])]);
   const view = passageView(passages, gold);
   const {em, f1, recall} = index.runs[run];
   const figures =
