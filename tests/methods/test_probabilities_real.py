@@ -8,7 +8,6 @@ from baselines.flare import FLAREAnswer, flare
 from baselines.flare_config import FLAREConfig
 from baselines.self_rag import self_rag
 from baselines.self_rag_config import SelfRAGConfig
-from core.errors import ConfigError
 from core.tools import ScoreStep, Tools
 from generation.hf import TransformersGenerator
 from generation.models import model_folder
@@ -64,8 +63,3 @@ async def test_self_rag_scores_reflection_tokens_as_single_tokens() -> None:
     assert ids.count(retrieval) == 1 and ids[-1] == closing
     assert generator._renderer.encode(config.prompt_at("Who?", ""))[-1] == generator._renderer.text_ids("\n")[0]
     await generator.close()
-
-
-async def test_self_rag_refuses_the_default_model(hf_generator: TransformersGenerator) -> None:
-    with pytest.raises(ConfigError, match=r"no reflection token '\[Retrieval\]'"):
-        await self_rag(QUESTION, Tools(QUESTION, hf_generator, WordRetriever(WORLD)), SelfRAGConfig())
