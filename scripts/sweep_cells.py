@@ -182,7 +182,7 @@ def _short(value: Any) -> str:
     if len(text) <= _LONGEST:
         return text
     # Of paths, which differ at their ends.
-    ends = ",".join(_last(part) for part in text.split(","))
+    ends = ",".join(Path(part).name for part in text.split(","))
     return f"{ends[-_LONGEST:].lstrip(',')}~{stable_hash(text)[:4]}"
 
 
@@ -238,13 +238,13 @@ def groups_of(cells: Sequence[Cell], told: Sequence[Mapping[str, Any]]) -> list[
 
     Indexes are called by what tells them apart, such as bm25 and dense of 'indexes/wiki-bm25' and 'indexes/wiki-dense'.
     """
-    indexes = {_last(path) for each in told for path in each.get(_INDEX, ())}
+    indexes = {Path(path).name for each in told for path in each.get(_INDEX, ())}
     beginning = os.path.commonprefix(list(indexes))  # noqa: RUF071 - of their characters, as wanted
     shared = re.sub("[^-_]*$", "", beginning)  # whole words
     names = []
     for cell, each in zip(cells, told, strict=True):
         parts = [cell.method, *([cell.config.corag.strategy] if cell.method == "corag" else [])]
-        parts += ["+".join(_last(path).removeprefix(shared) for path in each.get(_INDEX, ()))]
+        parts += ["+".join(Path(path).name.removeprefix(shared) for path in each.get(_INDEX, ()))]
         parts += [
             f"{option}={_short(value)}"
             for option, value in each.items()
@@ -252,8 +252,3 @@ def groups_of(cells: Sequence[Cell], told: Sequence[Mapping[str, Any]]) -> list[
         ]
         names.append(" ".join(filter(None, parts)))
     return names
-
-
-def _last(path: str) -> str:
-    """Return what a path ends with."""
-    return path.rstrip("/").rpartition("/")[2]
