@@ -159,6 +159,12 @@ class Generator(Protocol):
         ...
 
 
+class RememberedHits(tuple[Hit, ...]):
+    """Hits that another search had found before, or was finding: nothing was searched for them."""
+
+    __slots__ = ()
+
+
 class Retriever(Protocol):
     """A search over one corpus. May be awaited by thousands of callers at once; batches form inside.
 
@@ -172,7 +178,10 @@ class Retriever(Protocol):
         ...
 
     async def search(self, query: str, k: int) -> Sequence[Hit]:
-        """Return up to k hits, best first, without repeats. A blank query returns no hits."""
+        """Return up to k hits, best first, without repeats, as :class:`RememberedHits` if they cost no search.
+
+        A blank query returns no hits.
+        """
         ...
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:

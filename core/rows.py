@@ -66,6 +66,7 @@ def _step_record(step: Step) -> dict[str, Any]:
         "hits": hits,
         "seconds": step.seconds,
         "started": step.started,
+        "remembered": step.remembered,
     }
 
 
@@ -85,7 +86,8 @@ class SavedAnswer(Answer):
 class SavedRow:
     """A :class:`Row` read back. ``opened``, ``begun``: 0 in rows of older versions.
 
-    ``searches``: how many there were. ``written``: the steps as JSON, since few readers want them and a tree has hundreds.
+    ``searches``: how many there were. ``remembered_searches``: those of them that an equal one had made.
+    ``written``: the steps as JSON, since few readers want them and a tree has hundreds.
     """
 
     question: Question
@@ -96,6 +98,7 @@ class SavedRow:
     opened: float
     begun: float
     searches: int
+    remembered_searches: int
     written: Sequence[Mapping[str, Any]]
 
     @classmethod
@@ -110,6 +113,7 @@ class SavedRow:
             record.get("opened", 0.0),
             record.get("begun", 0.0),
             sum(step["kind"] == SearchStep.kind for step in record["steps"]),
+            sum(step.get("remembered", False) for step in record["steps"]),
             record["steps"],
         )
 

@@ -10,7 +10,16 @@ from typing import ClassVar
 
 from core.errors import BudgetExhaustedError, ConfigError
 from core.prompt import Prompt, Shortening
-from core.protocols import GenerateRequest, Generation, Generator, Retriever, Sampling, Score, ScoreRequest
+from core.protocols import (
+    GenerateRequest,
+    Generation,
+    Generator,
+    RememberedHits,
+    Retriever,
+    Sampling,
+    Score,
+    ScoreRequest,
+)
 from core.seeds import derive_seed
 from core.types import Hit, Passage, Question, TokenUsage
 
@@ -56,7 +65,7 @@ class ScoreStep:
 
 @dataclass(frozen=True, slots=True)
 class SearchStep:
-    """A finished search and what it found, best first."""
+    """A finished search and what it found, best first. ``remembered``: an equal one had found it already, or was about to."""
 
     kind: ClassVar[str] = "search"
     query: str
@@ -65,6 +74,7 @@ class SearchStep:
     hits: tuple[Hit, ...]
     seconds: float
     started: float = 0.0
+    remembered: bool = False
 
 
 Step = GenerateStep | ScoreStep | SearchStep
@@ -229,8 +239,9 @@ class Tools:
                 "this method searches, but no retriever was given: name one with --retriever.index or --retriever.url."
             )
         started = time.perf_counter()
-        hits = tuple(await self.retriever.search(query, k)) if query.strip() else ()
-        self._note(SearchStep(query, path, k, hits, time.perf_counter() - started, started - self.begun))
+        found = await self.retriever.search(query, k) if query.strip() else ()
+        hits, remembered = tuple(found), isinstance(found, RememberedHits)
+        self._note(SearchStep(query, path, k, hits, time.perf_counter() - started, started - self.begun, remembered))
         return hits
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:

@@ -46,11 +46,7 @@ def measures_of(rows: Iterable[SavedRow], scorer: Scorer, recall_at: int, *, sea
     """
     found: dict[str, dict[str, float]] = {}
     for row in rows:
-        score = score_row(row, scorer, recall_at, searches=searches)
-        values = {"em": score.em, "f1": score.f1} if score.scored else {}
-        if score.recall is not None:
-            values["recall"] = score.recall
-        for name, value in (values | dict(score.further)).items():
+        for name, value in score_row(row, scorer, recall_at, searches=searches).measured.items():
             found.setdefault(name, {})[row.question.id] = value
     return found
 

@@ -81,6 +81,7 @@ class Ledger:
     """A run's spending by role in order of appearance, its waiting by stage, and its starts.
 
     ``stages``: None for a run that kept no steps, as 'corag sample' keeps none: what it waited for is not known.
+    ``remembered_searches``: those that an equal search had made; they are among the calls of their stage.
     ``question_seconds``: from a question's first call to its answer. ``untimed``: lines without times, as older versions wrote.
     ``retried``: failed attempts that were tried again, with what they had spent.
     """
@@ -89,6 +90,7 @@ class Ledger:
     failed: int
     roles: Mapping[str, Spending]
     stages: Mapping[str, Waiting | None]
+    remembered_searches: int
     question_seconds: Waiting
     starts: tuple[Start, ...]
     untimed: int
@@ -131,6 +133,7 @@ class _Line:
 
     failed: bool
     seconds: float
+    remembered_searches: int
     roles: dict[str, Spending]
     calls: dict[str, int]
     waited: dict[str, float]
@@ -164,6 +167,7 @@ def ledger_of(attempts: Iterable[SavedRow]) -> Ledger:
         failed=sum(line.failed for line in counted),
         roles=dict(roles),
         stages={stage: _waiting(stage, counted) for stage in STAGES},
+        remembered_searches=sum(line.remembered_searches for line in counted),
         question_seconds=Waiting.of(len(counted), [line.seconds for line in counted]),
         starts=tuple(_start(opened, begun) for opened, begun in sorted(starts.items())),
         untimed=untimed,
@@ -193,6 +197,7 @@ def json_record(ledger: Ledger) -> dict[str, Any]:
         },
         "total": _tokens(ledger.total),
         "waiting": {stage: _rounded(waiting and asdict(waiting)) for stage, waiting in ledger.stages.items()},
+        "remembered_searches": ledger.remembered_searches,
         "question_seconds": _rounded(asdict(ledger.question_seconds)),
         "wall_seconds": _rounded(ledger.wall),
         "idle_share": _rounded(ledger.idle_share),
@@ -249,6 +254,7 @@ def _line(row: SavedRow) -> _Line:
     return _Line(
         failed=row.answer is None,
         seconds=row.seconds,
+        remembered_searches=row.remembered_searches,
         roles=spending_of(steps, row.usage),
         calls=calls,
         waited=waited,

@@ -1,13 +1,13 @@
 """Error bars for means over questions, and paired tests between two runs on the same questions.
 
-Everything here resamples questions with seeds derived from ``seed`` and ignores their order, so the same scores give the same
-figures however the run was scheduled.
+Everything here resamples questions, through scipy, with seeds derived from ``seed``, and ignores their order, so the same scores
+give the same figures however the run was scheduled.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,26 +53,39 @@ class Spread:
 def bootstrap_mean(
     values: Sequence[float], *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> Interval | None:
-    """Return the mean and its percentile bootstrap interval (Efron 1979); None if there are no values.
+    """Return the mean of fractions and its percentile bootstrap interval (Efron 1979); None if there are no values.
 
-    The interval has no width when all values are equal, however few they are: read ``n`` beside it.
+    Where all values are equal, resampling would give an interval without width, however few they are. Then it is the exact one of
+    Clopper and Pearson (1934) for how many other values there may be, each of them as far away as a fraction can be.
+
+    >>> bootstrap_mean([0.0] * 100)
+    Interval(mean=0.0, low=0.0, high=0.0362..., n=100)
     """
-    return _bootstrap(np.sort(np.asarray(values, dtype=np.float64)), level, resamples, seed) if len(values) else None
+    data = np.sort(np.asarray(values, dtype=np.float64))
+    return _bootstrap(data, (0.0, 1.0), level, resamples, seed) if data.size else None
 
 
-def _bootstrap(data: NDArray[np.float64], level: float, resamples: int, seed: int) -> Interval:
+def _bootstrap(
+    data: NDArray[np.float64], bounds: tuple[float, float], level: float, resamples: int, seed: int
+) -> Interval:
+    from scipy.stats import binomtest, bootstrap  # slow to import
+
     mean = float(data.mean())
     if data.size < 2:
         return Interval(mean, None, None, 1)
-    generator = np.random.default_rng(derive_seed("bootstrap", seed))
-    means = np.concatenate(
-        [
-            data[generator.integers(data.size, size=(rows, data.size))].mean(axis=1)
-            for rows in _rows(resamples, data.size)
-        ]
-    )
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(mean, float(low), float(high), data.size)
+    if not np.ptp(data):
+        others = float(binomtest(0, data.size).proportion_ci(level, method="exact").high)
+        return Interval(mean, mean - others * (mean - bounds[0]), mean + others * (bounds[1] - mean), data.size)
+    found = bootstrap(
+        (data,),
+        np.mean,
+        n_resamples=resamples,
+        batch=_batch(data),
+        confidence_level=level,
+        method="percentile",
+        rng=np.random.default_rng(derive_seed("bootstrap", seed)),
+    ).confidence_interval
+    return Interval(mean, float(found.low), float(found.high), data.size)
 
 
 def compare_paired(
@@ -90,7 +103,7 @@ def compare_paired(
     _require_same_questions(first, second)
     differences = np.sort([second[question] - first[question] for question in first])
     return Comparison(
-        _bootstrap(differences, level, resamples, seed),
+        _bootstrap(differences, (-1.0, 1.0), level, resamples, seed),
         _sign_flip_test(differences, resamples, seed),
         paired_power(differences),
     )
@@ -158,26 +171,29 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _sign_flip_test(differences: NDArray[np.float64], resamples: int, seed: int) -> float:
-    """Return the two-sided p-value of differences symmetric around zero; exact if there are no more patterns than ``resamples``."""
+    """Return the two-sided p-value of differences symmetric around zero; exact if there are no more patterns than ``resamples``.
+
+    Else the observed pattern counts as one of them, so it is never 0 (Phipson & Smyth 2010).
+    """
+    from scipy.stats import permutation_test  # slow to import
+
     changed = differences[differences != 0]  # flipping a zero changes nothing
-    observed = abs(changed.sum()) - 1e-9  # rounding must not break ties
-    if 2**changed.size <= resamples:
-        patterns = np.arange(2**changed.size)[:, None] >> np.arange(changed.size) & 1
-        return float(np.mean(np.abs((2 * patterns - 1) @ changed) >= observed))
-    generator = np.random.default_rng(derive_seed("sign-flip", seed))
-    extreme = 0
-    for rows in _rows(resamples, changed.size):
-        signs = generator.integers(2, size=(rows, changed.size), dtype=np.int8) * 2 - 1
-        extreme += int(np.count_nonzero(np.abs(signs @ changed) >= observed))
-    return (extreme + 1) / (resamples + 1)  # the observed pattern is one of them, so never 0 (Phipson & Smyth 2010)
+    if changed.size < 2:
+        return 1.0
+    found = permutation_test(
+        (changed,),
+        np.mean,
+        permutation_type="samples",
+        n_resamples=resamples,
+        batch=_batch(changed),
+        rng=np.random.default_rng(derive_seed("sign-flip", seed)),
+    )
+    return float(found.pvalue)
 
 
-def _rows(resamples: int, size: int) -> Iterator[int]:
-    """Split the resamples into blocks of at most ``_CELLS`` values."""
-    block = max(1, _CELLS // size)
-    yield from [block] * (resamples // block)
-    if resamples % block:
-        yield resamples % block
+def _batch(data: NDArray[np.float64]) -> int:
+    """Return how many resamples may be held at once."""
+    return max(1, _CELLS // data.size)
 
 
 def _require_same_questions(first: Mapping[str, float], second: Mapping[str, float]) -> None:

@@ -37,6 +37,12 @@ class Scores:
     further: Mapping[str, float] = field(default_factory=dict)
     scored: bool = True
 
+    @property
+    def measured(self) -> dict[str, float]:
+        """All that was measured, by name: "em", "f1", "recall" and those of :data:`FURTHER`."""
+        values = {"em": self.em, "f1": self.f1} if self.scored else {}
+        return values | ({} if self.recall is None else {"recall": self.recall}) | dict(self.further)
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -61,6 +67,11 @@ class Summary:
     steps: float
     further: Mapping[str, Interval] = field(default_factory=dict)
     unscored: int = 0
+
+    @property
+    def measured(self) -> dict[str, Interval | None]:
+        """The means by name, as :attr:`Scores.measured` has them."""
+        return {"em": self.em, "f1": self.f1, "recall": self.recall, **self.further}
 
 
 def score_row(
@@ -170,9 +181,8 @@ def percent(interval: Interval | None) -> str:
 
 def json_record(summary: Summary) -> dict[str, Any]:
     """Write a summary as a JSON object: fractions, intervals as [low, high]."""
-    measured = {"em": summary.em, "f1": summary.f1, "recall": summary.recall, **summary.further}
     record = {name: value for name, value in asdict(summary).items() if name not in ("em", "f1", "recall", "further")}
-    for name, interval in measured.items():
+    for name, interval in summary.measured.items():
         record |= interval_record(name, interval)
     for name in ("tokens", "computed_tokens", "calls", "searches", "steps"):
         record[name] = round(record[name], 2)

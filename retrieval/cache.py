@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.errors import ConfigError
-from core.protocols import Retriever
+from core.protocols import RememberedHits, Retriever
 from core.remembering import Memory
 from core.types import Hit, Passage
 
@@ -28,8 +28,8 @@ class CachedRetriever:
             raise ConfigError(f"a search must ask for at least one passage, but k is {k}.")
         if not query.strip():
             return ()
-        hits, _ = await self._searches.recall((query, k), lambda: self._inner.search(query, k))
-        return hits
+        hits, remembered = await self._searches.recall((query, k), lambda: self._inner.search(query, k))
+        return RememberedHits(hits) if remembered else hits
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""

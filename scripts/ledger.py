@@ -19,6 +19,7 @@ from rich.table import Table
 from core.errors import DataError
 from core.manifest import Manifest
 from core.records import read_attempts
+from core.tools import SearchStep
 from eval.ledger import Ledger, Spending, Waiting, json_record, ledger_of
 from scripts.printing import wide_console
 from scripts.table import Runs, names_of
@@ -89,6 +90,10 @@ def remarks(ledger: Ledger) -> list[str]:
         "Tokens: prompt + generated = in cache + remembered + computed; share: of all computed tokens.",
         "Seconds of a stage: waiting; calls made at the same time are added up. Mean, p50 and p95 are per question.",
     ]
+    if ledger.remembered_searches and (searching := ledger.stages[SearchStep.kind]):
+        lines.append(
+            f"Of {searching.calls:,} searches {ledger.remembered_searches:,} were remembered: an equal one had been made."
+        )
     if ledger.retried:
         lines.append(
             f"Besides: {ledger.retried} failed attempts that were tried again, {ledger.retried_usage.total:,} tokens."

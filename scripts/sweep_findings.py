@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -14,21 +14,24 @@ from eval.ledger import Spending, spending_of
 from eval.scaling import CellScores, Fit, best_under, fit_curve, pareto_set, telling_budgets
 from eval.scorers import chosen_scorer
 from eval.statistics import Interval, bootstrap_mean
-from eval.table import Summary, score_row, summarise
+from eval.table import FURTHER, Summary, score_row, summarise
 from scripts.sweep_cells import Cell, varying
 
-MEASURES = {"f1": "F1", "em": "EM"}
+MEASURES = {"f1": "F1", "em": "EM", "recall": "recall"} | FURTHER
+"""What cells can be compared by, as far as their questions and scorer have it."""
 
 
 @dataclass(frozen=True)
 class Reporting:
     """How a sweep is reported, see the options of 'corag sweep'. Raises :class:`ConfigError` for numbers that cannot be."""
 
-    metric: Literal["f1", "em"]
+    metric: str
     budgets: Sequence[int]
     resamples: int
 
     def __post_init__(self) -> None:
+        if self.metric not in MEASURES:
+            raise ConfigError(f"metric must be one of {', '.join(MEASURES)}, but is '{self.metric}'.")
         if self.resamples < 1 or min(self.budgets, default=1) < 1:
             raise ConfigError(
                 f"resamples and budgets must be numbers from 1 on, but they are {self.resamples} and {self.budgets}."
@@ -37,13 +40,18 @@ class Reporting:
 
 @dataclass(frozen=True)
 class Measured:
-    """A finished cell: the options that tell it from the others, its line of the table, its questions one by one, what it spent."""
+    """A finished cell: the options that tell it from the others, its line of the table, its questions one by one, what it spent.
+
+    ``remembered_searches``: those of its ``searches`` that an equal one had made.
+    """
 
     cell: Cell
     options: dict[str, Any]
     summary: Summary
     scores: CellScores
     spent: Spending
+    searches: int
+    remembered_searches: int
 
     @property
     def name(self) -> str:
@@ -85,13 +93,22 @@ def _measure(cell: Cell, options: dict[str, Any], metric: str) -> Measured:
     rows = [replace(found[question.id], question=question) for question in cell.questions]
     recall_at = cell.config.recall_at
     tokens = [row.total_usage.total for row in rows]
-    scores = [getattr(score_row(row, scorer, recall_at), metric) for row in rows]
+    scored = [score_row(row, scorer, recall_at, searches=cell.searches).measured for row in rows]
+    if any(metric not in values for values in scored):
+        known = ", ".join(name for name in MEASURES if all(name in values for values in scored))
+        raise ConfigError(
+            f"the cell '{cell.name}' has no {MEASURES[metric]} for each question, by which cells were to be compared: it has "
+            f"{known}. Choose another --metric, or leave the cell out."
+        )
+    scores = [values[metric] for values in scored]
     return Measured(
         cell,
         options,
         summarise(cell.name, rows, scorer, recall_at=recall_at, searches=cell.searches),
         CellScores(cell.name, np.asarray(tokens, dtype=np.float64), np.asarray(scores, dtype=np.float64)),
         sum((spending for row in rows for spending in spending_of(row.steps, row.usage).values()), Spending()),
+        sum(row.searches for row in rows),
+        sum(row.remembered_searches for row in rows),
     )
 
 

@@ -21,7 +21,6 @@ from eval.ledger import Spending
 from eval.plots import Line, Point, draw_scaling
 from eval.scaling import Fit
 from eval.scorers import chosen_scorer, scorer_title
-from eval.statistics import Interval
 from eval.table import json_record, percent
 from scripts import run
 from scripts.conditions import conditions
@@ -121,6 +120,8 @@ def spending_record(cells: Sequence[Measured]) -> dict[str, int | None]:
         "remembered_tokens": spent.remembered,
         "prefix_cache_tokens": spent.in_cache,
         "computed_tokens": spent.usage.computed,
+        "searches": sum(each.searches for each in cells),
+        "remembered_searches": sum(each.remembered_searches for each in cells),
     }
 
 
@@ -178,7 +179,7 @@ def line_of(points: Sequence[Point], found: Findings, measure: str) -> Line | No
 
 def point_of(each: Measured, group: str, found: Findings, metric: str) -> Point:
     """Return a cell as it is drawn."""
-    interval: Interval | None = getattr(each.summary, metric)
+    interval = each.summary.measured[metric]
     low, high = (interval.low, interval.high) if interval else (None, None)
     return Point(
         each.cell.label,
@@ -248,4 +249,5 @@ def print_spending(console: Console, cells: Sequence[Measured]) -> None:
         line += (
             f", {spent.remembered:,} remembered from equal requests and {spent.in_cache:,} found in the prefix cache"
         )
-    console.print(f"{line}.", soft_wrap=True)
+    searches, remembered = (sum(getattr(each, name) for each in cells) for name in ("searches", "remembered_searches"))
+    console.print(f"{line}. Of {searches:,} searches {remembered:,} were remembered.", soft_wrap=True)

@@ -56,7 +56,7 @@ def written(folder: Path, *lines: bytes) -> Path:
 
 
 def test_idle_is_what_no_request_covers_each_start_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    search = SearchStep("q", "", 5, (), 4.0, 4.0)
+    search, remembered = SearchStep("q", "", 5, (), 4.0, 4.0), SearchStep("q", "", 5, (), 0.0, 2.0, remembered=True)
     score = ScoreStep(
         "score", "", -1.0, 2, replace(USAGE, generated=2, computed_generated=2), NOTHING_LEFT_OUT, 2.0, 8.0
     )
@@ -66,7 +66,7 @@ def test_idle_is_what_no_request_covers_each_start_apart(tmp_path: Path, capsys:
         row("a", 1000.0, 10.0, generated(0.0, 4.0), search, score).to_json(1000.0),
         row("b", 1002.0, 3.0, generated(0.0, 3.0), error="no luck").to_json(1000.0),
         # A later start: the engine is busy for all its two seconds.
-        row("b", 5000.0, 2.0, generated(0.0, 2.0, usage=USAGE.remembered())).to_json(5000.0),
+        row("b", 5000.0, 2.0, generated(0.0, 2.0, usage=USAGE.remembered()), remembered).to_json(5000.0),
     )
     printed, runs = ledger_printed(capsys, run)
     figures = runs["run"]
@@ -74,7 +74,8 @@ def test_idle_is_what_no_request_covers_each_start_apart(tmp_path: Path, capsys:
     assert figures["wall_seconds"] == 12.0 and [start["busy"] for start in figures["starts"]] == [7.0, 2.0]
     assert figures["idle_share"] == 0.25 and figures["requests_in_flight"] == round(11 / 12, 4)
     assert figures["retried_tokens"] == 110 and "1 failed attempts that were tried again, 110 tokens" in printed
-    assert figures["waiting"]["search"] == {"calls": 1, "total": 4.0, "mean": 2.0, "p50": 2.0, "p95": 3.8}
+    assert figures["waiting"]["search"] == {"calls": 2, "total": 4.0, "mean": 2.0, "p50": 2.0, "p95": 3.8}
+    assert figures["remembered_searches"] == 1 and "Of 2 searches 1 were remembered" in printed
     assert figures["roles"]["thought"] == {
         "calls": 2, "prompt": 200, "generated": 20, "in_cache": 40, "remembered": 110, "computed": 70, "share": round(70 / 132, 4),
     }  # fmt: skip
@@ -84,8 +85,8 @@ def test_idle_is_what_no_request_covers_each_start_apart(tmp_path: Path, capsys:
 def test_runs_of_older_versions_and_without_steps_say_what_is_not_known(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    old = json.loads(row("a", 0.0, 5.0, generated(0.0, 4.0)).to_json())
-    del old["opened"], old["begun"], old["steps"][0]["started"]
+    old = json.loads(row("a", 0.0, 5.0, generated(0.0, 4.0), SearchStep("q", "", 5, (), 0.0)).to_json())
+    del old["opened"], old["begun"], old["steps"][0]["started"], old["steps"][1]["remembered"]
     stepless = replace(row("b", 1000.0, 5.0, generated(0.0, 4.0)), steps=())
     runs = [
         written(tmp_path / "old", json.dumps(old).encode() + b"\n"),

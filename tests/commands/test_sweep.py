@@ -3,6 +3,9 @@
 import csv
 import json
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -232,6 +235,7 @@ def test_a_sweep_leaves_tables_plots_and_choices(backends: Backends, capsys: pyt
     shared = last["shared_work"]
     assert shared["tokens"] == shared["remembered_tokens"] + shared["computed_tokens"], "a script has no prefix cache"
     assert shared["tokens"] > 1.9 * shared["computed_tokens"]
+    assert (shared["searches"] > 50, shared["remembered_searches"]) == (True, 0), "no memory around these words"
     asked = [(request.prompt.text, request.sampling) for engine in backends.engines for request in engine.requests]
     assert len(set(asked)) == len(asked)
 
@@ -322,8 +326,27 @@ def test_the_best_cell_is_chosen_on_dev_and_reported_on_test() -> None:
     assert [choice.cell for choice in choose(test, test, [4000, 16_000])] == ["a", "a"]
 
 
+def test_cells_can_be_compared_by_any_measure_that_all_of_them_have(
+    backends: Backends, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file, town in (("test.jsonl", "Oslo"), ("dev.jsonl", "Alta")):
+        line = {"id": file, "question": f"Where is {town}?", "answers": [town], "supporting": [each.id for each in WORLD]}
+        Path(file).write_text(json.dumps(line) + "\n")
+    few = ("--cells", "{one: {corag.L: 1}, two: {corag.L: 2}}", "--grid", "", "--metric")
+    record = swept(*few, "recall")
+    assert 0 < record["cells"]["one"]["recall"] < 1
+    for choice in record["best_under_budget"]["choices"]:
+        assert choice["score"]["mean"] == pytest.approx(record["cells"][choice["cell"]]["recall"], abs=1e-4)
+    asked = backends.asked
+    assert main([*COMMAND, *few, "accuracy"]) == 2
+    assert "the cell 'one' has no accuracy for each question" in capsys.readouterr().err
+    assert main([*COMMAND, *few, "f2"]) == 2
+    assert "metric must be one of f1, em, recall, accuracy" in capsys.readouterr().err
+    assert swept(*few, "em")["metric"] == "em" and backends.asked == asked, "what was answered is answered"
+
+
 @pytest.mark.slow
-def test_a_sweep_answers_every_cell_once(
+def test_a_sweep_killed_in_the_middle_answers_every_cell_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -334,10 +357,22 @@ def test_a_sweep_answers_every_cell_once(
     )
     command = [
         "sweep", "--questions", "world/test.jsonl", "--cells", "cells.yaml", "--method", "corag", "--retriever.index", "bm25",
-        "--model.backend", "transformers", "--corag.max_hops", "2", "--corag.passages_per_hop", "1",
+        "--model.backend", "transformers", "--batch_size", "1", "--corag.max_hops", "2", "--corag.passages_per_hop", "1",
         "--corag.context_passages", "1", "--corag.max_sub_query_tokens", "12", "--corag.max_sub_answer_tokens", "8",
         "--corag.max_answer_tokens", "8", "--one_step.k", "1", "--one_step.max_answer_tokens", "8", "--out", "sweep",
     ]  # fmt: skip
+    program = [sys.executable, "-c", "import sys; from scripts.cli import main; sys.exit(main(sys.argv[1:]))"]
+    killed = subprocess.Popen([*program, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    traces = Path("sweep/L=1") / TRACES
+    deadline = time.monotonic() + 120
+    while not traces.exists() or not traces.read_bytes():
+        assert killed.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    killed.kill()
+    killed.wait()
+    before = [(folder / TRACES).read_bytes() for folder in (Path("sweep/one"), Path("sweep/L=1"))]
+    assert b"\n" in before[1] and not Path("sweep/best").exists()
+
     figures = []
     for _ in range(2):
         assert main(command) == 0
@@ -346,3 +381,6 @@ def test_a_sweep_answers_every_cell_once(
     assert figures[0] == figures[1], "the second time nothing is answered again"
     assert figures[0]["L=1"]["searches"] == 2 and figures[0]["best"]["searches"] >= 3
     assert [run["folder"] for run in figures[0].values()] == ["sweep/one", "sweep/L=1", "sweep/best"]
+    after = [(Path(run["folder"]) / TRACES).read_bytes() for run in figures[0].values()]
+    assert after[0] == before[0] and after[1].startswith(before[1].rpartition(b"\n")[0])
+    assert all(lines.count(b"\n") == 2 for lines in after), "no question is answered twice"

@@ -60,8 +60,28 @@ def test_too_few_questions_have_no_interval():
     assert bootstrap_mean([]) is None
     single = bootstrap_mean([0.5])
     assert (single.mean, single.low, single.high, single.n) == (0.5, None, None, 1)
-    same = bootstrap_mean([1.0, 1.0])
-    assert (same.low, same.high) == (1.0, 1.0)
+    pair = compare_paired({"a": 0.0}, {"a": 1.0}).difference
+    assert (pair.mean, pair.low, pair.high, pair.n) == (1.0, None, None, 1)
+
+
+def test_equal_values_have_the_exact_interval():
+    """The rule of three, and more exactly 1 - 0.025 ** (1 / n), as far as a fraction or a difference can go."""
+    unseen = 1 - 0.025 ** (1 / 50)
+    never, always, half = (bootstrap_mean([value] * 50) for value in (0.0, 1.0, 0.5))
+    assert (never.low, never.high) == (0.0, pytest.approx(unseen))
+    assert (always.low, always.high) == (pytest.approx(1 - unseen), 1.0)
+    assert (half.low, half.high) == (pytest.approx(0.5 - unseen / 2), pytest.approx(0.5 + unseen / 2))
+    scores = dict.fromkeys(range(50), 0.5)
+    same = compare_paired(scores, scores)
+    assert (same.difference.low, same.difference.high) == (pytest.approx(-unseen), pytest.approx(unseen))
+    assert same.p_value == 1
+
+
+def test_intervals_of_rare_successes_cover_their_rate():
+    draw = np.random.default_rng(31)
+    trials = [bootstrap_mean(list(draw.random(60) < 0.02), resamples=500, seed=trial) for trial in range(300)]
+    assert np.mean([trial.mean == 0 for trial in trials]) > 0.2, "many samples have none at all"
+    assert np.mean([trial.low <= 0.02 <= trial.high for trial in trials]) >= 0.93
 
 
 def test_runs_on_different_questions_are_refused():

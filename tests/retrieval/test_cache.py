@@ -6,8 +6,10 @@ from collections.abc import Sequence
 import pytest
 
 from core.errors import SearchFailedError
-from core.types import Hit, Passage
+from core.tools import SearchStep, Tools
+from core.types import Hit, Passage, Question
 from retrieval.cache import CachedRetriever
+from tests.fakes import ScriptedGenerator
 
 
 class Counting:
@@ -36,10 +38,20 @@ async def test_identical_searches_are_joined_and_remembered() -> None:
     inner = Counting()
     cached = CachedRetriever(inner, size=10)
     hits = await asyncio.gather(*(cached.search("a", 2) for _ in range(5)), cached.search("a", 3))
-    assert len(set(map(repr, hits))) == 1
+    assert len({tuple(found) for found in hits}) == 1
     await cached.search("a", 2)
     assert sorted(inner.asked) == [("a", 2), ("a", 3)]
     assert await cached.search("  ", 2) == () and len(inner.asked) == 2
+
+
+async def test_a_search_that_cost_nothing_says_so_in_its_step() -> None:
+    cached = CachedRetriever(Counting(), size=10)
+    tools = [Tools(Question(name, "Who?"), ScriptedGenerator(lambda request: ""), cached) for name in "ab"]
+    await asyncio.gather(*(each.search("a", k=2) for each in tools))
+    for query, k in (("a", 2), ("a", 3), ("b", 2), ("", 2)):
+        await tools[0].search(query, k=k)
+    steps = [[step.remembered for step in each.steps if isinstance(step, SearchStep)] for each in tools]
+    assert steps == [[False, True, False, False, False], [True]]
 
 
 async def test_the_least_recently_used_is_forgotten() -> None:
