@@ -13,18 +13,14 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar, Literal
 
+from baselines.auto_rag_config import AutoRAGConfig
 from baselines.forced_answer import force_answer
-from baselines.recursive_replies import is_nothing
-from core.errors import BudgetExhaustedError, ConfigError
+from core.errors import BudgetExhaustedError
 from core.fitting import reserve
-from core.method import MethodConfig
 from core.prompt import Message, Prompt, Segment
 from core.showing import passage_items
-from core.templates import Template, load_prompt
-from core.text import extract_answer
+from core.text import extract_answer, is_nothing
 from core.tools import Tools
 from core.types import Answer, Passage, Question
 
@@ -32,52 +28,6 @@ _MARKER = re.compile(  # a list's mark or number before it belongs to it, not to
     r"(?:^\W*(?:\d+[.)]\W*)?)?\b(final answer|(?:refined )?query|need information)[*_]*:[*_]*",
     re.IGNORECASE | re.MULTILINE,
 )
-
-
-@dataclass(frozen=True)
-class AutoRAGConfig(MethodConfig):
-    """Options of Auto-RAG; the defaults are the released code's numbers.
-
-    Attributes:
-        preset: values for the other options: "paper", or "released_code", which does not ask for an answer after the last round.
-        max_rounds: searches at most.
-        max_recalls: documents that the model writes at most, once the searches are used up.
-        documents_per_round: new documents shown per search at most (also ``top_k``).
-        search_depth: hits among which new ones are looked for, so that a repeated query goes on down its list.
-        force_answer: ask for the answer if no turn states one. A spent budget is always answered so.
-        max_turn_tokens: most tokens of a turn, and of a document that the model writes (released code: 150 after the last search).
-        max_answer_tokens: most tokens of a forced answer.
-        start_prompt: a shipped name, a file, or a text with {query}; the authors' checkpoint wants its own.
-        documents_prompt: the same with {number} and {passages}.
-        recall_prompt: the same with {query} and {sub_query}.
-    """
-
-    preset: Literal["paper", "released_code"] = "paper"
-    max_rounds: int = 10
-    max_recalls: int = 5
-    documents_per_round: int = 2
-    search_depth: int = 10
-    force_answer: bool = True
-    max_turn_tokens: int = 200
-    max_answer_tokens: int = 64
-    start_prompt: str = "auto_rag_start"
-    documents_prompt: str = "auto_rag_documents"
-    recall_prompt: str = "auto_rag_recall"
-
-    ALIASES: ClassVar[dict[str, str]] = {"top_k": "documents_per_round"}
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "released_code": {"force_answer": False}}
-
-    def __post_init__(self) -> None:
-        if min(self.max_rounds, self.documents_per_round, self.search_depth) < 1 or self.max_recalls < 0:
-            raise ConfigError("auto_rag's max_recalls must be at least 0, its other numbers of rounds and documents 1.")
-
-    def prompt(self, name: str) -> Template:
-        """Load one of the prompts: start, documents or recall."""
-        return load_prompt(getattr(self, f"{name}_prompt"), f"auto_rag_{name}", Path(__file__).parent / "prompts")
-
-    def templates(self) -> tuple[Template, ...]:
-        """Every prompt that Auto-RAG may use."""
-        return tuple(map(self.prompt, ("start", "documents", "recall")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from baselines.recursive_replies import MARKS, clean, is_nothing
+from baselines.recursive_replies import MARKS, clean
+from core.text import is_nothing
 
 _PART = re.compile(
     rf"^{MARKS}(?P<label>sub(?:[ _-]?(?:question|query))?|q(?:uestion)?)?[ _#-]*(?P<number>\d{{1,2}})(?!\d)"

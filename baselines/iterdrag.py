@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from baselines.drag import DRAGConfig, demonstrate, fill, look_up
 from baselines.forced_answer import force_answer
+from baselines.transcripts import FOLLOW_UP_WORDS
 from core.demonstrations import Demonstration, read_demonstrations
 from core.errors import BudgetExhaustedError, ConfigError, DataError
 from core.fitting import reserve
@@ -28,7 +29,7 @@ from core.types import Answer, Hit, Question
 
 FOLLOW_UP, INTERMEDIATE, FINAL = "Follow up:", "Intermediate answer:", "So the final answer is:"
 _MOVE = re.compile(
-    r"^[\s*_>-]*(?:\d+[.)][\s*_]*)?(?:follow[ -]?up(?: question)?[ \t]*\d*[ \t*_]*:(?P<sub_query>.*)"
+    rf"^[\s*_>-]*(?:\d+[.)][\s*_]*)?(?:{FOLLOW_UP_WORDS}(?P<sub_query>.*)"
     r"|so,? the final answer is[*_]*:?(?P<answer>.*))$",
     re.IGNORECASE | re.MULTILINE,
 )

@@ -8,14 +8,13 @@ from itertools import accumulate
 from baselines.decomposition import Plan, SubQuestion, parse_plan
 from baselines.recursive_concluding import combine_prompt
 from baselines.recursive_config import RecursiveConfig
-from baselines.recursive_replies import is_nothing
 from baselines.recursive_trail import Finding, Trail
 from core.errors import BudgetExhaustedError
 from core.fitting import reserve
 from core.prompt import Prompt
 from core.reader import reader_prompt
 from core.showing import show_passages
-from core.text import extract_answer
+from core.text import extract_answer, is_nothing
 from core.together import together
 from core.tools import Tools
 from core.types import Hit, Question

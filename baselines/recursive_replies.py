@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.text import normalize_answer
+from core.text import is_nothing, normalize_answer
 
 MARKS = r"[\s>*_`#•·–-]*"  # bullets, quotations, bold type and headings before a label, or around its colon
 
@@ -20,9 +20,6 @@ _LINE = re.compile(rf"^{MARKS}(?:\d+[.)]{MARKS})?(?:{_ANY_LABEL})[ _-]*\d*{MARKS
 _WITHIN_A_LINE = re.compile(r"\s+(?=(?:ANSWERABLE|MISSING|NEXT_QUERY|SUFFICIENT|GAPS?|FOLLOW_UP)\s*\d*\s*:)")
 _ITEM = re.compile(r"^\s*(?:[-*•·–]|\d+[.)])\s+(?P<value>.*)$")
 _YES_OR_NO = re.compile(r"\W*(?:(?P<yes>yes|true)|no|not|false|partly|partially)\b", re.IGNORECASE)
-_NOTHING = re.compile(
-    r"\W*(?:(?:none|n/?a|unknown)\)?\s*(?:[.,;:–—].*)?|(?:nothing|null)\W*)?", re.IGNORECASE | re.DOTALL
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +67,6 @@ def says_yes(value: str) -> bool | None:
     """Return whether a value begins with yes, None if it begins with neither yes nor no."""
     match = _YES_OR_NO.match(value)
     return None if match is None else match["yes"] is not None
-
-
-def is_nothing(value: str) -> bool:
-    """Whether a value as a whole says that there is none, perhaps with a reason after a comma or full stop.
-
-    >>> [is_nothing(value) for value in ("None.", "n/a", "", "None of them was born there", "nonexistent towns")]
-    [True, True, True, False, False]
-    """
-    return _NOTHING.fullmatch(value) is not None
 
 
 def clean(value: str) -> str:

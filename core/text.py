@@ -9,6 +9,9 @@ from collections.abc import Iterable
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
+_NOTHING = re.compile(
+    r"\W*(?:(?:none|n/?a|unknown)\)?\s*(?:[.,;:–—].*)?|(?:nothing|null)\W*)?", re.IGNORECASE | re.DOTALL
+)
 
 
 def normalize_answer(text: str) -> str:
@@ -94,3 +97,12 @@ def strip_question_words(query: str) -> str:
     'the author of Emma from?'
     """
     return " ".join(token for token in query.split(" ") if token.lower() not in _QUESTION_WORDS)
+
+
+def is_nothing(value: str) -> bool:
+    """Whether a value that a model wrote says as a whole that there is none, perhaps with a reason after a comma or full stop.
+
+    >>> [is_nothing(value) for value in ("None.", "n/a", "", "None of them was born there", "nonexistent towns")]
+    [True, True, True, False, False]
+    """
+    return _NOTHING.fullmatch(value) is not None

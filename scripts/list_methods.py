@@ -53,10 +53,10 @@ def main(config: Config) -> int:
 
 
 def listed(known: Mapping[str, Entry]) -> Table:
-    """Return the methods in a line each."""
-    table = Table.grid(padding=(0, 2))
+    """Return the methods in a line each, with their presets."""
+    table = Table("method", "what", "presets", box=None, padding=(0, 2, 0, 0))
     for name, entry in known.items():
-        table.add_row(name, entry.summary)
+        table.add_row(name, entry.summary, ", ".join(getattr(entry.config, "PRESETS", {})))
     return table
 
 

@@ -83,7 +83,7 @@ class MethodOptions:
     flare: FLAREConfig = _method(
         flare,
         FLAREConfig,
-        "draft each sentence, search where it is unsure, write it again (FLARE direct: Jiang et al. 2023)",
+        "draft each sentence, search where it is unsure, write it again (FLARE: Jiang et al. 2023)",
     )
     self_rag: SelfRAGConfig = _method(
         self_rag,
@@ -98,7 +98,7 @@ class MethodOptions:
     auto_rag: AutoRAGConfig = _method(
         auto_rag,
         AutoRAGConfig,
-        "the model decides turn by turn what to search for, at last from its own knowledge (Auto-RAG: Yu et al. 2024)",
+        "the model decides turn by turn what to search for (Auto-RAG: Yu et al. 2024)",
     )
     search_o1: SearchO1Config = _method(
         search_o1,
@@ -117,7 +117,7 @@ class MethodOptions:
     recursive: RecursiveConfig = _method(
         recursive,
         RecursiveConfig,
-        "follow references, ask for what is missing, or decompose; the model chooses (after a tutorial of 2023)",
+        "follow references, ask what is missing, or decompose; the model chooses (a tutorial, 2023)",
     )
 
     EXTENDED_BY: ClassVar[str] = "method"

@@ -330,7 +330,12 @@ def test_cells_can_be_compared_by_any_measure_that_all_of_them_have(
     backends: Backends, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for file, town in (("test.jsonl", "Oslo"), ("dev.jsonl", "Alta")):
-        line = {"id": file, "question": f"Where is {town}?", "answers": [town], "supporting": [each.id for each in WORLD]}
+        line = {
+            "id": file,
+            "question": f"Where is {town}?",
+            "answers": [town],
+            "supporting": [each.id for each in WORLD],
+        }
         Path(file).write_text(json.dumps(line) + "\n")
     few = ("--cells", "{one: {corag.L: 1}, two: {corag.L: 2}}", "--grid", "", "--metric")
     record = swept(*few, "recall")
