@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, fields, make_dataclass
 from functools import partial
 from typing import Any, ClassVar, TypeVar, cast
 
-from baselines.auto_rag import AutoRAGConfig, auto_rag
+from baselines.auto_rag import auto_rag
+from baselines.auto_rag_config import AutoRAGConfig
 from baselines.closed_book import ClosedBookConfig, closed_book
 from baselines.drag import DRAGConfig, drag
 from baselines.flare import flare
