@@ -12,6 +12,7 @@ slow), without priority scheduling it takes requests in order, without token det
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -251,14 +252,15 @@ async def _compare_tokenizers(client: httpx.AsyncClient, endpoint: _Endpoint, re
 
 
 async def _try_out(client: httpx.AsyncClient, endpoint: _Endpoint) -> None:
-    """Find out whether a server takes priorities and forces tokens."""
+    """Find out whether a server takes priorities and forces tokens. Refuse one whose log-probabilities are not the model's own."""
     probe = [7, 3]  # hardly what a model would say to token 5
     body = {
         "model": endpoint.model,
         "prompt": [5],
         "max_tokens": 2,
         "temperature": 0,
-        "logprobs": 0,
+        "logprobs": 5,
+        "logit_bias": {str(probe[0]): 100.0},
         "ignore_eos": True,
     }
     body |= {"return_token_ids": True, "vllm_xargs": {FORCED_TOKENS: probe}}
@@ -273,12 +275,24 @@ async def _try_out(client: httpx.AsyncClient, endpoint: _Endpoint) -> None:
             break
     else:
         raise BackendError(f"the server {endpoint.url} refuses completions: {response.text[:300]}")
-    tokens = orjson.loads(response.content)["choices"][0].get("token_ids")
+    choice = orjson.loads(response.content)["choices"][0]
+    tokens = choice.get("token_ids")
     if tokens is None:
         raise BackendError(
             f"the server {endpoint.url} does not return token ids: use a vLLM server of version 0.10.2 or later."
         )
+    if not _are_raw(choice["logprobs"]):
+        raise ConfigError(
+            f"the server {endpoint.url} does not report the model's own log-probabilities, by which answers are scored and some "
+            "methods decide: start it with --logprobs-mode raw_logprobs, vLLM's default."
+        )
     endpoint.priorities, endpoint.forces = priorities, tokens == probe
+
+
+def _are_raw(told: dict[str, Any]) -> bool:
+    """Whether these are log-probabilities from before a token was pushed up: neither logits nor what biases made of them."""
+    unlikely, best = told["token_logprobs"][0], (told.get("top_logprobs") or [{}])[0]
+    return bool(unlikely < -0.001 and sum(math.exp(min(value, 1.0)) for value in best.values()) < 1.01)
 
 
 async def _post(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> httpx.Response:

@@ -202,6 +202,7 @@ def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
         enable_chunked_prefill=False if on_cpu else None,
         scheduling_policy="priority",
         logits_processors=[PLUGIN],
+        logprobs_mode="raw_logprobs",  # what forced tokens had before they were forced; what FLARE and Self-RAG weigh
         enable_lora=lora_rank > 0,
         max_lora_rank=lora_rank or _LORA_RANKS[0],
         disable_log_stats=True,

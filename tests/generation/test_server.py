@@ -33,6 +33,7 @@ class StandIn:
     def __init__(self, models: tuple[str, ...] = ("only",), pause: float = 0.0, root: str = "") -> None:
         self.models, self.pause, self.root = models, pause, root
         self.status: list[int] = []  # what the next completions are answered with instead
+        self.logprobs: dict[str, Any] = {}  # what takes the place of its log-probabilities
         self.bodies: list[dict[str, Any]] = []
         self.url = f"http://127.0.0.1:{free_port()}"
         routes = [Route("/v1/models", self._list), Route("/v1/completions", self._complete, methods=["POST"])]
@@ -58,7 +59,7 @@ class StandIn:
             "token_ids": [1] * body["max_tokens"],
             "finish_reason": "length",
         }
-        choice["logprobs"] = {"token_logprobs": [-0.5] * body["max_tokens"]}
+        choice["logprobs"] = {"token_logprobs": [-0.5] * body["max_tokens"]} | self.logprobs
         if "prompt_logprobs" in body:
             choice["prompt_logprobs"] = [None] + [
                 {str(token): {"logprob": -token / 1000}} for token in body["prompt"][1:]
@@ -131,6 +132,21 @@ async def test_without_the_plugin_scores_come_from_prompt_logprobs() -> None:
             score = await generator.score(ScoreRequest(Prompt.of_text("Is it so?"), (40, 50)))
             assert score.token_logprobs == (-0.04, -0.05)
             assert a.bodies[0]["prompt"][-2:] == [40, 50]
+
+
+@pytest.mark.parametrize(
+    "logprobs",
+    [
+        {"token_logprobs": [0.0, 0.0]},  # processed_logprobs: the token that was pushed up is certain
+        {"token_logprobs": [112.0, 9.0]},  # processed_logits
+        {"top_logprobs": [{"a": 14.0, "b": 13.5}]},  # raw_logits
+    ],
+)
+async def test_a_server_whose_log_probabilities_are_not_the_models_is_refused(logprobs: dict[str, Any]) -> None:
+    with StandIn() as a:
+        a.logprobs = logprobs
+        with pytest.raises(ConfigError, match=r"own log-probabilities.*--logprobs-mode raw_logprobs"):
+            await ServerGenerator.open(ModelConfig(backend="server", urls=(a.url,)))
 
 
 async def test_a_server_of_other_models_is_refused_with_their_names() -> None:
