@@ -32,7 +32,7 @@ class DRAGConfig(DemonstrationConfig):
     Attributes:
         documents: documents per search (the paper's k, of 0 to 1000; also ``top_k``); 0 for no search.
         demonstrations: file of worked examples in IRCoT's format, or in the form that iterdrag writes; "" for none.
-        demonstration_count: use the first so many (the paper's m, of 0 to 256); 0 for all.
+        demonstration_count: use the first so many (the paper's m, of 0 to 256); 0 for none.
         demonstration_documents: show each with what a search for its question finds now ("retrieved", the paper), or with the
             paragraphs that stand in the "file".
         document_order: "best_last" puts the best document next to the question (the paper), "best_first" at the top.
@@ -70,8 +70,13 @@ class DRAGConfig(DemonstrationConfig):
 
     def examples(self) -> tuple[Demonstration, ...]:
         """Load the demonstrations, each with the answer that it is to show."""
+        return self.chosen(direct=True)
+
+    def chosen(self, *, direct: bool) -> tuple[Demonstration, ...]:
+        """Load the first m demonstrations, or those that are named; m = 0 is the paper's: none."""
         ids = tuple(self.demonstration_ids)
-        return read_demonstrations(self.demonstrations, self.demonstration_count, ids, direct=True)
+        file = self.demonstrations if self.demonstration_count or ids else ""
+        return read_demonstrations(file, self.demonstration_count, ids, direct=direct)
 
 
 @dataclass(frozen=True, slots=True)

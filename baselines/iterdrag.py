@@ -18,7 +18,7 @@ from typing import ClassVar
 from baselines.drag import DRAGConfig, demonstrate, fill, look_up
 from baselines.forced_answer import force_answer
 from baselines.transcripts import FOLLOW_UP_WORDS
-from core.demonstrations import Demonstration, read_demonstrations
+from core.demonstrations import Demonstration
 from core.errors import BudgetExhaustedError, ConfigError, DataError
 from core.fitting import reserve
 from core.fusion import interleave
@@ -58,7 +58,7 @@ class IterDRAGConfig(DRAGConfig):
 
     def examples(self) -> tuple[Demonstration, ...]:
         """Load the demonstrations. Raises :class:`DataError` for one that is not in the form."""
-        chosen = read_demonstrations(self.demonstrations, self.demonstration_count, tuple(self.demonstration_ids))
+        chosen = self.chosen(direct=False)
         for demonstration in chosen:
             if FINAL not in demonstration.answer:
                 raise DataError(

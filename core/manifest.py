@@ -90,7 +90,14 @@ class Manifest:
         try:
             written = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
-            raise DataError(f"'{folder}' is not a run: it has no {MANIFEST}. Make one with 'corag run'.") from None
+            if not folder.exists():
+                raise DataError(f"there is no run '{folder}': no such folder. Check the path.") from None
+            inside = (
+                f"Its folders are runs: give {folder}/*/."
+                if any(folder.glob(f"*/{MANIFEST}"))
+                else "Make one with 'corag run'."
+            )
+            raise DataError(f"'{folder}' is not a run: it has no {MANIFEST}. {inside}") from None
         except OSError as error:
             raise DataError(f"cannot read '{folder / MANIFEST}': {error.strerror}. Check who may read it.") from None
         except ValueError as error:  # broken JSON, or no text at all

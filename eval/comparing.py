@@ -14,7 +14,7 @@ from core.errors import ConfigError
 from core.rows import SavedRow
 from eval.scorers import Scorer
 from eval.statistics import Comparison, Interval, compare_paired, holm
-from eval.table import interval_record, score_row
+from eval.table import Texts, interval_record, score_row
 
 Measures = Mapping[str, Mapping[str, float]]
 
@@ -39,14 +39,16 @@ class Against:
         }
 
 
-def measures_of(rows: Iterable[SavedRow], scorer: Scorer, recall_at: int, *, searches: bool) -> Measures:
+def measures_of(
+    rows: Iterable[SavedRow], scorer: Scorer, recall_at: int, *, searches: bool, texts: Texts | None = None
+) -> Measures:
     """Return the values of each measure by question id: EM, F1, recall and the scorer's further ones, as far as there are any.
 
-    ``searches``: whether the method searches at all.
+    ``searches``: whether the method searches at all. ``texts``: see :func:`eval.table.score_row`.
     """
     found: dict[str, dict[str, float]] = {}
     for row in rows:
-        for name, value in score_row(row, scorer, recall_at, searches=searches).measured.items():
+        for name, value in score_row(row, scorer, recall_at, searches=searches, texts=texts).measured.items():
             found.setdefault(name, {})[row.question.id] = value
     return found
 

@@ -21,7 +21,6 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 """More of them than colours and without a common divisor, so that 63 groups differ in one or the other."""
 _INK = "#333333"
-_LEGEND_COLUMNS = 2
 _OFFSETS = [(side * 7, up, align) for up in (8, -8, 18, -18, 28, -28) for side, align in ((1, "left"), (-1, "right"))]
 """Where a point's name may stand, in points of 1/72 inch from it, the best place first."""
 
@@ -44,7 +43,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A fitted curve, drawn from ``start`` to ``end`` tokens, and what the legend says of it."""
+    """A fitted curve, drawn from ``start`` to ``end`` tokens, and what stands under the title of it."""
 
     curve: Curve
     start: float
@@ -62,7 +61,8 @@ def draw_scaling(
     # A Figure by itself needs no display: it is drawn by Agg, and by matplotlib's own writer for SVG.
     with matplotlib.rc_context({"svg.hashsalt": "corag", "font.size": 10}):
         groups = len({point.group for point in points})
-        legend_rows = math.ceil((groups + 1 + (line is not None)) / _LEGEND_COLUMNS)
+        columns = 2 if groups <= 10 else 3
+        legend_rows = math.ceil((groups + 1 + (line is not None)) / columns)
         figure = Figure(figsize=(8.4, 4.7 + 0.2 * legend_rows), dpi=160, layout="constrained")
         axes = figure.add_subplot()
         frontier = sorted((point for point in points if point.on_frontier), key=lambda point: point.tokens)
@@ -74,11 +74,15 @@ def draw_scaling(
         )
         if line:
             tokens = np.geomspace(line.start, line.end, 300)
-            axes.plot(tokens, line.curve.at(tokens), color=_INK, linewidth=1.6, linestyle=(0, (5, 2)), label=line.label)
+            axes.plot(
+                tokens, line.curve.at(tokens), color=_INK, linewidth=1.6, linestyle=(0, (5, 2)), label="fitted curve"
+            )
         _draw_groups(axes, points)
         _draw_axes(axes, ticks, f"{measure} (%)")
-        axes.set_title(title, loc="left", fontsize=11, color=_INK)
-        figure.legend(loc="outside lower center", ncols=_LEGEND_COLUMNS, frameon=False, fontsize=9)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=_INK)
+        if line:
+            axes.set_title(f"fitted curve: {line.label}", loc="left", fontsize=8.5, color=_INK)
+        figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
         _draw_labels(figure, axes, frontier, points)
         for file in files:
             figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from core.errors import DataError
 from core.seeds import derive_seed
 
-_CELLS = 4_000_000  # resampled values held at once: bounds memory at about 64 MB for any number of questions
+_CELLS = 1_000_000  # resampled values held at once: bounds memory at about 64 MB for any number of questions
+_ALIKE = 1e-9  # closer values than this are equal: differences of fractions are rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def _bootstrap(
     mean = float(data.mean())
     if data.size < 2:
         return Interval(mean, None, None, 1)
-    if not np.ptp(data):
+    if np.ptp(data) < _ALIKE:
         others = float(binomtest(0, data.size).proportion_ci(level, method="exact").high)
         return Interval(mean, mean - others * (mean - bounds[0]), mean + others * (bounds[1] - mean), data.size)
     found = bootstrap(
@@ -132,7 +133,7 @@ def paired_power(
     are equal: then nothing tells how far they would spread.
     """
     data = np.asarray(differences, dtype=np.float64)
-    if data.size < 2 or not np.ptp(data):
+    if data.size < 2 or np.ptp(data) < _ALIKE:
         return None
     return _detectable(float(data.std(ddof=1)) / math.sqrt(data.size), data.size - 1, power, level)
 
@@ -142,7 +143,7 @@ def unpaired_power(
 ) -> float | None:
     """Return the same for a test that does not know which values belong to one question (Welch's degrees of freedom)."""
     samples = [np.asarray(values, dtype=np.float64) for values in (first, second)]
-    if min(data.size for data in samples) < 2 or not any(np.ptp(data) for data in samples):
+    if min(data.size for data in samples) < 2 or all(np.ptp(data) < _ALIKE for data in samples):
         return None
     errors = [float(data.var(ddof=1)) / data.size for data in samples]
     freedom = sum(errors) ** 2 / sum(error**2 / (data.size - 1) for error, data in zip(errors, samples, strict=True))
@@ -177,7 +178,7 @@ def _sign_flip_test(differences: NDArray[np.float64], resamples: int, seed: int)
     """
     from scipy.stats import permutation_test  # slow to import
 
-    changed = differences[differences != 0]  # flipping a zero changes nothing
+    changed = differences[np.abs(differences) > _ALIKE]  # flipping a zero changes nothing
     if changed.size < 2:
         return 1.0
     found = permutation_test(

@@ -48,6 +48,8 @@ class Scores:
 class Summary:
     """A run in figures. Means are over all ``n`` questions, failed ones included; tokens, calls and searches are per question.
 
+    But ``steps`` is of those that were answered, and a measure may be of those that have it: gold passages, say.
+
     ``tokens``: prompt plus generated, cached or not; ``computed_tokens``: what the engine really worked through.
     ``unscored`` questions have no gold answers and are left out of EM and F1.
     """
@@ -72,6 +74,12 @@ class Summary:
     def measured(self) -> dict[str, Interval | None]:
         """The means by name, as :attr:`Scores.measured` has them."""
         return {"em": self.em, "f1": self.f1, "recall": self.recall, **self.further}
+
+    @property
+    def measured_on_fewer(self) -> dict[str, int]:
+        """The numbers of questions that further measures are of, where those are fewer than the answers scored."""
+        found = {name: interval.n for name, interval in self.measured.items() if interval is not None}
+        return {name: n for name, n in found.items() if n < self.n - (self.unscored if name in ("em", "f1") else 0)}
 
 
 def score_row(
@@ -184,6 +192,8 @@ def json_record(summary: Summary) -> dict[str, Any]:
     record = {name: value for name, value in asdict(summary).items() if name not in ("em", "f1", "recall", "further")}
     for name, interval in summary.measured.items():
         record |= interval_record(name, interval)
+    if summary.measured_on_fewer:
+        record["measured_on_fewer"] = summary.measured_on_fewer
     for name in ("tokens", "computed_tokens", "calls", "searches", "steps"):
         record[name] = round(record[name], 2)
     record["tokens_per_question"] = record.pop("tokens")

@@ -26,6 +26,9 @@ def end_with_owner() -> None:
         return
     try:
         ended = os.pidfd_open(owner)  # readable once the process has ended
+    except ProcessLookupError:  # it was killed while the engine started
+        _end(os.getppid())
+        return
     except OSError:
         return
     threading.Thread(target=_end_after, args=(ended, os.getppid()), name="owner", daemon=True).start()
@@ -33,6 +36,10 @@ def end_with_owner() -> None:
 
 def _end_after(ended: int, engine: int) -> None:
     select.select([ended], [], [])
+    _end(engine)
+
+
+def _end(engine: int) -> None:
     for process in (engine, os.getpid()):
         try:
             os.kill(process, signal.SIGKILL)

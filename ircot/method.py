@@ -6,6 +6,7 @@ from everything collected. Where paper and released code differ, presets name th
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from core.collected import Collected
@@ -126,7 +127,7 @@ def conclusion(thoughts: list[str], config: IRCoTConfig) -> str:
     """Take the answer from the chain of thought: what it states, by the rule that ended it."""
     chain = " ".join(thoughts)
     if config.stop_rule == "lenient" and stated_answer(chain) is None:
-        _, found, rest = chain.lower().rpartition(config.stop_sequence.lower())
-        if found:
-            return extract_answer(chain[-len(rest) :] if rest else "")
+        *before, rest = re.split(re.escape(config.stop_sequence), chain, flags=re.IGNORECASE)
+        if before:
+            return extract_answer(rest)
     return extract_answer(chain)

@@ -33,6 +33,7 @@ from scripts.table import (
     measured_alike,
     only,
     scoring_of,
+    unfinished_note,
 )
 
 COLUMNS = 100  # of the questions that are listed: their texts, and a model's replies, may be of any length
@@ -78,7 +79,7 @@ def main(config: Config) -> int:
     compared = against_baseline(measured, "first")
     title = scorer_title(chosen, questions, manifests["first"].last.aliases)
     print(f"{second} minus {first}, scorer {title}, recall@{recall_at}:")
-    if note := gold_note(rows, manifests):
+    for note in filter(None, (unfinished_note(found, questions), gold_note(rows, manifests))):
         print(note)
     for one in compared:
         comparison = one.comparison

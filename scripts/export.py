@@ -71,6 +71,8 @@ class Config:
                 "name the run and the file to write: corag export RUN --to hotpotqa --out predictions.json."
             )
         if self.to not in FORMATS:
+            if not self.to:
+                raise ConfigError(f"say what to write: --to {', '.join(FORMATS)}.")
             raise ConfigError(f"there is no format '{self.to}' to export --to: {nearest(self.to, FORMATS)}")
         if self.top_k < 0:
             raise ConfigError(f"top_k must be 0 (all passages) or a number of passages, but it is {self.top_k}.")

@@ -232,7 +232,9 @@ def print_table(summaries: Sequence[Summary], runs: Mapping[str, Path], scoring:
     manifests = {name: Manifest.read(folder) for name, folder in runs.items()}
     shared, own = conditions(manifests)
     recall_at = summaries[0].recall_at
-    console.print(f"EM, F1 and recall@{recall_at} in percent with 95% bootstrap intervals. Scorer: {scoring}.")
+    console.print(
+        f"EM, F1 and recall@{recall_at} in percent with 95% bootstrap intervals (exact where all score alike). Scorer: {scoring}."
+    )
     if note := pages_note(manifests[each.method] for each in summaries if "r_precision" in each.further):
         console.print(note, soft_wrap=True, markup=False)
     for line in shared:
@@ -243,6 +245,9 @@ def print_table(summaries: Sequence[Summary], runs: Mapping[str, Path], scoring:
             console.print(
                 f"{summary.method}: {summary.unscored} questions have no gold answers: not scored.", markup=False
             )
+        for measure, n in summary.measured_on_fewer.items():
+            title = FURTHER.get(measure, measure)
+            console.print(f"{summary.method}: {title} is of {n} of {summary.n} questions, which can be measured by it.")
         if summary.failed:
             console.print(f"{summary.method}: {summary.failed} failed, first: {summary.first_error}", markup=False)
 

@@ -37,7 +37,7 @@ from scripts import run
 from scripts.backends import require_index
 from scripts.questions import FurtherQuestions
 from scripts.sweep_cells import Cell, digest_of, read_cells
-from scripts.sweep_findings import Reporting
+from scripts.sweep_findings import Reporting, check_metric
 from scripts.sweep_report import report
 
 CAPACITY = 500_000
@@ -91,6 +91,7 @@ def main(config: Config) -> int:
     questions, out = scored(config.load()), str(config.folder)
     tested = [replace(cell, config=replace(cell.config, out=out), questions=questions) for cell in cells]
     developed = dev_cells(config, tested)
+    check_metric([*tested, *developed], config.metric)
     asyncio.run(answer_cells([*tested, *developed], BACK_ENDS))
     return report(config.folder, tested, developed, config.reporting)
 

@@ -233,22 +233,31 @@ def digest_of(shared: run.Config) -> str:
     return stable_hash(json.dumps(values | {"questions": shared.source}, sort_keys=True, default=str))[:8]
 
 
+_MOST_GROUPS = 24
+
+
 def groups_of(cells: Sequence[Cell], told: Sequence[Mapping[str, Any]]) -> list[str]:
     """Name what a plot draws alike, cell by cell: method and strategy, with what is ``told`` of model and index.
 
-    Indexes are called by what tells them apart, such as bm25 and dense of 'indexes/wiki-bm25' and 'indexes/wiki-dense'.
+    Indexes are called by what tells them apart, such as bm25 and dense of 'indexes/wiki-bm25' and 'indexes/wiki-dense', and left
+    out where a legend would be too long.
     """
     indexes = {Path(path).name for each in told for path in each.get(_INDEX, ())}
     beginning = os.path.commonprefix(list(indexes))  # noqa: RUF071 - of their characters, as wanted
     shared = re.sub("[^-_]*$", "", beginning)  # whole words
-    names = []
-    for cell, each in zip(cells, told, strict=True):
+
+    def name(cell: Cell, each: Mapping[str, Any], *, index: bool) -> str:
         parts = [cell.method, *([cell.config.corag.strategy] if cell.method == "corag" else [])]
-        parts += ["+".join(Path(path).name.removeprefix(shared) for path in each.get(_INDEX, ()))]
+        if index:
+            parts += ["+".join(Path(path).name.removeprefix(shared) for path in each.get(_INDEX, ()))]
         parts += [
             f"{option}={_short(value)}"
             for option, value in each.items()
             if value and option.split(".")[0] in _OPENED and option != _INDEX
         ]
-        names.append(" ".join(filter(None, parts)))
-    return names
+        return " ".join(filter(None, parts))
+
+    apart = [name(cell, each, index=True) for cell, each in zip(cells, told, strict=True)]
+    if len(set(apart)) <= _MOST_GROUPS:
+        return apart
+    return [name(cell, each, index=False) for cell, each in zip(cells, told, strict=True)]

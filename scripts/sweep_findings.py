@@ -10,6 +10,7 @@ import numpy as np
 
 from core.errors import ConfigError, DataError
 from core.records import read_rows
+from core.rows import SavedRow
 from eval.ledger import Spending, spending_of
 from eval.scaling import CellScores, Fit, best_under, fit_curve, pareto_set, telling_budgets
 from eval.scorers import chosen_scorer
@@ -18,6 +19,7 @@ from eval.table import FURTHER, Summary, score_row, summarise
 from scripts.sweep_cells import Cell, varying
 
 MEASURES = {"f1": "F1", "em": "EM", "recall": "recall"} | FURTHER
+del MEASURES["answer_recall"]  # it needs the passages' texts
 """What cells can be compared by, as far as their questions and scorer have it."""
 
 
@@ -73,11 +75,29 @@ class Choice:
 
 @dataclass(frozen=True)
 class Findings:
-    """What the cells say together. ``fits``: through the "pareto" set and through "all" cells; a sentence where there is none."""
+    """What the cells say together. ``fits``: through the "pareto" set and through "all" cells; a sentence where there is none.
+
+    ``failed``: cells in which every question failed; they have no part in the rest.
+    """
 
     pareto: list[str]
     fits: dict[str, Fit | str]
     choices: list[Choice]
+    failed: list[str]
+
+
+def check_metric(cells: Sequence[Cell], metric: str) -> None:
+    """Raise :class:`ConfigError` if a question of a cell will not have the metric, which is known before it is answered."""
+    for cell in cells:
+        scorer = chosen_scorer(cell.config.scorer, cell.config.dataset)
+        for question in cell.questions:
+            unanswered = SavedRow(question, None, {}, 0.0, "", 0.0, 0.0, 0, 0, ())
+            values = score_row(unanswered, scorer, cell.config.recall_at, searches=cell.searches).measured
+            if metric not in values:
+                raise ConfigError(
+                    f"cells are to be compared by {MEASURES[metric]}, but in the cell '{cell.name}' the question '{question.id}' "
+                    f"can have {', '.join(values)} only: choose another --metric, or leave the cell or the question out."
+                )
 
 
 def measured(cells: Sequence[Cell], metric: str) -> list[Measured]:
@@ -93,14 +113,7 @@ def _measure(cell: Cell, options: dict[str, Any], metric: str) -> Measured:
     rows = [replace(found[question.id], question=question) for question in cell.questions]
     recall_at = cell.config.recall_at
     tokens = [row.total_usage.total for row in rows]
-    scored = [score_row(row, scorer, recall_at, searches=cell.searches).measured for row in rows]
-    if any(metric not in values for values in scored):
-        known = ", ".join(name for name in MEASURES if all(name in values for values in scored))
-        raise ConfigError(
-            f"the cell '{cell.name}' has no {MEASURES[metric]} for each question, by which cells were to be compared: it has "
-            f"{known}. Choose another --metric, or leave the cell out."
-        )
-    scores = [values[metric] for values in scored]
+    scores = [score_row(row, scorer, recall_at, searches=cell.searches).measured[metric] for row in rows]
     return Measured(
         cell,
         options,
@@ -114,13 +127,15 @@ def _measure(cell: Cell, options: dict[str, Any], metric: str) -> Measured:
 
 def find(tested: Sequence[Measured], developed: Sequence[Measured], options: Reporting) -> Findings:
     """Find the Pareto set, the curves, and the best cell under each budget, which the dev questions decide on if there are any."""
-    scores = [each.scores for each in tested]
+    failed = [each.name for each in [*tested, *developed] if each.summary.failed == each.summary.n]
+    scores, of_dev = ([each.scores for each in cells if each.name not in failed] for cells in (tested, developed))
     frontier = pareto_set([each.mean_tokens for each in scores], [each.mean_score for each in scores])
     through = {"pareto": [scores[index] for index in frontier], "all": scores}
     return Findings(
         [scores[index].name for index in frontier],
         {name: _fit_or_reason(chosen, options.resamples) for name, chosen in through.items()},
-        choose(scores, [each.scores for each in developed] or scores, options.budgets),
+        choose(scores, of_dev or scores, options.budgets) if scores else [],
+        list(dict.fromkeys(failed)),
     )
 
 

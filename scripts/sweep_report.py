@@ -29,7 +29,6 @@ from scripts.sweep_cells import Cell, groups_of
 from scripts.sweep_findings import MEASURES, Findings, Measured, Reporting, find, measured
 
 _PLAIN = ("n", "failed", "tokens_per_question", "computed_tokens", "calls", "searches", "steps")
-_WITH_INTERVALS = ("em", "f1", "recall")
 
 
 def report(out: Path, tests: Sequence[Cell], devs: Sequence[Cell], options: Reporting) -> int:
@@ -43,18 +42,18 @@ def report(out: Path, tests: Sequence[Cell], devs: Sequence[Cell], options: Repo
     scorer = chosen_scorer(first.scorer, first.dataset)
     record = record_of(tested, developed, found, options) | {"scorer": scorer.name}
     write_atomically(out / "sweep.json", json.dumps(record, indent=1) + "\n")
-    write_atomically(out / "sweep.csv", csv_of(tested, developed, found))
+    write_atomically(out / "sweep.csv", csv_of(tested, developed, found, options.metric))
     pictures = plot(out, tested, found, options.metric, f"{Path(first.questions).name}, n = {len(questions)}")
     folders = {each.name: each.cell.folder for each in tested}
     run.print_table([each.summary for each in tested], folders, known_of(tested).scorer)
     console = wide_console()
-    print_findings(console, tested, developed, found, MEASURES[options.metric])
+    print_findings(console, tested, developed, found, options)
     print_spending(console, [*tested, *developed])
     written = [out / "sweep.csv", out / "sweep.json", *pictures]
     console.print(f"Written: {', '.join(map(str, written))}.", soft_wrap=True, markup=False)
     shown = {name: value for name, value in record.items() if name not in ("cells", "dev_cells")}
     print(json.dumps({"runs": record["cells"], **shown, "sweep": str(out / "sweep.json")}))
-    return run.status([each.summary for each in tested])
+    return run.status([each.summary for each in [*tested, *developed]])
 
 
 @dataclass(frozen=True)
@@ -90,6 +89,7 @@ def record_of(
         "cells": {each.name: cell_record(each, known) | {"pareto": each.name in found.pareto} for each in tested},
         "dev_cells": {each.name: cell_record(each, known_of_dev) for each in developed if known_of_dev},
         "pareto": found.pareto,
+        "failed": found.failed,
         "fit": {
             "formula": "y = a * log(x + b) + c",
             "x": "tokens per question",
@@ -125,17 +125,31 @@ def spending_record(cells: Sequence[Measured]) -> dict[str, int | None]:
     }
 
 
-def csv_of(tested: Sequence[Measured], developed: Sequence[Measured], found: Findings) -> str:
+def csv_of(tested: Sequence[Measured], developed: Sequence[Measured], found: Findings, metric: str) -> str:
     """Write a line per cell, then one per cell on the dev questions; options that differ are columns, scores fractions.
 
+    ``metric``: what the Pareto set is by.
     The last two columns say how the line is scored, and all that must be known beside it.
     """
     options = list(dict.fromkeys(option for each in tested for option in each.options if option != "method"))
-    scores = [f"{name}{end}" for name in _WITH_INTERVALS for end in ("", "_low", "_high")]
+    measures = list(dict.fromkeys(name for each in [*tested, *developed] for name in each.summary.measured))
+    scores = [f"{name}{end}" for name in measures for end in ("", "_low", "_high")]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
-        ["questions", "cell", "method", *options, "pareto", *scores, *_PLAIN, "folder", "scorer", "conditions"]
+        [
+            "questions",
+            "cell",
+            "method",
+            *options,
+            "metric",
+            "pareto",
+            *scores,
+            *_PLAIN,
+            "folder",
+            "scorer",
+            "conditions",
+        ]
     )
     known = {asked: known_of(cells) for asked, cells in (("test", tested), ("dev", developed)) if cells}
     for asked, each in [*(("test", each) for each in tested), *(("dev", each) for each in developed)]:
@@ -143,11 +157,24 @@ def csv_of(tested: Sequence[Measured], developed: Sequence[Measured], found: Fin
         told = [each.options.get(option, "") for option in options]
         pareto = int(each.name in found.pareto) if asked == "test" else ""
         figures = [
-            value for name in _WITH_INTERVALS for value in (record[name], *(record[f"{name}_interval"] or (None, None)))
+            value
+            for name in measures
+            for value in (record.get(name), *(record.get(f"{name}_interval") or (None, None)))
         ] + [record[name] for name in _PLAIN]
         said = " ".join([*known[asked].shared, known[asked].own[each.name]])
         writer.writerow(
-            [asked, each.name, each.cell.method, *told, pareto, *figures, each.cell.folder, known[asked].scorer, said]
+            [
+                asked,
+                each.name,
+                each.cell.method,
+                *told,
+                metric,
+                pareto,
+                *figures,
+                each.cell.folder,
+                known[asked].scorer,
+                said,
+            ]
         )
     return text.getvalue()
 
@@ -158,8 +185,11 @@ def plot(out: Path, tested: Sequence[Measured], found: Findings, metric: str, ti
         print("corag: no pictures: pip install matplotlib, then the same command draws them.", file=sys.stderr)
         return []
     files = [out / "sweep.png", out / "sweep.svg"]
-    groups = groups_of([each.cell for each in tested], [each.options for each in tested])
-    points = [point_of(each, group, found, metric) for each, group in zip(tested, groups, strict=True)]
+    shown = [each for each in tested if each.name not in found.failed]
+    if not shown:
+        return []
+    groups = groups_of([each.cell for each in shown], [each.options for each in shown])
+    points = [point_of(each, group, found, metric) for each, group in zip(shown, groups, strict=True)]
     draw_scaling(points, files, measure=MEASURES[metric], title=title, line=line_of(points, found, MEASURES[metric]))
     return files
 
@@ -193,9 +223,16 @@ def point_of(each: Measured, group: str, found: Findings, metric: str) -> Point:
 
 
 def print_findings(
-    console: Console, tested: Sequence[Measured], developed: Sequence[Measured], found: Findings, measure: str
+    console: Console, tested: Sequence[Measured], developed: Sequence[Measured], found: Findings, options: Reporting
 ) -> None:
     """Print the Pareto set, the curves, and the best cell under each budget."""
+    measure = MEASURES[options.metric]
+    if found.failed:
+        console.print(
+            f"\nLeft out of all that follows, for every question failed: {', '.join(found.failed)}.",
+            soft_wrap=True,
+            markup=False,
+        )
     console.print("\nPareto set (no other cell is as good for as few tokens):")
     scores = {each.name: each.scores for each in tested}
     for cell in (scores[name] for name in found.pareto):
@@ -208,6 +245,11 @@ def print_findings(
         console.print(f"  {title}: {told}", soft_wrap=True, markup=False)
     if found.choices:
         console.print(budget_table(found, bool(developed), measure))
+    if unused := sorted(set(options.budgets) - {choice.budget for choice in found.choices}):
+        named = ", ".join(f"{budget:,}" for budget in unused)
+        console.print(
+            f"No line for {named}: no cell is that cheap, or a smaller budget affords them all.", soft_wrap=True
+        )
     if developed:
         asked = developed[0].cell
         console.print(f"Chosen on {len(asked.questions)} dev questions: {asked.config.questions}.", soft_wrap=True)

@@ -25,7 +25,7 @@ from eval.comparing import Measures, against_baseline, measures_of
 from eval.judge import JUDGE
 from eval.scorers import Scorer, chosen_scorer, scorer_title
 from eval.table import Texts
-from scripts.run import figures, print_table, status, summarise_runs
+from scripts.run import NO_TEXTS, figures, print_table, status, summarise_runs
 from scripts.table_parts import (
     Over,
     chosen_measures,
@@ -107,19 +107,22 @@ def show(runs: Mapping[str, Path], options: TableOptions = PLAIN) -> int:
     """Print the table of some runs by name. Raises :class:`ConfigError` if they answered different questions, or none."""
     manifests = {name: manifest_of_answers(run) for name, run in runs.items()}
     check_same_file(list(manifests.values()))
+    if options.measures and not options.baseline:
+        raise ConfigError("measures says what to test against a baseline: name one with --baseline, or leave it out.")
     groups = group_runs({name: manifest.settings for name, manifest in manifests.items()}, options.over)
     baseline = baseline_of(runs, options.baseline)
     first = next(iter(manifests.values()))
     rows = {name: meant(read_rows(run), options) for name, run in runs.items()}
     questions = common_questions(rows)
     chosen, recall_at = scoring_of(first, options.scorer, options.recall_at)
-    summaries = summarise_runs(runs, questions, chosen, recall_at, texts_of(runs, manifests, options))
+    texts = texts_of(runs, manifests, options)
+    summaries = summarise_runs(runs, questions, chosen, recall_at, texts)
     print_table(summaries, runs, scorer_title(chosen, questions, first.last.aliases))
-    if note := gold_note(rows, manifests):
+    for note in filter(None, (unfinished_note(rows, questions), gold_note(rows, manifests))):
         print(note)
     record = figures(summaries, runs, chosen)
     if baseline:
-        record |= show_against(only(rows, questions), manifests, chosen, recall_at, baseline, options.measures)
+        record |= show_against(only(rows, questions), manifests, chosen, recall_at, baseline, options.measures, texts)
     if groups:
         means = {
             name: mean_of([summary for summary in summaries if summary.method in members])
@@ -132,10 +135,16 @@ def show(runs: Mapping[str, Path], options: TableOptions = PLAIN) -> int:
 
 
 def show_against(
-    rows: Rows, manifests: Manifests, chosen: Scorer, recall_at: int, baseline: str, wanted: Sequence[str]
+    rows: Rows,
+    manifests: Manifests,
+    chosen: Scorer,
+    recall_at: int,
+    baseline: str,
+    wanted: Sequence[str],
+    texts: Mapping[str, Texts],
 ) -> dict[str, Any]:
     """Print the tests of every run against the baseline and return them for the line of JSON."""
-    measured = measured_alike(rows, manifests, chosen, recall_at)
+    measured = measured_alike(rows, manifests, chosen, recall_at, texts)
     compared = against_baseline(chosen_measures(measured, wanted), baseline)
     print_comparisons(compared, baseline, recall_at)
     tests = [{"run": one.run, "measure": one.measure, **one.to_json()} for one in compared]
@@ -148,7 +157,9 @@ def scoring_of(manifest: Manifest, scorer: str, recall_at: int) -> tuple[Scorer,
     return chosen, recall_at or manifest.last.recall_at
 
 
-def measured_alike(rows: Rows, manifests: Manifests, chosen: Scorer, recall_at: int) -> dict[str, Measures]:
+def measured_alike(
+    rows: Rows, manifests: Manifests, chosen: Scorer, recall_at: int, texts: Mapping[str, Texts] = NO_TEXTS
+) -> dict[str, Measures]:
     """Return each run's measures by question id, all by the gold answers of the first run; no recall without searches."""
     asked = next(iter(rows.values()))
     return {
@@ -157,6 +168,7 @@ def measured_alike(rows: Rows, manifests: Manifests, chosen: Scorer, recall_at: 
             chosen,
             recall_at,
             searches=manifests[name].searches,
+            texts=texts.get(name),
         )
         for name, found in rows.items()
     }
@@ -204,11 +216,21 @@ def meant(rows: Mapping[str, SavedRow], options: TableOptions) -> Mapping[str, S
 
 def common_questions(rows: Rows) -> list[Question]:
     """Return the questions that every run has answered or failed at. Raises :class:`ConfigError` if there are none."""
+    if empty := [name for name, found in rows.items() if not found]:
+        raise ConfigError(f"the run '{empty[0]}' has no finished question yet: wait for it, or leave it out.")
     first, *others = rows.values()
     questions = [row.question for name, row in first.items() if all(name in other for other in others)]
     if not questions:
         raise ConfigError("the runs have no question in common: answer the same questions with each.")
     return questions
+
+
+def unfinished_note(rows: Rows, questions: Sequence[Question]) -> str:
+    """Say how many questions are left out since some run has not answered them; "" if none are."""
+    known = {name for found in rows.values() for name in found}
+    lacking = [f"'{run}' lacks {len(known) - len(found):,}" for run, found in rows.items() if len(found) < len(known)]
+    left_out = len(known) - len(questions)
+    return f"{left_out:,} of {len(known):,} questions are left out: {', '.join(lacking)} of them." if left_out else ""
 
 
 def only(rows: Rows, questions: Sequence[Question]) -> Rows:

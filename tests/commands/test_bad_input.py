@@ -144,9 +144,16 @@ def test_folders_that_are_no_runs(capsys, tmp_path, command):
     (world / "manifest.json").write_text(json.dumps({"version": 1, "seed": 0, "passages": 9}))
     (tmp_path / "file").write_text("{}")
     rest = {"export": ["--to", "trec", "--out", "x"], "report": ["--out", "x"]}.get(command, [])
-    for folder in (world, tmp_path / "file", tmp_path / "gone"):
+    (tmp_path / "sweep/cell").mkdir(parents=True)
+    (tmp_path / "sweep/cell/manifest.json").write_text("{}")
+    for folder, words in (
+        (world, "is not a run"),
+        (tmp_path / "file", "is not a run"),
+        (tmp_path / "gone", "no such folder"),
+        (tmp_path / "sweep", f"Its folders are runs: give {tmp_path / 'sweep'}/*/."),
+    ):
         runs = [str(folder), str(tmp_path)] if command == "compare" else [str(folder)]
-        assert "is not a run" in refused(capsys, [command, *runs, *rest])
+        assert words in refused(capsys, [command, *runs, *rest])
 
 
 @pytest.mark.parametrize("command", ["table", "compare", "export", "judge", "ledger", "report"])

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.errors import ConfigError
+from core.errors import ConfigError, RequestRefusedError
 from core.options import parse
 from core.protocols import GenerateRequest, Generator, Retriever
 from core.records import TRACES
@@ -59,10 +59,11 @@ class Backends:
     def __init__(self) -> None:
         self.opened: list[str] = []
         self.engines: list[ScriptedGenerator] = []
+        self.reply = knowing
 
     async def generator(self, config: ModelConfig) -> Generator:
         self.opened.append(f"model {config.adapter}")
-        engine = ScriptedGenerator(knowing, log_likelihood=lambda request: -1.0 - len(request.prompt.text) % 7)
+        engine = ScriptedGenerator(self.reply, log_likelihood=lambda request: -1.0 - len(request.prompt.text) % 7)
         engine.fingerprint = f"scripted:{config.adapter}"
         self.engines.append(engine)
         return RememberingGenerator(engine)
@@ -166,6 +167,29 @@ async def test_questions_that_failed_are_tried_again_and_open_their_engine_for_i
     await answer_cells([fine, failing], backends.openers)
     assert backends.opened == ["model mine"] and is_finished(failing)
     assert len(traces.read_bytes().splitlines()) == len(failing.questions) + 1, "the one that failed is asked again"
+
+
+def test_a_cell_that_failed_altogether_is_left_out_of_what_cells_say_together(
+    backends: Backends, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = ("--grid", "{corag.L: [1, 2, 3, 4]}", "--resamples", "3")
+    assert "closed" in swept(*few)["pareto"], "it is the cheapest"
+    shutil.rmtree("out")
+
+    def refusing(request: GenerateRequest) -> str:
+        if kind(request) not in ("NEXT", "ANSWER", "FINAL"):
+            raise RequestRefusedError("no.")
+        return knowing(request)
+
+    backends.reply = refusing
+    capsys.readouterr()
+    assert main([*COMMAND, *few]) == 1
+    printed = capsys.readouterr().out
+    record = json.loads(Path("out/sweep.json").read_text())
+    assert record["failed"] == ["closed"] and record["cells"]["closed"]["failed"] == 4
+    assert "closed" not in record["pareto"] and record["fit"]["all"]["points"] == 4
+    assert "closed" not in [choice["cell"] for choice in record["best_under_budget"]["choices"]]
+    assert "Left out of all that follows, for every question failed: closed." in printed
 
 
 async def test_more_memory_threads_or_patience_make_no_other_cell(backends: Backends) -> None:
@@ -342,9 +366,17 @@ def test_cells_can_be_compared_by_any_measure_that_all_of_them_have(
     assert 0 < record["cells"]["one"]["recall"] < 1
     for choice in record["best_under_budget"]["choices"]:
         assert choice["score"]["mean"] == pytest.approx(record["cells"][choice["cell"]]["recall"], abs=1e-4)
-    asked = backends.asked
+    header, line = Path("out/sweep.csv").read_text().splitlines()[:2]
+    assert dict(zip(header.split(","), line.split(","), strict=False))["metric"] == "recall"
+    asked, opened = backends.asked, len(backends.opened)
     assert main([*COMMAND, *few, "accuracy"]) == 2
-    assert "the cell 'one' has no accuracy for each question" in capsys.readouterr().err
+    assert (
+        "by accuracy, but in the cell 'one' the question 'test.jsonl' can have em, f1, recall only"
+        in capsys.readouterr().err
+    )
+    assert main([*COMMAND, *few[:1], "{none: {method: closed_book}}", *few[2:], "recall"]) == 2
+    assert "in the cell 'none' the question 'test.jsonl' can have em, f1 only" in capsys.readouterr().err
+    assert len(backends.opened) == opened, "found before an engine starts"
     assert main([*COMMAND, *few, "f2"]) == 2
     assert "metric must be one of f1, em, recall, accuracy" in capsys.readouterr().err
     assert swept(*few, "em")["metric"] == "em" and backends.asked == asked, "what was answered is answered"

@@ -258,7 +258,7 @@ def test_traces_are_a_table_that_hugging_face_reads(tmp_path, capsys):
     [
         (["--to", "hotpotqa"], "name the run and the file to write"),
         (["--to", "hotpot", "--out", "x"], "no format 'hotpot' to export --to: did you mean 'hotpotqa'"),
-        (["--out", "x"], "no format ''"),
+        (["--out", "x"], "say what to write: --to hotpotqa, "),
         (["--to", "trec", "--out", "x", "--top_k", "-1"], "top_k must be 0"),
         (["--to", "musique", "--out", "x"], "name it with --questions"),
         (["--to", "musique", "--out", "x", "--questions", "gone.jsonl"], "no file 'gone.jsonl'"),
@@ -301,4 +301,4 @@ def test_runs_that_do_not_fit_the_format_are_refused(tmp_path, capsys):
     assert export(make_run(tmp_path / "empty", []), "trec", tmp_path / "x") == 2
     assert "no finished question yet" in capsys.readouterr().err
     assert export(tmp_path / "gone", "trec", tmp_path / "x") == 2
-    assert "is not a run" in capsys.readouterr().err
+    assert "no such folder" in capsys.readouterr().err

@@ -34,10 +34,27 @@ def test_a_baseline_adds_paired_tests_corrected_over_the_table(tmp_path, capsys)
     assert 0.2 < em["detectable"] < 0.4
     assert (against["same", "em"]["p_value_holm"], against["same", "em"]["detectable"]) == (1, None)
     assert "minus base" in printed and "Holm over 6 tests" in printed and "80% power" in printed
+    assert main(["table", str(base), str(better), "--measures", "em"]) == 2
+    assert "name one with --baseline" in capsys.readouterr().err
     _, by_folder = table(capsys, base, better, "--baseline", base, "--measures", "em")
     assert [one["measure"] for one in by_folder["against"]] == ["em"]
     (only,) = by_folder["against"]
     assert only["p_value_holm"] == only["p_value"], "one test needs no correction"
+
+
+def test_a_table_says_what_it_leaves_out_and_how_many_questions_a_measure_is_of(tmp_path, capsys):
+    whole = run_of(tmp_path / "whole", range(24))
+    part = make_run(tmp_path / "part", [row(each, "x", ["p0"]) for each in QUESTIONS[:9]], {"seed": 1})
+    printed, record = table(capsys, whole, part)
+    assert "15 of 24 questions are left out: 'part' lacks 15 of them." in printed and record["runs"]["whole"]["n"] == 9
+    assert "left out" not in table(capsys, whole)[0]
+    few = [replace(each, supporting=each.supporting if n < 2 else ()) for n, each in enumerate(QUESTIONS)]
+    printed, record = table(capsys, make_run(tmp_path / "few", [row(each, "x", ["p0"]) for each in few]))
+    assert "few: recall is of 2 of 24 questions" in printed
+    assert record["runs"]["few"]["measured_on_fewer"] == {"recall": 2}
+    empty = make_run(tmp_path / "empty", [], {"seed": 3})
+    assert main(["table", str(whole), str(empty)]) == 2
+    assert "the run 'empty' has no finished question yet" in capsys.readouterr().err
 
 
 def test_a_table_of_some_questions_only(tmp_path, capsys):
@@ -173,6 +190,9 @@ def test_answers_are_looked_for_in_the_texts_that_lie_beside_an_index(tmp_path, 
     printed, record = table(capsys, half, silent, "--answer_recall")
     assert record["runs"]["half"]["answer_recall"] == record["runs"]["half"]["recall"] == 0.5
     assert "answer_recall" not in record["runs"]["silent"] and "answer recall" in printed
+    other = run_of(tmp_path / "other", range(3), {"seed": 2}, found=lambda n: n < 6, retriever=retriever)
+    tested = table(capsys, half, other, "--answer_recall", "--baseline", "half", "--measures", "answer_recall")[1]
+    assert [(one["measure"], one["difference"]) for one in tested["against"]] == [("answer_recall", -0.25)]
     twice = make_run(tmp_path / "twice", [row(QUESTIONS[1], "x", ["p0", "p0", "p1"])], retriever=retriever)
     found = table(capsys, twice, "--answer_recall", "--recall_at", 2)[1]["runs"]["twice"]
     assert (found["answer_recall"], found["recall"]) == (1, 1), "a passage collected twice takes one place"

@@ -114,6 +114,8 @@ async def test_no_documents_and_no_search(demonstrations):
     assert searched(tools) == [] and answer.demonstrations == 2
     shown = generator.prompts[0]
     assert in_order(shown, "Question: Who founded Alpha?", "Question: Who founded Delta?", QUESTION.text)
+    answer, bare, _ = await replay(drag, DRAGConfig(**options, demonstration_count=0), ["Issel"])
+    assert answer.demonstrations == 0 and "Who founded Alpha?" not in bare.prompts[0], "the paper's m = 0"
     assert "Title:" not in shown and "no documents were found" not in shown, "none were looked for"
     replies = ["Follow up: Who wrote it?", "Mara Velden.\nSo the final answer is: Issel"]
     answer, _, tools = await replay(iterdrag, IterDRAGConfig(documents=0), replies)

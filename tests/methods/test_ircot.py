@@ -117,6 +117,8 @@ async def test_no_reader_takes_the_answer_from_the_thoughts():
     assert answer.text == "the Issel" and len(generator.requests) == 2
     answer, _, _ = await replay(["Mara wrote it. ", "So the Answer is: the Issel."], config)
     assert answer.text == "the Issel", "the lenient rule that stops also finds the answer"
+    answer, _, _ = await replay(["Answer is: İstanbul."], config)
+    assert answer.text == "İstanbul", "which is longer in lower case"
 
 
 async def test_few_shot_layout_byte_for_byte(tmp_path):
