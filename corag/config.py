@@ -19,8 +19,9 @@ class CoRAGConfig(MethodConfig):
     """Options of CoRAG. Where the paper and its released code differ, the paper is the default.
 
     Attributes:
-        preset: values for the other options: "paper"; "released_code" (the authors' inference code with its accidents; it wants
-            the checkpoint's own prompts from files of yours, and questions that bring their ``context_ids``); or "small_model"
+        preset: values for the other options: "paper"; "released_code" (the authors' inference code with its accidents, but
+            for the three that docs/methods.md names; it wants the checkpoint's own prompts from files of yours, and questions that
+            bring their ``context_ids``); or "small_model"
             (few passages and short replies, for models of some hundred million weights on CPUs; the shipped adapter's).
         strategy: "greedy" (one chain at temperature 0), "best_of_n", "tree" (breadth-first with rollouts), or "adaptive"
             (greedy, then samples, then tree search, each only while the chain's own score says that it is unsure).
