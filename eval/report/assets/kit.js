@@ -45,7 +45,7 @@ const signed = (points) => {
   const text = Math.abs(points).toFixed(1);
   return (text === "0.0" ? "" : points > 0 ? "+" : "\u2212") + text;
 };
-const pValue = (p) => (p < 0.001 ? "p < 0.001 (Holm)" : `p = ${p.toFixed(3)} (Holm)`);
+const pValue = (p) => (p < 0.001 ? "p < 0.001" : `p = ${p.toFixed(3)}`);
 const range = (interval) => (interval.low === null ? "" : `[${percent(interval.low)}, ${percent(interval.high)}]`);
 const measureTitle = {em: "EM", f1: "F1"};
 
