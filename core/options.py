@@ -228,6 +228,19 @@ def _read_yaml(file: str, config: type[Any]) -> Arguments:
     return pairs
 
 
+class TextLoader(yaml.BaseLoader):
+    """Reads all values as text, and refuses a name that is given twice, of which YAML would take the last without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Build a mapping. Raises :class:`yaml.constructor.ConstructorError` for a name that is given twice."""
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"'{key.value}' is given twice", key.start_mark)
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
 def load_yaml(file: str, option: str = "config") -> Any:
     """Read a YAML file with all values as text, {} if it is empty. Raises :class:`ConfigError` saying what is wrong with it."""
     path = Path(file)
@@ -235,7 +248,7 @@ def load_yaml(file: str, option: str = "config") -> Any:
         kind = "configuration file" if option == "config" else f"file of {option}"
         raise ConfigError(f"there is no {kind} '{file}': check --{option}.")
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader) or {}
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=TextLoader) or {}
     except yaml.YAMLError as error:
         raise ConfigError(f"'{file}' is not valid YAML: {' '.join(str(error).split())}") from None
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from core.errors import ConfigError
-from core.options import changed, flatten, lasting, load_yaml, renamed, sections_of
+from core.options import TextLoader, changed, flatten, lasting, load_yaml, renamed, sections_of
 from core.seeds import stable_hash
 from scripts import run
 from scripts.entries import short_name
@@ -191,7 +191,7 @@ def _load(given: str, option: str) -> tuple[str, Any]:
     if given.lstrip()[:1] not in ("{", "[", "-"):
         return f"'{given}'", load_yaml(given, option)
     try:
-        return f"the {option}", yaml.load(given, Loader=yaml.BaseLoader)
+        return f"the {option}", yaml.load(given, Loader=TextLoader)
     except yaml.YAMLError as error:
         raise ConfigError(f"the {option} is not valid YAML: {' '.join(str(error).split())}") from None
 

@@ -138,6 +138,7 @@ def test_a_plots_groups_call_indexes_by_what_tells_them_apart(tmp_path: Path) ->
         ("[a, b]", "must hold cells"),
         ("", "must hold cells, .*such as 'tree:"),
         ("a: {corag: {strategy: greedy}", "cells.yaml' is not valid YAML"),
+        ("a: {corag.max_hops: 1}\na: {corag.max_hops: 2}", "'a' is given twice"),
         ("a: {corag.max_hops: 3}", "cell 'a' of .* changes corag.max_hops, but its method is ircot"),
         ("a: {corag: {max_hops: 3}}", "cell 'a' of .* changes corag, but its method is ircot"),
         ("a b: {seed: 1}\na/b: {seed: 2}", "cell 'a/b' of .* would share the folder 'a-b' with 'a b'"),
