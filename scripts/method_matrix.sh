@@ -4,6 +4,7 @@
 # it again to go on.
 #   bash scripts/method_matrix.sh DATASET QUESTIONS DEMONSTRATIONS LIMIT [more options of 'corag sweep']
 #   bash scripts/method_matrix.sh hotpotqa hotpot_dev_distractor_v1.json gold_with_1_distractors_context_cot_qa_codex.txt 100
+#   SEARCHES="hybrid" bash scripts/method_matrix.sh ...     one way of searching only; the others join the same table later
 set -euo pipefail
 dataset=$1 questions=$(realpath "$2") demonstrations=$(realpath "$3") limit=$4
 shift 4
@@ -18,7 +19,7 @@ cells="closed_book: {method: closed_book}"
 declare -A index=([bm25]="$indexes-bm25" [dense]="$indexes-dense" [hybrid]="$indexes-bm25,$indexes-dense")
 add() { # NAME METHOD [OPTION: VALUE]: a cell for each way of searching
     local search settings
-    for search in bm25 dense hybrid; do
+    for search in ${SEARCHES:-bm25 dense hybrid}; do
         settings="retriever.index: '${index[$search]}'${3:+, $3}"
         case $search-$2 in # question words are noise to BM25 but not to an encoder
             dense-one_step | dense-ircot) settings+=", $2.strip_question_words: false" ;;

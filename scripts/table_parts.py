@@ -103,8 +103,7 @@ def mean_of(summaries: Sequence[Summary]) -> dict[str, Spread]:
     """Return mean and deviation over runs of each measure and of the tokens per question."""
     found: dict[str, list[float]] = {}
     for summary in summaries:
-        measured = {"em": summary.em, "f1": summary.f1, "recall": summary.recall, **summary.further}
-        for name, interval in measured.items():
+        for name, interval in summary.measured.items():
             if interval is not None:
                 found.setdefault(name, []).append(interval.mean)
         found.setdefault("tokens", []).append(summary.tokens)
