@@ -36,7 +36,7 @@ async def tree_search(tools: Tools, config: CoRAGConfig, context: Context, known
     judged: list[Candidate] = []
     for depth in range(1, config.max_hops + 1):
         growing = [state for state in beam if not state.chain.stopped]
-        plan, share = affordable(config, depth, len(growing), tools, context)
+        plan, share = plan_depth(config, depth, len(growing), tools, context)
         if plan is None:
             break
         branches = tools.branch(len(growing), share)
@@ -59,7 +59,7 @@ async def tree_search(tools: Tools, config: CoRAGConfig, context: Context, known
     return Outcome((*states, best), len(states))
 
 
-def affordable(
+def plan_depth(
     config: CoRAGConfig, depth: int, states: int, tools: Tools, context: Context
 ) -> tuple[CoRAGConfig | None, int | None]:
     """Return the options of the next depth and its share of the budget: fewer rollouts first, then fewer children; None if none.
@@ -92,10 +92,18 @@ def worth(state: Candidate) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """The children of a state, each with the rollouts that it was judged by. ``why`` there are none: "repeats" or "budget"."""
+class Child:
+    """A child of a state, valued by its rollouts."""
 
-    born: tuple[tuple[Candidate, list[Candidate]], ...]
+    candidate: Candidate
+    rollouts: list[Candidate]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The children of a state. ``why`` there are none: "repeats" or "budget"."""
+
+    born: tuple[Child, ...]
     repeats: int = 0
     why: str = ""
 
@@ -117,7 +125,7 @@ class Tree:
         except BudgetExhaustedError:
             return Family((), why="budget")
 
-        async def one(number: int, tools: Tools) -> tuple[Candidate, list[Candidate]] | None:
+        async def one(number: int, tools: Tools) -> Child | None:
             path = f"{state.path}/child {number + 1}"
             try:
                 if number < len(ready):
@@ -141,10 +149,10 @@ class Tree:
 
     def remember(self, family: Family) -> list[Candidate]:
         """Keep the rollouts and scores of an expansion for the next depth; return the children."""
-        for _, rollouts in family.born:
-            self._add(rollout.chain for rollout in rollouts)
-            self._scores |= {rollout.chain.sub_queries: rollout.score for rollout in rollouts}
-        return [child for child, _ in family.born]
+        for child in family.born:
+            self._add(rollout.chain for rollout in child.rollouts)
+            self._scores |= {rollout.chain.sub_queries: rollout.score for rollout in child.rollouts}
+        return [child.candidate for child in family.born]
 
     def _add(self, chains: Iterable[Chain]) -> None:
         for chain in chains:
@@ -187,28 +195,26 @@ class Tree:
         """Return the earlier rollouts that go on from a chain, each once."""
         return [made for made in self._made.values() if len(made) > len(chain) and made.extends(chain)]
 
-    async def _judge_by_rollouts(
-        self, child: Chain, path: str, tools: Tools, config: CoRAGConfig
-    ) -> tuple[Candidate, list[Candidate]]:
+    async def _judge_by_rollouts(self, child: Chain, path: str, tools: Tools, plan: CoRAGConfig) -> Child:
         """Value a child by the scores of its rollouts; one that can grow no further is its own rollout."""
-        target = min(len(child) + config.rollout_hops, config.max_hops)
+        target = min(len(child) + plan.rollout_hops, plan.max_hops)
         if child.stopped:
-            starts = [child] * (1 if config.reuse else config.rollouts)
+            starts = [child] * (1 if plan.reuse else plan.rollouts)
         else:
-            known = self._longer(child) if config.reuse else []
+            known = self._longer(child) if plan.reuse else []
             known = [replace(made, stopped="") if made.stopped == "budget" else made for made in known]
-            starts = (known + [child] * config.rollouts)[: config.rollouts]
-        with tools.holding(cost_of_scores(child, target - len(child), len(starts), tools, config)):
+            starts = (known + [child] * plan.rollouts)[: plan.rollouts]
+        with tools.holding(cost_of_scores(child, target - len(child), len(starts), tools, plan)):
             chains = await together(
-                grow(start, target, branch, config, temperature=config.temperature, path=f"{path}/rollout {number}")
+                grow(start, target, branch, plan, temperature=plan.temperature, path=f"{path}/rollout {number}")
                 for number, (start, branch) in enumerate(zip(starts, tools.branch(len(starts)), strict=True), 1)
             )
         rollouts = await self._score(chains, path, tools)
         scores = [rollout.score for rollout in rollouts if rollout.score is not None]
         if not scores:
-            return Candidate(child, path), rollouts
-        value = statistics.fmean(scores) if config.aggregate == "mean" else min(scores)
-        return Candidate(child, path, value=value), rollouts
+            return Child(Candidate(child, path), rollouts)
+        value = statistics.fmean(scores) if plan.aggregate == "mean" else min(scores)
+        return Child(Candidate(child, path, value=value), rollouts)
 
     async def _score(self, chains: Sequence[Chain], path: str, tools: Tools) -> list[Candidate]:
         """Score the rollouts, equal ones once, and those not at all whose score is known."""

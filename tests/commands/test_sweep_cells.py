@@ -1,13 +1,15 @@
 """The cells of a sweep: written one by one or combined from grids, named, told apart, refused with a sentence."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from core.errors import ConfigError
 from core.options import parse
+from scripts import run
 from scripts.sweep import Config
-from scripts.sweep_cells import Cell, groups_of, read_cells, varying
+from scripts.sweep_cells import SHARED, Cell, groups_of, read_cells, varying
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,6 +29,10 @@ def cells_in_a_file(tmp_path: Path, text: str, *argv: str) -> dict[str, Cell]:
     file = tmp_path / "cells.yaml"
     file.write_text(text)
     return cells_of(parse(Config, ["--questions", "q.jsonl", "--cells", str(file), *argv], "corag sweep", ""))
+
+
+def test_no_cell_may_change_an_option_of_the_sweep_itself() -> None:
+    assert {each.name for each in fields(Config)} - {each.name for each in fields(run.Config)} <= SHARED
 
 
 def test_cells_change_options_over_what_they_share(tmp_path: Path) -> None:

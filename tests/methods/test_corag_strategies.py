@@ -145,7 +145,7 @@ def test_every_rollout_that_a_state_is_judged_by_is_another(options, known):
         tree, beam, judged = Tree(config, [made, made] * known), [Candidate(Chain(), "tree")], []
         while growing := [state for state in beam if not state.chain.stopped]:
             families = [await tree.expand(state, tools, config) for state in growing]
-            judged += [(child, rollouts) for family in families for child, rollouts in family.born]
+            judged += [(child.candidate, child.rollouts) for family in families for child in family.born]
             beam = [child for family in families for child in tree.remember(family)][: config.beam]
         return judged
 
