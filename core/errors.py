@@ -47,8 +47,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     >>> nearest("irct", ["ircot", "one_step"])
     "did you mean 'ircot'?"
+    >>> nearest("k", ["one_step.k", "drag.k", "seed"])
+    "did you mean 'drag.k' or 'one_step.k'?"
     """
     options = sorted(known)
+    if sections := [option for option in options if option.endswith(f".{name}")]:
+        return f"did you mean {' or '.join(repr(option) for option in sections[:5])}?"
     close = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
     if close:
         return f"did you mean '{close[0]}'?"

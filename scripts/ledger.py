@@ -37,8 +37,8 @@ def main(config: Config) -> int:
     folders = [Path(run) for run in config.runs]
     console = wide_console(150)
     figures = {}
-    for name, folder in zip(names_of(folders), folders, strict=True):
-        ledger = read_ledger(folder)
+    ledgers = [read_ledger(folder) for folder in folders]  # before anything is printed: one may be no run
+    for name, folder, ledger in zip(names_of(folders), folders, ledgers, strict=True):
         show(console, ledger, f"{Manifest.read(folder).method}: {folder}")
         figures[name] = json_record(ledger) | {"folder": str(folder)}
     print(json.dumps({"runs": figures}))
