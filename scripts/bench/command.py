@@ -25,11 +25,13 @@ class Config:
         name: scoring, retrieval, runner, decode, sweep, sample, sft or startup.
         adapter: folder of a LoRA adapter, or "default" for the shipped one, for decode, sweep and sample; "" for the model as it
             comes.
+        answers: gold answers of each question at least, for sample; 0 leaves the one or two that they have.
         preset: "paper" (five passages per hop) or "small_model" (three), for decode.
     """
 
     name: str = ""
     adapter: str = ""
+    answers: int = 0
     preset: Literal["paper", "small_model"] = "paper"
 
     def __post_init__(self) -> None:
@@ -37,6 +39,8 @@ class Config:
             raise ConfigError(f"there is no benchmark '{self.name}': {nearest(self.name, BENCHES)}")
         if self.adapter and self.name not in ADAPTED:
             raise ConfigError(f"benchmark '{self.name}' takes no adapter, only {', '.join(ADAPTED)} do: leave it out.")
+        if self.answers and self.name != "sample":
+            raise ConfigError(f"benchmark '{self.name}' takes no answers, only sample does: leave it out.")
         if self.preset != "paper" and self.name != "decode":
             raise ConfigError(f"benchmark '{self.name}' takes no preset, only decode does: leave it out.")
 
@@ -44,7 +48,9 @@ class Config:
 def main(config: Config) -> int:
     """Run one benchmark and print its figures."""
     module = importlib.import_module(f"scripts.bench.{config.name}")
-    given = {"adapter": config.adapter} if config.adapter else {}
+    given: dict[str, str | int] = {"adapter": config.adapter} if config.adapter else {}
+    if config.answers:
+        given["answers"] = config.answers
     if config.name == "decode":
         given["preset"] = config.preset
     figures: dict[str, float] = asyncio.run(module.main(**given))
