@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from core.demonstrations import Demonstration, DemonstrationConfig, read_demonstrations
+from core.demonstrations import Demonstration, DemonstrationConfig, demonstration_file, read_demonstrations
 from core.errors import BudgetExhaustedError, ConfigError
 from core.fitting import affordable, count_segments
 from core.prompt import Prompt, Segment
@@ -31,7 +31,8 @@ class DRAGConfig(DemonstrationConfig):
 
     Attributes:
         documents: documents per search (the paper's k, of 0 to 1000; also ``top_k``); 0 for no search.
-        demonstrations: file of worked examples in IRCoT's format, or in the form that iterdrag writes; "" for none.
+        demonstrations: file of worked examples in IRCoT's format, or in the form that iterdrag writes, "default" for the shipped
+            four, or "" for none.
         demonstration_count: use the first so many (the paper's m, of 0 to 256); 0 for none.
         demonstration_documents: show each with what a search for its question finds now ("retrieved", the paper), or with the
             paragraphs that stand in the "file".
@@ -75,7 +76,7 @@ class DRAGConfig(DemonstrationConfig):
     def chosen(self, *, direct: bool) -> tuple[Demonstration, ...]:
         """Load the first m demonstrations, or those that are named; m = 0 is the paper's: none."""
         ids = tuple(self.demonstration_ids)
-        file = self.demonstrations if self.demonstration_count or ids else ""
+        file = demonstration_file(self.demonstrations, self.FORM) if self.demonstration_count or ids else ""
         return read_demonstrations(file, self.demonstration_count, ids, direct=direct)
 
 

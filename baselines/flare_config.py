@@ -74,8 +74,8 @@ class FLAREConfig(DemonstrationConfig):
             )
         if self.preset == "paper" and not self.demonstrations and self.prompt == "auto":
             raise ConfigError(
-                "flare's preset 'paper' is few-shot: name a file in IRCoT's format with --flare.demonstrations, or use the preset "
-                "'zero_shot'."
+                "flare's preset 'paper' is few-shot: name a file in IRCoT's format with --flare.demonstrations, or 'default' for "
+                "the shipped ones, or use the preset 'zero_shot'."
             )
 
     def template(self) -> Template:

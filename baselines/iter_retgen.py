@@ -51,8 +51,8 @@ class IterRetGenConfig(ReaderConfig):
             )
         if self.preset == "paper" and not self.demonstrations and self.qa_prompt == "auto":
             raise ConfigError(
-                "iter_retgen's preset 'paper' is few-shot: name a file in IRCoT's format with --iter_retgen.demonstrations, or use "
-                "the preset 'zero_shot'."
+                "iter_retgen's preset 'paper' is few-shot: name a file in IRCoT's format with --iter_retgen.demonstrations, or "
+                "'default' for the shipped ones, or use the preset 'zero_shot'."
             )
 
 

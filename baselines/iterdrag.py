@@ -50,6 +50,7 @@ class IterDRAGConfig(DRAGConfig):
     prompt: str = "iterdrag"
 
     SHIPPED: ClassVar[str] = "iterdrag"
+    FORM: ClassVar[str] = "iterdrag"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,7 +8,7 @@ Differences: titles are above their passages, not in a list; the second turn's e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -68,9 +68,9 @@ class LongRAGConfig(MethodConfig):
         """Both prompts."""
         return (self.prompt("read"), self.prompt("extract"))
 
-    def files(self) -> tuple[str, ...]:
+    def files(self) -> Mapping[str, str]:
         """The file of units."""
-        return (self.units,) if self.units else ()
+        return {self.units: self.units} if self.units else {}
 
     def check_files(self) -> None:
         """Load prompts and units."""

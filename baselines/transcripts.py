@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from core.demonstrations import demonstration_file
 from core.errors import ConfigError, DataError
 from core.files import open_text
 from core.method import MethodConfig
@@ -29,7 +31,8 @@ class TranscriptConfig(MethodConfig):
 
     Attributes:
         preset: values for the other options: "paper" (few-shot; give ``demonstrations``) or "zero_shot" (chat models).
-        demonstrations: file of worked examples that begin with "Question:", as in the paper's prompt; "" for none.
+        demonstrations: file of worked examples that begin with "Question:", as in the paper's prompt, "default" for the shipped
+            four, or "" for none.
         demonstration_count: use the first so many; 0 for all.
         prompt: "auto" (few-shot with ``demonstrations``, else zero-shot), a shipped name, a file, or a text with the shipped
             one's fields.
@@ -48,8 +51,8 @@ class TranscriptConfig(MethodConfig):
             raise ConfigError(f"{self.NAME} needs a demonstration_count of at least 0, not {self.demonstration_count}.")
         if self.preset == "paper" and not self.demonstrations and self.prompt == "auto":
             raise ConfigError(
-                f"{self.NAME}'s preset 'paper' is few-shot: name a file of worked examples with --{self.NAME}.demonstrations, or "
-                "use the preset 'zero_shot'."
+                f"{self.NAME}'s preset 'paper' is few-shot: name a file of worked examples with --{self.NAME}.demonstrations, "
+                "or 'default' for the shipped ones, or use the preset 'zero_shot'."
             )
 
     def template(self) -> Template:
@@ -59,16 +62,17 @@ class TranscriptConfig(MethodConfig):
 
     def examples(self) -> list[Segment]:
         """Load the worked examples, as the prompt says."""
-        examples = worked_examples(self.demonstrations, self.demonstration_count)
+        examples = worked_examples(demonstration_file(self.demonstrations, self.NAME), self.demonstration_count)
         return self.template().items("demonstration", [{"text": example} for example in examples])
 
     def templates(self) -> tuple[Template, ...]:
         """The transcript's prompt."""
         return (self.template(),)
 
-    def files(self) -> tuple[str, ...]:
+    def files(self) -> Mapping[str, str]:
         """The file of worked examples."""
-        return (self.demonstrations,) if self.demonstrations else ()
+        given = self.demonstrations
+        return {given: demonstration_file(given, self.NAME)} if given else {}
 
     def check_files(self) -> None:
         """Load prompts and worked examples."""

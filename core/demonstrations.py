@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
+from typing import ClassVar
 
 from core.errors import DataError, nearest
 from core.files import open_text
@@ -18,6 +21,7 @@ from core.text import extract_answer
 
 _METADATA = re.compile(r"^# METADATA: (.*)$")
 SEPARATOR = "\n\n\n"
+_SHIPPED = Path(__file__).parent / "shipped/demonstrations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,15 @@ class Demonstration:
     def direct(self) -> Demonstration:
         """The same example with the bare answer in place of the chain of thought."""
         return replace(self, answer=extract_answer(self.answer))
+
+
+def demonstration_file(given: str, form: str) -> str:
+    """Return the file that an option means: "default" is the shipped one of this form, any other the user's own.
+
+    ``form``: "chain_of_thought" (IRCoT's), "self_ask", "react" or "iterdrag". The shipped files answer the same four questions,
+    each in the words of its form.
+    """
+    return str(_SHIPPED / f"{form}.txt") if given == "default" else given
 
 
 def parse_demonstrations(text: str, name: str) -> tuple[Demonstration, ...]:
@@ -105,7 +118,7 @@ class DemonstrationConfig(MethodConfig):
     """Options of a method that shows worked examples.
 
     Attributes:
-        demonstrations: file of worked examples in IRCoT's format with chains of thought; "" for none.
+        demonstrations: file of worked examples in IRCoT's format with chains of thought, "default" for the shipped four, or "".
         demonstration_count: use the first so many demonstrations; 0 for all.
         demonstration_ids: use the demonstrations with these qids instead, in this order.
     """
@@ -114,13 +127,17 @@ class DemonstrationConfig(MethodConfig):
     demonstration_count: int = 0
     demonstration_ids: list[str] = field(default_factory=list)
 
+    FORM: ClassVar[str] = "chain_of_thought"
+
     def examples(self) -> tuple[Demonstration, ...]:
         """Load the demonstrations."""
-        return read_demonstrations(self.demonstrations, self.demonstration_count, tuple(self.demonstration_ids))
+        file = demonstration_file(self.demonstrations, self.FORM)
+        return read_demonstrations(file, self.demonstration_count, tuple(self.demonstration_ids))
 
-    def files(self) -> tuple[str, ...]:
+    def files(self) -> Mapping[str, str]:
         """The file of demonstrations."""
-        return (self.demonstrations,) if self.demonstrations else ()
+        given = self.demonstrations
+        return {given: demonstration_file(given, self.FORM)} if given else {}
 
     def check_files(self) -> None:
         """Load prompts and demonstrations."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -29,9 +29,9 @@ class MethodConfig:
         """Every prompt that the method may use: their identities go into the run's manifest."""
         return ()
 
-    def files(self) -> tuple[str, ...]:
-        """Files of the user's that the method reads, beside prompts: their hashes go into the run's manifest."""
-        return ()
+    def files(self) -> Mapping[str, str]:
+        """Files that the method reads beside prompts, by the name that they were given: their hashes go into the manifest."""
+        return {}
 
     def check_files(self) -> None:
         """Load prompts and files, so that what is missing is found before minutes go into an engine."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from core.demonstrations import Demonstration, DemonstrationConfig, read_demonstrations
+from core.demonstrations import Demonstration, DemonstrationConfig, demonstration_file, read_demonstrations
 from core.errors import BudgetExhaustedError, ConfigError
 from core.fitting import affordable
 from core.prompt import Prompt
@@ -57,16 +57,18 @@ class ReaderConfig(DemonstrationConfig):
 
     def reader_examples(self) -> tuple[Demonstration, ...]:
         """Load the reader's demonstrations, with bare answers for a direct one."""
-        file, ids = self.reader_demonstrations or self.demonstrations, tuple(self.demonstration_ids)
+        file = demonstration_file(self.reader_demonstrations or self.demonstrations, self.FORM)
+        ids = tuple(self.demonstration_ids)
         return read_demonstrations(file, self.demonstration_count, ids, direct=self.reader == "direct")
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that the method may use."""
         return () if self.reader == "none" else (self.qa_template(),)
 
-    def files(self) -> tuple[str, ...]:
+    def files(self) -> Mapping[str, str]:
         """The files of demonstrations."""
-        return tuple(file for file in (self.demonstrations, self.reader_demonstrations) if file)
+        given = filter(None, (self.demonstrations, self.reader_demonstrations))
+        return {file: demonstration_file(file, self.FORM) for file in given}
 
     def check_files(self) -> None:
         """Load prompts and demonstrations."""

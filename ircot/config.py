@@ -75,7 +75,7 @@ class IRCoTConfig(ReaderConfig):
         if self.preset != "zero_shot" and not self.demonstrations and self.reasoning_prompt == "auto":
             raise ConfigError(
                 f"ircot's preset '{self.preset}' is few-shot: name a file in IRCoT's format with --ircot.demonstrations, "
-                "or use the preset 'zero_shot'."
+                "or 'default' for the shipped ones, or use the preset 'zero_shot'."
             )
 
     def reasoning_template(self) -> Template:

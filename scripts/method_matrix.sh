@@ -33,5 +33,5 @@ for mode in recursive multi_hop self_query decompose; do add "recursive $mode" r
 add "corag tuned" corag "model.adapter: default"
 
 options=(--config scripts/configs/pooled.yaml --config scripts/configs/method_matrix.yaml --dataset "$dataset" --questions "$questions" --limit "$limit" --longrag.units "$indexes-units.jsonl")
-for method in closed_book one_step ircot iter_retgen flare; do options+=("--$method.demonstrations" "$demonstrations"); done
+for method in closed_book one_step ircot iter_retgen flare drag; do options+=("--$method.demonstrations" "$demonstrations"); done
 corag sweep "${options[@]}" --cells "{$cells}" "$@"

@@ -182,7 +182,7 @@ def method_settings(config: Config, name: str) -> dict[str, Any]:
         "method": name,
         "options": asdict(options),
         "prompts": [template.identity for template in options.templates()],
-        "demonstrations": {file: file_digest(file) for file in options.files()},
+        "demonstrations": {given: file_digest(file) for given, file in options.files().items()},
         "questions": config.source,
         "seed": config.seed,
         "budget": config.budget,

@@ -17,7 +17,7 @@ from training.config import SftConfig
 
 def read_by_asking(options: sample.Config | run.Config) -> list[str]:
     """Identify questions, aliases, prompts, model and adapter by content."""
-    files = (options.questions, options.aliases, *options.corag.files())
+    files = (options.questions, options.aliases, *options.corag.files().values())
     prompts = [template.identity for template in options.corag.templates()]
     return [*map(file_digest, files), *prompts, *_folders(options.model.name, options.model.adapter)]
 

@@ -203,7 +203,7 @@ async def test_few_shot_layout(tmp_path):
     assert generator.prompts[0] == f"{demo}\n\n\n{book}Q: {QUESTION.text}\nA:"
     assert generator.prompts[1] == f"{generator.prompts[0]} The Glass Orchard was written by Mara Velden."
     assert generator.requests[0].sampling.stop == ("\n\n",)
-    assert config.files() == (str(file),)
+    assert config.files() == {str(file): str(file)}
 
 
 def test_queries_from_tokens():

@@ -120,4 +120,4 @@ def test_broken_files_and_impossible_options_are_refused(tmp_path):
         LongRAGConfig(units=str(tmp_path / "none.jsonl")).check_files()
     with pytest.raises(ConfigError, match="longrag's k"):
         LongRAGConfig(k=0)
-    assert LongRAGConfig(units="u.jsonl").files() == ("u.jsonl",), "another file is another run"
+    assert LongRAGConfig(units="u.jsonl").files() == {"u.jsonl": "u.jsonl"}, "another file is another run"

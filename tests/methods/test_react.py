@@ -204,7 +204,7 @@ def test_presets_from_the_command_line_and_impossible_options(tmp_path, paper):
     arguments = ["--preset", "paper", "--demonstrations", paper.demonstrations, "--max_steps", "5"]
     config = parse(ReActConfig, arguments, "react", "")
     assert (config.k, config.unparsable, config.force_answer, config.max_steps) == (1, "ask_again", False, 5)
-    assert config.files() == (paper.demonstrations,)
+    assert config.files() == {paper.demonstrations: paper.demonstrations}
     with pytest.raises(ConfigError, match=r"--react\.demonstrations"):
         ReActConfig(preset="paper")
     for option in ("max_steps", "lookup_sentences"):
