@@ -116,7 +116,7 @@ async def answered(
     if hits:
         prompt = reading_prompt(follow_up, hits, config)
         reply = await tools.generate(prompt, role="intermediate", max_tokens=config.max_intermediate_tokens, path=path)
-        answer = " ".join(reply.text.split()).removesuffix(".")
+        answer = extract_answer(reply.text)
     unaided = not answer or normalize_answer(answer).startswith(normalize_answer(config.refusal))
     if unaided:
         prompt = self_ask_prompt(question, config, f"Follow up: {follow_up}\nIntermediate answer:", asked)

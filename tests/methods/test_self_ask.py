@@ -203,3 +203,12 @@ def test_any_reply_can_be_read(pieces):
     turn = parse_turn("".join(pieces))
     assert not (turn.follow_up and turn.answer)
     assert "\n" not in turn.follow_up + turn.answer and "Intermediate" not in turn.follow_up + turn.answer
+
+
+@pytest.mark.parametrize(
+    "reply", ["Mara Velden.\nQuestion: Who wrote it?\nAnswer: Mara", "It was she. The answer is: Mara Velden."]
+)
+async def test_a_reader_that_goes_on_is_read_as_any_reader(reply):
+    answer, generator, _ = await replay([SOLUTION[0], reply, *SOLUTION[2:]])
+    assert answer.follow_ups[0].answer == "Mara Velden"
+    assert generator.prompts[2].endswith(f"Follow up: {WHO}\nIntermediate answer: Mara Velden.\n")
