@@ -1,15 +1,13 @@
 """IterDRAG (Yue et al.: Inference Scaling for Long-Context Retrieval Augmented Generation, 2024, arXiv 2410.04343, section 3.3).
 
 DRAG that asks sub-queries on the way, in Self-Ask's form: "Follow up:", whose documents are added to the prompt, "Intermediate
-answer:", and in the end "So the final answer is:". The paper's constrained decoding lets the model write nothing else. Here a stop
-string ends a reply where it would answer without documents; an intermediate answer is opened for the model, and so is the final
-answer after the last sub-query or a reply without a line of the form; other lines are ignored. Further differences: DRAG's, and a
-document that is found again is not repeated.
+answer:", and in the end "So the final answer is:". Decoding is constrained to these lines, as in the paper: where a line begins the
+likelier of the two openings that may stand there is written for the model, and what it writes ends with the line. Differences:
+DRAG's, and a document that is found again is not repeated.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,22 +15,15 @@ from typing import ClassVar
 
 from baselines.drag import DRAGConfig, demonstrate, fill, look_up
 from baselines.forced_answer import force_answer
-from baselines.transcripts import FOLLOW_UP_WORDS
 from core.demonstrations import Demonstration
 from core.errors import BudgetExhaustedError, ConfigError, DataError
 from core.fitting import reserve
 from core.fusion import interleave
 from core.prompt import Prompt
-from core.text import extract_answer
 from core.tools import Tools
 from core.types import Answer, Hit, Question
 
 FOLLOW_UP, INTERMEDIATE, FINAL = "Follow up:", "Intermediate answer:", "So the final answer is:"
-_MOVE = re.compile(
-    rf"^[\s*_>-]*(?:\d+[.)][\s*_]*)?(?:{FOLLOW_UP_WORDS}(?P<sub_query>.*)"
-    r"|so,? the final answer is[*_]*:?(?P<answer>.*))$",
-    re.IGNORECASE | re.MULTILINE,
-)
 
 
 @dataclass(frozen=True)
@@ -41,7 +32,7 @@ class IterDRAGConfig(DRAGConfig):
 
     Attributes:
         max_iterations: sub-queries at most (paper: 5).
-        max_step_tokens: most tokens generated at once: an intermediate answer and the next sub-query.
+        max_step_tokens: most tokens of a sub-query, and of an intermediate answer.
         prompt: a shipped name, a file, or a text with {demonstrations}, {passages}, {query} and {transcript}.
     """
 
@@ -80,7 +71,7 @@ class SubQuery:
 
 @dataclass(frozen=True, slots=True)
 class IterDRAGAnswer(Answer):
-    """``steps``: sub-queries. ``stopped``: "answer", "max_iterations", "unparsable" (a reply has no line of the form), "budget".
+    """``steps``: sub-queries. ``stopped``: "answer", "max_iterations", "empty_generation" (a sub-query without words) or "budget".
 
     ``passage_ids``: the best new document of every search, the question's first, then the second of each, and so on.
     """
@@ -89,52 +80,61 @@ class IterDRAGAnswer(Answer):
 
 
 async def iterdrag(question: Question, tools: Tools, config: IterDRAGConfig) -> IterDRAGAnswer:
-    """Answer one question with IterDRAG: ask, retrieve and answer sub-queries until the final answer is stated, or due."""
+    """Answer one question with IterDRAG: ask, retrieve and answer sub-queries until the model begins the final answer, or must."""
     demonstrations = await demonstrate(tools, config)
     searches: list[Sequence[Hit]] = [await look_up(question.text, "question", tools, config)]
     asked: list[SubQuery] = []
     lines: list[str] = []
-    answer, stopped, opening = "", "", ""
+    answer, stopped = "", ""
 
     def prompt(opening: str) -> Prompt:
         return fill(question.text, demonstrations, searches, config, "\n".join([*lines, opening]))
 
     try:
         while not stopped:
-            path = f"iteration {len(asked)}{' answer' if opening else ''}"
+            path = f"iteration {len(asked) + 1}"
             with tools.holding(reserve(prompt(FINAL), config.max_answer_tokens, tools)):
-                reply = await tools.generate(
-                    prompt(opening), role="step", max_tokens=config.max_step_tokens, stop=(INTERMEDIATE,), path=path
-                )
-            written = [line.strip() for line in reply.text.splitlines() if line.strip()]
-            if opening:  # the reply begins with the newest sub-query's answer
-                sub_answer = "" if not written or _MOVE.match(written[0]) else written.pop(0)
-                asked[-1] = replace(asked[-1], answer=sub_answer)
-                lines.append(f"{INTERMEDIATE} {sub_answer}".strip())
-                opening = ""
-                if not written and len(asked) < config.max_iterations:
-                    continue  # and the model ended its turn there
-            move = _MOVE.search("\n".join(written))
-            sub_query = (move["sub_query"] or "").strip("*_ ") if move else ""
-            answer = extract_answer((move["answer"] or "").strip("*_ ")) if move else ""
-            if answer:
-                stopped = "answer"
-            elif len(asked) == config.max_iterations:
-                stopped = "max_iterations"
-            elif not sub_query:
-                stopped = "unparsable"
-            else:
-                hits = await look_up(sub_query, f"iteration {len(asked) + 1}", tools, config)
-                known = {hit.passage.id for earlier in searches for hit in earlier}
-                searches.append([hit for hit in hits if hit.passage.id not in known])
-                asked.append(SubQuery(sub_query, tuple(hit.passage.id for hit in searches[-1])))
-                lines.append(f"{FOLLOW_UP} {sub_query}")
-                opening = INTERMEDIATE
-        answer = answer or await force_answer(prompt(FINAL), config.max_answer_tokens, tools)
+                if len(asked) == config.max_iterations:
+                    stopped = "max_iterations"
+                elif await would_answer(prompt(""), tools, path=path):
+                    stopped = "answer"
+                elif not (sub_query := await write_line(prompt(FOLLOW_UP), "follow_up", tools, config, path=path)):
+                    stopped = "empty_generation"
+            if stopped:
+                break
+            hits = await look_up(sub_query, path, tools, config)
+            known = {hit.passage.id for earlier in searches for hit in earlier}
+            searches.append([hit for hit in hits if hit.passage.id not in known])
+            asked.append(SubQuery(sub_query, tuple(hit.passage.id for hit in searches[-1])))
+            lines.append(f"{FOLLOW_UP} {sub_query}")
+            with tools.holding(reserve(prompt(FINAL), config.max_answer_tokens, tools)):
+                sub_answer = await write_line(prompt(INTERMEDIATE), "intermediate", tools, config, path=path)
+            asked[-1] = replace(asked[-1], answer=sub_answer)
+            lines.append(f"{INTERMEDIATE} {sub_answer}".strip())
     except BudgetExhaustedError:
         stopped = "budget"
         answer = next((earlier.answer for earlier in reversed(asked) if earlier.answer), "")
-        with suppress(BudgetExhaustedError):
-            answer = await force_answer(prompt(FINAL), config.max_answer_tokens, tools)
+    with suppress(BudgetExhaustedError):
+        answer = await force_answer(prompt(FINAL), config.max_answer_tokens, tools)
     found = tuple(hit.passage.id for hit in interleave(searches))  # so that the first few show every search
     return IterDRAGAnswer(answer, found, len(asked), stopped, tuple(asked))
+
+
+async def would_answer(prompt: Prompt, tools: Tools, *, path: str) -> bool:
+    """Whether the model would rather begin the final answer than another sub-query: greedy decoding between the two openings.
+
+    It is decided where they part, at their first token.
+    """
+    ask, answer = [
+        (await tools.score(prompt, opening.split()[0], role="opening", path=path)).token_logprobs[0]
+        for opening in (FOLLOW_UP, FINAL)
+    ]
+    return answer > ask
+
+
+async def write_line(prompt: Prompt, role: str, tools: Tools, config: IterDRAGConfig, *, path: str) -> str:
+    """Let the model finish the line that was begun for it; what it would write in further lines is not its turn."""
+    stop = (FOLLOW_UP, INTERMEDIATE, FINAL)
+    reply = await tools.generate(prompt, role=role, max_tokens=config.max_step_tokens, stop=stop, path=path)
+    written = (line.strip("*_ \t") for line in reply.text.splitlines())
+    return next(filter(None, written), "")

@@ -15,7 +15,7 @@ from functools import partial
 
 from baselines.forced_answer import conclude
 from baselines.self_ask_config import SelfAskConfig
-from baselines.transcripts import FOLLOW_UP_WORDS, passages_found
+from baselines.transcripts import passages_found
 from core.errors import BudgetExhaustedError
 from core.fitting import reserve
 from core.prompt import Prompt, Segment
@@ -27,7 +27,7 @@ from core.types import Answer, Hit, Question
 FINAL = "So the final answer is:"
 _INTERMEDIATE = re.compile(r"intermediate answer", re.IGNORECASE)
 _MARK = re.compile(
-    rf"\b(?:(?P<asks>{FOLLOW_UP_WORDS})"
+    r"\b(?:(?P<asks>follow[ -]?up(?: question)?[ \t]*\d*[ \t*_]*:)"
     r"|so,? the final answer is[ \t*_]*:?|final answer(?: is)?[ \t*_]*:)",
     re.IGNORECASE,
 )

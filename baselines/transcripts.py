@@ -18,8 +18,6 @@ from core.templates import Template, load_prompt
 from core.tools import SearchStep, Tools
 
 PROMPTS = Path(__file__).parent / "prompts"
-FOLLOW_UP_WORDS = r"follow[ -]?up(?: question)?[ \t]*\d*[ \t*_]*:"
-"""A pattern of what a model writes before a follow-up question in Self-Ask's form, in lower case."""
 _EXAMPLE = re.compile(r"^(?=Question:)", re.MULTILINE)
 
 

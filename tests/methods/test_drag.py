@@ -25,6 +25,23 @@ Intermediate answer: Gamma.
 So the final answer is: Gamma."""
 
 
+WHO, WHERE = "Who wrote The Glass Orchard?", "Where was the writer Mara Velden born?"
+
+
+def asking(times, replies):
+    """A model that would rather ask on until it has asked so many sub-queries."""
+
+    def log_likelihood(request):
+        wants_to_answer = request.prompt.prefix.count("Follow up:") >= times
+        return -1.0 if wants_to_answer == (request.target == "So") else -2.0
+
+    return ScriptedGenerator(replies, log_likelihood=log_likelihood)
+
+
+async def iterate(times, replies, config=None, *given, **named):
+    return await replay(iterdrag, config or IterDRAGConfig(), (), *given, generator=asking(times, replies), **named)
+
+
 def searched(tools):
     return [step.query for step in tools.steps if isinstance(step, SearchStep)]
 
@@ -117,8 +134,7 @@ async def test_no_documents_and_no_search(demonstrations):
     answer, bare, _ = await replay(drag, DRAGConfig(**options, demonstration_count=0), ["Issel"])
     assert answer.demonstrations == 0 and "Who founded Alpha?" not in bare.prompts[0], "the paper's m = 0"
     assert "Title:" not in shown and "no documents were found" not in shown, "none were looked for"
-    replies = ["Follow up: Who wrote it?", "Mara Velden.\nSo the final answer is: Issel"]
-    answer, _, tools = await replay(iterdrag, IterDRAGConfig(documents=0), replies)
+    answer, _, tools = await iterate(1, [WHO, "Mara Velden.", "Issel"], IterDRAGConfig(documents=0))
     assert (answer.text, answer.steps, searched(tools)) == ("Issel", 1, [])
 
 
@@ -129,108 +145,92 @@ async def test_documents_are_cut_at_1024_words():
 
 
 async def test_two_sub_queries_whose_documents_stay_and_then_the_answer():
-    answer, generator, tools = await replay(
-        iterdrag,
-        IterDRAGConfig(documents=2),
-        [
-            "Follow up: Who wrote The Glass Orchard?\n",
-            " Mara Velden.\nFollow up: Where was the writer Mara Velden born?\n",
-            " Tarn Hollow.\nSo the final answer is: Issel.",
-        ],
-    )
+    replies = [f" {WHO}\n", " Mara Velden.\n", f" {WHERE}\n", " Tarn Hollow.", " Issel."]
+    answer, generator, tools = await iterate(2, replies, IterDRAGConfig(documents=2))
     assert (answer.text, answer.stopped, answer.steps) == ("Issel", "answer", 2)
-    assert searched(tools) == [QUESTION.text, "Who wrote The Glass Orchard?", "Where was the writer Mara Velden born?"]
+    assert searched(tools) == [QUESTION.text, WHO, WHERE]
     assert answer.passage_ids == ("the glass orchard", "mara velden", "tarn hollow"), "each once, the searches in turn"
-    assert answer.sub_queries == (
-        SubQuery("Who wrote The Glass Orchard?", (), "Mara Velden."),
-        SubQuery("Where was the writer Mara Velden born?", ("mara velden",), "Tarn Hollow."),
-    )
-    assert list(tools.ledger) == ["step"] and tools.ledger["step"] == tools.spent and tools.spent.calls == 3
+    assert answer.sub_queries == (SubQuery(WHO, (), "Mara Velden."), SubQuery(WHERE, ("mara velden",), "Tarn Hollow."))
+    calls = {role: usage.calls for role, usage in tools.ledger.items()}
+    assert calls == {"opening": 6, "follow_up": 2, "intermediate": 2, "final": 1}
     # Documents stay: best last within a search, the newest search last, the transcript behind the question.
     last = generator.requests[-1].prompt
     assert in_order(last.text, "Title: Tarn Hollow", "Title: The Glass Orchard", "Title: Mara Velden", QUESTION.text)
     assert last.text.count("Title: Tarn Hollow") == 1
-    assert last.prefix == (
-        "Follow up: Who wrote The Glass Orchard?\nIntermediate answer: Mara Velden.\n"
-        "Follow up: Where was the writer Mara Velden born?\nIntermediate answer:"
-    )
-    assert all(request.sampling.stop == ("Intermediate answer:",) for request in generator.requests)
+    lines = f"Follow up: {WHO}\nIntermediate answer: Mara Velden.\n"
+    begun = [request.prompt.prefix for request in generator.requests]
+    assert begun[:3] == ["Follow up:", f"Follow up: {WHO}\nIntermediate answer:", f"{lines}Follow up:"]
+    assert last.prefix == f"{lines}Follow up: {WHERE}\nIntermediate answer: Tarn Hollow.\nSo the final answer is:"
+    assert "Title: Mara Velden" not in generator.prompts[2] and "Title: Mara Velden" in generator.prompts[3]
+
+
+async def test_every_line_begins_in_the_likelier_of_the_two_ways():
+    """The paper's constrained decoding, as greedy decoding would choose: by the first token of each opening."""
+    _, generator, _ = await iterate(1, [WHO, "Mara Velden.", "Issel"])
+    assert [(request.target, request.prompt.prefix) for request in generator.scored] == [
+        (target, prefix)
+        for prefix in ("", f"Follow up: {WHO}\nIntermediate answer: Mara Velden.\n")
+        for target in ("Follow", "So")
+    ]
 
 
 async def test_the_cap_asks_for_the_final_answer():
     def reply(request):
         prefix = request.prompt.prefix
-        return "Issel" if prefix.endswith("is:") else f"fact\nFollow up: Who is Mara Velden {prefix.count('Follow')}?"
+        return "Issel" if prefix.endswith("is:") else f"Who is Mara Velden {prefix.count('Follow')}?"
 
-    answer, generator, tools = await replay(iterdrag, IterDRAGConfig(documents=1, max_iterations=3), reply)
+    answer, generator, tools = await iterate(9, reply, IterDRAGConfig(documents=1, max_iterations=3))
     assert (answer.text, answer.stopped, answer.steps) == ("Issel", "max_iterations", 3)
-    assert len(searched(tools)) == 4 and tools.ledger["step"].calls == 4 and tools.ledger["final"].calls == 1
-    assert generator.requests[-1].prompt.prefix.endswith("Intermediate answer: fact\nSo the final answer is:")
+    assert len(searched(tools)) == 4 and tools.ledger["follow_up"].calls == 3 and tools.ledger["final"].calls == 1
+    assert len(generator.scored) == 6, "there is nothing to choose after the last sub-query"
     assert sum(usage.total for usage in tools.ledger.values()) == tools.spent.total
 
 
 async def test_an_answer_without_sub_queries():
-    answer, _, tools = await replay(iterdrag, IterDRAGConfig(), ["**So the final answer is:** Issel."])
+    answer, _, tools = await iterate(0, ["Issel."])
     assert (answer.text, answer.stopped, answer.steps) == ("Issel", "answer", 0)
-    assert searched(tools) == [QUESTION.text] and tools.spent.calls == 1
+    assert searched(tools) == [QUESTION.text] and tools.spent.calls == 3
 
 
-@pytest.mark.parametrize("malformed", ["The river is the Issel.", "", "Follow up:", "Intermediate"])
-async def test_a_reply_without_a_line_of_the_form_ends_in_a_forced_answer(malformed):
-    answer, generator, _ = await replay(iterdrag, IterDRAGConfig(), [malformed, "Issel"])
-    assert (answer.text, answer.stopped, answer.steps) == ("Issel", "unparsable", 0)
-    assert generator.requests[-1].prompt.prefix == "So the final answer is:"
+@pytest.mark.parametrize("malformed", ["", " \n", "Follow up: Who?", "**"])
+async def test_a_sub_query_without_words_ends_in_the_final_answer(malformed):
+    answer, generator, tools = await iterate(9, [WHO, "Mara Velden.", malformed, "Issel"])
+    assert (answer.text, answer.stopped, answer.steps) == ("Issel", "empty_generation", 1)
+    assert generator.requests[-1].prompt.prefix.endswith("Intermediate answer: Mara Velden.\nSo the final answer is:")
+    assert searched(tools) == [QUESTION.text, WHO]
 
 
-async def test_a_model_that_ends_its_turn_after_an_intermediate_answer_is_asked_on():
-    replies = ["Follow up: Who wrote it?", "Mara Velden.", "So the final answer is: Issel"]
-    answer, generator, _ = await replay(iterdrag, IterDRAGConfig(), replies)
-    assert (answer.text, answer.stopped, answer.steps) == ("Issel", "answer", 1)
-    assert generator.requests[-1].prompt.prefix == "Follow up: Who wrote it?\nIntermediate answer: Mara Velden.\n"
+@pytest.mark.parametrize("made_up", ["\nIntermediate answer: On Mars.", "\nIt is said so.", "**", "\nFollow up: Who?"])
+async def test_what_a_model_makes_up_behind_its_line_is_dropped(made_up):
+    answer, generator, _ = await iterate(1, [f"\n{WHO}{made_up}", f"Mara Velden.{made_up}", "Issel"])
+    assert [(sub.text, sub.answer) for sub in answer.sub_queries] == [(WHO, "Mara Velden.")]
+    assert answer.text == "Issel" and "Mars" not in generator.prompts[-1] and "said so" not in generator.prompts[-1]
 
 
-async def test_what_a_model_makes_up_behind_its_question_is_dropped():
-    replies = [
-        "Are follow up questions needed here: Yes.\n* Follow-up question: Who wrote it?\nSo the final answer is: made up",
-        "Follow up: Where was she born?",  # no intermediate answer
-        "Tarn Hollow.\nSo the final answer is: Issel",
-    ]
-    answer, generator, _ = await replay(iterdrag, IterDRAGConfig(), replies)
-    assert [(sub.text, sub.answer) for sub in answer.sub_queries] == [
-        ("Who wrote it?", ""),
-        ("Where was she born?", "Tarn Hollow."),
-    ]
-    assert answer.text == "Issel" and "made up" not in generator.prompts[-1]
-
-
-@pytest.mark.parametrize("label", ["Follow up 1:", "**Follow-up question 2:**", "1. Follow up:", "Followup 3 :"])
-async def test_numbered_follow_ups_are_read(label):
-    replies = [f"{label} Who wrote it?", "Mara Velden.\nSo the final answer is: Issel"]
-    answer, generator, tools = await replay(iterdrag, IterDRAGConfig(), replies)
-    assert (answer.text, answer.stopped, answer.steps) == ("Issel", "answer", 1)
-    assert searched(tools) == [QUESTION.text, "Who wrote it?"]
-    assert generator.requests[-1].prompt.prefix == "Follow up: Who wrote it?\nIntermediate answer:"
+async def test_a_sub_query_that_is_left_without_an_answer():
+    answer, generator, _ = await iterate(2, [WHO, "", WHERE, "Tarn Hollow.", "Issel"])
+    assert [sub.answer for sub in answer.sub_queries] == ["", "Tarn Hollow."]
+    assert f"Follow up: {WHO}\nIntermediate answer:\nFollow up: {WHERE}\n" in generator.prompts[-1]
 
 
 async def test_iterdrag_goes_on_when_nothing_is_found():
-    replies = ["Follow up: Who wrote it?", "unknown\nSo the final answer is: unknown"]
-    answer, _, _ = await replay(iterdrag, IterDRAGConfig(), replies, WordRetriever([]))
+    answer, _, _ = await iterate(1, [WHO, "unknown", "unknown"], None, WordRetriever([]))
     assert (answer.text, answer.passage_ids, answer.stopped) == ("unknown", (), "answer")
 
 
-@pytest.mark.parametrize(("budget", "steps"), [(200, 0), (550, 1), (700, 2)])
+@pytest.mark.parametrize(("budget", "steps"), [(200, 0), (1300, 1), (2000, 2)])
 async def test_a_budget_keeps_enough_for_the_final_answer(budget, steps):
     def reply(request):
-        return "Issel" if request.prompt.prefix.endswith("is:") else "fact\nFollow up: Where was Mara Velden born?"
+        return "Issel" if request.prompt.prefix.endswith("is:") else "Where was Mara Velden born?"
 
     config = IterDRAGConfig(documents=2, max_step_tokens=20, max_answer_tokens=10)
-    answer, _, tools = await replay(iterdrag, config, reply, budget=budget)
+    answer, _, tools = await iterate(9, reply, config, budget=budget)
     assert (answer.text, answer.stopped, answer.steps) == ("Issel", "budget", steps)
     assert tools.spent.total <= budget and tools.ledger["final"].calls == 1
 
 
 async def test_iterdrag_with_a_budget_below_the_question():
-    answer, _, tools = await replay(iterdrag, IterDRAGConfig(), ["never"], budget=60)
+    answer, _, tools = await iterate(0, ["never"], budget=60)
     assert (answer.text, answer.stopped, tools.spent.total) == ("", "budget", 0)
 
 
@@ -242,7 +242,7 @@ async def test_iterdrag_shows_demonstrations_in_its_own_form_only(tmp_path, demo
     config = IterDRAGConfig(documents=1, demonstrations=str(file))
     config.check_files()
     retriever = WordRetriever([*WORLD, ALPHA])
-    _, generator, tools = await replay(iterdrag, config, ["So the final answer is: Issel"], retriever)
+    _, generator, tools = await iterate(0, ["Issel"], config, retriever)
     assert len(searched(tools)) == 2
     answer = STEPS.partition("\nA: ")[2]
     assert f"Question: Where was the one who founded Alpha born?\n{answer}\n" in generator.prompts[0]

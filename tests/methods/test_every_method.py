@@ -27,7 +27,7 @@ MOVES = {
     "react": "Thought: I look.\nAction: search[Tarn Hollow]",
     "auto_rag": "Query: Tarn Hollow",
     "search_o1": "I wonder. <|begin_search_query|>Tarn Hollow<|end_search_query|>",
-    "iterdrag": "Follow up: Where was Mara Velden born?",
+    "iterdrag": "Where was Mara Velden born?",
     "recursive": "multi_hop\nANSWERABLE: no\nMISSING: a town\nNEXT_QUERY: Tarn Hollow",
 }
 # ... and others, some of which a method's parser reads, and some not.
@@ -50,7 +50,7 @@ SEARCHES = {"closed_book": 0, "one_step": 1, "drag": 1, "longrag": 1, "self_rag"
 def reply(request, method):
     """Depend on the prompt alone, so that any order of work gives the same replies."""
     draw = random.Random(request.prompt.text)
-    if method not in MOVES or draw.random() < 0.4:
+    if method not in MOVES or draw.random() < 0.3:
         return draw.choice(REPLIES)
     return MOVES[method].replace("Tarn", f"{draw.randrange(9)} Tarn")  # the same query need not be searched again
 

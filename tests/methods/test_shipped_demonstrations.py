@@ -9,7 +9,7 @@ from baselines.closed_book import ClosedBookConfig
 from baselines.drag import DRAGConfig
 from baselines.flare_config import FLAREConfig
 from baselines.iter_retgen import IterRetGenConfig
-from baselines.iterdrag import FINAL, FOLLOW_UP, IterDRAGConfig, iterdrag
+from baselines.iterdrag import FINAL, IterDRAGConfig, iterdrag
 from baselines.one_step import OneStepConfig
 from baselines.react import ReActConfig, react
 from baselines.react_actions import parse_move
@@ -84,9 +84,9 @@ async def test_they_are_shown_and_their_forms_run():
     assert [example in generator.prompts[0] for example in examples("self_ask")] == [True, True, False, False]
 
     config = IterDRAGConfig(demonstrations="default", demonstration_documents="file", documents=1)
-    replies = [f"{FOLLOW_UP} Who wrote The Glass Orchard?", f"Mara Velden.\n{FINAL} the Issel"]
+    replies = [*["Who wrote The Glass Orchard?", "Mara Velden."] * config.max_iterations, "the Issel"]
     answer, generator, _ = await replay(iterdrag, config, replies)
-    assert (answer.text, answer.steps) == ("the Issel", 1)
+    assert (answer.text, answer.steps) == ("the Issel", config.max_iterations)
     assert all(demonstration.context in generator.prompts[0] for demonstration in CHAINS)
     assert generator.prompts[0].index(CHAINS[3].question) < generator.prompts[0].index(QUESTION.text)
 
