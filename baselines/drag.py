@@ -35,7 +35,7 @@ class DRAGConfig(DemonstrationConfig):
             four, or "" for none.
         demonstration_count: use the first so many (the paper's m, of 0 to 256); 0 for none.
         demonstration_documents: show each with what a search for its question finds now ("retrieved", the paper), or with the
-            paragraphs that stand in the "file".
+            paragraphs that stand in the "file". The shipped ones always show their own, which few corpora hold.
         document_order: "best_last" puts the best document next to the question (the paper), "best_first" at the top.
         max_shown_words: documents are cut to so many words.
         max_answer_tokens: most tokens of the answer.
@@ -112,7 +112,7 @@ async def look_up(query: str, path: str, tools: Tools, config: DRAGConfig) -> Se
 async def demonstrate(tools: Tools, config: DRAGConfig) -> list[Segment]:
     """Write the demonstrations, each with documents of its own."""
     template, examples = config.template(), config.examples()
-    if config.demonstration_documents == "retrieved":
+    if config.demonstration_documents == "retrieved" and config.demonstrations != "default":
         found = await together(
             look_up(example.question, f"demonstration {number}", tools, config)
             for number, example in enumerate(examples, 1)

@@ -1,14 +1,14 @@
 """IterDRAG (Yue et al.: Inference Scaling for Long-Context Retrieval Augmented Generation, 2024, arXiv 2410.04343, section 3.3).
 
 DRAG that asks sub-queries on the way, in Self-Ask's form: "Follow up:", whose documents are added to the prompt, "Intermediate
-answer:", and in the end "So the final answer is:". Decoding is constrained to these lines, as in the paper: where a line begins the
-likelier of the two openings that may stand there is written for the model, and what it writes ends with the line. Differences:
-DRAG's, and a document that is found again is not repeated.
+answer:", and in the end "So the final answer is:". The paper constrains decoding to these lines. Here a model that begins a line in
+one of the two ways that may stand there has decided as constrained greedy decoding would; for any other the likelier of the two is
+written. Differences: DRAG's, and a document that is found again is not repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -20,10 +20,12 @@ from core.errors import BudgetExhaustedError, ConfigError, DataError
 from core.fitting import reserve
 from core.fusion import interleave
 from core.prompt import Prompt
+from core.text import extract_answer
 from core.tools import Tools
 from core.types import Answer, Hit, Question
 
 FOLLOW_UP, INTERMEDIATE, FINAL = "Follow up:", "Intermediate answer:", "So the final answer is:"
+_OPENING_TOKENS = 16  # of "Intermediate answer:" and its line break, at most
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class IterDRAGConfig(DRAGConfig):
     """Options of IterDRAG: those of DRAG, whose demonstrations must be in the form that IterDRAG writes, and two more.
 
     Attributes:
+        demonstrations: file of worked examples whose answers have the form that iterdrag writes, "default" for the shipped four,
+            or "" for none.
         max_iterations: sub-queries at most (paper: 5).
         max_step_tokens: most tokens of a sub-query, and of an intermediate answer.
         prompt: a shipped name, a file, or a text with {demonstrations}, {passages}, {query} and {transcript}.
@@ -90,51 +94,69 @@ async def iterdrag(question: Question, tools: Tools, config: IterDRAGConfig) -> 
     def prompt(opening: str) -> Prompt:
         return fill(question.text, demonstrations, searches, config, "\n".join([*lines, opening]))
 
+    def kept() -> int:  # for the final answer, after one more line
+        return reserve(prompt(FINAL), config.max_answer_tokens + config.max_step_tokens + _OPENING_TOKENS, tools)
+
     try:
-        while not stopped:
+        while len(asked) < config.max_iterations:
             path = f"iteration {len(asked) + 1}"
-            with tools.holding(reserve(prompt(FINAL), config.max_answer_tokens, tools)):
-                if len(asked) == config.max_iterations:
-                    stopped = "max_iterations"
-                elif await would_answer(prompt(""), tools, path=path):
-                    stopped = "answer"
-                elif not (sub_query := await write_line(prompt(FOLLOW_UP), "follow_up", tools, config, path=path)):
-                    stopped = "empty_generation"
-            if stopped:
+            with tools.holding(kept()):
+                opening, text = await next_line(prompt, tools, config, path=path)
+            if opening == FINAL or not text:
+                answer, stopped = (extract_answer(text), "answer") if opening == FINAL else ("", "empty_generation")
                 break
-            hits = await look_up(sub_query, path, tools, config)
+            hits = await look_up(text, path, tools, config)
             known = {hit.passage.id for earlier in searches for hit in earlier}
             searches.append([hit for hit in hits if hit.passage.id not in known])
-            asked.append(SubQuery(sub_query, tuple(hit.passage.id for hit in searches[-1])))
-            lines.append(f"{FOLLOW_UP} {sub_query}")
-            with tools.holding(reserve(prompt(FINAL), config.max_answer_tokens, tools)):
+            asked.append(SubQuery(text, tuple(hit.passage.id for hit in searches[-1])))
+            lines.append(f"{FOLLOW_UP} {text}")
+            with tools.holding(kept()):
                 sub_answer = await write_line(prompt(INTERMEDIATE), "intermediate", tools, config, path=path)
-            asked[-1] = replace(asked[-1], answer=sub_answer)
-            lines.append(f"{INTERMEDIATE} {sub_answer}".strip())
+            asked[-1] = replace(asked[-1], answer="" if _opening(sub_answer) else _without(INTERMEDIATE, sub_answer))
+            lines.append(f"{INTERMEDIATE} {asked[-1].answer}".strip())
+        answer = answer or await force_answer(prompt(FINAL), config.max_answer_tokens, tools)
     except BudgetExhaustedError:
         stopped = "budget"
-        answer = next((earlier.answer for earlier in reversed(asked) if earlier.answer), "")
-    with suppress(BudgetExhaustedError):
-        answer = await force_answer(prompt(FINAL), config.max_answer_tokens, tools)
+        with suppress(BudgetExhaustedError):
+            answer = await force_answer(prompt(FINAL), config.max_answer_tokens, tools)
+        answer = answer or next((earlier.answer for earlier in reversed(asked) if earlier.answer), "")
     found = tuple(hit.passage.id for hit in interleave(searches))  # so that the first few show every search
-    return IterDRAGAnswer(answer, found, len(asked), stopped, tuple(asked))
+    return IterDRAGAnswer(answer, found, len(asked), stopped or "max_iterations", tuple(asked))
 
 
-async def would_answer(prompt: Prompt, tools: Tools, *, path: str) -> bool:
-    """Whether the model would rather begin the final answer than another sub-query: greedy decoding between the two openings.
-
-    It is decided where they part, at their first token.
-    """
+async def next_line(
+    prompt: Callable[[str], Prompt], tools: Tools, config: IterDRAGConfig, *, path: str
+) -> tuple[str, str]:
+    """Return how the model's next line begins and how it goes on: a sub-query, or the final answer ("" if not written yet)."""
+    line = await write_line(prompt(""), "step", tools, config, path=path)
+    if opening := _opening(line):
+        return opening, _without(opening, line)
     ask, answer = [
-        (await tools.score(prompt, opening.split()[0], role="opening", path=path)).token_logprobs[0]
-        for opening in (FOLLOW_UP, FINAL)
+        await tools.score(prompt(""), opening.split()[0], role="opening", path=path) for opening in (FOLLOW_UP, FINAL)
     ]
-    return answer > ask
+    # Greedy decoding would decide at the first token in which the two openings part.
+    tokens = zip(ask.token_ids, answer.token_ids, strict=False)
+    parted = next((place for place, (left, right) in enumerate(tokens) if left != right), 0)
+    if answer.token_logprobs[parted] > ask.token_logprobs[parted]:
+        return FINAL, ""
+    sub_query = await write_line(prompt(FOLLOW_UP), "follow_up", tools, config, path=path)
+    return FOLLOW_UP, _without(FOLLOW_UP, sub_query)
 
 
 async def write_line(prompt: Prompt, role: str, tools: Tools, config: IterDRAGConfig, *, path: str) -> str:
-    """Let the model finish the line that was begun for it; what it would write in further lines is not its turn."""
-    stop = (FOLLOW_UP, INTERMEDIATE, FINAL)
+    """Let the model write on and return the first line with words: what it makes up behind that is not its turn."""
+    stop = (f"\n{INTERMEDIATE}",)  # not the other openings, before which some models begin a line
     reply = await tools.generate(prompt, role=role, max_tokens=config.max_step_tokens, stop=stop, path=path)
-    written = (line.strip("*_ \t") for line in reply.text.splitlines())
-    return next(filter(None, written), "")
+    lines = (line.strip("*_ \t") for line in reply.text.splitlines())
+    return next(filter(None, lines), "")
+
+
+def _opening(line: str) -> str:
+    """Return which of the two openings between which a model decides a line has, "" if none."""
+    return next((opening for opening in (FOLLOW_UP, FINAL) if line.casefold().startswith(opening.casefold())), "")
+
+
+def _without(opening: str, line: str) -> str:
+    """Return a line without its opening, which some models write again after it was written for them."""
+    begins = line.casefold().startswith(opening.casefold())
+    return line[len(opening) :].strip("*_ \t") if begins else line

@@ -1,7 +1,7 @@
 """Self-Ask with search (Press et al.: Measuring and Narrowing the Compositionality Gap in Language Models, Findings of EMNLP 2023).
 
 The model asks itself follow-up questions, is told their intermediate answers, and states the final answer; where a search has no
-answer it goes on by itself. Preset "paper" continues worked examples of yours (the paper's file has four); the default asks a chat
+answer it goes on by itself. Preset "paper" continues worked examples (the paper's file has four); the default asks a chat
 model without any. Differences in both: an intermediate answer is read by the model from k retrieved passages, not taken from a web
 search engine's answer box; there is a cap on follow-up questions; a reply in neither form leads to the final answer.
 """
@@ -112,18 +112,20 @@ async def answered(
     """Search and read; where that gives no answer, let the model continue the transcript with its own (released code)."""
     path = f"hop {len(asked) + 1}"
     hits = await tools.search(follow_up, k=config.k, path=path)
-    answer = ""
+    answer, refused = "", False
     if hits:
         prompt = reading_prompt(follow_up, hits, config)
         reply = await tools.generate(prompt, role="intermediate", max_tokens=config.max_intermediate_tokens, path=path)
         answer = extract_answer(reply.text)
-    unaided = not answer or normalize_answer(answer).startswith(normalize_answer(config.refusal))
+        refusal = normalize_answer(config.refusal)
+        refused = any(normalize_answer(text).startswith(refusal) for text in (reply.text, answer))
+    unaided = not answer or refused
     if unaided:
         prompt = self_ask_prompt(question, config, f"Follow up: {follow_up}\nIntermediate answer:", asked)
         reply = await tools.generate(
             prompt, role="unaided", max_tokens=config.max_intermediate_tokens, stop=("\n",), path=path
         )
-        answer = reply.text.strip().removesuffix(".") or config.refusal
+        answer = extract_answer(reply.text) or config.refusal
     repeated = any(normalize_answer(follow_up) == normalize_answer(earlier.question) for earlier in asked)
     return FollowUp(follow_up, answer, tuple(hit.passage.id for hit in hits), unaided, repeated)
 

@@ -1,4 +1,4 @@
-"""What methods that continue a transcript share: their prompt and worked examples of the user's."""
+"""What methods that continue a transcript share: their prompt and worked examples."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ MOVES = {
     "react": "Thought: I look.\nAction: search[Tarn Hollow]",
     "auto_rag": "Query: Tarn Hollow",
     "search_o1": "I wonder. <|begin_search_query|>Tarn Hollow<|end_search_query|>",
-    "iterdrag": "Where was Mara Velden born?",
+    "iterdrag": "Follow up: Where was Mara Velden born?",
     "recursive": "multi_hop\nANSWERABLE: no\nMISSING: a town\nNEXT_QUERY: Tarn Hollow",
 }
 # ... and others, some of which a method's parser reads, and some not.
@@ -57,7 +57,10 @@ def reply(request, method):
 
 def model(method):
     return ScriptedGenerator(
-        partial(reply, method=method), probability=lambda word: 0.5 if len(word) % 3 else 0.05, special=NAMES
+        partial(reply, method=method),
+        log_likelihood=lambda request: -random.Random(f"{request.prompt.text}{request.target}").random(),
+        probability=lambda word: 0.5 if len(word) % 3 else 0.05,
+        special=NAMES,
     )
 
 

@@ -212,3 +212,11 @@ async def test_a_reader_that_goes_on_is_read_as_any_reader(reply):
     answer, generator, _ = await replay([SOLUTION[0], reply, *SOLUTION[2:]])
     assert answer.follow_ups[0].answer == "Mara Velden"
     assert generator.prompts[2].endswith(f"Follow up: {WHO}\nIntermediate answer: Mara Velden.\n")
+
+
+@pytest.mark.parametrize(
+    "refusal", ["No relevant information found.\nThe answer is: Mars", "The answer is: No relevant information found"]
+)
+async def test_a_refusal_is_one_whatever_stands_around_it(refusal):
+    answer, _, _ = await replay([SOLUTION[0], refusal, "Mara Velden", "So the final answer is: the Issel."])
+    assert [(hop.answer, hop.unaided) for hop in answer.follow_ups] == [("Mara Velden", True)]

@@ -9,16 +9,18 @@ from baselines.closed_book import ClosedBookConfig
 from baselines.drag import DRAGConfig
 from baselines.flare_config import FLAREConfig
 from baselines.iter_retgen import IterRetGenConfig
-from baselines.iterdrag import FINAL, IterDRAGConfig, iterdrag
+from baselines.iterdrag import FINAL, FOLLOW_UP, IterDRAGConfig, iterdrag
 from baselines.one_step import OneStepConfig
-from baselines.react import ReActConfig, react
+from baselines.react import ReActConfig, react, write
 from baselines.react_actions import parse_move
+from baselines.react_library import Library
 from baselines.self_ask import parse_turn, self_ask
 from baselines.self_ask_config import SelfAskConfig
 from baselines.transcripts import worked_examples
 from core.demonstrations import demonstration_file, read_demonstrations
 from core.errors import ConfigError, DataError
 from core.text import extract_answer
+from core.types import Hit, Passage
 from ircot.config import IRCoTConfig
 from scripts.run import Config, method_settings
 from tests.methods.replaying import replay
@@ -59,16 +61,23 @@ def test_every_observation_is_what_the_action_before_it_brings():
     for demonstration in CHAINS:
         lines = demonstration.context.splitlines()
         paragraphs |= {line.removeprefix("Wikipedia Title: "): text for line, text in pairwise(lines)}
+    config = ReActConfig.of_preset("paper", demonstrations="default")
+    looked_up = 0
     for example in examples("react"):
-        observed = re.findall(r"^Action \d: (.*)\nObservation \d: ((?:.*\n)+?)(?=Thought)", example, re.MULTILINE)
+        library = Library()
+        observed = re.findall(r"^Action \d: (.*)\nObservation \d: (.*)\n(?=Thought)", example, re.MULTILINE)
         assert len(observed) >= 2
         for action, observation in observed:
             move = parse_move(f"Action 1: {action}")
-            assert move.name in ("search", "lookup") and move.argument
-            for line in observation.strip().splitlines():
-                title, _, text = re.sub(r"^\(Result 1 / 1\) ", "", line).partition(": ")
-                assert text in paragraphs[title]
-                assert move.name == "search" or move.argument in text
+            if move.name == "search":
+                title = observation.partition(": ")[0]
+                hit = Hit(Passage(title, title, paragraphs[title]), 1.0)
+                said = write(library.add([hit], config.shown_sentences), config)
+            else:
+                text, found = library.look_up(move.argument, config.lookup_sentences)
+                said, looked_up = text + write(found, config), looked_up + 1
+            assert said == observation
+    assert looked_up, "one shows what a lookup is for"
 
 
 async def test_they_are_shown_and_their_forms_run():
@@ -83,10 +92,10 @@ async def test_they_are_shown_and_their_forms_run():
     assert (answer.text, answer.steps) == ("the Issel", 1)
     assert [example in generator.prompts[0] for example in examples("self_ask")] == [True, True, False, False]
 
-    config = IterDRAGConfig(demonstrations="default", demonstration_documents="file", documents=1)
-    replies = [*["Who wrote The Glass Orchard?", "Mara Velden."] * config.max_iterations, "the Issel"]
+    config = IterDRAGConfig(demonstrations="default", documents=1)
+    replies = [f"{FOLLOW_UP} Who wrote The Glass Orchard?", "Mara Velden.", f"{FINAL} the Issel"]
     answer, generator, _ = await replay(iterdrag, config, replies)
-    assert (answer.text, answer.steps) == ("the Issel", config.max_iterations)
+    assert (answer.text, answer.steps) == ("the Issel", 1)
     assert all(demonstration.context in generator.prompts[0] for demonstration in CHAINS)
     assert generator.prompts[0].index(CHAINS[3].question) < generator.prompts[0].index(QUESTION.text)
 
