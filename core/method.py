@@ -30,7 +30,7 @@ class MethodConfig:
         return ()
 
     def files(self) -> Mapping[str, str]:
-        """Files that the method reads beside prompts, by the name that they were given: their hashes go into the manifest."""
+        """Files that the method reads beside prompts: paths by the name that each was given. The manifest keeps name and hash."""
         return {}
 
     def check_files(self) -> None:

@@ -27,7 +27,8 @@ class ReaderConfig(DemonstrationConfig):
             a method has its own answer to give.
         qa_prompt: the prompt: "auto" (``layout`` with demonstrations, else ``chat_direct`` or ``chat_cot``), the name of a
             shipped prompt, a file, or a text with {query} and {paragraphs}.
-        reader_demonstrations: worked examples for the reader; "" makes them of ``demonstrations`` (a direct reader: bare answers).
+        reader_demonstrations: worked examples for the reader, named alike; "" makes them of ``demonstrations`` (a direct reader:
+            bare answers).
         demonstration_ids: use the demonstrations with these qids instead, in this order (IRCoT's paper draws three sets of 15).
         max_answer_tokens: most tokens that the reader may write.
         max_shown_words: passages are cut to so many words in prompts (IRCoT: 350).
