@@ -40,7 +40,7 @@ def question_of(example):
 
 
 def test_all_forms_answer_the_same_questions_alike():
-    assert dict(zip(ANSWERS, ["France", "the Rhine", "1982", "no"], strict=True)) == ANSWERS
+    assert dict(zip(ANSWERS, ["no", "1982", "the Rhine", "France"], strict=True)) == ANSWERS
     follow_ups = read_demonstrations(demonstration_file("default", "iterdrag"))
     assert [(shown.question, shown.context) for shown in follow_ups] == [
         (shown.question, shown.context) for shown in CHAINS
@@ -52,7 +52,7 @@ def test_all_forms_answer_the_same_questions_alike():
     assert {
         question_of(example): parse_move(example.splitlines()[-1]).argument for example in examples("react")
     } == ANSWERS
-    assert all("Carmen" not in CHAINS[place].context for place in (1, 2, 3)), "each brings its own paragraphs"
+    assert list(ANSWERS.values())[-1] not in ("yes", "no"), "small models copy the last answer, which then fits no question"
 
 
 def test_every_observation_is_what_the_action_before_it_brings():
