@@ -52,7 +52,9 @@ def test_all_forms_answer_the_same_questions_alike():
     assert {
         question_of(example): parse_move(example.splitlines()[-1]).argument for example in examples("react")
     } == ANSWERS
-    assert list(ANSWERS.values())[-1] not in ("yes", "no"), "small models copy the last answer, which then fits no question"
+    assert list(ANSWERS.values())[-1] not in ("yes", "no"), (
+        "small models copy the last answer, which then fits no question"
+    )
 
 
 def test_every_observation_is_what_the_action_before_it_brings():
