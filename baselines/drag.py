@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from core.demonstrations import Demonstration, DemonstrationConfig, demonstration_file, read_demonstrations
+from core.demonstrations import DEFAULT, Demonstration, DemonstrationConfig, demonstration_file, read_demonstrations
 from core.errors import BudgetExhaustedError, ConfigError
 from core.fitting import affordable, count_segments
 from core.prompt import Prompt, Segment
@@ -112,7 +112,7 @@ async def look_up(query: str, path: str, tools: Tools, config: DRAGConfig) -> Se
 async def demonstrate(tools: Tools, config: DRAGConfig) -> list[Segment]:
     """Write the demonstrations, each with documents of its own."""
     template, examples = config.template(), config.examples()
-    if config.demonstration_documents == "retrieved" and config.demonstrations != "default":
+    if config.demonstration_documents == "retrieved" and config.demonstrations != DEFAULT:
         found = await together(
             look_up(example.question, f"demonstration {number}", tools, config)
             for number, example in enumerate(examples, 1)

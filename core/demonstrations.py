@@ -21,6 +21,7 @@ from core.text import extract_answer
 
 _METADATA = re.compile(r"^# METADATA: (.*)$")
 SEPARATOR = "\n\n\n"
+DEFAULT = "default"  # names the shipped demonstrations in place of a file
 _SHIPPED = Path(__file__).parent / "shipped/demonstrations"
 
 
@@ -55,7 +56,7 @@ def demonstration_file(given: str, form: str) -> str:
     ``form``: "chain_of_thought" (IRCoT's), "self_ask", "react" or "iterdrag". The shipped files answer the same four questions,
     each in the words of its form.
     """
-    return str(_SHIPPED / f"{form}.txt") if given == "default" else given
+    return str(_SHIPPED / f"{form}.txt") if given == DEFAULT else given
 
 
 def parse_demonstrations(text: str, name: str) -> tuple[Demonstration, ...]:
