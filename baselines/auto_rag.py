@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from baselines.auto_rag_config import AutoRAGConfig
 from baselines.forced_answer import force_answer
 from core.errors import BudgetExhaustedError
-from core.fitting import reserve
-from core.prompt import Message, Prompt, Segment
-from core.showing import passage_items
+from core.prompting.prompt import Message, Prompt, Segment
+from core.prompting.render import passage_items
+from core.prompting.shorten import reserve
 from core.text import extract_answer, is_nothing
 from core.tools import Tools
 from core.types import Answer, Passage, Question

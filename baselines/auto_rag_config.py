@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from baselines.transcripts import PROMPTS
 from core.errors import ConfigError
 from core.method import MethodConfig
-from core.templates import Template, load_prompt
+from core.prompting.template import Template, load_prompt
 
 
 @dataclass(frozen=True)

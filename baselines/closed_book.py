@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from core.demonstrations import Demonstration
 from core.errors import ConfigError
+from core.prompting.demonstrations import Demonstration
+from core.prompting.render import load_layout
+from core.prompting.template import Template
 from core.reader import ReaderConfig, read_once
-from core.showing import load_layout
-from core.templates import Template
 from core.tools import Tools
 from core.types import Answer, Question
 

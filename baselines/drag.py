@@ -12,15 +12,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from core.demonstrations import DEFAULT, Demonstration, DemonstrationConfig, demonstration_file, read_demonstrations
 from core.errors import BudgetExhaustedError, ConfigError
-from core.fitting import affordable, count_segments
-from core.prompt import Prompt, Segment
+from core.gather import gather
+from core.prompting.demonstrations import (
+    DEFAULT,
+    Demonstration,
+    DemonstrationConfig,
+    demonstration_file,
+    read_demonstrations,
+)
+from core.prompting.prompt import Prompt, Segment
+from core.prompting.render import passage_items, render_demonstrations
+from core.prompting.shorten import affordable, count_segments
+from core.prompting.template import Template, load_prompt
 from core.reader import generate_answer
-from core.showing import passage_items, show_demonstrations
-from core.templates import Template, load_prompt
 from core.text import extract_answer
-from core.together import together
 from core.tools import Tools
 from core.types import Answer, Hit, Question
 
@@ -113,13 +119,13 @@ async def demonstrate(tools: Tools, config: DRAGConfig) -> list[Segment]:
     """Write the demonstrations, each with documents of its own."""
     template, examples = config.template(), config.examples()
     if config.demonstration_documents == "retrieved" and config.demonstrations != DEFAULT:
-        found = await together(
+        found = await gather(
             look_up(example.question, f"demonstration {number}", tools, config)
             for number, example in enumerate(examples, 1)
         )
         written = ("".join(part.text for part in write_documents([hits], template, config)) for hits in found)
         examples = tuple(replace(example, context=text) for example, text in zip(examples, written, strict=True))
-    return show_demonstrations(examples, template)
+    return render_demonstrations(examples, template)
 
 
 def write_documents(searches: Sequence[Sequence[Hit]], template: Template, config: DRAGConfig) -> list[Segment]:

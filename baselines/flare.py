@@ -20,9 +20,9 @@ from baselines.flare_queries import masked, questions
 from baselines.flare_sentences import Sentence, answer_prompt, next_sentence, token_count
 from baselines.forced_answer import conclude_chain, cued, written
 from core.errors import BudgetExhaustedError
-from core.fitting import reserve
 from core.fusion import interleave
-from core.prompt import Prompt
+from core.prompting.prompt import Prompt
+from core.prompting.shorten import reserve
 from core.text import stated_answer
 from core.tools import Tools
 from core.types import Answer, Hit, Question

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from core.demonstrations import DemonstrationConfig
 from core.errors import ConfigError
-from core.showing import load_layout
-from core.templates import Template, load_template
+from core.prompting.demonstrations import DemonstrationConfig
+from core.prompting.render import load_layout
+from core.prompting.template import Template, load_template
 
 PROMPTS = Path(__file__).parent / "prompts"
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from baselines.flare_config import FLAREConfig
 from baselines.flare_queries import Token
 from baselines.forced_answer import written
-from core.prompt import Prompt
+from core.prompting.prompt import Prompt
+from core.prompting.render import render_demonstrations, render_passages
 from core.sentences import sentence_end
-from core.showing import show_demonstrations, show_passages
 from core.tools import Tools
 from core.types import Hit, Question
 
@@ -61,9 +61,9 @@ def answer_prompt(question: Question, hits: Sequence[Hit], so_far: str, config: 
     return template.render(
         {
             "query": question.text,
-            "paragraphs": show_passages(passages, template, config.max_shown_words, goes_first="last"),
+            "paragraphs": render_passages(passages, template, config.max_shown_words, goes_first="last"),
             "cot_history": so_far,
-            "demonstrations": show_demonstrations(config.examples(), template),
+            "demonstrations": render_demonstrations(config.examples(), template),
         }
     )
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from core.errors import BudgetExhaustedError, RequestRefusedError
-from core.fitting import affordable
-from core.prompt import Prompt
+from core.prompting.prompt import Prompt
+from core.prompting.shorten import affordable
 from core.reader import generate_answer
 from core.text import extract_answer
 from core.tools import Tools

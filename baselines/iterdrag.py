@@ -15,11 +15,11 @@ from typing import ClassVar
 
 from baselines.drag import DRAGConfig, demonstrate, fill, look_up
 from baselines.forced_answer import force_answer
-from core.demonstrations import Demonstration
 from core.errors import BudgetExhaustedError, ConfigError, DataError
-from core.fitting import reserve
 from core.fusion import interleave
-from core.prompt import Prompt
+from core.prompting.demonstrations import Demonstration
+from core.prompting.prompt import Prompt
+from core.prompting.shorten import reserve
 from core.text import extract_answer
 from core.tools import Tools
 from core.types import Answer, Hit, Question

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from core.errors import BudgetExhaustedError, ConfigError
-from core.fitting import affordable, count_segments, reserve
 from core.method import MethodConfig
-from core.prompt import Prompt
-from core.showing import show_passages
-from core.templates import Template, load_prompt
+from core.prompting.prompt import Prompt
+from core.prompting.render import render_passages
+from core.prompting.shorten import affordable, count_segments, reserve
+from core.prompting.template import Template, load_prompt
 from core.text import extract_answer
 from core.tools import Tools
 from core.types import Answer, Hit, Question
@@ -101,7 +101,7 @@ async def longrag(question: Question, tools: Tools, config: LongRAGConfig) -> Lo
 
     # First turn: a long answer from the units. If they are too long, passages go, from the end of the worst unit on.
     read = config.prompt("read")
-    prompt = read.render({"query": question.text, "passages": show_passages(passages, read, goes_first="last")})
+    prompt = read.render({"query": question.text, "passages": render_passages(passages, read, goes_first="last")})
     long_answer, answer, stopped, steps, shown = "", "", "read", 0, 0
     try:
         most = config.max_long_answer_tokens + config.max_answer_tokens  # what the second turn reads and writes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from core.collected import Collected
 from core.errors import ConfigError
+from core.passage_pool import PassagePool
 from core.reader import ReaderConfig, read_once
 from core.text import strip_question_words
 from core.tools import Tools
@@ -45,7 +45,7 @@ async def one_step(question: Question, tools: Tools, config: OneStepConfig) -> A
 
     A token budget too small for all is answered with what it allows.
     """
-    collected = Collected(config.k, max_words=config.max_collected_words, near_duplicate=config.near_duplicate)
+    collected = PassagePool(config.k, max_words=config.max_collected_words, near_duplicate=config.near_duplicate)
     query = strip_question_words(question.text) if config.strip_question_words else question.text
     collected.add(await tools.search(query, k=config.k))
     return await read_once(question, collected.passages, tools, config)

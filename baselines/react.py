@@ -19,8 +19,8 @@ from baselines.react_actions import Move, answer_without_action, parse_move
 from baselines.react_config import ReActConfig
 from baselines.react_library import Excerpt, Library
 from core.errors import BudgetExhaustedError
-from core.fitting import reserve
-from core.prompt import Prompt
+from core.prompting.prompt import Prompt
+from core.prompting.shorten import reserve
 from core.text import extract_answer
 from core.tools import SearchStep, Tools
 from core.types import Answer, Question

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from baselines.recursive_config import RecursiveConfig
 from baselines.recursive_trail import Finding, Trail
 from core.errors import BudgetExhaustedError
-from core.fitting import affordable, count_segments, reserve
-from core.prompt import Prompt, Segment
+from core.prompting.prompt import Prompt, Segment
+from core.prompting.render import render_passages
+from core.prompting.shorten import affordable, count_segments, reserve
+from core.prompting.template import Template
 from core.reader import generate_answer, reader_prompt
-from core.showing import show_passages
-from core.templates import Template
 from core.text import extract_answer
 from core.tools import Tools
 from core.types import Passage, Question
@@ -64,7 +64,7 @@ def combine_prompt(
     return template.render(
         {
             "query": question.text,
-            "paragraphs": show_passages(passages, template, config.max_shown_words, goes_first="first"),
+            "paragraphs": render_passages(passages, template, config.max_shown_words, goes_first="first"),
             "hops": template.items("hop", items),
         }
     )

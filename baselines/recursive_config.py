@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 from core.errors import ConfigError, nearest
+from core.prompting.template import Template, load_prompt
 from core.reader import ReaderConfig
-from core.templates import Template, load_prompt
 
 PROMPTS = Path(__file__).parent / "prompts"
 

@@ -10,12 +10,12 @@ from baselines.recursive_concluding import combine_prompt
 from baselines.recursive_config import RecursiveConfig
 from baselines.recursive_trail import Finding, Trail
 from core.errors import BudgetExhaustedError
-from core.fitting import reserve
-from core.prompt import Prompt
+from core.gather import gather
+from core.prompting.prompt import Prompt
+from core.prompting.render import render_passages
+from core.prompting.shorten import reserve
 from core.reader import reader_prompt
-from core.showing import show_passages
 from core.text import extract_answer, is_nothing
-from core.together import together
 from core.tools import Tools
 from core.types import Hit, Question
 
@@ -70,7 +70,7 @@ async def answer_wave(
     """
     asked = [part.asked(answers) for part in wave]
     paths = [f"sub-question {part.number}" for part in wave]
-    found = await together(
+    found = await gather(
         tools.search(query, k=config.k_per_step, path=path) for query, path in zip(asked, paths, strict=True)
     )
     prompts = [sub_answer_prompt(query, hits, config) for query, hits in zip(asked, found, strict=True)]
@@ -81,7 +81,7 @@ async def answer_wave(
     waiting = [place for place, hits in enumerate(found) if hits]
     while count := affordable_together([prompts[place] for place in waiting], tools, config):
         batch, waiting = waiting[:count], waiting[count:]
-        replies = await together(sub_answer(prompts[place], paths[place], tools, config) for place in batch)
+        replies = await gather(sub_answer(prompts[place], paths[place], tools, config) for place in batch)
         for place, reply in zip(batch, replies, strict=True):
             findings[place] = Finding(wave[place].number, asked[place], reply, "answered" if reply else "unknown")
     return list(zip(findings, found, strict=True))
@@ -108,7 +108,7 @@ async def sub_answer(prompt: Prompt, path: str, tools: Tools, config: RecursiveC
 def sub_answer_prompt(query: str, hits: Sequence[Hit], config: RecursiveConfig) -> Prompt:
     """Ask a sub-question with what was found for it. If the prompt is too long, the worst passages are left out first."""
     template, passages = config.prompt("sub_answer"), (hit.passage for hit in hits)
-    shown = show_passages(passages, template, config.max_shown_words, goes_first="last")
+    shown = render_passages(passages, template, config.max_shown_words, goes_first="last")
     return template.render({"query": query, "paragraphs": shown})
 
 

@@ -13,7 +13,7 @@ from baselines.recursive_config import RecursiveConfig
 from baselines.recursive_replies import Verdict, parse_verdict
 from baselines.recursive_trail import Trail
 from core.errors import BudgetExhaustedError
-from core.showing import show_passages
+from core.prompting.render import render_passages
 from core.tools import Tools
 from core.types import Question
 
@@ -59,7 +59,7 @@ async def judge(
     prompt = template.render(
         {
             "query": question.text,
-            "paragraphs": show_passages(passages, template, config.max_shown_words, goes_first="first"),
+            "paragraphs": render_passages(passages, template, config.max_shown_words, goes_first="first"),
             "hops": searches(trail, template),
             "limit": str(config.max_follow_ups),
         }

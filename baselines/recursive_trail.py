@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from baselines.recursive_config import RecursiveConfig
-from core.collected import Collected
+from core.gather import gather
+from core.passage_pool import PassagePool
 from core.text import normalize_answer
-from core.together import together
 from core.tools import Tools
 from core.types import Hit, Passage
 
@@ -37,7 +37,7 @@ class Trail:
     def __init__(self, config: RecursiveConfig) -> None:
         """Start with nothing. Passages are the same if title and text are, whatever their ids; none is too long."""
         self._config = config
-        self._collected = Collected(config.max_documents, max_words=sys.maxsize, near_duplicate=101)
+        self._collected = PassagePool(config.max_documents, max_words=sys.maxsize, near_duplicate=101)
         self.queries: list[str] = []
         self.findings: list[Finding] = []
         self.steps = 0
@@ -73,7 +73,7 @@ class Trail:
         """Search for all queries at the same time, as one step, and return the passages that are new."""
         self.steps += 1
         path = f"step {self.steps}"
-        results = await together(
+        results = await gather(
             tools.search(query, k=k, path=f"{path}/query {number}" if len(queries) > 1 else path)
             for number, query in enumerate(queries, 1)
         )

@@ -20,10 +20,10 @@ from baselines.forced_answer import conclude
 from baselines.search_o1_config import SearchO1Config
 from baselines.transcripts import passages_found
 from core.errors import BudgetExhaustedError, RequestRefusedError
-from core.fitting import reserve
-from core.prompt import Prompt
+from core.prompting.prompt import Prompt
+from core.prompting.render import render_passages
+from core.prompting.shorten import reserve
 from core.protocols import Completion, Generation
-from core.showing import show_passages
 from core.tools import Tools
 from core.types import Answer, Hit, Question
 
@@ -141,6 +141,6 @@ def reasoning_prompt(question: Question, config: SearchO1Config, cue: str, turns
 def documents_prompt(query: str, hits: Sequence[Hit], reasoning: str, config: SearchO1Config) -> Prompt:
     """Ask what documents tell about a query. If the prompt is too long, documents are left out, the worst first."""
     template, documents = config.template("documents"), (hit.passage for hit in hits)
-    passages = show_passages(documents, template, config.max_shown_words, goes_first="last")
+    passages = render_passages(documents, template, config.max_shown_words, goes_first="last")
     values = {"sub_query": query, "reasoning": tags.outlined(reasoning), "nothing_helpful": tags.NOTHING_HELPFUL}
     return template.render({**values, "passages": passages})

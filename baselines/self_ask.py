@@ -17,9 +17,9 @@ from baselines.forced_answer import conclude
 from baselines.self_ask_config import SelfAskConfig
 from baselines.transcripts import passages_found
 from core.errors import BudgetExhaustedError
-from core.fitting import reserve
-from core.prompt import Prompt, Segment
-from core.showing import show_passages
+from core.prompting.prompt import Prompt, Segment
+from core.prompting.render import render_passages
+from core.prompting.shorten import reserve
 from core.text import extract_answer, normalize_answer
 from core.tools import Tools
 from core.types import Answer, Hit, Question
@@ -133,7 +133,7 @@ async def answered(
 def reading_prompt(follow_up: str, hits: Sequence[Hit], config: SelfAskConfig) -> Prompt:
     """Ask for an intermediate answer. If the prompt is too long, passages are left out, the worst first."""
     template = config.reading_template()
-    passages = show_passages((hit.passage for hit in hits), template, config.max_shown_words, goes_first="last")
+    passages = render_passages((hit.passage for hit in hits), template, config.max_shown_words, goes_first="last")
     return template.render({"sub_query": follow_up, "passages": passages, "refusal": config.refusal})
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from baselines.transcripts import PROMPTS, TranscriptConfig
 from core.errors import ConfigError
-from core.templates import Template, load_prompt
+from core.prompting.template import Template, load_prompt
 from core.text import normalize_answer
 
 

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal
 
 from baselines.self_rag_critique import PROMPTS, SUPPORT, UTILITY, CritiqueConfig
 from core.errors import ConfigError
-from core.prompt import Prompt
-from core.showing import clip_words
-from core.templates import Template, load_template
+from core.prompting.prompt import Prompt
+from core.prompting.render import clip_words
+from core.prompting.template import Template, load_template
 from core.types import Passage
 
 

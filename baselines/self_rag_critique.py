@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from core.errors import BudgetExhaustedError, ConfigError
+from core.gather import gather
 from core.method import MethodConfig
-from core.together import together
 from core.tools import Tools
 
 PROMPTS = Path(__file__).parent / "prompts"
@@ -106,7 +106,7 @@ async def from_each(
     while done < len(openings) and ((count := certain(openings[done:], most, tools)) or not kept):
         batch = openings[done : done + max(1, count)]
         pairs = zip(batch, tools.branch(len(batch)), strict=True)
-        results = await together(
+        results = await gather(
             attempt(opening, branch, number) for number, (opening, branch) in enumerate(pairs, done + 1)
         )
         kept += [result for result in results if result is not None]

@@ -20,8 +20,8 @@ from baselines.self_rag_prompted_config import SelfRAGPromptedConfig
 from baselines.self_rag_sentences import Candidate, most_tokens, segment_prompt, write
 from baselines.self_rag_verdicts import verdict
 from core.errors import BudgetExhaustedError
-from core.fitting import reserve
-from core.prompt import Prompt
+from core.prompting.prompt import Prompt
+from core.prompting.shorten import reserve
 from core.text import stated_answer
 from core.tools import Tools
 from core.types import Answer, Hit, Question

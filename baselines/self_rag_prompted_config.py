@@ -7,7 +7,7 @@ from typing import Literal
 
 from baselines.self_rag_critique import PROMPTS, CritiqueConfig
 from core.errors import ConfigError
-from core.templates import Template, load_prompt
+from core.prompting.template import Template, load_prompt
 
 Verdict = Literal["retrieve", "relevance", "support", "utility"]
 

@@ -9,7 +9,7 @@ from baselines.self_rag_critique import Critique, JudgedSegment, segment_score
 from baselines.self_rag_prompted_config import SelfRAGPromptedConfig
 from baselines.self_rag_verdicts import criticise, most_critique_tokens, show_source
 from core.errors import BudgetExhaustedError
-from core.prompt import Prompt
+from core.prompting.prompt import Prompt
 from core.sentences import sentence_end
 from core.tools import Tools
 from core.types import Hit

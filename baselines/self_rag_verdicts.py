@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from baselines.self_rag_critique import SUPPORT, UTILITY, Critique
 from baselines.self_rag_prompted_config import SelfRAGPromptedConfig, Verdict
-from core.prompt import Segment
-from core.showing import show_passages
-from core.templates import Template
+from core.prompting.prompt import Segment
+from core.prompting.render import render_passages
+from core.prompting.template import Template
 from core.tools import Tools
 from core.types import Hit
 
@@ -89,4 +89,4 @@ async def criticise(
 
 def show_source(hit: Hit | None, template: Template, config: SelfRAGPromptedConfig) -> list[Segment]:
     """Write the passage, or that there is none."""
-    return show_passages([hit.passage] if hit else [], template, config.max_shown_words, goes_first="last")
+    return render_passages([hit.passage] if hit else [], template, config.max_shown_words, goes_first="last")

@@ -9,12 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from core.demonstrations import demonstration_file
 from core.errors import ConfigError, DataError
 from core.files import open_text
 from core.method import MethodConfig
-from core.prompt import Segment
-from core.templates import Template, load_prompt
+from core.prompting.demonstrations import demonstration_file
+from core.prompting.prompt import Segment
+from core.prompting.template import Template, load_prompt
 from core.tools import SearchStep, Tools
 
 PROMPTS = Path(__file__).parent / "prompts"

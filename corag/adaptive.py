@@ -17,12 +17,12 @@ from dataclasses import replace
 
 from corag.candidates import Candidate, Outcome, cost_of_scores, judge, pick
 from corag.chain import Chain
-from corag.concluding import Context
 from corag.config import CoRAGConfig
-from corag.growing import grow
+from corag.decode import grow
+from corag.final_answer import Context
 from corag.strategies import sample_and_score
 from corag.tree import tree_search
-from core.rows import SavedRow
+from core.runs.rows import SavedRow
 from core.tools import Purse, Tools
 
 HEADROOM = 1.5  # a stage may cost so many times what the greedy chain makes one expect

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from corag.asking import refusal_prompt
 from corag.chain import Chain
 from corag.config import CoRAGConfig
+from corag.prompting import refusal_prompt
 from corag.scores import refusal_log_likelihood
 from core.errors import BudgetExhaustedError
 from core.tools import Tools

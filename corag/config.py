@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from core.errors import ConfigError
 from core.method import MethodConfig
-from core.templates import Template, load_prompt
+from core.prompting.template import Template, load_prompt
 from core.text import normalize_answer
 
 PROMPTS = Path(__file__).parent / "prompts"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from corag.adaptive import Account, adaptive
 from corag.candidates import Candidate, Outcome
 from corag.chain import Chain, Hop
-from corag.concluding import Context, final_answer, retrieve_context
 from corag.config import CoRAGConfig
+from corag.final_answer import Context, final_answer, retrieve_context
 from corag.strategies import best_of_n, greedy
 from corag.tree import tree_search
 from core.tools import Tools

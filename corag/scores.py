@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from corag.asking import continuation, final_answer_prompt, refusal_prompt
 from corag.chain import Chain
 from corag.config import CoRAGConfig
+from corag.prompting import continuation, final_answer_prompt, refusal_prompt
+from core.gather import gather
 from core.text import normalize_answer
-from core.together import together
 from core.tools import Tools
 
 
@@ -40,7 +40,7 @@ async def gold_log_likelihood(
     Of several gold answers the likeliest counts. Paper, section 3.1; its threshold of -0.05 is on the mean per token.
     """
     prompt = final_answer_prompt(tools.question.text, chain, (), config)
-    scores = await together(
+    scores = await gather(
         branch.score(prompt, continuation(prompt, answer), role="score", end_of_turn=True, path=path)
         for answer, branch in zip(answers, tools.branch(len(answers)), strict=True)
     )

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from corag.candidates import Candidate, Outcome, cost_of_scores, judge, pick
 from corag.chain import Chain
-from corag.concluding import Context, final_answer
 from corag.config import CoRAGConfig
-from corag.growing import grow
+from corag.decode import grow
+from corag.final_answer import Context, final_answer
 from corag.scores import votes
-from core.together import together
+from core.gather import gather
 from core.tools import Tools
 
 
@@ -46,7 +46,7 @@ async def sample_chains(numbers: Sequence[int], tools: Tools, config: CoRAGConfi
         return Candidate(await grow(Chain(), config.max_hops, branch, config, temperature=temperature, path=path), path)
 
     branches = tools.branch(len(numbers))
-    return await together(one(number, branch) for number, branch in zip(numbers, branches, strict=True))
+    return await gather(one(number, branch) for number, branch in zip(numbers, branches, strict=True))
 
 
 async def sample_and_score(numbers: Sequence[int], tools: Tools, config: CoRAGConfig) -> list[Candidate]:
@@ -60,7 +60,7 @@ async def score(candidates: Iterable[Candidate], tools: Tools, config: CoRAGConf
     """Score chains at the same time."""
     waiting = list(candidates)
     branches = tools.branch(len(waiting))
-    return await together(
+    return await gather(
         judge(each.chain, each.path, branch, config) for each, branch in zip(waiting, branches, strict=True)
     )
 
@@ -68,7 +68,7 @@ async def score(candidates: Iterable[Candidate], tools: Tools, config: CoRAGConf
 async def by_vote(candidates: Sequence[Candidate], tools: Tools, config: CoRAGConfig, context: Context) -> Outcome:
     """Answer from every chain; the most frequent answer wins, and of its chains the first is kept."""
     with tools.holding(-context.reserve):  # every answer is a final one
-        concluded = await together(
+        concluded = await gather(
             final_answer(each.chain, context, branch, config, path=each.path)
             for each, branch in zip(candidates, tools.branch(len(candidates)), strict=True)
         )

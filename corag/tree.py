@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 from corag.candidates import Candidate, Outcome, cost_of_scores, judge
 from corag.chain import Chain, SubQuery, fresh
-from corag.concluding import Context
 from corag.config import CoRAGConfig
-from corag.growing import grow, sample_sub_queries, stop_or_go_on, take_hop
+from corag.decode import grow, sample_sub_queries, stop_or_go_on, take_hop
+from corag.final_answer import Context
 from core.errors import BudgetExhaustedError
-from core.together import together
+from core.gather import gather
 from core.tools import Tools
 
 OVERSAMPLE = 1.5  # released code: sub-queries sampled per child wanted, since some will be the same
@@ -40,7 +40,7 @@ async def tree_search(tools: Tools, config: CoRAGConfig, context: Context, known
         if plan is None:
             break
         branches = tools.branch(len(growing), share)
-        families = await together(
+        families = await gather(
             tree.expand(state, branch, plan) for state, branch in zip(growing, branches, strict=True)
         )
         children = [child for family in families for child in tree.remember(family)]
@@ -143,7 +143,7 @@ class Tree:
             return await self._judge_by_rollouts(child, path, tools, plan)
 
         count = len(ready) + len(sub_queries)
-        found = await together(one(number, branch) for number, branch in enumerate(tools.branch(count)))
+        found = await gather(one(number, branch) for number, branch in enumerate(tools.branch(count)))
         born = tuple(each for each in found if each is not None)
         return Family(born, repeats, "budget" if count else "repeats")
 
@@ -205,7 +205,7 @@ class Tree:
             known = [replace(made, stopped="") if made.stopped == "budget" else made for made in known]
             starts = (known + [child] * plan.rollouts)[: plan.rollouts]
         with tools.holding(cost_of_scores(child, target - len(child), len(starts), tools, plan)):
-            chains = await together(
+            chains = await gather(
                 grow(start, target, branch, plan, temperature=plan.temperature, path=f"{path}/rollout {number}")
                 for number, (start, branch) in enumerate(zip(starts, tools.branch(len(starts)), strict=True), 1)
             )
@@ -220,7 +220,7 @@ class Tree:
         """Score the rollouts, equal ones once, and those not at all whose score is known."""
         config = self._config
         if not config.reuse:
-            return await together(
+            return await gather(
                 judge(chain, f"{path}/rollout {number}", branch, config)
                 for number, (chain, branch) in enumerate(zip(chains, tools.branch(len(chains)), strict=True), 1)
             )
@@ -228,7 +228,7 @@ class Tree:
         for number, chain in enumerate(chains, 1):
             if chain.sub_queries not in self._scores:
                 new.setdefault(chain.sub_queries, (chain, f"{path}/rollout {number}"))
-        judged = await together(
+        judged = await gather(
             judge(chain, place, branch, config)
             for (chain, place), branch in zip(new.values(), tools.branch(len(new)), strict=True)
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from core.templates import Template
+from core.prompting.template import Template
 
 
 @dataclass(frozen=True)

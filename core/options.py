@@ -2,7 +2,7 @@
 
 A dataclass may carry ``ALIASES`` (other names for its options), ``PRESETS`` (values for the other options, by the value of its
 option ``preset``), ``IMPLIED`` (by option and value, values for other options of the command, as far as it has them, that presets
-and whatever is stated override), and ``CIRCUMSTANCES`` (options that cannot change a result). One that carries ``EXTENDED_BY``,
+and whatever is stated override), and ``ENVIRONMENT`` (options that cannot change a result). One that carries ``EXTENDED_BY``,
 the name of an option, gets further options by what is stated for that one: its class method ``extended`` is given the values and
 returns the dataclass to fill instead. jsonargparse checks the types; names are checked here, so that a misspelt one is answered
 with the nearest.
@@ -131,17 +131,17 @@ def _values_of(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
             yield prefix + field.name, value if isinstance(value, str) else _as_yaml(value)
 
 
-def lasting(config: Any) -> dict[str, Any]:
+def identity_of(config: Any) -> dict[str, Any]:
     """Return the options that results depend on, nested as ``asdict`` nests them, for what is to be recognised by them.
 
-    ``CIRCUMSTANCES``, those of sections too, stand there as they are by default, whatever they are: so what is made of this for a
+    ``ENVIRONMENT``, those of sections too, stand there as they are by default, whatever they are: so what is made of this for a
     configuration that leaves them alone is what ``asdict`` would give.
     """
-    circumstances: Sequence[str] = getattr(config, "CIRCUMSTANCES", ())
+    circumstances: Sequence[str] = getattr(config, "ENVIRONMENT", ())
     values = {
         each.name: each.default if each.name in circumstances else getattr(config, each.name) for each in fields(config)
     }
-    return {name: lasting(value) if is_dataclass(value) else value for name, value in values.items()}
+    return {name: identity_of(value) if is_dataclass(value) else value for name, value in values.items()}
 
 
 def _as_yaml(value: Any, *, in_order: bool = False) -> str:

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Protocol
 
 from core.errors import ConfigError
-from core.prompt import NOTHING_LEFT_OUT, Prompt, Shortening
+from core.prompting.prompt import NOTHING_LEFT_OUT, Prompt, Shortening
 from core.types import Hit, Passage, TokenUsage
 
 
@@ -159,7 +159,7 @@ class Generator(Protocol):
         ...
 
 
-class RememberedHits(tuple[Hit, ...]):
+class CachedHits(tuple[Hit, ...]):
     """Hits that another search had found before, or was finding: nothing was searched for them."""
 
     __slots__ = ()
@@ -178,7 +178,7 @@ class Retriever(Protocol):
         ...
 
     async def search(self, query: str, k: int) -> Sequence[Hit]:
-        """Return up to k hits, best first, without repeats, as :class:`RememberedHits` if they cost no search.
+        """Return up to k hits, best first, without repeats, as :class:`CachedHits` if they cost no search.
 
         A blank query returns no hits.
         """

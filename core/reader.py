@@ -6,13 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from core.demonstrations import Demonstration, DemonstrationConfig, demonstration_file, read_demonstrations
 from core.errors import BudgetExhaustedError, ConfigError
-from core.fitting import affordable
-from core.prompt import Prompt
+from core.prompting.demonstrations import (
+    Demonstration,
+    DemonstrationConfig,
+    demonstration_file,
+    read_demonstrations,
+)
+from core.prompting.prompt import Prompt
+from core.prompting.render import load_layout, render_demonstrations, render_passages
+from core.prompting.shorten import affordable
+from core.prompting.template import Template
 from core.protocols import Generation
-from core.showing import load_layout, show_demonstrations, show_passages
-from core.templates import Template
 from core.text import extract_answer
 from core.tools import Tools
 from core.types import Answer, Passage, Question
@@ -113,13 +118,13 @@ def reader_prompt(
     *,
     goes_first: Literal["first", "last"] = "first",
 ) -> Prompt:
-    """Return what the reader is asked. ``goes_first``: as for :func:`show_passages`, by default IRCoT's rule."""
+    """Return what the reader is asked. ``goes_first``: as for :func:`render_passages`, by default IRCoT's rule."""
     template = config.qa_template()
     return template.render(
         {
             "query": question.text,
-            "paragraphs": show_passages(passages, template, config.max_shown_words, goes_first=goes_first),
-            "demonstrations": show_demonstrations(config.reader_examples(), template),
+            "paragraphs": render_passages(passages, template, config.max_shown_words, goes_first=goes_first),
+            "demonstrations": render_demonstrations(config.reader_examples(), template),
             "cot_history": "",
         }
     )

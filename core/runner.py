@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from core.clock import unix_time
 from core.errors import BackendError, ConfigError, CoragError
-from core.rows import Row
-from core.together import together
+from core.gather import gather
+from core.runs.rows import Row
 from core.tools import Tools
 from core.types import Answer, Question
 
@@ -57,4 +57,4 @@ async def answer_all(
         for question in stream:
             record(await answer_one(question))
 
-    await together(worker() for _ in range(in_flight))
+    await gather(worker() for _ in range(in_flight))

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from core.errors import BudgetExhaustedError, ConfigError
-from core.prompt import Prompt, Shortening
+from core.prompting.prompt import Prompt, Shortening
 from core.protocols import (
+    CachedHits,
     GenerateRequest,
     Generation,
     Generator,
-    RememberedHits,
     Retriever,
     Sampling,
     Score,
@@ -240,7 +240,7 @@ class Tools:
             )
         started = time.perf_counter()
         found = await self.retriever.search(query, k) if query.strip() else ()
-        hits, remembered = tuple(found), isinstance(found, RememberedHits)
+        hits, remembered = tuple(found), isinstance(found, CachedHits)
         self._note(SearchStep(query, path, k, hits, time.perf_counter() - started, started - self.begun, remembered))
         return hits
 

@@ -15,7 +15,7 @@ TRAINING = "training.json"
 """What training/sft.py leaves beside an adapter: how it was made."""
 
 SHIPPED = Path(__file__).parent / "shipped/corag-world"
-"""CoRAG on the default model, trained on the embedded world; training.json names the commit whose scripts/train_loop.sh made it."""
+"""CoRAG on the default model, trained on the embedded world; training.json names the commit whose scripts/recipes/train_loop.sh made it."""
 
 
 def adapter_folder(name: str) -> str:

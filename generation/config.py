@@ -39,7 +39,7 @@ class ModelConfig:
 
     # How much at once, in how much memory, and how servers are called. None of them is in a generator's fingerprint either. Blocks,
     # caching, compilation and parallelism are not among them: they choose other kernels, or change what is counted as computed.
-    CIRCUMSTANCES: ClassVar[tuple[str, ...]] = (
+    ENVIRONMENT: ClassVar[tuple[str, ...]] = (
         "batch_size", "max_num_seqs", "kv_cache_gb", "gpu_memory_utilization", "api_key_variable", "timeout_s", "retries",
     )  # fmt: skip
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from core.protocols import Generator
+from generation.cached import CAPACITY, CachedGenerator
 from generation.config import ModelConfig
-from generation.memo import CAPACITY, RememberingGenerator
 
 
 async def open_generator(config: ModelConfig, capacity: int = CAPACITY) -> Generator:
@@ -14,7 +14,7 @@ async def open_generator(config: ModelConfig, capacity: int = CAPACITY) -> Gener
     not start or a server cannot be reached.
     """
     generator = await _open(config)
-    return RememberingGenerator(generator, capacity) if config.remember else generator
+    return CachedGenerator(generator, capacity) if config.remember else generator
 
 
 async def _open(config: ModelConfig) -> Generator:
@@ -23,7 +23,7 @@ async def _open(config: ModelConfig) -> Generator:
 
         return await ServerGenerator.open(config)
     if config.backend == "transformers":
-        from generation.hf import TransformersGenerator
+        from generation.transformers_engine import TransformersGenerator
 
         return TransformersGenerator.open(config)
     from generation.vllm_engine import VllmGenerator

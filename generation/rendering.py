@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any, Literal, cast
 
 from core.errors import ConfigError, RequestRefusedError
-from core.fitting import shrink
-from core.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segment, Shortening
+from core.prompting.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segment, Shortening
+from core.prompting.shorten import shorten
 from core.protocols import Completion, Sampling, ScoreRequest
 from core.seeds import stable_hash
 
@@ -146,7 +146,7 @@ class Renderer:
                 "no room is left for a prompt: what is to be generated or scored fills the window. Ask for fewer tokens, or choose "
                 "a larger max_context."
             )
-        kept, gone = shrink(prompt, lambda smaller: len(self.encode(smaller)) - room, self.count)
+        kept, gone = shorten(prompt, lambda smaller: len(self.encode(smaller)) - room, self.count)
         ids, cut = self._cut(kept, room)
         if not ids:
             raise RequestRefusedError(f"nothing of the prompt is left in a window with room for {room} prompt tokens.")

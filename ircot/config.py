@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from core.collected import BudgetPolicy
 from core.errors import ConfigError
+from core.passage_pool import BudgetPolicy
+from core.prompting.render import load_layout
+from core.prompting.template import Template
 from core.reader import ReaderConfig
 from core.sentences import Splitter
-from core.showing import load_layout
-from core.templates import Template
 
 PROMPTS = Path(__file__).parent / "prompts"
 

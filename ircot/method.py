@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from core.collected import Collected
 from core.errors import BudgetExhaustedError
+from core.passage_pool import PassagePool
+from core.prompting.render import render_demonstrations, render_passages
 from core.reader import read
 from core.sentences import first_sentence
-from core.showing import show_demonstrations, show_passages
 from core.text import extract_answer, stated_answer, strip_question_words
 from core.tools import Tools
 from core.types import Answer, Question
@@ -45,7 +45,7 @@ class IRCoTAnswer(Answer):
 
 async def ircot(question: Question, tools: Tools, config: IRCoTConfig) -> IRCoTAnswer:
     """Answer one question with IRCoT (paper, section 3; released code, class ``ircot`` with a reader)."""
-    collected = Collected(
+    collected = PassagePool(
         config.paragraph_budget,
         config.budget_policy,
         max_words=config.max_collected_words,
@@ -84,16 +84,16 @@ async def ircot(question: Question, tools: Tools, config: IRCoTConfig) -> IRCoTA
 
 
 async def next_thought(
-    question: Question, collected: Collected, thoughts: list[str], tools: Tools, config: IRCoTConfig
+    question: Question, collected: PassagePool, thoughts: list[str], tools: Tools, config: IRCoTConfig
 ) -> str:
     """Generate, and keep the first sentence only ("" if nothing was generated)."""
     template = config.reasoning_template()
     prompt = template.render(
         {
             "query": question.text,
-            "paragraphs": show_passages(collected.passages, template, config.max_shown_words, goes_first="first"),
+            "paragraphs": render_passages(collected.passages, template, config.max_shown_words, goes_first="first"),
             "cot_history": " ".join(thoughts),
-            "demonstrations": show_demonstrations(config.examples(), template),
+            "demonstrations": render_demonstrations(config.examples(), template),
         }
     )
     stop = ("\n",) if prompt.plain else ()  # a chat model may begin with a line break
@@ -115,7 +115,7 @@ def exit_reason(thoughts: list[str], config: IRCoTConfig) -> str:
 
 
 async def read_or_conclude(
-    question: Question, collected: Collected, thoughts: list[str], tools: Tools, config: IRCoTConfig
+    question: Question, collected: PassagePool, thoughts: list[str], tools: Tools, config: IRCoTConfig
 ) -> str:
     """Let the reader answer from all collected paragraphs; without a reader, take the answer from the thoughts (Table 6)."""
     if config.reader == "none":

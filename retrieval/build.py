@@ -10,12 +10,19 @@ from pathlib import Path
 from core.types import Passage
 from retrieval.config import IndexConfig
 from retrieval.corpora import CorpusReport, read_corpus
-from retrieval.encoders import Encoder
-from retrieval.encoding import encode_corpus
-from retrieval.lucene import build_lucene
-from retrieval.manifest import SHARDS, IndexManifest, IndexSettings, begin_build, hash_corpus, write_manifest
+from retrieval.dense.encoders import Encoder
+from retrieval.dense.encoding import encode_corpus
+from retrieval.dense.vectors import DOCID, build_faiss, build_lucene_vectors, ivf_lists
+from retrieval.index_manifest import (
+    SHARDS,
+    IndexManifest,
+    IndexSettings,
+    begin_build,
+    hash_corpus,
+    write_manifest,
+)
+from retrieval.lucene.bm25 import build_lucene
 from retrieval.store import PassageStore, storing
-from retrieval.vectors import DOCID, build_faiss, build_lucene_vectors, ivf_lists
 
 
 def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.errors import ConfigError
-from core.protocols import RememberedHits, Retriever
-from core.remembering import Memory
+from core.protocols import CachedHits, Retriever
+from core.request_cache import RequestCache
 from core.types import Hit, Passage
 
 
@@ -15,7 +15,7 @@ class CachedRetriever:
 
     def __init__(self, inner: Retriever, size: int) -> None:
         self._inner = inner
-        self._searches: Memory[tuple[str, int], Sequence[Hit]] = Memory(size)
+        self._searches: RequestCache[tuple[str, int], Sequence[Hit]] = RequestCache(size)
 
     @property
     def fingerprint(self) -> str:
@@ -28,8 +28,8 @@ class CachedRetriever:
             raise ConfigError(f"a search must ask for at least one passage, but k is {k}.")
         if not query.strip():
             return ()
-        hits, remembered = await self._searches.recall((query, k), lambda: self._inner.search(query, k))
-        return RememberedHits(hits) if remembered else hits
+        hits, remembered = await self._searches.fetch((query, k), lambda: self._inner.search(query, k))
+        return CachedHits(hits) if remembered else hits
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""

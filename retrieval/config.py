@@ -89,7 +89,7 @@ class RetrieverConfig:
     """
 
     # How fast a search is, and how long a server is waited for. None of them is in a retriever's fingerprint either.
-    CIRCUMSTANCES: ClassVar[tuple[str, ...]] = ("threads", "timeout_s", "retries", "cache_size")
+    ENVIRONMENT: ClassVar[tuple[str, ...]] = ("threads", "timeout_s", "retries", "cache_size")
 
     index: list[str] = field(default_factory=list)
     url: list[str] = field(default_factory=list)

@@ -94,7 +94,7 @@ def _read(paths: Sequence[str | Path], format: CorpusFormat) -> Iterator[Passage
             for path in paths:
                 yield from _read_kilt(path)
         case "hotpotqa" | "2wikimultihopqa" | "musique" | "popqa":
-            from retrieval.pooled import read_pooled
+            from eval.datasets.paragraphs import read_pooled
 
             yield from read_pooled(paths, format)
         case _:

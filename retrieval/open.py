@@ -13,15 +13,15 @@ from core.seeds import stable_hash
 from retrieval.batched import BatchedRetriever
 from retrieval.cache import CachedRetriever
 from retrieval.config import RetrieverConfig
-from retrieval.dense import DenseSearcher, PassageSource
-from retrieval.encoders import Encoder
+from retrieval.dense.encoders import Encoder
+from retrieval.dense.search import DenseSearcher, PassageSource
+from retrieval.dense.vectors import DOCID, INDEX, FaissIndex, LuceneVectorIndex
 from retrieval.fusion import FusedRetriever
-from retrieval.java import java_class
-from retrieval.lucene import Bm25, LuceneSearcher, is_lucene_index
-from retrieval.manifest import BUILDING, INDEX_FILE, REBUILD, IndexManifest, read_manifest
+from retrieval.index_manifest import BUILDING, INDEX_FILE, REBUILD, IndexManifest, read_manifest
+from retrieval.lucene.bm25 import Bm25, LuceneSearcher, is_lucene_index
+from retrieval.lucene.java import java_class
 from retrieval.rerank import RerankedRetriever
 from retrieval.store import PassageStore
-from retrieval.vectors import DOCID, INDEX, FaissIndex, LuceneVectorIndex
 
 
 async def open_retriever(config: RetrieverConfig) -> Retriever:
@@ -35,7 +35,7 @@ async def open_retriever(config: RetrieverConfig) -> Retriever:
             "give the retriever either `index` (folders or names) or `url` (search servers), and not both."
         )
     if config.url:
-        from retrieval.client import connect
+        from retrieval.http.client import connect
 
         retriever: Retriever = await connect(config)
     else:

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from generation.config import ModelConfig
-from generation.hf import TransformersGenerator
+from generation.transformers_engine import TransformersGenerator
 from generation.vllm_engine import VllmGenerator
 from tests.serving import served_default_model
 from tests.tiny import save_tiny_model

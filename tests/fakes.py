@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from core.errors import RequestRefusedError, SearchFailedError
-from core.fitting import shrink
-from core.prompt import Message, Prompt, Segment, Shortening
+from core.prompting.prompt import Message, Prompt, Segment, Shortening
+from core.prompting.shorten import shorten
 from core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
 from core.types import Hit, Passage, TokenUsage
 
@@ -127,7 +127,7 @@ class WindowedGenerator(ScriptedGenerator):
         self.window = window
 
     async def generate(self, request: GenerateRequest) -> Generation:
-        least, _ = shrink(request.prompt, lambda _: 1, words)  # all that may go
+        least, _ = shorten(request.prompt, lambda _: 1, words)  # all that may go
         excess = words(least.text) + request.sampling.max_tokens - self.window
         if excess >= sum(words(message.text) for message in least.messages):
             raise RequestRefusedError("the window is too small.")

@@ -10,9 +10,9 @@ from pathlib import Path
 from corag.config import CoRAGConfig
 from corag.method import HopRecord
 from core.errors import ConfigError, DataError
-from core.manifest import Manifest
-from core.records import differences, read_rows
-from core.rows import SavedRow, log_likelihood
+from core.runs.folder import differences, read_rows
+from core.runs.manifest import Manifest
+from core.runs.rows import SavedRow, log_likelihood
 from core.text import exact_match, mentions
 from core.types import Question
 from training.sampling import SampledChain

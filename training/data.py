@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from corag.asking import (
+from corag.chain import Chain, Hop, top_passages
+from corag.config import CoRAGConfig
+from corag.final_answer import Context, final_passages
+from corag.prompting import (
     continuation,
     final_answer_prompt,
     stop_check_prompt,
     sub_answer_prompt,
     sub_query_prompt,
 )
-from corag.chain import Chain, Hop, top_passages
-from corag.concluding import Context, final_passages
-from corag.config import CoRAGConfig
 from core.errors import ConfigError, DataError, RequestRefusedError
-from core.prompt import Prompt, Shortening
+from core.prompting.prompt import Prompt, Shortening
 from core.protocols import ScoreRequest
 from core.seeds import derive_seed
 from core.types import Hit, Passage

@@ -15,9 +15,9 @@ from typing import Any
 from corag.config import CoRAGConfig
 from core.errors import ConfigError, DataError
 from core.files import file_digest, write_atomically
-from core.prompt import Shortening
+from core.prompting.prompt import Shortening
 from core.protocols import Retriever
-from core.records import TRACES
+from core.runs.folder import TRACES
 from core.types import Passage
 from generation.rendering import Renderer
 from training.chains import ChainRow, config_of, manifest_of_chains, read_chains

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from corag.chain import Chain, Hop, top_passages
-from corag.concluding import retrieve_context
 from corag.config import CoRAGConfig
-from corag.growing import new_sub_query, take_hop
+from corag.decode import new_sub_query, take_hop
+from corag.final_answer import retrieve_context
 from corag.method import HopRecord, hop_record
 from corag.scores import GoldScore, gold_log_likelihood
 from core.errors import ConfigError, DataError
+from core.gather import gather
 from core.seeds import derive_seed
 from core.text import exact_match, mentions
-from core.together import together
 from core.tools import Tools
 from core.types import Answer, Question
 
@@ -106,7 +106,7 @@ async def sample_chains(question: Question, tools: Tools, config: SampleConfig, 
         chains = [await follow_decomposition(question, tools, corag)]
     else:
         branches = tools.branch(config.chains)
-        chains = await together(
+        chains = await gather(
             sample_chain(number, question, branch, config, corag) for number, branch in enumerate(branches, 1)
         )
     chosen, rejected = choose(chains, config)

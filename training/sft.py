@@ -17,11 +17,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from core.circumstances import circumstances
 from core.errors import ConfigError, CoragError, DataError
 from core.files import write_atomically
 from core.options import parse
-from core.records import differences
+from core.runs.environment import environment
+from core.runs.folder import differences
 from generation.adapters import TRAINING, adapter_folder, check_adapter, read_manifest
 from generation.models import context_window, folder_digest, model_folder, native_dtype
 from generation.rendering import Renderer
@@ -31,7 +31,7 @@ from training.rows import read_report
 
 CHECKPOINTS = "checkpoints"
 # What does not change what is learned, so may differ when an interrupted training goes on.
-_CIRCUMSTANCES = ("out", "rows", *WATCHING)
+_ENVIRONMENT = ("out", "rows", *WATCHING)
 ADAPTER = "adapter_config.json"
 
 
@@ -54,7 +54,7 @@ def main(config: SftConfig) -> dict[str, Any]:
             )
         if earlier["result"] is not None:
             return earlier
-    manifest = {"settings": settings, "result": None, "start": circumstances()}
+    manifest = {"settings": settings, "result": None, "start": environment()}
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
     trainer = make_trainer(config, folder, rows)
@@ -124,7 +124,7 @@ def settings_of(config: SftConfig, folder: str) -> dict[str, Any]:
     """Everything that the result depends on."""
     report = read_report(Path(config.rows))
     assert report is not None
-    options = {name: value for name, value in asdict(config).items() if name not in _CIRCUMSTANCES}
+    options = {name: value for name, value in asdict(config).items() if name not in _ENVIRONMENT}
     if config.adapter:
         options["adapter"] = {
             "name": config.adapter,

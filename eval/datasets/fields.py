@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.errors import DataError
-from retrieval.pooled import name_record, record_id, unpack
+from eval.datasets.paragraphs import name_record, record_id, unpack
 
 Record = Mapping[str, Any]
 

@@ -1,6 +1,6 @@
 """One function per dataset: a raw record of its official release becomes a :class:`Question`.
 
-``where`` names the record in errors. Supporting ids are those that :mod:`retrieval.pooled` gives to the same paragraphs. A record
+``where`` names the record in errors. Supporting ids are those that :mod:`eval.datasets.paragraphs` gives to the same paragraphs. A record
 without paragraphs (for use with an open corpus) has none. HotpotQA, 2WikiMultihopQA and MuSiQue hide the answers of their test
 splits: a record whose field ``answer`` is absent, None or "" has no gold answer, and is not scored.
 """
@@ -17,8 +17,16 @@ from core.files import read_records
 from core.seeds import stable_hash
 from core.text import mentions
 from core.types import GoldHop, Question
-from eval.datasets.fields import Record, distinct, gold_answer, list_field, require_id, text_field, texts_field
-from retrieval.pooled import Paragraph, name_record, paragraph_rows, paragraphs_of
+from eval.datasets.fields import (
+    Record,
+    distinct,
+    gold_answer,
+    list_field,
+    require_id,
+    text_field,
+    texts_field,
+)
+from eval.datasets.paragraphs import Paragraph, name_record, paragraph_rows, paragraphs_of
 
 
 def hotpotqa(record: Record, where: str) -> Question:

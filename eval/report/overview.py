@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from core.manifest import Start
-from core.rows import SavedRow
+from core.runs.manifest import Start
+from core.runs.rows import SavedRow
 from core.types import Question, TokenUsage
-from eval.comparing import against_each_other
 from eval.report.runs import Run
-from eval.scaling import pareto_set
-from eval.scorers import Scorer, scorer_title
-from eval.statistics import Interval, bootstrap_mean
-from eval.table import FURTHER, Scores, Summary, score_row, summarise
+from eval.scoring.scorers import Scorer, scorer_title
+from eval.statistics.comparing import against_each_other
+from eval.statistics.intervals import Interval, bootstrap_mean
+from eval.statistics.scaling import pareto_set
+from eval.tables.table import FURTHER, Scores, Summary, score_row, summarise
 
 MEASURES = ("em", "f1")
 

@@ -13,14 +13,14 @@ from typing import Any
 import orjson
 
 from core.protocols import Retriever
-from core.records import read_lines
-from core.rows import SavedRow
+from core.runs.folder import read_lines
+from core.runs.rows import SavedRow
 from eval.report.blocks import Chunks, Passages, chunked, element, pack
 from eval.report.overview import Overview, common_rows, describe
 from eval.report.runs import Run
 from eval.report.traces import gold, trace
-from eval.scorers import Scorer
-from eval.table import Scores
+from eval.scoring.scorers import Scorer
+from eval.tables.table import Scores
 
 ASSETS = Path(__file__).parent / "assets"
 STYLES = ("report.css", "explorer.css")

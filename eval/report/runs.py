@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from core.manifest import Manifest
-from core.records import read_attempts
-from core.rows import SavedRow
+from core.runs.folder import read_attempts
+from core.runs.manifest import Manifest
+from core.runs.rows import SavedRow
 
 
 @dataclass(frozen=True, slots=True)

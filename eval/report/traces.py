@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from corag.chain import clean_sub_answer
-from core.rows import SavedRow
+from core.runs.rows import SavedRow
 from core.tools import ScoreStep, SearchStep, Step
 from core.types import Question, TokenUsage
 from eval.report.blocks import Passages
-from eval.retrieval_metrics import page_of, pages_of
+from eval.scoring.retrieval_metrics import page_of, pages_of
 
 
 def trace(row: SavedRow, passages: Passages, refusal: str) -> dict[str, Any]:

@@ -17,18 +17,18 @@ from pathlib import Path
 
 from corag.candidates import judge, pick
 from corag.chain import Chain
-from corag.concluding import final_answer, retrieve_context
 from corag.config import CoRAGConfig
-from corag.growing import grow
+from corag.decode import grow
+from corag.final_answer import final_answer, retrieve_context
 from corag.method import corag
 from core.protocols import Generator, Score, ScoreRequest
-from core.rows import Row
 from core.runner import answer_all, answer_question
+from core.runs.rows import Row
 from core.tools import Tools
 from core.types import Answer, Question
 from eval.datasets import load_questions
+from generation.cached import CachedGenerator
 from generation.config import ModelConfig
-from generation.memo import RememberingGenerator
 from generation.vllm_engine import VllmGenerator
 from scripts.bench.replay import Recorder, open_world
 
@@ -84,10 +84,10 @@ async def main(questions: int = 16, adapter: str = "", preset: str = "paper") ->
             return rows
 
         recorder = Recorder(VllmGenerator.open(ModelConfig(adapter=adapter)))
-        await answer(warm_up, corag, RememberingGenerator(recorder))
+        await answer(warm_up, corag, CachedGenerator(recorder))
         await recorder.start_over()
         started = time.perf_counter()
-        ours = await answer(asked, corag, RememberingGenerator(recorder))
+        ours = await answer(asked, corag, CachedGenerator(recorder))
         seconds = time.perf_counter() - started
         requests = len(recorder.requests)
         replay_seconds = await recorder.replay()

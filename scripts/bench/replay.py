@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from core.protocols import GenerateRequest, Generation, Retriever, Score, ScoreRequest
-from eval.world.write import write_world
+from eval.datasets.world.write import write_world
 from generation.vllm_engine import VllmGenerator
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig

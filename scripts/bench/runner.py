@@ -11,9 +11,9 @@ import time
 from functools import partial
 from pathlib import Path
 
-from core.records import RunFolder
-from core.rows import Row
 from core.runner import answer_all, answer_question
+from core.runs.folder import RunFolder
+from core.runs.rows import Row
 from core.tools import Tools
 from core.types import Question
 from eval.datasets import load_questions

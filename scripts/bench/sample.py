@@ -20,15 +20,15 @@ from functools import partial
 from pathlib import Path
 
 from corag.config import CoRAGConfig
+from core.gather import gather
 from core.protocols import Generator, Retriever, Score, ScoreRequest
-from core.rows import Row
 from core.runner import answer_all, answer_question
-from core.together import together
+from core.runs.rows import Row
 from core.tools import Tools
 from core.types import Question
 from eval.datasets import load_questions
+from generation.cached import CachedGenerator
 from generation.config import ModelConfig
-from generation.memo import RememberingGenerator
 from generation.vllm_engine import VllmGenerator
 from scripts.bench.decode import SlowScores
 from scripts.bench.replay import Recorder, open_world
@@ -58,12 +58,12 @@ async def main(
         try:
             for generator in (forced, slow):
                 few = SampleConfig(chains=min(4, chains), max_hops=min(2, max_hops))
-                await sample(warm_up, RememberingGenerator(generator), retriever, few)
+                await sample(warm_up, CachedGenerator(generator), retriever, few)
             await forced.start_over()
-            ours, seconds = await sample(asked, RememberingGenerator(forced), retriever, config)
+            ours, seconds = await sample(asked, CachedGenerator(forced), retriever, config)
             reached = list(forced.requests)
             await forced.start_over()
-            theirs, reference_seconds = await sample(asked, RememberingGenerator(slow), retriever, config)
+            theirs, reference_seconds = await sample(asked, CachedGenerator(slow), retriever, config)
 
             scores = [request for request in reached if isinstance(request, ScoreRequest)]
             await forced.start_over()
@@ -134,7 +134,7 @@ async def score(
         return await way(request)
 
     started = time.perf_counter()
-    scores = await together(score_one(request) for request in requests)
+    scores = await gather(score_one(request) for request in requests)
     return scores, time.perf_counter() - started
 
 

@@ -14,10 +14,10 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
-from core.prompt import Prompt
+from core.prompting.prompt import Prompt
 from core.protocols import GenerateRequest, Sampling, Score, ScoreRequest
 from generation.config import ModelConfig
-from generation.hf import TransformersGenerator
+from generation.transformers_engine import TransformersGenerator
 from generation.vllm_engine import VllmGenerator
 
 _PLACES = (

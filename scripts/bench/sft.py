@@ -19,9 +19,9 @@ from typing import Any, cast
 
 import training
 from core.errors import ConfigError
+from core.gather import gather
 from core.options import parse
 from core.protocols import Generator, Score, ScoreRequest
-from core.together import together
 from core.tools import Tools
 from core.types import Question, TokenUsage
 from eval.datasets import load_questions
@@ -103,7 +103,7 @@ async def make_rows(root: Path, folder: str, questions: int) -> Any:
         return ChainRow(question, found.context_ids, found.chains, found.chosen, found.rejected)
 
     asked = load_questions(str(root / "world/train.jsonl"))[:questions]
-    chains = [row for row in await together(map(follow, asked)) if row.chain is not None]
+    chains = [row for row in await gather(map(follow, asked)) if row.chain is not None]
     passages = await passages_of(chains, retriever)
     await retriever.close()
     renderer = Renderer.load(folder)

@@ -15,17 +15,17 @@ from pathlib import Path
 
 from corag.config import CoRAGConfig
 from core.protocols import Generator
-from core.records import read_rows
-from core.rows import SavedRow
+from core.runs.folder import read_rows
+from core.runs.rows import SavedRow
 from core.types import TokenUsage
+from eval.sweeps.cells import read_cells
+from generation.cached import CachedGenerator
 from generation.config import ModelConfig
-from generation.memo import RememberingGenerator
 from generation.vllm_engine import VllmGenerator
 from retrieval.config import RetrieverConfig
-from scripts import run
 from scripts.bench.replay import open_world
-from scripts.sweep import answer_cell
-from scripts.sweep_cells import read_cells
+from scripts.commands import run
+from scripts.commands.sweep import answer_cell
 
 GRID = """[
   {corag.strategy: greedy, corag.max_hops: [1, 2, 4, 6]},
@@ -56,7 +56,7 @@ async def main(questions: int = 4, adapter: str = "") -> dict[str, float]:
 
         async def empty() -> Generator:
             await engine.reset_prefix_cache()
-            return RememberingGenerator(engine)
+            return CachedGenerator(engine)
 
         try:
             alone, alone_seconds = await answer("alone", empty)

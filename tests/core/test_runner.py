@@ -8,12 +8,12 @@ import sys
 import pytest
 
 from core.errors import BackendError, ConfigError, DataError
-from core.manifest import Manifest
-from core.records import TRACES, RunFolder, read_rows
 from core.runner import answer_all, answer_question
+from core.runs.folder import TRACES, RunFolder, read_rows
+from core.runs.manifest import Manifest
 from core.tools import Tools
 from core.types import Question
-from scripts.methods import MethodOptions, bind
+from eval.experiment.registry import MethodOptions, bind
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import WORLD
 
@@ -127,8 +127,8 @@ def test_a_disk_without_room_is_a_sentence_and_leaves_whole_lines(tmp_path):
     script = f"""
 import resource
 from pathlib import Path
-from core.records import RunFolder
-from core.rows import Row
+from core.runs.folder import RunFolder
+from core.runs.rows import Row
 from core.types import Answer, Question
 resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
 with RunFolder(Path({str(tmp_path)!r}), {{}}, {{}}) as run:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from core.errors import DataError
-from core.manifest import MANIFEST, Manifest
-from core.prompt import NOTHING_LEFT_OUT, Shortening
-from core.records import RunFolder, read_lines, read_rows
-from core.rows import Row, SavedAnswer, SavedRow
+from core.prompting.prompt import NOTHING_LEFT_OUT, Shortening
+from core.runs.folder import RunFolder, read_lines, read_rows
+from core.runs.manifest import MANIFEST, Manifest
+from core.runs.rows import Row, SavedAnswer, SavedRow
 from core.tools import GenerateStep, ScoreStep, SearchStep, Step
 from core.types import Answer, GoldHop, Hit, Passage, Question, TokenUsage
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from core.clock import unix_time
-from core.prompt import Prompt
-from core.records import RunFolder, read_attempts
+from core.gather import gather
+from core.prompting.prompt import Prompt
 from core.runner import answer_question
-from core.together import together
+from core.runs.folder import RunFolder, read_attempts
 from core.tools import GenerateStep, ScoreStep, SearchStep, Tools
 from core.types import Answer, Question
 from tests.fakes import ScriptedGenerator, WordRetriever
@@ -30,7 +30,7 @@ async def two_branches(question: Question, tools: Tools) -> Answer:
 
     await tools.search("Who", k=1)
     first, second = tools.branch(2)
-    await together([short(first), scored(second)])
+    await gather([short(first), scored(second)])
     await tools.generate(Prompt.of_text("b"), role="last", max_tokens=1)
     return Answer("x")
 

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.batching import MicroBatcher
-from core.demonstrations import parse_demonstrations, read_demonstrations, rebuild
 from core.errors import BudgetExhaustedError, ConfigError, DataError
 from core.files import read_jsonl, read_records
-from core.fitting import shrink
-from core.prompt import Prompt, Segment
+from core.prompting.demonstrations import parse_demonstrations, read_demonstrations, rebuild
+from core.prompting.prompt import Prompt, Segment
+from core.prompting.render import load_layout, render_demonstrations, render_passages
+from core.prompting.shorten import shorten
+from core.prompting.template import load_template, parse_template
 from core.protocols import Sampling
 from core.reader import ReaderConfig, reader_prompt
 from core.seeds import derive_seed
-from core.showing import load_layout, show_demonstrations, show_passages
-from core.templates import load_template, parse_template
 from core.text import extract_answer, normalize_answer, stated_answer
 from core.tools import Tools
 from core.types import Question, TokenUsage, passage_id
@@ -72,12 +72,12 @@ def test_demonstrations_are_left_out_before_passages_and_these_before_hops(tmp_p
     prompt = template.render(
         {
             "hops": template.items("hop", [{"sub_query": "A?"}, {"sub_query": "B?"}]),
-            "passages": show_passages([passage("P", "p"), passage("Q", "q")], template, goes_first=goes_first),
-            "demonstrations": show_demonstrations(read_demonstrations(str(file)), template),
+            "passages": render_passages([passage("P", "p"), passage("Q", "q")], template, goes_first=goes_first),
+            "demonstrations": render_demonstrations(read_demonstrations(str(file)), template),
         }
     )
     assert prompt.text == "A?\nB?\n1 P\n2 Q\nOne?\nTwo?\nWho?"
-    _, gone = shrink(prompt, lambda _: 1, len)
+    _, gone = shorten(prompt, lambda _: 1, len)
     assert [segment.text.strip() for segment in gone] == ["One?", "Two?", *passages, "A?", "B?"]
 
 
@@ -113,13 +113,13 @@ def test_demonstrations_can_be_direct_and_counted(tmp_path):
         "Q: One?\nA: It is so. So the answer is: 1.\n\n\nWikipedia Title: T\nText.\n\nQ: Two?\nA: So the answer is: 2."
     )
     layout = load_layout("layout")
-    shown = show_demonstrations(read_demonstrations(str(file), 1, direct=True), layout)
+    shown = render_demonstrations(read_demonstrations(str(file), 1, direct=True), layout)
     assert [segment.text for segment in shown] == ["Q: One?\nA: 1\n\n\n"]
     assert [demo.text for demo in read_demonstrations(str(file), 1, ("2",), direct=True)] == [
         "Wikipedia Title: T\nText.\n\nQ: Two?\nA: 2"
     ]
     both = read_demonstrations(str(file))
-    assert [segment.text for segment in show_demonstrations(both, layout)] == [f"{demo.text}\n\n\n" for demo in both]
+    assert [segment.text for segment in render_demonstrations(both, layout)] == [f"{demo.text}\n\n\n" for demo in both]
     with pytest.raises(DataError, match="no demonstration '9'"):
         read_demonstrations(str(file), 0, ("9",))
     with pytest.raises(DataError, match=r"d\.txt, demonstration 1"):

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from core.errors import RequestRefusedError
-from core.prompt import Prompt, Segment
+from core.prompting.prompt import Prompt, Segment
 from core.protocols import GenerateRequest, Generation, Generator, Sampling, ScoreRequest
 from core.types import TokenUsage
-from generation.hf import TransformersGenerator
+from generation.transformers_engine import TransformersGenerator
 from generation.vllm_engine import VllmGenerator
 from tests.fakes import chat_prompt
 

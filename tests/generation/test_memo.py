@@ -10,12 +10,12 @@ import pytest
 from corag.config import CoRAGConfig
 from corag.method import corag
 from core.errors import BackendError
-from core.prompt import Prompt
+from core.prompting.prompt import Prompt
 from core.protocols import GenerateRequest, Generator, Sampling, ScoreRequest
 from core.seeds import derive_seed
 from core.tools import GenerateStep, Tools
 from core.types import Answer, Question
-from generation.memo import RememberingGenerator
+from generation.cached import CachedGenerator
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, chat_prompt, kind, passage
 
 REQUEST = GenerateRequest(Prompt.of_text("who wrote it?"), Sampling(5))
@@ -24,7 +24,7 @@ WARM = replace(REQUEST, sampling=Sampling(5, temperature=0.7, seed=1))
 
 async def test_identical_requests_in_flight_are_joined_and_finished_ones_remembered() -> None:
     inner = ScriptedGenerator(["Ada Lovelace"], pause=lambda _: asyncio.sleep(0.01))
-    memo = RememberingGenerator(inner)
+    memo = CachedGenerator(inner)
     same = replace(REQUEST, priority=3, affinity="q7", sampling=Sampling(5, seed=9))
     first, joined = await asyncio.gather(memo.generate(REQUEST), memo.generate(same))
     later = await memo.generate(REQUEST)
@@ -36,7 +36,7 @@ async def test_identical_requests_in_flight_are_joined_and_finished_ones_remembe
 
 async def test_samples_with_a_seed_are_joined_and_remembered() -> None:
     inner = ScriptedGenerator(lambda request: f"reply {len(inner.requests)}", pause=lambda _: asyncio.sleep(0.01))
-    memo = RememberingGenerator(inner)
+    memo = CachedGenerator(inner)
     first, joined = await asyncio.gather(memo.generate(WARM), memo.generate(replace(WARM, priority=-2, affinity="q7")))
     later = await memo.generate(WARM)
     assert len(inner.requests) == 1
@@ -47,7 +47,7 @@ async def test_samples_with_a_seed_are_joined_and_remembered() -> None:
 
 async def test_different_requests_and_samples_without_a_seed_are_asked_each_time() -> None:
     inner = ScriptedGenerator(lambda request: "reply")
-    memo = RememberingGenerator(inner)
+    memo = CachedGenerator(inner)
     seedless = replace(WARM, sampling=replace(WARM.sampling, seed=None))
     for request in (
         seedless,
@@ -66,7 +66,7 @@ async def test_different_requests_and_samples_without_a_seed_are_asked_each_time
 
 async def test_samples_do_not_push_out_greedy_replies() -> None:
     inner = ScriptedGenerator(lambda request: "reply")
-    memo = RememberingGenerator(inner, capacity=2)
+    memo = CachedGenerator(inner, capacity=2)
     samples = [replace(WARM, sampling=replace(WARM.sampling, seed=seed)) for seed in (1, 2, 3)]
     for request in (REQUEST, *samples, REQUEST, samples[2], samples[0]):
         await memo.generate(request)
@@ -106,14 +106,14 @@ def sampled(tools: Tools) -> list[str]:
 
 async def test_eight_chains_ask_for_the_four_that_are_new() -> None:
     inner = ScriptedGenerator(wandering, log_likelihood=by_length)
-    memo = RememberingGenerator(inner)
+    memo = CachedGenerator(inner)
     await answered(memo, chains=4, max_hops=3)
     inner.requests.clear()
     inner.scored.clear()
     nested, tools = await answered(memo, chains=8, max_hops=3)
     assert sampled(tools) == [f"chain {number}/hop {hop}" for number in (5, 6, 7, 8) for hop in (1, 2, 3)]
     assert sum(kind(request) == "NEXT" for request in inner.requests) == 12 and len(inner.scored) == 4
-    fresh = RememberingGenerator(ScriptedGenerator(wandering, log_likelihood=by_length))
+    fresh = CachedGenerator(ScriptedGenerator(wandering, log_likelihood=by_length))
     alone, spent = await answered(fresh, chains=8, max_hops=3)
     assert nested == alone and tools.spent.total == spent.spent.total, "shared work changes neither answers nor counts"
     assert tools.spent.computed < spent.spent.computed
@@ -121,7 +121,7 @@ async def test_eight_chains_ask_for_the_four_that_are_new() -> None:
 
 async def test_six_hops_begin_with_the_four_there_were() -> None:
     inner = ScriptedGenerator(wandering)
-    memo = RememberingGenerator(inner)
+    memo = CachedGenerator(inner)
     await answered(memo, chains=2, max_hops=2)
     inner.requests.clear()
     _, tools = await answered(memo, chains=2, max_hops=3)
@@ -132,7 +132,7 @@ async def test_six_hops_begin_with_the_four_there_were() -> None:
 async def test_within_a_run_memory_changes_no_sample() -> None:
     results = [
         await answered(
-            RememberingGenerator(ScriptedGenerator(wandering), capacity), chains=4, max_hops=4, strategy=strategy
+            CachedGenerator(ScriptedGenerator(wandering), capacity), chains=4, max_hops=4, strategy=strategy
         )
         for strategy in ("best_of_n", "tree")
         for capacity in (0, 1000)
@@ -150,7 +150,7 @@ async def test_failures_reach_everyone_who_joined_and_are_not_remembered() -> No
         if failing:
             raise BackendError("the engine is gone")
 
-    memo = RememberingGenerator(ScriptedGenerator(lambda request: "reply", pause))
+    memo = CachedGenerator(ScriptedGenerator(lambda request: "reply", pause))
     results = await asyncio.gather(memo.generate(REQUEST), memo.generate(REQUEST), return_exceptions=True)
     assert [type(result) for result in results] == [BackendError, BackendError]
     failing = False
@@ -158,7 +158,7 @@ async def test_failures_reach_everyone_who_joined_and_are_not_remembered() -> No
 
 
 async def test_a_caller_who_gives_up_does_not_take_the_reply_from_those_who_joined() -> None:
-    memo = RememberingGenerator(ScriptedGenerator(lambda request: "reply", lambda _: asyncio.sleep(0.02)))
+    memo = CachedGenerator(ScriptedGenerator(lambda request: "reply", lambda _: asyncio.sleep(0.02)))
     impatient = asyncio.create_task(memo.generate(REQUEST))
     joined = asyncio.create_task(memo.generate(REQUEST))
     await asyncio.sleep(0.005)
@@ -170,7 +170,7 @@ async def test_a_caller_who_gives_up_does_not_take_the_reply_from_those_who_join
 
 async def test_the_least_recently_used_reply_is_forgotten_first() -> None:
     inner = ScriptedGenerator(lambda request: "reply")
-    memo = RememberingGenerator(inner, capacity=2)
+    memo = CachedGenerator(inner, capacity=2)
     a, b, c = (GenerateRequest(Prompt.of_text(text), Sampling(5)) for text in "abc")
     for request in (a, b, a, c, a, b):
         await memo.generate(request)
@@ -178,7 +178,7 @@ async def test_the_least_recently_used_reply_is_forgotten_first() -> None:
 
 
 async def test_scores_are_remembered() -> None:
-    memo = RememberingGenerator(ScriptedGenerator([]))
+    memo = CachedGenerator(ScriptedGenerator([]))
     request = ScoreRequest(Prompt.of_text("who?"), "Ada Lovelace")
     first, second = await memo.score(request), await memo.score(replace(request, priority=1))
     assert second.token_logprobs == first.token_logprobs and second.usage == first.usage.remembered()

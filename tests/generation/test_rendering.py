@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.errors import RequestRefusedError
-from core.prompt import Message, Prompt, Role, Segment
+from core.prompting.prompt import Message, Prompt, Role, Segment
 from core.protocols import Completion, Sampling, ScoreRequest
 from core.tools import most_tokens
 from generation.models import model_folder

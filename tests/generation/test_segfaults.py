@@ -14,7 +14,7 @@ def handler():
     action = ctypes.create_string_buffer(256)
     ctypes.CDLL(None).sigaction(11, None, action)
     return action.raw[:8]
-from retrieval.java import java_class
+from retrieval.lucene.java import java_class
 java_class("java.lang.String")
 before = handler()
 from generation.segfaults import keep_fault_handler

@@ -18,11 +18,11 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from core.errors import BackendError, ConfigError, RequestRefusedError
-from core.prompt import Prompt
+from core.prompting.prompt import Prompt
 from core.protocols import GenerateRequest, Sampling, ScoreRequest
 from generation.config import ModelConfig
-from generation.hf import TransformersGenerator
 from generation.server import ServerGenerator
+from generation.transformers_engine import TransformersGenerator
 from tests.fakes import chat_prompt
 from tests.serving import free_port
 

@@ -13,11 +13,11 @@ from core.errors import ConfigError, IndexMismatchError
 from core.types import Passage
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.encoders import Encoder, encoder_folder
-from retrieval.encoding import Shards
+from retrieval.dense.encoders import Encoder, encoder_folder
+from retrieval.dense.encoding import Shards
+from retrieval.dense.vectors import INDEX, FaissIndex, build_faiss, ivf_lists
 from retrieval.open import open_retriever
 from retrieval.store import PassageStore, storing
-from retrieval.vectors import INDEX, FaissIndex, build_faiss, ivf_lists
 from tests.retrieval.conftest import ignore
 
 pytestmark = pytest.mark.slow

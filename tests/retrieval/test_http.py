@@ -12,8 +12,8 @@ from core.errors import BackendError, ConfigError, IndexMismatchError, SearchFai
 from core.protocols import Retriever
 from core.types import Hit, Passage
 from retrieval.config import RetrieverConfig
+from retrieval.http.server import serve
 from retrieval.open import open_retriever
-from retrieval.server import serve
 from tests.serving import free_port
 
 

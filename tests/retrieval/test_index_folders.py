@@ -11,7 +11,7 @@ from core.errors import ConfigError, DataError, IndexMismatchError
 from core.types import Passage
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.manifest import INDEX_FILE, read_manifest
+from retrieval.index_manifest import INDEX_FILE, read_manifest
 from retrieval.open import open_retriever
 from tests.retrieval.conftest import ignore, write_jsonl
 

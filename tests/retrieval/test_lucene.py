@@ -10,7 +10,7 @@ from core.errors import BackendError, ConfigError, IndexMismatchError, SearchFai
 from core.types import Passage
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.lucene import Bm25, LuceneSearcher, build_lucene
+from retrieval.lucene.bm25 import Bm25, LuceneSearcher, build_lucene
 from retrieval.open import open_retriever
 from tests.retrieval.conftest import ignore
 

@@ -12,8 +12,8 @@ import pytest
 
 from corag.config import CoRAGConfig
 from corag.method import HopRecord
-from core.records import RunFolder
-from core.rows import Row
+from core.runs.folder import RunFolder
+from core.runs.rows import Row
 from core.types import Passage, Question
 from generation.models import model_folder
 from generation.rendering import Renderer

@@ -15,14 +15,14 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from core.errors import ConfigError
-from core.prompt import Prompt
+from core.prompting.prompt import Prompt
 from core.protocols import GenerateRequest, Generation, Generator, Sampling, ScoreRequest
 from generation.adapters import adapter_folder, check_adapter, read_manifest
 from generation.config import ModelConfig
-from generation.hf import TransformersGenerator
 from generation.models import model_folder
+from generation.transformers_engine import TransformersGenerator
 from generation.vllm_engine import VllmGenerator, _lora_rank
-from scripts.merge import Config, main
+from scripts.commands.merge import Config, main
 from tests.fakes import chat_prompt
 from tests.tiny import save_tiny_model
 from training.config import SftConfig

@@ -8,8 +8,8 @@ import pytest
 from corag.config import CoRAGConfig
 from corag.method import HopRecord
 from core.errors import ConfigError, DataError
-from core.records import TRACES, RunFolder, read_rows
-from core.templates import load_template
+from core.prompting.template import load_template
+from core.runs.folder import TRACES, RunFolder, read_rows
 from core.types import Question
 from tests.fakes import PROMPTS
 from tests.training.toy import QUESTION, REFUSAL, many, write_chains

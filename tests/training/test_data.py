@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corag.asking import continuation
 from corag.method import HopRecord, corag
+from corag.prompting import continuation
 from core.errors import ConfigError, DataError
-from core.prompt import Prompt
+from core.prompting.prompt import Prompt
 from core.protocols import ScoreRequest
 from core.tools import GenerateStep, Tools
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, chat_prompt

@@ -15,17 +15,27 @@ import torch
 import yaml
 
 from core.errors import BackendError, ConfigError
-from core.manifest import Manifest
-from core.records import read_rows
-from eval.world.write import write_world
+from core.runs.folder import read_rows
+from core.runs.manifest import Manifest
+from eval.datasets.world.write import write_world
 from generation import adapters
 from generation.config import ModelConfig
 from generation.models import folder_digest
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
-from scripts import rows, run, sample
 from scripts.cli import run_command
-from scripts.rounds import Config, HeldOut, Stage, Turn, command_of, default_launch, perform, stages, turns
+from scripts.commands import rows, run, sample
+from scripts.commands.rounds import (
+    Config,
+    HeldOut,
+    Stage,
+    Turn,
+    command_of,
+    default_launch,
+    perform,
+    stages,
+    turns,
+)
 from training.config import SftConfig, TuningOptions
 
 

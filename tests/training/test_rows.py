@@ -12,9 +12,9 @@ import pytest
 from datasets import load_from_disk
 
 from core.errors import ConfigError, DataError
-from core.records import TRACES
+from core.runs.folder import TRACES
 from retrieval.config import RetrieverConfig
-from scripts.rows import Config, within_window
+from scripts.commands.rows import Config, within_window
 from tests.fakes import WordRetriever, passage
 from tests.training import toy
 from tests.training.toy import ALL, BY_ID, QUESTION, SAMPLE, WORLD, many, write_chains

@@ -13,17 +13,17 @@ from dataclasses import asdict, replace
 import pytest
 from datasets import load_from_disk
 
-from core.manifest import Manifest
-from core.records import TRACES, read_rows
+from core.runs.folder import TRACES, read_rows
+from core.runs.manifest import Manifest
 from eval.datasets.plain import question_record
+from eval.experiment.questions import QuestionFile
 from generation.models import model_folder
 from generation.rendering import Renderer
 from retrieval.open import open_retriever
 from scripts.cli import main
-from scripts.questions import QuestionFile
-from tests.commands.test_bad_input import refused
-from tests.evaluation.test_datasets import TWO_WIKI
+from tests.eval.test_datasets import TWO_WIKI
 from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.scripts.test_bad_input import refused
 from tests.training.toy import QUESTION, WORLD, by_prompt, likelihood_by_prompt, many, scripted_backends
 from training.chains import describe, read_chains
 from training.data import RowsConfig
@@ -41,7 +41,7 @@ def questions(tmp_path):
 
 @pytest.fixture
 def scripted(monkeypatch):
-    monkeypatch.setattr("scripts.sample.open_backends", scripted_backends)
+    monkeypatch.setattr("scripts.commands.sample.open_backends", scripted_backends)
 
 
 def sample(questions, out, *more):
@@ -199,14 +199,14 @@ def test_shards_lie_beside_each_other_and_are_read_as_one(scripted, capsys, ques
 
 CHILD = """
 import asyncio, functools, sys
-import scripts.sample
+import scripts.commands.sample
 from scripts.cli import main
 from tests.training.toy import scripted_backends
 
 async def slowly(request):
     await asyncio.sleep(0.01)
 
-scripts.sample.open_backends = functools.partial(scripted_backends, pause=slowly)
+scripts.commands.sample.open_backends = functools.partial(scripted_backends, pause=slowly)
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -264,7 +264,7 @@ def test_from_questions_to_rows_with_a_real_index(monkeypatch, capsys, questions
     corpus.write_text("".join(json.dumps(asdict(each)) + "\n" for each in WORLD))
     assert main(["index", str(corpus), "--out", str(tmp_path / "bm25"), "--kind", "bm25"]) == 0
     options = ["--retriever.index", str(tmp_path / "bm25")]
-    monkeypatch.setattr("scripts.sample.open_backends", real_index)
+    monkeypatch.setattr("scripts.commands.sample.open_backends", real_index)
     assert sample(questions, tmp_path / "chains", *options) == 0
     capsys.readouterr()
     argv = ["rows", str(tmp_path / "chains"), *options, "--out", str(tmp_path / "rows"), "--rows.ratio", "1"]

@@ -13,7 +13,17 @@ from core.seeds import derive_seed
 from core.tools import Tools
 from core.types import GoldHop, Question
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
-from tests.training.toy import QUESTION, REFUSAL, WORLD, asked_in, by_prompt, likelihood_by_prompt, many, sample, script
+from tests.training.toy import (
+    QUESTION,
+    REFUSAL,
+    WORLD,
+    asked_in,
+    by_prompt,
+    likelihood_by_prompt,
+    many,
+    sample,
+    script,
+)
 from training.sampling import SampleConfig, SampledChain, choose, sample_chains
 
 CORAG = CoRAGConfig(**PROMPTS, passages_per_hop=1, search_depth=2, context_passages=2)

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from core.errors import BackendError
-from core.templates import load_template
+from core.prompting.template import load_template
 from eval.datasets.plain import question_record
 from generation.config import ModelConfig
 from retrieval.config import RetrieverConfig
-from scripts import rows, run, sample
-from scripts.rounds import Stage, perform
+from scripts.commands import rows, run, sample
+from scripts.commands.rounds import Stage, perform
 from tests.training.toy import ALL, CORAG, SAMPLE, many, write_chains
 from training.config import SftConfig
 

@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from corag.config import CoRAGConfig
-from core.circumstances import circumstances
-from core.records import RunFolder
 from core.runner import answer_question
+from core.runs.environment import environment
+from core.runs.folder import RunFolder
 from core.seeds import derive_seed
 from core.tools import Tools
 from core.types import GoldHop
-from scripts.sample import Config, settings_of
+from scripts.commands.sample import Config, settings_of
 from tests import story
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import WORLD
@@ -100,7 +100,7 @@ def write_chains(folder, config, corag, *, questions=(QUESTION,), reply=by_promp
             run.append(rows[-1])
 
     rows = []
-    with RunFolder(folder, settings_of(options, generator, retriever) | settings, circumstances()) as run:
+    with RunFolder(folder, settings_of(options, generator, retriever) | settings, environment()) as run:
         asyncio.run(fill(run))
     return rows
 
@@ -112,5 +112,5 @@ def many(count):
 
 @asynccontextmanager
 async def scripted_backends(setup, pause=None):
-    """What scripts.backends.open_backends gives, with a script for a model."""
+    """What eval.experiment.backends.open_backends gives, with a script for a model."""
     yield ScriptedGenerator(by_prompt, log_likelihood=likelihood_by_prompt, pause=pause), WordRetriever(WORLD)

@@ -1,0 +1,136 @@
+"""Growing a chain: sub-query, retrieve, sub-answer, append (paper, section 3.1), until a rule says stop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from corag.chain import (
+    Chain,
+    Hop,
+    SubQuery,
+    clean_sub_answer,
+    clean_sub_query,
+    fresh,
+    reaches_end,
+    top_passages,
+)
+from corag.config import CoRAGConfig
+from corag.prompting import (
+    continuation,
+    final_answer_prompt,
+    stop_check_prompt,
+    sub_answer_prompt,
+    sub_query_prompt,
+)
+from core.errors import BudgetExhaustedError
+from core.text import exact_match, extract_answer, normalize_answer
+from core.tools import Tools
+
+# Released code: a greedy sub-query that repeats is asked for again at this temperature at least.
+RETRY_TEMPERATURE = 0.7
+
+
+async def grow(chain: Chain, hops: int, tools: Tools, config: CoRAGConfig, *, temperature: float, path: str) -> Chain:
+    """Return the chain grown to ``hops`` hops, or less if a stop rule, repeats or the budget ended it before."""
+    tries = config.tries * (hops - len(chain))
+    try:
+        while len(chain) < hops and not chain.stopped:
+            here = f"{path}/hop {len(chain) + 1}"
+            # Sub-query: P(Q_i | Q, Q_<i, A_<i).
+            sub_query, asked = await new_sub_query(chain, tries, tools, config, temperature=temperature, path=here)
+            tries -= asked
+            chain = replace(chain, repeats=chain.repeats + asked - bool(sub_query))
+            if not sub_query:
+                return replace(chain, stopped="repeats")
+            # Retrieve, then sub-answer: P(A_i | Q_i, D_i).
+            chain = chain.then(await take_hop(sub_query, tools, config, path=here))
+            chain = await stop_or_go_on(chain, tools, config, path=here)
+    except BudgetExhaustedError:
+        return replace(chain, stopped="budget")
+    return chain
+
+
+async def new_sub_query(
+    chain: Chain, tries: int, tools: Tools, config: CoRAGConfig, *, temperature: float, path: str
+) -> tuple[SubQuery | None, int]:
+    """Return a sub-query that the chain has not asked, and how many were asked for; None if ``tries`` were not enough.
+
+    As in the released code, a chain may ask for ``tries`` times as many as it has hops to go, and a repeat makes the next
+    try more random.
+    """
+    for attempt in range(tries):
+        warmth = max(temperature, RETRY_TEMPERATURE) if attempt else temperature
+        place = f"{path}/retry {attempt}" if attempt else path
+        found, _ = await sample_sub_queries(chain, 1, tools, config, temperature=warmth, path=place)
+        if found:
+            return found[0], attempt + 1
+    return None, tries
+
+
+async def sample_sub_queries(
+    chain: Chain, count: int, tools: Tools, config: CoRAGConfig, *, temperature: float, path: str
+) -> tuple[list[SubQuery], int]:
+    """Sample next sub-queries in one request; return those new to the chain and to each other, and how many repeat the chain.
+
+    Blank ones count as repeats.
+    """
+    reply = await tools.generate(
+        sub_query_prompt(tools.question.text, chain, config),
+        role="sub_query",
+        max_tokens=config.max_sub_query_tokens,
+        temperature=temperature,
+        n=count,
+        path=path,
+    )
+    number, exact = len(chain) + 1, config.repeats == "exact"
+    cleaned = [clean_sub_query(completion.text, number) for completion in reply.completions]
+    cut = [each.finish_reason == "length" and reaches_end(each.text, number) for each in reply.completions]
+    repeats = sum(not fresh([text], chain.sub_queries, exact=exact) for text in cleaned)
+    new = fresh(cleaned, chain.sub_queries, exact=exact)
+    return [SubQuery(text, cut[cleaned.index(text)]) for text in new], repeats
+
+
+async def take_hop(sub_query: SubQuery, tools: Tools, config: CoRAGConfig, *, path: str) -> Hop:
+    """Search for a sub-query and answer it from what was found; finding nothing is a refusal, and the model is not asked."""
+    hits = await tools.search(sub_query.text, k=max(config.search_depth, config.passages_per_hop), path=path)
+    if not hits:
+        return Hop(sub_query.text, config.refusal, refused=True, query_cut=sub_query.cut)
+    prompt = sub_answer_prompt(sub_query.text, top_passages(hits, config.passages_per_hop), config)
+    reply = await tools.generate(prompt, role="sub_answer", max_tokens=config.max_sub_answer_tokens, path=path)
+    sub_answer, refused = clean_sub_answer(reply.text, config.refusal)
+    cut = not refused and reply.completions[0].finish_reason == "length"  # a refusal is taken as its whole sentence
+    return Hop(sub_query.text, sub_answer, refused, hits, sub_query.cut, cut)
+
+
+async def stop_or_go_on(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str) -> Chain:
+    """Apply the stop rule to the newest hop."""
+    if len(chain) >= config.max_hops:
+        return replace(chain, stopped="length")
+    if config.stop == "settled":
+        # Training-free: what the chain by itself would answer has not changed over one more hop.
+        prompt = final_answer_prompt(tools.question.text, chain, (), config)
+        reply = await tools.generate(prompt, role="draft", max_tokens=config.max_answer_tokens, path=path)
+        draft = extract_answer(reply.text)
+        same = bool(chain.draft) and bool(normalize_answer(draft)) and exact_match(draft, [chain.draft])
+        return replace(chain, draft=draft, stopped="settled" if same else "")
+    if config.stop == "check" and await says_enough(chain, tools, config, path=path):
+        return replace(chain, stopped="check")
+    if config.stop == "learned" and await prefers_yes(chain, tools, config, path=path):
+        return replace(chain, stopped="learned")
+    return chain
+
+
+async def says_enough(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str) -> bool:
+    """Ask the model whether the chain suffices; anything but a yes goes on (training-free)."""
+    prompt = stop_check_prompt(tools.question.text, chain, config)
+    reply = await tools.generate(prompt, role="stop_check", max_tokens=4, path=path)
+    return normalize_answer(reply.text).split()[:1] == ["yes"]
+
+
+async def prefers_yes(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str) -> bool:
+    """Compare the likelihoods of Yes and No, with the bias on Yes (section 5.4: the output is one of the two)."""
+    prompt = stop_check_prompt(tools.question.text, chain, config)
+    # One after the other: which of two at once the budget still allows would depend on which is answered first.
+    yes = await tools.score(prompt, continuation(prompt, "Yes"), role="stop_check", path=path)
+    no = await tools.score(prompt, continuation(prompt, "No"), role="stop_check", path=path)
+    return yes.sum + config.yes_bias > no.sum

@@ -1,0 +1,64 @@
+"""The paragraphs that a question has gathered so far, by IRCoT's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from rapidfuzz import fuzz
+
+from core.types import Hit, Passage
+
+BudgetPolicy = Literal["keep_first", "keep_last"]
+
+
+class PassagePool:
+    """An ordered set of passages with a cap (IRCoT, released code: ``budget`` 15, ``max_words`` 600, ``near_duplicate`` 90).
+
+    A hit is skipped when it has more than ``max_words`` space-separated words, or repeats a kept passage: its title and
+    its text have each been seen, or both are at least ``near_duplicate`` percent similar to those of one kept passage. A
+    skipped hit has used its place among the k of its search. Passages are never re-ranked. ``keep_first`` refuses
+    passages beyond the budget, as the paper's code does; ``keep_last`` lets the oldest go instead.
+    """
+
+    def __init__(
+        self, budget: int, policy: BudgetPolicy = "keep_first", *, max_words: int = 600, near_duplicate: float = 90.0
+    ) -> None:
+        """``budget``: passages kept at most. ``near_duplicate``: similarity in percent, over 100 switches the fuzzy test off."""
+        self._budget = budget
+        self._policy = policy
+        self._max_words = max_words
+        self._near_duplicate = near_duplicate
+        self.passages: list[Passage] = []
+        self.seen_ids: list[str] = []
+
+    def add(self, hits: Iterable[Hit]) -> int:
+        """Take in search results in rank order and return how many new passages were kept."""
+        kept = 0
+        for passage in (hit.passage for hit in hits):
+            if passage.id not in self.seen_ids:
+                self.seen_ids.append(passage.id)
+            if len(passage.text.split(" ")) > self._max_words or self._repeats(passage):
+                continue
+            if len(self.passages) >= self._budget and self._policy == "keep_first":
+                continue
+            self.passages.append(passage)
+            kept += 1
+        del self.passages[: max(0, len(self.passages) - self._budget)]
+        return kept
+
+    def _repeats(self, passage: Passage) -> bool:
+        titles = {kept.title for kept in self.passages}
+        texts = {kept.text for kept in self.passages}
+        if passage.title in titles and passage.text in texts:
+            return True
+        return any(
+            fuzz.ratio(passage.title, kept.title) >= self._near_duplicate
+            and fuzz.ratio(passage.text, kept.text) >= self._near_duplicate
+            for kept in self.passages
+        )
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of the kept passages, in order of collection."""
+        return tuple(passage.id for passage in self.passages)

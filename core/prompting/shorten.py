@@ -1,0 +1,72 @@
+"""Making a prompt smaller: which whole segments go first, for a model's window and for a question's token budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from core.prompting.prompt import Message, Prompt, Segment
+from core.tools import Tools
+
+
+def shorten(
+    prompt: Prompt, excess: Callable[[Prompt], int], count: Callable[[str], int]
+) -> tuple[Prompt, tuple[Segment, ...]]:
+    """Leave out whole segments by rising ``drop``, no more than needed; return the rest, and what went.
+
+    ``excess``: tokens that a prompt has too many; ``count``: of a text by itself. If those that must stay are too long, so is the
+    prompt that is returned.
+    """
+    order = _droppable(prompt)
+    sizes = [count(prompt.messages[m].segments[s].text) for m, s in order]
+    gone, over = 0, excess(prompt)
+    while over > 0 and gone < len(order):
+        while over > 0 and gone < len(order):  # by the segments' own counts: joined they are off by a token or two
+            over -= sizes[gone]
+            gone += 1
+        over = excess(_without(prompt, order[:gone]))
+    while gone and over <= 0 and excess(_without(prompt, order[: gone - 1])) <= 0:
+        gone -= 1
+    return _without(prompt, order[:gone]), tuple(prompt.messages[m].segments[s] for m, s in order[:gone])
+
+
+def affordable(prompt: Prompt, max_tokens: int, tools: Tools) -> Prompt:
+    """Leave out whole segments by rising ``drop`` until the question's budget allows the call, or nothing more may go.
+
+    Without a budget the prompt stays whole. A prompt that is still too dear is refused when it is asked, as any other.
+    """
+    left = tools.left
+    if left is None:
+        return prompt
+    kept, _ = shorten(prompt, lambda smaller: tools.cost(smaller, max_tokens) - left, tools.count_tokens)
+    return kept
+
+
+def reserve(prompt: Prompt, max_tokens: int, tools: Tools) -> int:
+    """Return the tokens to hold back so that a call stays affordable; 0 without a budget, where counting would be idle work."""
+    return 0 if tools.left is None else tools.cost(prompt, max_tokens)
+
+
+def count_segments(prompt: Prompt, kind: str) -> int:
+    """Return how many segments of this kind a prompt has."""
+    return sum(segment.kind == kind for message in prompt.messages for segment in message.segments)
+
+
+def _droppable(prompt: Prompt) -> list[tuple[int, int]]:
+    """List the (message, segment) of what may be dropped, first to go first."""
+    ranked = [
+        (segment.drop, m, s)
+        for m, message in enumerate(prompt.messages)
+        for s, segment in enumerate(message.segments)
+        if segment.drop is not None
+    ]
+    return [(m, s) for _, m, s in sorted(ranked)]
+
+
+def _without(prompt: Prompt, positions: Collection[tuple[int, int]]) -> Prompt:
+    gone = set(positions)
+    messages = (
+        Message(message.role, tuple(segment for s, segment in enumerate(message.segments) if (m, s) not in gone))
+        for m, message in enumerate(prompt.messages)
+    )
+    return replace(prompt, messages=tuple(messages))

@@ -1,0 +1,159 @@
+"""Prompt files: data with a version, shipped beside their method or brought by the user.
+
+A file begins with ``version: N``, then has sections headed ``--- user``, ``--- system``, ``--- assistant`` (the beginning
+of the reply, which the model continues) or a single ``--- plain`` (text that the model continues as it stands, without
+a chat template). ``{field}`` marks where a value goes; braces around anything else are ordinary text.
+
+A prompt with lists in it also says how they are written: ``--- passage``, ``--- hop`` and ``--- demonstration`` hold one item of
+each, followed by a line break, ``--- no_passages`` and ``--- no_hops`` what stands there when the list is empty. What a user's own
+prompt does not say of that is as in a shipped one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+from core.errors import ConfigError, nearest
+from core.prompting.prompt import Item, Message, Prompt, Role, Segment, drop_rank
+from core.seeds import stable_hash
+
+Section = Literal["system", "user", "assistant", "plain"]
+Piece = Literal["passage", "no_passages", "hop", "no_hops", "demonstration"]
+_WHEN_EMPTY: dict[Item, Piece] = {"passage": "no_passages", "hop": "no_hops"}
+_HEADING = re.compile(r"^--- (\w+)[ \t]*\n", re.MULTILINE)
+_FIELD = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A parsed prompt file. ``identity`` (name, version and hash of the text) goes into the run's manifest."""
+
+    name: str
+    version: str
+    sections: tuple[tuple[Section, str], ...]
+    pieces: tuple[tuple[Piece, str], ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """Name, version and content hash: two runs with equal identities asked in the same words."""
+        text = "".join(f"{role}\n{body}" for role, body in (*self.sections, *self.pieces))
+        return f"{self.name} v{self.version} {stable_hash(text)}"
+
+    def render(self, values: Mapping[str, str | Sequence[Segment]]) -> Prompt:
+        """Fill the fields with text or segments. Raises :class:`ConfigError` for a field that has no value."""
+        messages: list[Message] = []
+        prefix = ""
+        for role, body in self.sections:
+            segments = self._fill(body, values)
+            if role == "plain":
+                return Prompt.of_text(segments)
+            if role == "assistant":
+                prefix = "".join(segment.text for segment in segments)
+            else:
+                messages.append(Message(cast("Role", role), tuple(segments)))
+        return Prompt(tuple(messages), prefix=prefix)
+
+    def items(
+        self, piece: Item, items: Sequence[Mapping[str, str]], places: Sequence[int] | None = None
+    ) -> list[Segment]:
+        """Write a list by its piece, one segment per item. In a prompt that is too long, the first items go first.
+
+        ``places``: one for each item, to have these go in rising order of them instead. Items may use ``{number}`` (from 1) and
+        ``{index}`` (from 0). Raises :class:`ConfigError` if the prompt lacks the piece.
+        """
+        pieces = dict(self.pieces)
+        if not items:
+            empty = pieces.get(_WHEN_EMPTY[piece], "") if piece in _WHEN_EMPTY else ""
+            return [Segment(empty + "\n")] if empty else []
+        if piece not in pieces:
+            raise ConfigError(
+                f"prompt '{self.name}' has no section '--- {piece}', which says how one {piece} is written."
+            )
+        places = range(len(items)) if places is None else places
+        return [
+            Segment(
+                "".join(part.text for part in self._fill(pieces[piece], _numbered(item, index))) + "\n",
+                drop_rank(piece, place),
+                piece,
+            )
+            for index, (item, place) in enumerate(zip(items, places, strict=True))
+        ]
+
+    def completed(self, other: Template) -> Template:
+        """Return the prompt with the other's way of writing those lists of which it says nothing itself."""
+        return replace(self, pieces=tuple((dict(other.pieces) | dict(self.pieces)).items()))
+
+    def _fill(self, body: str, values: Mapping[str, str | Sequence[Segment]]) -> list[Segment]:
+        segments: list[Segment] = []
+        for position, piece in enumerate(_FIELD.split(body)):
+            if position % 2 == 0:
+                if piece:
+                    segments.append(Segment(piece))
+            elif piece not in values:
+                raise ConfigError(
+                    f"prompt '{self.name}' uses the field {{{piece}}}, which is not offered here: {nearest(piece, values)}"
+                )
+            else:
+                value = values[piece]
+                segments.extend([Segment(value)] if isinstance(value, str) else value)
+        return segments
+
+
+def _numbered(item: Mapping[str, str], index: int) -> dict[str, str]:
+    """Add the fields that count the items of a list."""
+    return {**item, "number": str(index + 1), "index": str(index)}
+
+
+def parse_template(name: str, text: str) -> Template:
+    """Parse a prompt file's text. Raises :class:`ConfigError` naming what is wrong with it."""
+    head, *parts = _HEADING.split(text.replace("\r\n", "\n"))
+    version = re.search(r"^version:\s*(\S+)\s*$", head, re.MULTILINE)
+    if version is None or not parts:
+        raise ConfigError(
+            f"prompt file '{name}' must begin with 'version: N' and have a section such as '--- user' or '--- plain'."
+        )
+    roles = parts[::2]
+    known = (*get_args(Section), *get_args(Piece))
+    for role in roles:
+        if role not in known:
+            raise ConfigError(f"prompt file '{name}' has the section '--- {role}': {nearest(role, known)}")
+    bodies = [body.removesuffix("\n") for body in parts[1::2]]
+    texts = list(zip(roles, bodies, strict=True))
+    sections = [(role, body) for role, body in texts if role in get_args(Section)]
+    pieces = [(role, body) for role, body in texts if role in get_args(Piece)]
+    if not sections:
+        raise ConfigError(f"prompt file '{name}' has no section '--- user' or '--- plain': there is nothing to ask.")
+    if len(sections) > 1 and any(role == "plain" for role, _ in sections):
+        raise ConfigError(f"prompt file '{name}' mixes '--- plain' with other sections: a plain prompt stands alone.")
+    return Template(
+        name, version.group(1), cast("tuple[tuple[Section, str], ...]", tuple(sections)), cast("Any", tuple(pieces))
+    )
+
+
+@lru_cache(maxsize=256)
+def load_template(source: str, folder: Path) -> Template:
+    """Load a prompt: the name of a file shipped in ``folder``, a user's own file, or the text of a user turn itself.
+
+    A source that contains a brace or a line break is taken as text. Raises :class:`ConfigError` if no such prompt exists.
+    """
+    if "{" in source or "\n" in source:
+        return Template("inline", "0", (("user", source),))
+    path = folder / f"{source}.txt"
+    if not path.is_file():
+        path = Path(source)
+    if not path.is_file():
+        shipped = [file.stem for file in folder.glob("*.txt")]
+        raise ConfigError(
+            f"there is no prompt '{source}': give a file, a text with {{fields}}, or one of: {', '.join(shipped)}."
+        )
+    return parse_template(path.stem, path.read_text(encoding="utf-8"))
+
+
+def load_prompt(source: str, shipped: str, folder: Path) -> Template:
+    """Load a prompt as :func:`load_template` does. What it does not say about writing lists is as in the ``shipped`` one."""
+    return load_template(source, folder).completed(load_template(shipped, folder))

@@ -1,0 +1,1 @@
+"""A run as a folder: manifest, one line per finished question, shards."""

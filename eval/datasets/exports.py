@@ -1,0 +1,175 @@
+"""A run's rows in the formats of other tools: official prediction files, TREC runs, a table of traces.
+
+A failed question is exported with an empty answer, because official scripts want every question. No method here predicts sentences
+or triples: supporting facts and evidence are taken from an answer's fields ``supporting_facts`` ([title, sentence] pairs) and
+``evidences`` ([subject, relation, object]) where a method of yours fills them, and are empty otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from core.errors import ConfigError, DataError
+from core.files import replacing
+from core.runs.rows import SavedRow
+from core.tools import GenerateStep, ScoreStep, SearchStep
+from eval.datasets.fields import Record, require_id
+from eval.datasets.official import numbered_paragraphs
+from eval.datasets.plain import question_columns
+from eval.scoring.retrieval_metrics import page_of
+
+Rows = Mapping[str, SavedRow]
+
+
+def hotpotqa_prediction(rows: Rows) -> dict[str, dict[str, Any]]:
+    """Return HotpotQA's prediction: ``{"answer": {id: text}, "sp": {id: [[title, sentence], ...]}}``."""
+    return {
+        "answer": {name: row.text for name, row in rows.items()},
+        "sp": {name: list(row.further.get("supporting_facts", ())) for name, row in rows.items()},
+    }
+
+
+def two_wiki_prediction(rows: Rows) -> dict[str, dict[str, Any]]:
+    """Return 2WikiMultihopQA's: HotpotQA's with ``"evidence": {id: [[subject, relation, object], ...]}``."""
+    return {
+        **hotpotqa_prediction(rows),
+        "evidence": {name: list(row.further.get("evidences", ())) for name, row in rows.items()},
+    }
+
+
+def musique_lines(rows: Rows, questions: Iterable[Record], top_k: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield MuSiQue's prediction lines for the rows' questions, in the order of the question file, which the script insists on.
+
+    Support: those of the question's own paragraphs that are among the first ``top_k`` passages collected (0: among all), so it is
+    empty if another corpus was searched. Every question is held to be answerable.
+    """
+    for record in questions:
+        name = require_id(record, "questions")
+        if name in rows:
+            collected = set(_passages(rows[name], top_k))
+            yield {
+                "id": name,
+                "predicted_answer": rows[name].text,
+                "predicted_support_idxs": [
+                    number
+                    for number, paragraph in numbered_paragraphs(record, "questions")
+                    if paragraph.passage.id in collected
+                ],
+                "predicted_answerable": True,
+            }
+
+
+def kilt_lines(rows: Rows, top_k: int = 0, formats: Collection[str] = ()) -> Iterator[dict[str, Any]]:
+    """Yield KILT's prediction lines; provenance: the pages of the first ``top_k`` passages collected (0: of all), in their order.
+
+    ``formats``: what the corpora searched were read as ('corag index --format'). Raises :class:`DataError` for a corpus whose ids
+    are numbers of rows, which look like pages and are none, and for a passage whose id does not begin with a page's number.
+    """
+    if "dpr" in formats:
+        raise DataError(
+            "the run searched a corpus of the format 'dpr', whose passage ids are numbers of rows, not of Wikipedia's pages: "
+            "KILT's provenance needs ids that begin with the wikipedia_id ('corag index --format kilt')."
+        )
+    for name, row in rows.items():
+        titles = {
+            hit.passage.id: hit.passage.title for step in row.steps if isinstance(step, SearchStep) for hit in step.hits
+        }
+        pages: dict[str, str] = {}
+        for passage in _passages(row, top_k):
+            if not page_of(passage).isdecimal():
+                raise DataError(
+                    f"the passage '{passage}' of question '{name}' does not say which page it is of: KILT's provenance needs "
+                    "passage ids that begin with the wikipedia_id, such as 290 or 290-3 ('corag index --format kilt')."
+                )
+            pages.setdefault(page_of(passage), titles.get(passage, ""))
+        provenance = [{"wikipedia_id": page, "title": title} for page, title in pages.items()]
+        output = [{"answer": row.text, "provenance": provenance}]
+        yield {"id": name, "input": row.question.text, "output": output}
+
+
+def trec_lines(rows: Rows, tag: str, top_k: int = 0) -> Iterator[str]:
+    """Yield a TREC run: ``qid Q0 docid rank score tag``, the passages collected in the method's own order.
+
+    That order is fused over searches for CoRAG, of collection for IRCoT. Scores carry the order and nothing else: the last passage
+    of a question has 1, the one before it 2. Raises :class:`DataError` for an id with white space, which the format cannot hold.
+    """
+    if tag.split() != [tag]:
+        raise ConfigError(f"the tag of a TREC run is one word, but '{tag}' was given.")
+    for name, row in rows.items():
+        passages = _passages(row, top_k)
+        for rank, passage in enumerate(passages, 1):
+            for identity in (name, passage):
+                if identity.split() != [identity]:
+                    raise DataError(
+                        f"the id '{identity}' is empty or has white space in it, which a TREC run cannot hold."
+                    )
+            yield f"{name} Q0 {passage} {rank} {len(passages) - rank + 1} {tag}"
+
+
+def trace_record(row: SavedRow) -> dict[str, Any]:
+    """Flatten a row for a table with one line per question; ``answer_json`` keeps all that the method returned."""
+    answer, usage, steps = row.answer, row.total_usage, row.steps
+    return question_columns(row.question) | {
+        "prediction": row.text,
+        "failed": answer is None,
+        "error": row.error,
+        "stopped": answer.stopped if answer else "",
+        "steps": answer.steps if answer else 0,
+        "passage_ids": _passages(row, 0),
+        "seconds": row.seconds,
+        "calls": usage.calls,
+        "prompt_tokens": usage.prompt,
+        "generated_tokens": usage.generated,
+        "computed_tokens": usage.computed,
+        "searches": [
+            {
+                "path": step.path,
+                "query": step.query,
+                "passage_ids": [hit.passage.id for hit in step.hits],
+                "scores": [hit.score for hit in step.hits],
+            }
+            for step in steps
+            if isinstance(step, SearchStep)
+        ],
+        "generations": [
+            {"role": step.role, "path": step.path, "texts": list(step.texts), "prompt": step.prompt}
+            for step in steps
+            if isinstance(step, GenerateStep)
+        ],
+        "scorings": [
+            {"role": step.role, "path": step.path, "log_likelihood": step.log_likelihood, "tokens": step.tokens}
+            for step in steps
+            if isinstance(step, ScoreStep)
+        ],
+        "answer_json": json.dumps(answer and answer.to_json(), ensure_ascii=False),
+    }
+
+
+def write_dataset(rows: Rows, out: Path) -> None:
+    """Write the traces as one Parquet file, which ``datasets.Dataset.from_parquet`` reads and the Hugging Face hub shows.
+
+    Raises :class:`DataError` if it cannot be written.
+    """
+    from datasets import Dataset, Features, Value  # slow to import
+
+    text, number, real = Value("string"), Value("int64"), Value("float64")
+    kinds = {
+        "id": text, "question": text, "answers": [text], "supporting": [text], "type": text, "hops": number, "prediction": text,
+        "failed": Value("bool"), "error": text, "stopped": text, "steps": number, "passage_ids": [text], "seconds": real,
+        "calls": number, "prompt_tokens": number, "generated_tokens": number, "computed_tokens": number,
+        "searches": [{"path": text, "query": text, "passage_ids": [text], "scores": [real]}],
+        "generations": [{"role": text, "path": text, "texts": [text], "prompt": text}],
+        "scorings": [{"role": text, "path": text, "log_likelihood": real, "tokens": number}],
+        "answer_json": text,
+    }  # fmt: skip
+    table = Dataset.from_list([trace_record(row) for row in rows.values()], features=Features(kinds))
+    with replacing(out) as temporary:
+        table.to_parquet(str(temporary))
+
+
+def _passages(row: SavedRow, top_k: int) -> Sequence[str]:
+    """Return the first ``top_k`` different passages collected; 0 for all."""
+    return list(dict.fromkeys(row.passage_ids))[: top_k or None]

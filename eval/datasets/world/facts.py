@@ -1,0 +1,254 @@
+"""The facts of one province: about a hundred things, named and related, drawn from (seed, province number) alone.
+
+No relation leaves its province, so provinces can be made in any order, in any process, and forgotten once written.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from core.seeds import derive_seed
+from eval.datasets.world import names
+from eval.datasets.world.relations import Kind
+
+# How many of each a province has; NAMESAKES of the towns are called after another one. People share the names of FAMILIES.
+REGIONS, RIVERS, TOWNS, NAMESAKES, PEOPLE, FAMILIES = 2, 3, 8, 2, 34, 14
+COMPANIES, BOOKS, FESTIVALS, BATTLES = 10, 20, 5, 4
+THINGS = REGIONS + RIVERS + TOWNS + PEOPLE + COMPANIES + BOOKS + FESTIVALS + BATTLES
+
+_PROFESSIONS = (
+    "cartographer painter botanist astronomer architect engineer composer surgeon lawyer chemist printer sculptor geologist "
+    "schoolteacher clockmaker librarian"
+).split()
+_PRESSES = (
+    ("Press", "publishing house"),
+    ("Books", "publishing company"),
+    ("Editions", "publisher of novels and poetry"),
+)
+_TRADES = (
+    ("Shipyards", "shipbuilding company"), ("Glassworks", "maker of window glass and bottles"), ("Brewery", "brewery"),
+    ("Bank", "savings bank"), ("Mills", "paper mill"), ("Foundry", "iron foundry"),
+    ("Instruments", "maker of measuring instruments"),
+    ("Textiles", "weaving company"), ("Ceramics", "maker of tiles and tableware"), ("Optics", "maker of lenses and telescopes"),
+    ("Railways", "builder of railway carriages"), ("Pianos", "maker of pianos"),
+)  # fmt: skip
+_GENRES = (
+    "novel",
+    "historical novel",
+    "collection of poems",
+    "travel book",
+    "crime novel",
+    "stage play",
+    "children's book",
+    "memoir",
+)
+_PRODUCTS = (
+    "blue pottery", "honey", "wool", "dry white wine", "goat cheese", "salt", "amber jewellery", "cherry brandy", "black slate",
+    "smoked trout", "lace", "plum jam", "linen", "marble", "hops", "copper ware",
+)  # fmt: skip
+_FEASTS = (
+    ("Festival", "music festival"), ("Fair", "book fair"), ("Regatta", "boat race"), ("Tournament", "archery contest"),
+    ("Parade", "lantern parade"), ("Show", "flower show"),
+)  # fmt: skip
+_NAMESAKES = "Nether {}", "Upper {}", "Old {}", "New {}", "{} Cross", "Little {}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A thing of the world. ``gloss`` says what it is ("novel"); ``number`` is the number behind a value, for comparing."""
+
+    kind: Kind
+    name: str
+    aliases: tuple[str, ...] = ()
+    gloss: str = ""
+    female: bool = False
+    number: int = 0
+
+    @property
+    def mention(self) -> str:
+        """The name as it stands in the middle of a sentence."""
+        return f"the {self.name}" if self.kind in (Kind.RIVER, Kind.FESTIVAL, Kind.BATTLE) else self.name
+
+
+@dataclass(slots=True)
+class Facts:
+    """The things of one province and what is true of them. ``about[name][relation]`` are the things that a relation leads to."""
+
+    things: list[Entity] = field(default_factory=list)
+    about: dict[str, dict[str, tuple[Entity, ...]]] = field(default_factory=dict)
+
+    def add(self, things: Sequence[Entity]) -> Sequence[Entity]:
+        """Add things of which nothing is known yet."""
+        self.things.extend(things)
+        self.about.update((thing.name, {}) for thing in things)
+        return things
+
+    def tell(self, subject: Entity, relation: str, *objects: Entity) -> None:
+        """State a fact."""
+        self.about[subject.name][relation] = objects
+
+    def follow(self, subject: Entity, relation: str) -> tuple[Entity, ...]:
+        """Execute one step of a relation path: all things that the relation leads to, () if it does not hold."""
+        return self.about[subject.name].get(relation, ())
+
+    def year(self, subject: Entity, relation: str) -> int:
+        """Return the year that a relation leads to."""
+        return self.follow(subject, relation)[0].number
+
+    def of_kind(self, kind: Kind) -> list[Entity]:
+        """Return the things of a kind, in order."""
+        return [thing for thing in self.things if thing.kind is kind]
+
+
+def value(text: str, number: int = 0, *aliases: str) -> Entity:
+    """Make a value such as a year."""
+    return Entity(Kind.VALUE, text, aliases, number=number)
+
+
+def build(seed: int, number: int) -> Facts:
+    """Return the facts of province ``number`` of the world ``seed``."""
+    builder = _Builder(seed, number)
+    for step in (builder.land, builder.people, builder.companies, builder.careers, builder.books, builder.gatherings):
+        step()
+    return builder.facts
+
+
+class _Builder:
+    """Draws a province step by step; each step relates its things to those of the steps before."""
+
+    def __init__(self, seed: int, number: int) -> None:
+        self.seed, self.number = seed, number
+        self.rng = random.Random(derive_seed(seed, "province", number))
+        self.facts = Facts()
+
+    def take(self, pool: names.Pool, count: int) -> list[str]:
+        """Take the province's own names from a pool."""
+        return [pool.name(self.number * count + i, self.seed) for i in range(count)]
+
+    def any_of(self, kind: Kind) -> Entity:
+        return self.rng.choice(self.facts.of_kind(kind))
+
+    def tell_year(self, subject: Entity, relation: str, after: Entity, earliest: int, latest: int) -> int:
+        """State a year in which ``after`` was between so many years old."""
+        year = self.facts.year(after, "birth_year") + self.rng.randrange(earliest, latest)
+        self.facts.tell(subject, relation, value(str(year), year))
+        return year
+
+    def land(self) -> None:
+        facts, rng = self.facts, self.rng
+        regions = facts.add([Entity(Kind.REGION, name) for name in self.take(names.REGIONS, REGIONS)])
+        stems = self.take(names.RIVERS, RIVERS)
+        rivers = facts.add([Entity(Kind.RIVER, f"River {stem}", (stem, f"{stem} River")) for stem in stems])
+        plain = self.take(names.TOWNS, TOWNS - NAMESAKES)
+        alike = [pattern.format(name) for pattern, name in zip(rng.sample(_NAMESAKES, NAMESAKES), plain, strict=False)]
+        towns = facts.add([Entity(Kind.TOWN, name) for name in plain + alike])
+
+        for i, (town, hundreds) in enumerate(zip(towns, rng.sample(range(9, 900), TOWNS), strict=True)):
+            people = hundreds * 100 + rng.randrange(100)
+            facts.tell(town, "region", regions[i % REGIONS])
+            facts.tell(town, "river", rng.choice(rivers))
+            facts.tell(town, "population", value(f"{people:,}", people, str(people)))
+        for i, (region, product) in enumerate(zip(regions, rng.sample(_PRODUCTS, REGIONS), strict=True)):
+            facts.tell(region, "capital", rng.choice(towns[i::REGIONS]))
+            facts.tell(region, "product", value(product))
+        sources = self.take(names.SOURCES, RIVERS)
+        for river, source, length in zip(rivers, sources, rng.sample(range(60, 900), RIVERS), strict=True):
+            facts.tell(river, "source", value(source))
+            facts.tell(river, "length", value(f"{length} kilometres", length, f"{length} km", str(length)))
+            facts.tell(river, "mouth", rng.choice(towns))
+
+    def people(self) -> None:
+        facts, rng = self.facts, self.rng
+        families = self.take(names.SURNAMES, FAMILIES)
+        first_year = rng.randrange(1780, 1900)
+        given = [(name, True) for name in names.FEMALE] + [(name, False) for name in names.MALE]
+        for i, (name, female) in enumerate(rng.sample(given, PEOPLE)):
+            middle = rng.choice([other for other in (names.FEMALE if female else names.MALE) if other != name])
+            family = families[i % FAMILIES]
+            full_name = f"{name} {middle} {family}"
+            (person,) = facts.add([Entity(Kind.PERSON, f"{name} {family}", (full_name,), female=female)])
+            year = first_year + rng.randrange(60)
+            facts.tell(person, "birth_year", value(str(year), year))
+            facts.tell(person, "born_in", self.any_of(Kind.TOWN))
+            facts.tell(person, "profession", value(rng.choice(_PROFESSIONS)))
+        for town in facts.of_kind(Kind.TOWN):
+            facts.tell(town, "mayor", self.any_of(Kind.PERSON))
+        for region in facts.of_kind(Kind.REGION):
+            facts.tell(region, "governor", self.any_of(Kind.PERSON))
+
+    def grown_up_around(self, year: int) -> list[Entity]:
+        """Choose three different people whose age fits a year best or nearly so."""
+        people = self.facts.of_kind(Kind.PERSON)
+        people.sort(key=lambda person: abs(year - 35 - self.facts.year(person, "birth_year")))
+        return self.rng.sample(people[:12], 3)
+
+    def companies(self) -> None:
+        facts, rng = self.facts, self.rng
+        trades = [*_PRESSES, *rng.sample(_TRADES, COMPANIES - len(_PRESSES))]
+        stems = self.take(names.FIRMS, COMPANIES)
+        firms = [
+            Entity(Kind.COMPANY, f"{stem} {noun}", (stem,), gloss)
+            for stem, (noun, gloss) in zip(stems, trades, strict=True)
+        ]
+        founders = rng.sample(facts.of_kind(Kind.PERSON), COMPANIES)
+        for company, founder in zip(facts.add(firms), founders, strict=True):
+            facts.tell(company, "founder", founder)
+            year = self.tell_year(company, "founded", founder, 22, 50)
+            facts.tell(company, "seat", self.any_of(Kind.TOWN))
+            facts.tell(company, "directors", *self.grown_up_around(year + 10))
+
+    def careers(self) -> None:
+        """Give people employers, teachers and spouses whose years fit. A marriage is told on one of the two pages only."""
+        facts, rng = self.facts, self.rng
+        people = facts.of_kind(Kind.PERSON)
+        born = {person.name: facts.year(person, "birth_year") for person in people}
+        married: set[str] = set()
+        for person in people:
+            year = born[person.name]
+            employers = [firm for firm in facts.of_kind(Kind.COMPANY) if facts.year(firm, "founded") <= year + 45]
+            teachers = [other for other in people if 12 <= year - born[other.name] <= 45]
+            matches = [
+                other
+                for other in people
+                if other.female != person.female and abs(born[other.name] - year) <= 10 and other.name not in married
+            ]
+            if employers:
+                facts.tell(person, "employer", rng.choice(employers))
+            if teachers:
+                facts.tell(person, "mentor", rng.choice(teachers))
+            if matches and person.name not in married:
+                spouse = rng.choice(matches)
+                facts.tell(person, "spouse", spouse)
+                married |= {person.name, spouse.name}
+
+    def books(self) -> None:
+        facts, rng = self.facts, self.rng
+        titles = [names.book_title(self.number * BOOKS + i, self.seed) for i in range(BOOKS)]
+        presses = facts.of_kind(Kind.COMPANY)[: len(_PRESSES)]
+        for book in facts.add([Entity(Kind.BOOK, title, gloss=rng.choice(_GENRES)) for title in titles]):
+            author = self.any_of(Kind.PERSON)
+            facts.tell(book, "author", author)
+            year = self.tell_year(book, "published", author, 24, 65)
+            facts.tell(book, "set_in", self.any_of(Kind.TOWN))
+            publishers = [press for press in presses if facts.year(press, "founded") <= year]
+            if publishers:
+                facts.tell(book, "publisher", rng.choice(publishers))
+
+    def gatherings(self) -> None:
+        facts, rng = self.facts, self.rng
+        feasts = zip(self.take(names.GROUNDS, FESTIVALS), rng.sample(_FEASTS, FESTIVALS), strict=True)
+        festivals = [Entity(Kind.FESTIVAL, f"{site} {noun}", (), gloss) for site, (noun, gloss) in feasts]
+        for festival in facts.add(festivals):
+            initiator = self.any_of(Kind.PERSON)
+            facts.tell(festival, "initiator", initiator)
+            year = self.tell_year(festival, "first_held", initiator, 25, 50)
+            facts.tell(festival, "held_in", self.any_of(Kind.TOWN))
+            facts.tell(festival, "winners", *self.grown_up_around(year + 10))
+        battles = [Entity(Kind.BATTLE, f"Battle of {site}", (site,)) for site in self.take(names.FIELDS, BATTLES)]
+        for battle in facts.add(battles):
+            victor = self.any_of(Kind.PERSON)
+            facts.tell(battle, "victor", victor)
+            self.tell_year(battle, "fought", victor, 28, 55)
+            facts.tell(battle, "fought_near", self.any_of(Kind.TOWN))

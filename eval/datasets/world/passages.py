@@ -1,0 +1,124 @@
+"""Write the passages of a province: every thing's page with its facts in varied sentences, and some that answer nothing."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from string import Formatter
+
+from core.types import Passage, passage_id
+from eval.datasets.world.facts import THINGS, Entity, Facts
+from eval.datasets.world.prose import COLOUR, LANDMARKS, NOUNS, OPENINGS, WORDS
+from eval.datasets.world.relations import RELATIONS, Kind
+
+PASSAGES = 100
+"""Passages per province."""
+
+LEAST_WORDS, MOST_WORDS = 42, 62
+"""A page is filled up to a length drawn from this range; facts may carry it a few words further."""
+
+
+def listing(things: Sequence[Entity]) -> str:
+    """Return "A", "A and B" or "A, B and C"."""
+    *front, last = (thing.mention for thing in things)
+    return f"{', '.join(front)} and {last}" if front else last
+
+
+def sentence(text: str) -> str:
+    """Begin with a capital letter and write "an" before a vowel."""
+    text = re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", text)
+    return text[0].upper() + text[1:]
+
+
+@cache
+def _fields(template: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(template) if name}
+
+
+def _possessive(word: str) -> str:
+    return {"she": "her", "he": "his", "it": "its"}.get(word) or (f"{word}'" if word.endswith("s") else f"{word}'s")
+
+
+class _Writer:
+    """Writes the pages of one province."""
+
+    def __init__(self, facts: Facts, rng: random.Random) -> None:
+        self.facts, self.rng = facts, rng
+
+    def words(self) -> dict[str, str]:
+        """Choose the small words of one passage."""
+        return {word: self.rng.choice(choices) for word, choices in WORDS.items()}
+
+    def page(self, thing: Entity) -> Passage:
+        about = self.facts.about[thing.name]
+        slots = {relation: listing(objects) for relation, objects in about.items()}
+        opening = self.rng.choice([text for text in OPENINGS[thing.kind] if _fields(text) <= {"name", "gloss", *slots}])
+        rest = [relation for relation in about if relation not in _fields(opening)]
+        self.rng.shuffle(rest)
+        clauses = [self.rng.choice(RELATIONS[relation].prose).replace("{o}", slots[relation]) for relation in rest]
+
+        full_name = thing.aliases[0] if thing.kind is Kind.PERSON else thing.mention
+        text = opening.format(name=full_name, gloss=thing.gloss, **slots)
+        body = self.join(clauses)
+        length = self.rng.randint(LEAST_WORDS, MOST_WORDS)
+        fillers = self.rng.sample(COLOUR[thing.kind], len(COLOUR[thing.kind]))
+        while len(" ".join([text, *body]).split()) < length:
+            body.insert(self.rng.randint(min(1, len(body)), len(body)), fillers.pop())
+        return _passage(thing.name, " ".join([sentence(text), *self.refer(thing, body)]))
+
+    def join(self, clauses: Sequence[str]) -> list[str]:
+        """Sometimes make one sentence of two that have the same subject."""
+        joined: list[str] = []
+        for clause in clauses:
+            mergeable = (
+                joined and joined[-1].startswith("{S}") and clause.startswith("{S}") and " and " not in joined[-1]
+            )
+            if mergeable and self.rng.random() < 0.4:
+                joined[-1] = joined[-1][:-1] + clause.replace("{S}", " and", 1)
+            else:
+                joined.append(clause)
+        return joined
+
+    def refer(self, thing: Entity, clauses: Sequence[str]) -> Iterator[str]:
+        """Fill in words for the subject: mostly a pronoun, sometimes a noun or the name, never the same noun twice in a row."""
+        pronoun = ("she" if thing.female else "he") if thing.kind is Kind.PERSON else "it"
+        noun = NOUNS.get(thing.kind) or thing.name.split()[-1]
+        choices, before, words = [pronoun, pronoun, noun, thing.mention], thing.mention, self.words()
+        for clause in clauses:
+            before = self.rng.choice([word for word in choices if word == pronoun or word != before])
+            owner = noun if before == thing.mention else before
+            own = _possessive(owner if clause.startswith("{P}") else pronoun)
+            yield sentence(clause.format(S=before, P=own, p=_possessive(pronoun), **words))
+
+    def landmark(self, thing: Entity) -> Passage:
+        title, texts = self.rng.choice(LANDMARKS[thing.kind])
+        text = self.rng.choice(texts).format(name=thing.name, gloss=thing.gloss, **self.words())
+        return _passage(title.format(name=thing.name), text)
+
+    def family(self, name: str, bearers: Sequence[Entity]) -> Passage:
+        text = (
+            f"{name} is a family name. People who have borne it include {listing(bearers)}. The name is said to come from a word "
+            "for a seller of {thing}; others derive it from an old name of the {animal}. It is often misspelt in church books."
+        )
+        return _passage(f"{name} (family name)", text.format(**self.words()))
+
+
+def _passage(title: str, text: str) -> Passage:
+    text = sentence(text)
+    return Passage(passage_id(title, text), title, text)
+
+
+def write_passages(facts: Facts, rng: random.Random) -> tuple[dict[str, Passage], list[Passage]]:
+    """Return the pages of a province's things by name, and its distractors: :data:`PASSAGES` in all."""
+    writer = _Writer(facts, rng)
+    pages = {thing.name: writer.page(thing) for thing in facts.things}
+    families: dict[str, list[Entity]] = {}
+    for person in facts.of_kind(Kind.PERSON):
+        families.setdefault(person.name.split()[-1], []).append(person)
+    counts = {Kind.TOWN: 4, Kind.PERSON: 3, Kind.BOOK: 3}
+    shown = [thing for kind, count in counts.items() for thing in rng.sample(facts.of_kind(kind), count)]
+    distractors = [writer.landmark(thing) for thing in shown]
+    named = rng.sample(list(families), PASSAGES - THINGS - len(distractors))
+    return pages, distractors + [writer.family(name, families[name]) for name in named]

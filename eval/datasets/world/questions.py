@@ -1,0 +1,213 @@
+"""Ask about a province: chains, comparisons and intersections, each answered by executing its relations over the facts."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from core.errors import DataError
+from core.types import GoldHop, Passage, Question
+from eval.datasets.world.facts import Entity, Facts, value
+from eval.datasets.world.passages import listing, sentence
+from eval.datasets.world.relations import COMPARISONS, FILTERS, RELATIONS, Comparison, Kind, relations_of
+
+PLAN = (
+    "bridge 2", "comparison", "bridge 3", "bridge 1", "intersection", "bridge 2", "comparison", "bridge 4", "bridge 2", "bridge 3",
+    "comparison", "bridge 1", "bridge 2", "intersection", "bridge 3", "bridge 2", "comparison", "bridge 1", "bridge 4", "bridge 2",
+)  # fmt: skip
+"""The kinds of questions in turn, so that any twenty neighbours are a fair mixture."""
+
+MAX_QUESTIONS = 200
+"""Questions that every province can surely be asked."""
+
+_TRIES = 5_000
+_LONG = 7
+"""Words; a phrase longer than this only fills a slot at the end of a question, where it stays readable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One executed step, told on the subject's page: what the relation leads to from the subject.
+
+    ``which`` is set when the step is asked the other way round: of which thing is this true? Then the subject is the answer.
+    """
+
+    subject: Entity
+    relation: str
+    objects: tuple[Entity, ...]
+    which: str = ""
+
+    @property
+    def says(self) -> str:
+        """The step as a sentence."""
+        return sentence(RELATIONS[self.relation].says.format(s=self.subject.mention, o=listing(self.objects)))
+
+    def gold(self, pages: Mapping[str, Passage]) -> GoldHop:
+        """Return the step as a sub-question with its answer and passage."""
+        ask = self.which or RELATIONS[self.relation].asks[0].format(self.subject.mention)
+        found = (self.subject,) if self.which else self.objects
+        answer = found[0].name if len(found) == 1 else listing(found)
+        return GoldHop(ask, answer, pages[self.subject.name].id)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question with its executed steps. ``verdict`` is the conclusion that no passage tells, if one is needed."""
+
+    text: str
+    kind: str
+    answer: Entity
+    hops: tuple[Hop, ...]
+    verdict: str = ""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What makes two questions the same whatever their wording."""
+        return (self.kind, self.answer.name, *(f"{hop.subject.name}/{hop.relation}" for hop in self.hops))
+
+    @property
+    def thoughts(self) -> str:
+        """The complete chain of thought: one sentence per hop, each naming the next hop's thing, then the answer."""
+        verdict = [f"Thus, {self.verdict}."] if self.verdict else []
+        return " ".join([*(hop.says for hop in self.hops), *verdict, f"So the answer is: {self.answer.name}."])
+
+    def question(self, name: str, pages: Mapping[str, Passage]) -> Question:
+        """Return the question under this id, with the ids of the passages that tell its hops."""
+        gold = tuple(hop.gold(pages) for hop in self.hops)
+        return Question(
+            id=name,
+            text=self.text,
+            answers=(self.answer.name, *self.answer.aliases),
+            supporting=tuple(dict.fromkeys(hop.passage_id for hop in gold)),
+            kind=self.kind,
+            hops=len(gold),
+            decomposition=gold,
+        )
+
+
+class Asker:
+    """Draws questions about one province."""
+
+    def __init__(self, facts: Facts, rng: random.Random) -> None:
+        self.facts, self.rng = facts, rng
+        self.by_kind = {kind: things for kind in Kind if (things := facts.of_kind(kind))}
+
+    def ask(self, count: int, first: int) -> Iterator[Asked]:
+        """Yield ``count`` different questions, following :data:`PLAN` from place ``first`` on."""
+        seen = set()
+        for number in range(first, first + count):
+            kind, _, hops = PLAN[number % len(PLAN)].partition(" ")
+            for _ in range(_TRIES):
+                asked = self.draw(kind, int(hops or 0))
+                if asked and asked.key not in seen:
+                    break
+            else:
+                raise DataError(
+                    f"a province of the world cannot be asked {count} questions: ask fewer or enlarge the world."
+                )
+            seen.add(asked.key)
+            yield asked
+
+    def draw(self, kind: str, hops: int) -> Asked | None:
+        """Try once to make a question of this kind."""
+        if kind == "bridge":
+            return self.bridge(hops)
+        return self.comparison(self.rng.choice(COMPARISONS)) if kind == "comparison" else self.intersection()
+
+    def bridge(self, length: int) -> Asked | None:
+        """Walk from one thing along relations that lead to one thing each; the question names only the first."""
+        anchor = self.rng.choice(self.by_kind[self.rng.choice(list(self.by_kind))])
+        hops: list[Hop] = []
+        subject = anchor
+        for left in range(length, 0, -1):
+            fits = [
+                relation
+                for relation in relations_of(subject.kind)
+                if not relation.member and (relation.nouns or left == 1)
+            ]
+            name = self.rng.choice(fits).name
+            objects = self.facts.follow(subject, name)
+            if len(objects) != 1:
+                return None
+            hops.append(Hop(subject, name, objects))
+            subject = objects[0]
+        if not self._needs_every_hop(anchor, hops):
+            return None
+        phrase = anchor.mention
+        for hop in hops[:-1]:
+            phrase = self._fill(RELATIONS[hop.relation].nouns, phrase, "{}")
+        text = sentence(self._fill(RELATIONS[hops[-1].relation].asks, phrase, "{}?"))
+        return Asked(text, "bridge" if length > 1 else "single", subject, tuple(hops))
+
+    def _needs_every_hop(self, anchor: Entity, hops: list[Hop]) -> bool:
+        """Whether nothing is visited twice, the answer is not in the question, and no later page names the anchor."""
+        visited = [hop.subject.name for hop in hops]
+        answer = hops[-1].objects[0]
+        named_later = [
+            thing.name for name in visited[1:] for things in self.facts.about[name].values() for thing in things
+        ] + visited[1:]
+        return (
+            len(set(visited)) == len(visited)
+            and answer.name not in visited
+            and answer.name not in anchor.name
+            and not any(anchor.name in name for name in named_later)
+        )
+
+    def _fill(self, templates: tuple[str, ...], phrase: str, at_end: str) -> str:
+        """Put a phrase into one of the templates: a long one into one that ends with it."""
+        fits = [text for text in templates if len(phrase.split()) <= _LONG or text.endswith(at_end)]
+        return self.rng.choice(fits).format(phrase)
+
+    def _chain(self, subject: Entity, path: tuple[str, ...]) -> tuple[Hop, ...]:
+        """Execute a path; () if it breaks off."""
+        hops: list[Hop] = []
+        for name in path:
+            objects = self.facts.follow(subject, name)
+            if len(objects) != 1:
+                return ()
+            hops.append(Hop(subject, name, objects))
+            subject = objects[0]
+        return tuple(hops)
+
+    def comparison(self, rule: Comparison) -> Asked | None:
+        """Compare two things of a kind by what the rule's path leads to; yes and no are wished for equally often."""
+        things = self.by_kind[RELATIONS[rule.path[0]].domain]
+        wish = rule.pick == "same" and self.rng.random() < 0.5
+        for _ in range(50):
+            pair = self.rng.sample(things, 2)
+            chains = [self._chain(thing, rule.path) for thing in pair]
+            hops = (*chains[0], *chains[1])
+            if not all(chains) or len({hop.subject.name for hop in hops}) < len(hops):
+                continue
+            first, second = (chain[-1].objects[0] for chain in chains)
+            if (first == second) == wish and (rule.pick == "same" or first.number != second.number):
+                break
+        else:
+            return None
+        text = sentence(self.rng.choice(rule.asks).format(*(thing.mention for thing in pair)))
+        if rule.pick == "same":
+            return Asked(
+                text, "comparison", value("yes" if wish else "no"), hops, rule.verdict if wish else rule.otherwise
+            )
+        answer = pair[(first.number < second.number) == (rule.pick == "greatest")]
+        return Asked(text, "comparison", answer, hops, rule.verdict.format(answer.mention))
+
+    def intersection(self) -> Asked | None:
+        """Ask for the one member of a set of which something else is true."""
+        whole = self.rng.choice(self.by_kind[self.rng.choice((Kind.COMPANY, Kind.FESTIVAL))])
+        group = next(relation for relation in relations_of(whole.kind) if relation.member)
+        members = self.facts.follow(whole, group.name)
+        condition = RELATIONS[self.rng.choice(FILTERS)]
+        chosen = self.rng.choice(members)
+        wanted = self.facts.follow(chosen, condition.name)
+        if not wanted or [m for m in members if self.facts.follow(m, condition.name) == wanted] != [chosen]:
+            return None
+        clause = condition.says.format(s="", o=listing(wanted)).strip(" .")
+        ask = self.rng.choice(
+            ("Which {m} {w} {c}?", "Who {c} and was a {m} {w}?", "Which person was a {m} {w} and {c}?")
+        )
+        text = sentence(ask.format(m=group.member, w=whole.mention, c=clause))
+        which = f"Which of {listing(members)} {clause}?"
+        hops = Hop(whole, group.name, members), Hop(chosen, condition.name, wanted, which)
+        return Asked(text, "intersection", chosen, hops)

@@ -1,0 +1,129 @@
+"""Write a world into a folder: corpus, questions of three splits, demonstrations, and last of all the manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TextIO
+
+from core.errors import DataError
+from core.files import write_atomically
+from core.prompting.demonstrations import Demonstration, rebuild
+from core.seeds import derive_seed
+from core.types import Passage, Question
+from eval.datasets.plain import question_record
+from eval.datasets.world.questions import Asked
+from eval.datasets.world.world import VERSION, Province, generate
+
+DEMONSTRATIONS = 15
+CORPUS, DEMONSTRATIONS_FILE, MANIFEST = "corpus.jsonl", "demonstrations.txt", "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class WorldManifest:
+    """What a world's folder holds. Equal fingerprints mean equal bytes in all its files; a folder with a manifest is complete."""
+
+    version: int
+    seed: int
+    passages: int
+    train: int
+    dev: int
+    test: int
+    demonstrations: int
+    fingerprint: str
+
+
+def write_world(
+    folder: Path,
+    *,
+    seed: int = 0,
+    passages: int = 2000,
+    train: int = 500,
+    dev: int = 100,
+    test: int = 200,
+    report: Callable[[str], None],
+) -> WorldManifest:
+    """Write ``corpus.jsonl``, ``train.jsonl``, ``dev.jsonl``, ``test.jsonl``, ``demonstrations.txt`` and ``manifest.json``.
+
+    Passages are lines ``{"id", "title", "text"}``; questions are lines ``{"id", "question", "answers", "supporting", "type",
+    "hops", "decomposition": [{"question", "answer", "passage_id"}]}``. Demonstrations are IRCoT's (appendix G of the paper):
+    the first train questions with their passages, one or two distractors and a complete chain of thought.
+    An older world in the folder is replaced. Raises :class:`DataError` for impossible sizes (see
+    :func:`eval.datasets.world.world.generate`) and when the folder cannot be written.
+    """
+    provinces = generate(seed=seed, passages=passages, train=train, dev=dev, test=test)
+    demonstrations: list[Demonstration] = []
+    written, step = 0, max(1, passages // 10)
+    next_report = step
+    digest = hashlib.blake2b(digest_size=8)
+    with _files(folder, [CORPUS, "train.jsonl", "dev.jsonl", "test.jsonl"]) as files:
+
+        def write(name: str, record: dict[str, object]) -> None:
+            line = json.dumps(record, ensure_ascii=False) + "\n"
+            files[name].write(line)
+            digest.update(f"{name}\t{line}".encode())
+
+        for province in provinces:
+            for passage in province.passages:
+                write(CORPUS, asdict(passage))
+            for question in province.questions:
+                write(f"{province.split}.jsonl", question_record(question))
+            if province.split == "train":
+                demonstrations += _demonstrations(province, seed, DEMONSTRATIONS - len(demonstrations))
+            written += len(province.passages)
+            if written >= next_report:
+                next_report += step
+                report(f"{written:,} of {passages:,} passages written")
+    text = rebuild(tuple(demonstrations))
+    digest.update(text.encode())
+    write_atomically(folder / DEMONSTRATIONS_FILE, text)
+    manifest = WorldManifest(VERSION, seed, passages, train, dev, test, len(demonstrations), digest.hexdigest())
+    write_atomically(folder / MANIFEST, json.dumps(asdict(manifest), indent=2) + "\n")
+    report(
+        f"world {manifest.fingerprint}: {passages:,} passages, {train:,} train, {dev:,} dev, {test:,} test questions in {folder}"
+    )
+    return manifest
+
+
+def _demonstrations(province: Province, seed: int, limit: int) -> Iterator[Demonstration]:
+    for asked, question in list(zip(province.asked, province.questions, strict=True))[:limit]:
+        rng = random.Random(derive_seed(seed, "demonstration", question.id))
+        gold = [passage for passage in province.passages if passage.id in question.supporting]
+        others = [passage for passage in province.passages if passage.id not in question.supporting]
+        shown = gold + rng.sample(others, rng.randint(1, 2))
+        rng.shuffle(shown)
+        yield demonstration(question, shown, asked)
+
+
+def demonstration(question: Question, passages: list[Passage], asked: Asked) -> Demonstration:
+    """Return a question with its passages and chain of thought as one of IRCoT's demonstrations."""
+    context = "".join(f"Wikipedia Title: {passage.title}\n{passage.text}\n\n" for passage in passages)
+    comment = f"# METADATA: {json.dumps({'qid': question.id})}"
+    return Demonstration(question.id, context, question.text, asked.thoughts, comment)
+
+
+@contextmanager
+def _files(folder: Path, names: list[str]) -> Iterator[Mapping[str, TextIO]]:
+    """Open files under temporary names and give all of them their real names at the end, or none if anything fails."""
+    temporary = {name: folder / f"{name}.{os.getpid()}.tmp" for name in names}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MANIFEST).unlink(missing_ok=True)
+        with ExitStack() as stack:
+            for path in temporary.values():
+                stack.callback(path.unlink, missing_ok=True)
+            files = {name: stack.enter_context(path.open("w", encoding="utf-8")) for name, path in temporary.items()}
+            yield files
+            for name, file in files.items():
+                file.flush()
+                os.fsync(file.fileno())
+                temporary[name].replace(folder / name)
+    except OSError as error:
+        problem = f"cannot write a world into '{folder}': {error.strerror}."
+        raise DataError(f"{problem} Free some space or choose another folder.") from error

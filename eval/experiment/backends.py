@@ -1,0 +1,72 @@
+"""What the commands that answer questions share: their options, and the back ends opened from them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+from core.errors import ConfigError
+from core.protocols import Generator, Retriever
+from eval.experiment.own_methods import short_name
+from eval.experiment.registry import MethodOptions, check_names, methods_of
+from generation.config import ModelConfig
+from generation.open import open_generator
+from retrieval.config import RetrieverConfig
+from retrieval.open import open_retriever
+
+
+@dataclass(frozen=True)
+class Setup(MethodOptions):
+    """What every command that answers questions needs to know.
+
+    Attributes:
+        method: one or more methods, separated by commas ('corag methods' lists them), or FILE.py:FUNCTION for one of your own.
+        model: the language model and its engine.
+        retriever: the index or server to search.
+        seed: all randomness derives from it.
+        budget: most tokens, prompt plus generated, that one question may spend; 0 for no limit.
+    """
+
+    method: list[str] = field(default_factory=lambda: ["ircot"])
+    model: ModelConfig = field(default_factory=ModelConfig)
+    retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+    seed: int = 0
+    budget: int = 0
+
+    def __post_init__(self) -> None:
+        # A method of the user's own is named by where to find it; from here on it is called like any other.
+        object.__setattr__(self, "method", [short_name(name) for name in self.method])
+        check_names(self.method, methods_of(type(self)))
+        if self.budget < 0:
+            raise ConfigError(f"budget must be 0 (no limit) or a number of tokens, but it is {self.budget}.")
+
+    @property
+    def searches(self) -> bool:
+        """Whether any of the methods needs a retriever."""
+        return any(self.entry(name).searches for name in self.method)
+
+
+@asynccontextmanager
+async def open_backends(setup: Setup) -> AsyncIterator[tuple[Generator, Retriever | None]]:
+    """Open the retriever (if a method searches) and then the model; close both at the end, whatever happens."""
+    for name in setup.method:  # a missing prompt or demonstration file is found before minutes go into an engine
+        setup.of(name).check_files()
+    async with AsyncExitStack() as stack:
+        retriever = None
+        if setup.searches:
+            require_index(setup.retriever)
+            retriever = await open_retriever(setup.retriever)
+            stack.push_async_callback(retriever.close)
+        generator = await open_generator(setup.model)
+        stack.push_async_callback(generator.close)
+        yield generator, retriever
+
+
+def require_index(retriever: RetrieverConfig) -> None:
+    """Raise :class:`ConfigError` if there is nothing to search."""
+    if not retriever.index and not retriever.url:
+        raise ConfigError(
+            "no index was given to search: build one with 'corag index' and name it with --retriever.index, or name a server with "
+            "--retriever.url."
+        )

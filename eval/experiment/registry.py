@@ -1,0 +1,192 @@
+"""The methods by name, with their options: the one list that commands, tables and documents go by."""
+
+# ruff: noqa: RUF009 - _method returns a dataclass field, as dataclasses.field does
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, make_dataclass
+from functools import partial
+from typing import Any, ClassVar, TypeVar, cast
+
+from baselines.auto_rag import auto_rag
+from baselines.auto_rag_config import AutoRAGConfig
+from baselines.closed_book import ClosedBookConfig, closed_book
+from baselines.drag import DRAGConfig, drag
+from baselines.flare import flare
+from baselines.flare_config import FLAREConfig
+from baselines.iter_retgen import IterRetGenConfig, iter_retgen
+from baselines.iterdrag import IterDRAGConfig, iterdrag
+from baselines.longrag import LongRAGConfig, longrag
+from baselines.one_step import OneStepConfig, one_step
+from baselines.react import react
+from baselines.react_config import ReActConfig
+from baselines.recursive import recursive
+from baselines.recursive_config import RecursiveConfig
+from baselines.search_o1 import search_o1
+from baselines.search_o1_config import SearchO1Config
+from baselines.self_ask import self_ask
+from baselines.self_ask_config import SelfAskConfig
+from baselines.self_rag import self_rag
+from baselines.self_rag_config import SelfRAGConfig
+from baselines.self_rag_prompted import self_rag_prompted
+from baselines.self_rag_prompted_config import SelfRAGPromptedConfig
+from corag.config import CoRAGConfig
+from corag.method import corag
+from core.errors import ConfigError, nearest
+from core.method import MethodConfig
+from core.runner import Method
+from core.tools import Tools
+from core.types import Answer, Question
+from eval.experiment.own_methods import PAGE, Entry, is_own, load_entry, short_name
+from eval.scoring.judge import JUDGE
+from ircot.config import IRCoTConfig
+from ircot.method import ircot
+from training.chains import METHOD as CHAINS
+
+Options = TypeVar("Options", bound=MethodConfig)
+
+
+def _method(
+    function: Callable[[Question, Tools, Options], Awaitable[Answer]], config: type[Options], summary: str
+) -> Options:
+    """Declare a method: the field holds its options, and what else there is to know of it stands beside the field."""
+    return field(default_factory=config, metadata={"entry": Entry(function, config, summary)})
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """Options of every method, each in a section of its own. A new method needs a line here and nothing else."""
+
+    closed_book: ClosedBookConfig = _method(
+        closed_book, ClosedBookConfig, "the model's own knowledge, no retrieval (NoR)"
+    )
+    one_step: OneStepConfig = _method(one_step, OneStepConfig, "retrieve once with the question, then read (OneR)")
+    corag: CoRAGConfig = _method(
+        corag,
+        CoRAGConfig,
+        "chains of sub-queries and sub-answers: greedy, best of N, tree, adaptive (Wang et al. 2025)",
+    )
+    ircot: IRCoTConfig = _method(
+        ircot, IRCoTConfig, "interleave retrieval with a chain of thought, then read (Trivedi et al. 2023)"
+    )
+    self_ask: SelfAskConfig = _method(
+        self_ask, SelfAskConfig, "ask follow-up questions and search for their answers (Self-Ask: Press et al. 2023)"
+    )
+    react: ReActConfig = _method(
+        react, ReActConfig, "think, then search, look up or finish, step by step (ReAct: Yao et al. 2023)"
+    )
+    iter_retgen: IterRetGenConfig = _method(
+        iter_retgen,
+        IterRetGenConfig,
+        "search again with the last chain of thought and the question (ITER-RETGEN: Shao et al. 2023)",
+    )
+    flare: FLAREConfig = _method(
+        flare,
+        FLAREConfig,
+        "draft each sentence, search where it is unsure, write it again (FLARE: Jiang et al. 2023)",
+    )
+    self_rag: SelfRAGConfig = _method(
+        self_rag,
+        SelfRAGConfig,
+        "a model with reflection tokens decides, judges and searches (Self-RAG: Asai et al. 2024)",
+    )
+    self_rag_prompted: SelfRAGPromptedConfig = _method(
+        self_rag_prompted,
+        SelfRAGPromptedConfig,
+        "Self-RAG's decisions asked of any instruction model in prompts (after Asai et al. 2024)",
+    )
+    auto_rag: AutoRAGConfig = _method(
+        auto_rag,
+        AutoRAGConfig,
+        "the model decides turn by turn what to search for (Auto-RAG: Yu et al. 2024)",
+    )
+    search_o1: SearchO1Config = _method(
+        search_o1,
+        SearchO1Config,
+        "search in the middle of the reasoning, insert what documents tell (Search-o1: Li et al. 2025)",
+    )
+    drag: DRAGConfig = _method(
+        drag, DRAGConfig, "many documents and demonstrations in one prompt, within a budget (DRAG: Yue et al. 2024)"
+    )
+    iterdrag: IterDRAGConfig = _method(
+        iterdrag, IterDRAGConfig, "DRAG with sub-queries whose documents stay in the prompt (IterDRAG: Yue et al. 2024)"
+    )
+    longrag: LongRAGConfig = _method(
+        longrag, LongRAGConfig, "few long units of related passages, read in two turns (LongRAG: Jiang et al. 2024)"
+    )
+    recursive: RecursiveConfig = _method(
+        recursive,
+        RecursiveConfig,
+        "follow references, ask what is missing, or decompose; the model chooses (a tutorial, 2023)",
+    )
+
+    EXTENDED_BY: ClassVar[str] = "method"
+
+    @classmethod
+    def extended(cls, named: Sequence[str]) -> type[MethodOptions]:
+        """Return this class with a section more for each method of the user's own among those that were named.
+
+        Raises :class:`ConfigError` if one cannot be loaded, or its name is taken.
+        """
+        options: type[MethodOptions] = cls
+        for name in filter(is_own, named):
+            options = _with_method(options, short_name(name), load_entry(name))
+        return options
+
+    def entry(self, name: str) -> Entry:
+        """Return what there is to know of a method."""
+        return methods_of(type(self))[name]
+
+    def of(self, name: str) -> MethodConfig:
+        """Return the options of one method."""
+        config: Any = getattr(self, name)
+        assert isinstance(config, MethodConfig)
+        return config
+
+
+def methods_of(options: type[MethodOptions]) -> Mapping[str, Entry]:
+    """Return the methods that a class of options has sections for, by name."""
+    return {section.name: section.metadata["entry"] for section in fields(options) if "entry" in section.metadata}
+
+
+METHODS = methods_of(MethodOptions)
+
+_TAKEN = frozenset({CHAINS, JUDGE})
+"""What manifests call folders that do not hold answers: no method may be called so."""
+
+
+def _with_method(options: type[MethodOptions], name: str, entry: Entry) -> type[MethodOptions]:
+    known = methods_of(options)
+    if known.get(name) == entry:
+        return options
+    if (
+        name in known
+        or name in _TAKEN
+        or hasattr(options, name)
+        or name in {section.name for section in fields(options)}
+    ):
+        raise ConfigError(
+            f"your method '{name}' has the name of another {'method' if name in known else 'option or kind of run'}: "
+            "rename its function, for its options are called after it."
+        )
+    section = (name, entry.config, field(default_factory=entry.config, metadata={"entry": entry}))
+    named_alike = {"__doc__": options.__doc__, "__module__": options.__module__}
+    extended = make_dataclass(options.__name__, [section], bases=(options,), frozen=True, namespace=named_alike)
+    return cast("type[MethodOptions]", extended)
+
+
+def check_names(names: Sequence[str], known: Mapping[str, Entry] = METHODS) -> None:
+    """Raise :class:`ConfigError` for a name that is not a method's, or an empty list."""
+    if not names:
+        raise ConfigError(f"no method was named: give --method one or more of {', '.join(known)}.")
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"there is no method '{name}': {nearest(name, known)} (A method of your own: FILE.py:FUNCTION, see {PAGE}.)"
+            )
+
+
+def bind(name: str, options: MethodOptions) -> Method:
+    """Return the method as a function of question and tools."""
+    return partial(options.entry(name).function, config=options.of(name))

@@ -1,0 +1,1 @@
+"""Scorers, retrieval metrics, official scores and the judge."""

@@ -1,0 +1,72 @@
+"""A language model as judge of answers: yes or no, one question at a time.
+
+A judge is a method like any other, so its verdicts lie in a run folder, can be resumed, and have their tokens counted. It decodes
+greedily.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from core.errors import ConfigError
+from core.method import MethodConfig
+from core.prompting.template import Template, load_template
+from core.tools import Tools
+from core.types import Answer, Question
+
+PROMPTS = Path(__file__).parent / "prompts"
+JUDGE = "judge"
+Verdict = Literal["yes", "no", "unreadable"]
+_WORDS = re.compile(r"\b(yes|no)\b")
+
+
+@dataclass(frozen=True)
+class JudgeConfig(MethodConfig):
+    """Options of the judge.
+
+    Attributes:
+        prompt: a shipped name, a file, or a text with {query}, {answers} and {prediction}.
+        max_reply_tokens: most tokens of its reply.
+    """
+
+    prompt: str = "judge"
+    max_reply_tokens: int = 8
+
+    def __post_init__(self) -> None:
+        if self.max_reply_tokens < 1:
+            raise ConfigError(f"a judge needs max_reply_tokens of at least 1, but it is {self.max_reply_tokens}.")
+
+    def templates(self) -> tuple[Template, ...]:
+        """The judge's prompt."""
+        return (load_template(self.prompt, PROMPTS),)
+
+
+async def judge(question: Question, tools: Tools, config: JudgeConfig, predictions: Mapping[str, str]) -> Answer:
+    """Judge the answer that ``predictions`` has for the question by its gold answers.
+
+    The text returned is the reply as it came; ``stopped`` is the :data:`Verdict`.
+    """
+    (template,) = config.templates()
+    values = {
+        "query": question.text,
+        "answers": "; ".join(question.answers),
+        "prediction": predictions[question.id].strip() or "(none)",
+    }
+    reply = await tools.generate(template.render(values), role=JUDGE, max_tokens=config.max_reply_tokens)
+    return Answer(reply.text, steps=1, stopped=verdict_of(reply.text))
+
+
+def verdict_of(reply: str) -> Verdict:
+    """Read a reply: its first word if that is yes or no, else whichever of the two it mentions; both or neither cannot be read.
+
+    >>> [verdict_of(reply) for reply in ("Yes.", "The answer is wrong: No", "Yes and no", "Maybe")]
+    ['yes', 'no', 'yes', 'unreadable']
+    """
+    found = _WORDS.findall(reply.lower())
+    if found and (re.match(r"\W*(yes|no)\b", reply.lower()) or len(set(found)) == 1):
+        return "yes" if found[0] == "yes" else "no"
+    return "unreadable"

@@ -1,0 +1,1 @@
+"""Intervals, paired comparisons and fitted curves."""

@@ -1,0 +1,1 @@
+"""Many settings of one experiment: cells, findings, pictures."""

@@ -1,0 +1,263 @@
+"""The cells of a sweep: settings of 'corag run' by name, one by one or as grids, which are written out into cells."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from core.errors import ConfigError
+from core.options import TextLoader, changed, flatten, identity_of, load_yaml, renamed, sections_of
+from core.seeds import stable_hash
+from eval.experiment.own_methods import short_name
+from eval.experiment.questions import QuestionFile
+from eval.experiment.registry import methods_of
+from scripts.commands import run
+
+SHARED = {each.name for each in fields(QuestionFile)} | {
+    "scorer", "recall_at", "out", "cells", "grid", "dev", "metric", "budgets", "resamples",
+}  # fmt: skip
+"""Options of a sweep that its cells have in common: what is asked, how it is scored, where it is kept."""
+_STRATEGY = "corag.strategy"
+_INDEX = "retriever.index"
+_OPENED = ("model", "retriever")
+_ENVIRONMENT = SHARED | {"batch_size", "keep_prompts"}
+_LONGEST = 40  # characters of a value in a cell's name, which is a folder's name too
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting with one method, and the questions that it answers. ``config.out``: the folder of its run folder.
+
+    ``label``: what of its name a plot needs beside its group. ``stated``: full names of the options that it was given.
+    """
+
+    name: str
+    label: str
+    config: run.Config
+    stated: tuple[str, ...]
+    questions: run.Questions = ()
+
+    @property
+    def method(self) -> str:
+        """Its method."""
+        return self.config.method[0]
+
+    @property
+    def searches(self) -> bool:
+        """Whether its method needs a retriever."""
+        return self.config.entry(self.method).searches
+
+    @property
+    def folder(self) -> Path:
+        """Its run folder."""
+        return run.run_path(self.config, self.method, {}, self.name)
+
+
+def read_cells(base: run.Config, cells: str, grid: str) -> list[Cell]:
+    """Return the cells, without questions, in the order in which they are written, those of the grid last.
+
+    ``cells``: a YAML file, or YAML in braces, of names and the options that each changes. ``grid``: a YAML file, or YAML in
+    brackets or braces, of blocks of options, a cell for each combination of their values; a cell equal to an earlier one is left
+    out. Raises :class:`ConfigError` naming the cell and the option that is wrong.
+    """
+    stated = [*_named(cells), *_combined(grid, base.method[0])]
+    if not stated:
+        raise ConfigError(
+            "no cells were given: write them in the configuration, under cells or grid, or name a file with --cells."
+        )
+    found: list[Cell] = []
+    names = {"dev": "dev"}  # by folder; that of the dev questions is taken
+    for each in stated:
+        cell = _configured(base, each)
+        if each.combined and any(cell.config == other.config for other in found):
+            continue
+        folder = replace(cell, config=replace(cell.config, out=".")).folder.name
+        if folder in names:
+            raise ConfigError(
+                f"{each.title} would share the folder '{folder}' with '{names[folder]}': call it otherwise."
+            )
+        names[folder] = cell.name
+        found.append(cell)
+    return found
+
+
+class _Stated(NamedTuple):
+    """A cell as it was stated: where, its name and label, what it changes, and whether a grid combined it."""
+
+    place: str
+    name: str
+    label: str
+    changes: Mapping[str, Any]
+    combined: bool
+
+    @property
+    def title(self) -> str:
+        """What to call it in messages."""
+        return f"cell '{self.name}' of {self.place}"
+
+
+def _configured(base: run.Config, each: _Stated) -> Cell:
+    """Apply a cell's changes. Raises :class:`ConfigError` for what a cell may not change."""
+    if shared := sorted(option for option in each.changes if option.split(".")[0] in SHARED):
+        raise ConfigError(f"{each.title} changes {shared[0]}, which all cells share: give it to the sweep itself.")
+    try:
+        config = changed(base, each.changes)
+    except ConfigError as error:
+        raise ConfigError(f"{each.title}: {error}") from None
+    method, *more = config.method
+    if more:
+        raise ConfigError(f"{each.title} has the methods {', '.join(config.method)}: a cell has one.")
+    others = methods_of(type(config)).keys() - {method}
+    if foreign := [option for option in each.changes if option.split(".")[0] in others]:
+        raise ConfigError(
+            f"{each.title} changes {foreign[0]}, but its method is {method}: give the cell 'method: {foreign[0].split('.')[0]}'."
+        )
+    options = flatten(each.changes, {prefix for prefix, _ in sections_of(type(config))})
+    return Cell(each.name, each.label, config, tuple(renamed(option, type(config)) for option, _ in options))
+
+
+def _named(cells: str) -> Iterator[_Stated]:
+    """Yield the cells that are written out one by one."""
+    if not cells:
+        return
+    place, data = _load(cells, "cells")
+    if not data or not isinstance(data, dict) or not all(isinstance(changes, dict) for changes in data.values()):
+        raise ConfigError(
+            f"{place} must hold cells, each a name followed by the options that it changes, such as "
+            "'tree: {method: corag, corag.strategy: tree}'."
+        )
+    yield from (_Stated(place, str(name), str(name), changes, False) for name, changes in data.items())
+
+
+def _combined(grid: str, method: str) -> Iterator[_Stated]:
+    """Yield a grid's cells, the last option of a block changing fastest. ``method``: of blocks that name none."""
+    if not grid:
+        return
+    place, data = _load(grid, "grid")
+    blocks = data if isinstance(data, list) else [data]
+    for block in blocks:
+        if not block or not isinstance(block, dict):
+            raise ConfigError(
+                f"{place} must hold blocks of options, each with a value or a list of values, such as "
+                "'- {method: corag, corag.strategy: best_of_n, corag.chains: [2, 4], corag.max_hops: [2, 4]}'."
+            )
+        options = dict(flatten(block, {prefix for prefix, _ in sections_of(run.Config)}))
+        choices = [value if isinstance(value, list) else [value] for value in options.values()]
+        if empty := [option for option, values in zip(options, choices, strict=True) if not values]:
+            raise ConfigError(f"{place} has no value for {empty[0]}: give it one or more.")
+        for values in itertools.product(*choices):
+            changes = dict(zip(options, values, strict=True))
+            yield _Stated(place, *names_of(method, changes), changes, True)
+
+
+def names_of(method: str, changes: Mapping[str, Any]) -> tuple[str, str]:
+    """Name and label a cell of a grid by all that its block states, so that other blocks do not change its name.
+
+    Its label leaves out what its group in a plot tells.
+
+    >>> names_of("ircot", {"method": "corag", "corag.strategy": "best_of_n", "corag.N": "4", "budget": "8000"})
+    ('corag strategy=best_of_n N=4 budget=8000', 'N=4 budget=8000')
+    """
+    method = short_name(str(changes.get("method", method)))
+    parts = {
+        option: f"{option.removeprefix(f'{method}.')}={_short(value)}"
+        for option, value in changes.items()
+        if option != "method"
+    }
+    label = [part for option, part in parts.items() if option != _STRATEGY and option.split(".")[0] not in _OPENED]
+    name = " ".join([method, *parts.values()])
+    return name, " ".join(label) or name
+
+
+def _short(value: Any) -> str:
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    if len(text) <= _LONGEST:
+        return text
+    # Of paths, which differ at their ends.
+    ends = ",".join(Path(part).name for part in text.split(","))
+    return f"{ends[-_LONGEST:].lstrip(',')}~{stable_hash(text)[:4]}"
+
+
+def _load(given: str, option: str) -> tuple[str, Any]:
+    """Read what an option holds: YAML, or the name of a file with it. Return also what to call the place in messages."""
+    if given.lstrip()[:1] not in ("{", "[", "-"):
+        return f"'{given}'", load_yaml(given, option)
+    try:
+        return f"the {option}", yaml.load(given, Loader=TextLoader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"the {option} is not valid YAML: {' '.join(str(error).split())}") from None
+
+
+def varying(cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
+    """Return what tells the cells apart, by name: of the options that each was given, those that differ between the cells.
+
+    A method's options are compared between cells of that method, the retriever's between cells that search.
+    """
+    having = {cell.name: dict(_options(cell.config)) for cell in cells}
+    seen: dict[str, set[str]] = {}
+    for options in having.values():
+        for option, value in options.items():
+            seen.setdefault(option, set()).add(repr(value))
+    differing = {option for option, values in seen.items() if len(values) > 1}
+    return {
+        cell.name: {
+            option: having[cell.name][option]
+            for option in ("method", *cell.stated)
+            if option in differing & having[cell.name].keys()
+        }
+        for cell in cells
+    }
+
+
+def _options(config: run.Config) -> Iterator[tuple[str, Any]]:
+    """Yield (full name, value) of the options that a cell's answers depend on."""
+    method = config.method[0]
+    left_out = _ENVIRONMENT | (methods_of(type(config)).keys() - {method})
+    if not config.entry(method).searches:
+        left_out |= {"retriever"}
+    values = {name: value for name, value in identity_of(config).items() if name not in left_out} | {"method": method}
+    yield from flatten(values, {prefix for prefix, _ in sections_of(type(config))})
+
+
+def digest_of(shared: run.Config) -> str:
+    """Return 8 hexadecimal digits that identify what the cells of a sweep have in common, the question file among it."""
+    values = {name: value for name, value in identity_of(shared).items() if name not in _ENVIRONMENT}
+    return stable_hash(json.dumps(values | {"questions": shared.source}, sort_keys=True, default=str))[:8]
+
+
+_MOST_GROUPS = 24
+
+
+def groups_of(cells: Sequence[Cell], told: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name what a plot draws alike, cell by cell: method and strategy, with what is ``told`` of model and index.
+
+    Indexes are called by what tells them apart, such as bm25 and dense of 'indexes/wiki-bm25' and 'indexes/wiki-dense', and left
+    out where a legend would be too long.
+    """
+    indexes = {Path(path).name for each in told for path in each.get(_INDEX, ())}
+    beginning = os.path.commonprefix(list(indexes))  # noqa: RUF071 - of their characters, as wanted
+    shared = re.sub("[^-_]*$", "", beginning)  # whole words
+
+    def name(cell: Cell, each: Mapping[str, Any], *, index: bool) -> str:
+        parts = [cell.method, *([cell.config.corag.strategy] if cell.method == "corag" else [])]
+        if index:
+            parts += ["+".join(Path(path).name.removeprefix(shared) for path in each.get(_INDEX, ()))]
+        parts += [
+            f"{option}={_short(value)}"
+            for option, value in each.items()
+            if value and option.split(".")[0] in _OPENED and option != _INDEX
+        ]
+        return " ".join(filter(None, parts))
+
+    apart = [name(cell, each, index=True) for cell, each in zip(cells, told, strict=True)]
+    if len(set(apart)) <= _MOST_GROUPS:
+        return apart
+    return [name(cell, each, index=False) for cell, each in zip(cells, told, strict=True)]

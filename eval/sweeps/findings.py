@@ -1,0 +1,159 @@
+"""What the finished cells of a sweep say: each by itself, and together as Pareto set, curves and choices under a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from core.errors import ConfigError, DataError
+from core.runs.folder import read_rows
+from core.runs.rows import SavedRow
+from eval.scoring.scorers import chosen_scorer
+from eval.statistics.intervals import Interval, bootstrap_mean
+from eval.statistics.scaling import CellScores, Fit, best_under, fit_curve, pareto_set, telling_budgets
+from eval.sweeps.cells import Cell, varying
+from eval.tables.ledger import Spending, spending_of
+from eval.tables.table import FURTHER, Summary, score_row, summarise
+
+MEASURES = {"f1": "F1", "em": "EM", "recall": "recall"} | FURTHER
+del MEASURES["answer_recall"]  # it needs the passages' texts
+"""What cells can be compared by, as far as their questions and scorer have it."""
+
+
+@dataclass(frozen=True)
+class Reporting:
+    """How a sweep is reported, see the options of 'corag sweep'. Raises :class:`ConfigError` for numbers that cannot be."""
+
+    metric: str
+    budgets: Sequence[int]
+    resamples: int
+
+    def __post_init__(self) -> None:
+        if self.metric not in MEASURES:
+            raise ConfigError(f"metric must be one of {', '.join(MEASURES)}, but is '{self.metric}'.")
+        if self.resamples < 1 or min(self.budgets, default=1) < 1:
+            raise ConfigError(
+                f"resamples and budgets must be numbers from 1 on, but they are {self.resamples} and {self.budgets}."
+            )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A finished cell: the options that tell it from the others, its line of the table, its questions one by one, what it spent.
+
+    ``remembered_searches``: those of its ``searches`` that an equal one had made.
+    """
+
+    cell: Cell
+    options: dict[str, Any]
+    summary: Summary
+    scores: CellScores
+    spent: Spending
+    searches: int
+    remembered_searches: int
+
+    @property
+    def name(self) -> str:
+        """The cell's name."""
+        return self.cell.name
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best cell under a budget, by what it spends and scores where it was chosen; then on the questions of the report."""
+
+    budget: int
+    cell: str
+    chosen_tokens: float
+    chosen_score: float
+    tokens: float
+    score: Interval
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the cells say together. ``fits``: through the "pareto" set and through "all" cells; a sentence where there is none.
+
+    ``failed``: cells in which every question failed; they have no part in the rest.
+    """
+
+    pareto: list[str]
+    fits: dict[str, Fit | str]
+    choices: list[Choice]
+    failed: list[str]
+
+
+def check_metric(cells: Sequence[Cell], metric: str) -> None:
+    """Raise :class:`ConfigError` if a question of a cell will not have the metric, which is known before it is answered."""
+    for cell in cells:
+        scorer = chosen_scorer(cell.config.scorer, cell.config.dataset)
+        for question in cell.questions:
+            unanswered = SavedRow(question, None, {}, 0.0, "", 0.0, 0.0, 0, 0, ())
+            values = score_row(unanswered, scorer, cell.config.recall_at, searches=cell.searches).measured
+            if metric not in values:
+                raise ConfigError(
+                    f"cells are to be compared by {MEASURES[metric]}, but in the cell '{cell.name}' the question '{question.id}' "
+                    f"can have {', '.join(values)} only: choose another --metric, or leave the cell or the question out."
+                )
+
+
+def measured(cells: Sequence[Cell], metric: str) -> list[Measured]:
+    """Read the cells' runs back from disk."""
+    told = varying(cells)
+    return [_measure(cell, told[cell.name], metric) for cell in cells]
+
+
+def _measure(cell: Cell, options: dict[str, Any], metric: str) -> Measured:
+    """Score one run by the gold answers that its question file holds now."""
+    scorer = chosen_scorer(cell.config.scorer, cell.config.dataset)
+    found = read_rows(cell.folder)
+    rows = [replace(found[question.id], question=question) for question in cell.questions]
+    recall_at = cell.config.recall_at
+    tokens = [row.total_usage.total for row in rows]
+    scores = [score_row(row, scorer, recall_at, searches=cell.searches).measured[metric] for row in rows]
+    return Measured(
+        cell,
+        options,
+        summarise(cell.name, rows, scorer, recall_at=recall_at, searches=cell.searches),
+        CellScores(cell.name, np.asarray(tokens, dtype=np.float64), np.asarray(scores, dtype=np.float64)),
+        sum((spending for row in rows for spending in spending_of(row.steps, row.usage).values()), Spending()),
+        sum(row.searches for row in rows),
+        sum(row.remembered_searches for row in rows),
+    )
+
+
+def find(tested: Sequence[Measured], developed: Sequence[Measured], options: Reporting) -> Findings:
+    """Find the Pareto set, the curves, and the best cell under each budget, which the dev questions decide on if there are any."""
+    failed = [each.name for each in [*tested, *developed] if each.summary.failed == each.summary.n]
+    scores, of_dev = ([each.scores for each in cells if each.name not in failed] for cells in (tested, developed))
+    frontier = pareto_set([each.mean_tokens for each in scores], [each.mean_score for each in scores])
+    through = {"pareto": [scores[index] for index in frontier], "all": scores}
+    return Findings(
+        [scores[index].name for index in frontier],
+        {name: _fit_or_reason(chosen, options.resamples) for name, chosen in through.items()},
+        choose(scores, of_dev or scores, options.budgets) if scores else [],
+        list(dict.fromkeys(failed)),
+    )
+
+
+def choose(tested: Sequence[CellScores], chosen_on: Sequence[CellScores], budgets: Sequence[int]) -> list[Choice]:
+    """Choose the best cell under each telling budget by ``chosen_on``, and say what it does in ``tested``."""
+    by_name = {each.name: each for each in tested}
+    choices = []
+    for budget in telling_budgets(budgets, chosen_on):
+        best = best_under(budget, chosen_on)
+        interval = bootstrap_mean(by_name[best.name].scores.tolist()) if best else None
+        if best and interval:
+            tokens = by_name[best.name].mean_tokens
+            choices.append(Choice(budget, best.name, best.mean_tokens, best.mean_score, tokens, interval))
+    return choices
+
+
+def _fit_or_reason(scores: Sequence[CellScores], resamples: int) -> Fit | str:
+    try:
+        return fit_curve(scores, resamples=resamples)
+    except DataError as error:
+        return str(error)

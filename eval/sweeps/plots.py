@@ -1,0 +1,166 @@
+"""The picture of a sweep: scores against tokens per question, with error bars, the Pareto frontier and the fitted curve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eval.statistics.scaling import Curve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Told apart with any colour vision (Okabe and Ito 2008), without their yellow, which is too light on white."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+"""More of them than colours and without a common divisor, so that 63 groups differ in one or the other."""
+_INK = "#333333"
+_OFFSETS = [(side * 7, up, align) for up in (8, -8, 18, -18, 28, -28) for side, align in ((1, "left"), (-1, "right"))]
+"""Where a point's name may stand, in points of 1/72 inch from it, the best place first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A cell: tokens per question, score and its interval in percent; ``low`` and ``high`` are None for a single question.
+
+    ``group`` decides on colour and marker, ``label`` is written beside points of the frontier.
+    """
+
+    label: str
+    group: str
+    tokens: float
+    score: float
+    low: float | None
+    high: float | None
+    on_frontier: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A fitted curve, drawn from ``start`` to ``end`` tokens, and what stands under the title of it."""
+
+    curve: Curve
+    start: float
+    end: float
+    label: str
+
+
+def draw_scaling(
+    points: Sequence[Point], files: Sequence[Path], *, measure: str, title: str, line: Line | None
+) -> None:
+    """Draw the points to files, whose endings choose the format (.png, .svg). Needs matplotlib."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    # A Figure by itself needs no display: it is drawn by Agg, and by matplotlib's own writer for SVG.
+    with matplotlib.rc_context({"svg.hashsalt": "corag", "font.size": 10}):
+        groups = len({point.group for point in points})
+        columns = 2 if groups <= 10 else 3
+        legend_rows = math.ceil((groups + 1 + (line is not None)) / columns)
+        figure = Figure(figsize=(8.4, 4.7 + 0.2 * legend_rows), dpi=160, layout="constrained")
+        axes = figure.add_subplot()
+        frontier = sorted((point for point in points if point.on_frontier), key=lambda point: point.tokens)
+        ticks = tick_places(min(point.tokens for point in points), max(point.tokens for point in points))
+        # What is the best under each budget; the last point is for all larger ones.
+        steps = [(point.tokens, point.score) for point in frontier] + [(ticks[-1], frontier[-1].score)]
+        axes.step(
+            *zip(*steps, strict=True), where="post", color="#999999", linewidth=1.4, zorder=1, label="Pareto frontier"
+        )
+        if line:
+            tokens = np.geomspace(line.start, line.end, 300)
+            axes.plot(
+                tokens, line.curve.at(tokens), color=_INK, linewidth=1.6, linestyle=(0, (5, 2)), label="fitted curve"
+            )
+        _draw_groups(axes, points)
+        _draw_axes(axes, ticks, f"{measure} (%)")
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=_INK)
+        if line:
+            axes.set_title(f"fitted curve: {line.label}", loc="left", fontsize=8.5, color=_INK)
+        figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+        _draw_labels(figure, axes, frontier, points)
+        for file in files:
+            figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+
+
+def _draw_labels(figure: Figure, axes: Axes, frontier: Sequence[Point], points: Sequence[Point]) -> None:
+    """Name the points of the frontier, each at the first place beside it where neither a point nor another name stands."""
+    from matplotlib.patheffects import withStroke
+    from matplotlib.transforms import Bbox
+
+    figure.draw_without_rendering()  # only now it is known what lies where
+    marker = 0.05 * figure.dpi
+    places = axes.transData.transform([(point.tokens, point.score) for point in points])
+    taken = [Bbox.from_bounds(x - marker, y - marker, 2 * marker, 2 * marker) for x, y in places]
+    edge = axes.get_window_extent()
+    for point in frontier:
+        for dx, dy, side in _OFFSETS:
+            text = axes.annotate(
+                point.label, (point.tokens, point.score), xytext=(dx, dy), textcoords="offset points", ha=side, va="center",
+                fontsize=7.5, color=_INK, zorder=6, path_effects=[withStroke(linewidth=2.5, foreground="white")],
+            )  # fmt: skip
+            box = text.get_window_extent()
+            if edge.x0 < box.x0 and box.x1 < edge.x1 and box.y1 < edge.y1 and not any(map(box.overlaps, taken)):
+                taken.append(box)
+                break
+            text.remove()
+
+
+def _draw_groups(axes: Axes, points: Sequence[Point]) -> None:
+    """Draw the points: filled on the frontier, hollow elsewhere."""
+    for number, group in enumerate(dict.fromkeys(point.group for point in points)):
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        members = [point for point in points if point.group == group]
+        for point in members:
+            if point.low is not None and point.high is not None:
+                axes.plot(
+                    [point.tokens, point.tokens], [point.low, point.high], color=colour, linewidth=1, alpha=0.45, zorder=2
+                )  # fmt: skip
+        for filled in {point.on_frontier: None for point in members}:  # nothing to draw would upset the layout
+            shown = [point for point in members if point.on_frontier == filled]
+            axes.plot(
+                [point.tokens for point in shown],
+                [point.score for point in shown],
+                linestyle="none", marker=marker, markersize=7, markeredgewidth=1.4, markeredgecolor=colour,
+                markerfacecolor=colour if filled else "white", zorder=3 + filled, clip_on=False,
+            )  # fmt: skip
+        # One entry for the group, whichever of its points there are.
+        axes.plot([], [], linestyle="none", marker=marker, markersize=7, color=colour, label=group)
+
+
+def _draw_axes(axes: Axes, ticks: Sequence[float], score: str) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(ticks[0], ticks[-1])
+    axes.set_xticks(ticks, [tick_label(tick) for tick in ticks])
+    axes.minorticks_off()
+    axes.set_ylim(bottom=max(0.0, axes.get_ylim()[0]))
+    axes.set_xlabel("tokens per question (prompt and generated, log scale)")
+    axes.set_ylabel(score)
+    axes.grid(axis="y", color="#dddddd", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def tick_places(least: float, most: float) -> list[float]:
+    """Return doublings of 1,000 tokens, the first below and the last above all points, with a little room.
+
+    >>> tick_places(600, 9000)
+    [500.0, 1000.0, 2000.0, 4000.0, 8000.0, 16000.0]
+    """
+    first = np.floor(np.log2(max(least, 1.0) / 1100))
+    last = np.ceil(np.log2(max(most, 1.0) * 1.1 / 1000))
+    return [float(1000 * 2.0**power) for power in np.arange(first, max(last, first + 1) + 1)]
+
+
+def tick_label(tokens: float) -> str:
+    """Write a tick.
+
+    >>> tick_label(500.0), tick_label(62.5), tick_label(128000.0)
+    ('500', '62.5', '128k')
+    """
+    return f"{tokens / 1000:g}k" if tokens >= 1000 else f"{tokens:g}"

@@ -1,0 +1,283 @@
+"""Where the tokens and seconds of a run went: by role, by stage, and how long the engine had nothing to do.
+
+Tokens and waiting are those of the lines that count, as in every table; the engine was also busy with failed attempts that were
+tried again, so its idle time is taken over all lines.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from core.runs.rows import SavedRow
+from core.tools import GenerateStep, ScoreStep, SearchStep, Step
+from core.types import TokenUsage
+
+Span = tuple[float, float]
+"""When something began and ended, in seconds since 1970."""
+
+STAGES = (GenerateStep.kind, ScoreStep.kind, SearchStep.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """Tokens of one role. ``remembered``: those of replies that were given from memory; None if the run kept no steps to tell."""
+
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    remembered: int | None = 0
+
+    @property
+    def in_cache(self) -> int | None:
+        """Prompt tokens that the engine found in its prefix cache: what was neither computed nor remembered."""
+        return None if self.remembered is None else self.usage.total - self.usage.computed - self.remembered
+
+    def __add__(self, other: Spending) -> Spending:
+        known = self.remembered is not None and other.remembered is not None
+        remembered = (self.remembered or 0) + (other.remembered or 0) if known else None
+        return Spending(self.usage + other.usage, remembered)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Seconds that questions waited for something, added up per question over calls that may have been made at the same time.
+
+    ``calls``: how often they did. ``mean``, ``p50``, ``p95``: per question, over all questions, those that never waited too.
+    """
+
+    calls: int
+    total: float
+    mean: float
+    p50: float
+    p95: float
+
+    @staticmethod
+    def of(calls: int, seconds: Sequence[float]) -> Waiting:
+        """Summarise the seconds of each question."""
+        p50, p95 = np.percentile(seconds, (50, 95))
+        return Waiting(calls, float(np.sum(seconds)), float(np.mean(seconds)), float(p50), float(p95))
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of a run. ``wall``: seconds from opening its folder, when engine and index are loaded, to its last question's end.
+
+    ``busy``: seconds in which at least one of its requests was at the engine, None if the run kept no steps; ``requested``:
+    seconds of all requests. A start that was killed left no trace of the questions in flight, so both were this at least.
+    """
+
+    opened: float
+    questions: int
+    wall: float
+    busy: float | None
+    requested: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A run's spending by role in order of appearance, its waiting by stage, and its starts.
+
+    ``stages``: None for a run that kept no steps, as 'corag sample' keeps none: what it waited for is not known.
+    ``remembered_searches``: those that an equal search had made; they are among the calls of their stage.
+    ``question_seconds``: from a question's first call to its answer. ``untimed``: lines without times, as older versions wrote.
+    ``retried``: failed attempts that were tried again, with what they had spent.
+    """
+
+    questions: int
+    failed: int
+    roles: Mapping[str, Spending]
+    stages: Mapping[str, Waiting | None]
+    remembered_searches: int
+    question_seconds: Waiting
+    starts: tuple[Start, ...]
+    untimed: int
+    retried: int
+    retried_usage: TokenUsage
+
+    @property
+    def total(self) -> Spending:
+        """The sum over all roles."""
+        return sum(self.roles.values(), Spending())
+
+    @property
+    def wall(self) -> float | None:
+        """Seconds of all starts; None if no line says when it was written."""
+        return sum(start.wall for start in self.starts) if self.starts else None
+
+    @property
+    def idle_share(self) -> float | None:
+        """The share of the wall time in which none of the run's requests was at the engine; None if that is not known."""
+        busy = [start.busy for start in self.starts if start.busy is not None]
+        if not self.wall or len(busy) < len(self.starts):
+            return None
+        return 1.0 - sum(busy) / self.wall
+
+    @property
+    def in_flight(self) -> float | None:
+        """How many of the run's requests were at the engine on average; None if that is not known."""
+        if self.idle_share is None or not self.wall:
+            return None
+        return sum(start.requested for start in self.starts) / self.wall
+
+    def share(self, role: str) -> float:
+        """Return a role's share of all computed tokens."""
+        return self.roles[role].usage.computed / max(1, self.total.usage.computed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """What a line of a run says about tokens and seconds. ``requests``: None if the line kept no steps."""
+
+    failed: bool
+    seconds: float
+    remembered_searches: int
+    roles: dict[str, Spending]
+    calls: dict[str, int]
+    waited: dict[str, float]
+    opened: float
+    end: float
+    requests: tuple[Span, ...] | None
+
+
+def ledger_of(attempts: Iterable[SavedRow]) -> Ledger:
+    """Add up the lines of a run, given in the order in which they were written; there must be at least one."""
+    lines: dict[str, _Line] = {}
+    starts: defaultdict[float, list[_Line]] = defaultdict(list)
+    retried, untimed, retried_usage = 0, 0, TokenUsage()
+    for row in attempts:
+        line = _line(row)
+        if line.opened:
+            starts[line.opened].append(line)
+        else:
+            untimed += 1
+        if earlier := lines.get(row.question.id):
+            retried += 1
+            retried_usage += sum(earlier.roles.values(), Spending()).usage
+        lines[row.question.id] = line
+    counted = list(lines.values())
+    roles: defaultdict[str, Spending] = defaultdict(Spending)
+    for line in counted:
+        for role, spending in line.roles.items():
+            roles[role] += spending
+    return Ledger(
+        questions=len(counted),
+        failed=sum(line.failed for line in counted),
+        roles=dict(roles),
+        stages={stage: _waiting(stage, counted) for stage in STAGES},
+        remembered_searches=sum(line.remembered_searches for line in counted),
+        question_seconds=Waiting.of(len(counted), [line.seconds for line in counted]),
+        starts=tuple(_start(opened, begun) for opened, begun in sorted(starts.items())),
+        untimed=untimed,
+        retried=retried,
+        retried_usage=retried_usage,
+    )
+
+
+def spending_of(steps: Sequence[Step], usage: Mapping[str, TokenUsage]) -> dict[str, Spending]:
+    """Return what a row spent by role: from its steps, which tell remembered replies apart, or from its ledger if it kept none."""
+    if not steps:
+        return {role: Spending(spent, None) for role, spent in usage.items()}
+    found: defaultdict[str, Spending] = defaultdict(Spending)
+    for step in steps:
+        if not isinstance(step, SearchStep):
+            found[step.role] += Spending(step.usage, 0 if step.usage.computed else step.usage.total)
+    return dict(found)
+
+
+def json_record(ledger: Ledger) -> dict[str, Any]:
+    """Write a ledger as a JSON object; what is not known is null."""
+    return {
+        "questions": ledger.questions,
+        "failed": ledger.failed,
+        "roles": {
+            role: _tokens(spending) | {"share": round(ledger.share(role), 4)} for role, spending in ledger.roles.items()
+        },
+        "total": _tokens(ledger.total),
+        "waiting": {stage: _rounded(waiting and asdict(waiting)) for stage, waiting in ledger.stages.items()},
+        "remembered_searches": ledger.remembered_searches,
+        "question_seconds": _rounded(asdict(ledger.question_seconds)),
+        "wall_seconds": _rounded(ledger.wall),
+        "idle_share": _rounded(ledger.idle_share),
+        "requests_in_flight": _rounded(ledger.in_flight),
+        "starts": [_rounded(asdict(start)) for start in ledger.starts],
+        "untimed": ledger.untimed,
+        "retried": ledger.retried,
+        "retried_tokens": ledger.retried_usage.total,
+    }
+
+
+def _tokens(spending: Spending) -> dict[str, int | None]:
+    usage = spending.usage
+    return {
+        "calls": usage.calls,
+        "prompt": usage.prompt,
+        "generated": usage.generated,
+        "in_cache": spending.in_cache,
+        "remembered": spending.remembered,
+        "computed": usage.computed,
+    }
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(item) for name, item in value.items()}
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def covered(spans: Iterable[Span]) -> float:
+    """Return the length of the union of intervals.
+
+    >>> covered([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)])
+    4.0
+    """
+    length, reached = 0.0, float("-inf")
+    for begin, end in sorted(spans):
+        length += max(0.0, end - max(begin, reached))
+        reached = max(reached, end)
+    return length
+
+
+def _line(row: SavedRow) -> _Line:
+    steps = row.steps
+    calls, waited = dict.fromkeys(STAGES, 0), dict.fromkeys(STAGES, 0.0)
+    requests, end = [], row.begun + row.seconds
+    for step in steps:
+        calls[step.kind] += 1
+        waited[step.kind] += step.seconds
+        span = row.begun + step.started, row.begun + step.started + step.seconds
+        end = max(end, span[1])
+        if not isinstance(step, SearchStep):
+            requests.append(span)
+    return _Line(
+        failed=row.answer is None,
+        seconds=row.seconds,
+        remembered_searches=row.remembered_searches,
+        roles=spending_of(steps, row.usage),
+        calls=calls,
+        waited=waited,
+        opened=row.opened if row.begun else 0.0,
+        end=end,
+        requests=None if row.usage and not steps else tuple(requests),
+    )
+
+
+def _waiting(stage: str, lines: Sequence[_Line]) -> Waiting | None:
+    if any(line.requests is None for line in lines):
+        return None
+    return Waiting.of(sum(line.calls[stage] for line in lines), [line.waited[stage] for line in lines])
+
+
+def _start(opened: float, lines: Sequence[_Line]) -> Start:
+    requests = [span for line in lines for span in line.requests or ()]
+    end = max(line.end for line in lines)
+    known = all(line.requests is not None for line in lines)
+    return Start(
+        opened=opened,
+        questions=len(lines),
+        wall=end - opened,
+        busy=covered(requests) if known else None,
+        requested=sum(end - begin for begin, end in requests),
+    )

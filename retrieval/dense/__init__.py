@@ -1,0 +1,1 @@
+"""Dense indexes: encoders, vectors, search."""

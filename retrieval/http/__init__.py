@@ -1,0 +1,1 @@
+"""Search over HTTP: server, client and what crosses between them."""

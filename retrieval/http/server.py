@@ -1,0 +1,103 @@
+"""A retriever over HTTP: one index in one process, searched by many.
+
+| route | asks | answers |
+| --- | --- | --- |
+| POST /search | {"queries": [...], "k": 5} | {"results": [{"hits": [{"id", "title", "text", "score"}]} or {"error": ...}]} |
+| POST /passages | {"ids": [...]} | {"passages": [{"id", "title", "text"}]}, unknown ids left out |
+| GET /health | | {"status": "ok", "fingerprint": "..."} |
+
+A request that makes no sense gets status 400 and {"error": "..."}; a lost index gets 503.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from core.errors import BackendError, ConfigError, CoragError, DataError
+from core.protocols import Retriever
+from retrieval.http.wire import hit_to_record, passage_to_record
+
+MAX_K = 1_000
+
+
+async def serve(retriever: Retriever, host: str, port: int, report: Callable[[str], None]) -> None:
+    """Answer requests until cancelled or told to stop by a signal; port 0 takes a free one, which ``report`` is told.
+
+    The caller closes the retriever. Raises :class:`ConfigError` if the address cannot be taken.
+    """
+    try:
+        listener = socket.create_server((host, port))
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}. Choose another host or port.") from None
+    server = uvicorn.Server(uvicorn.Config(create_app(retriever), log_level="warning", lifespan="off"))
+    report(f"searching index {retriever.fingerprint} at http://{host}:{listener.getsockname()[1]}")
+    with listener:
+        await server.serve(sockets=[listener])
+
+
+def create_app(retriever: Retriever) -> Starlette:
+    """Return the web application over a retriever; requests that come at the same time share its batches."""
+
+    async def search(request: Request) -> Response:
+        body = await _body(request)
+        queries, k = _strings(body, "queries"), body.get("k")
+        if not isinstance(k, int) or not 1 <= k <= MAX_K:
+            raise DataError(f"'k' must be a whole number from 1 to {MAX_K:,}, but is {k!r}.")
+
+        async def one(query: str) -> dict[str, Any]:
+            try:
+                return {"hits": [hit_to_record(hit) for hit in await retriever.search(query, k)]}
+            except BackendError:
+                raise
+            except CoragError as error:
+                return {"error": str(error)}
+
+        return _json({"results": await asyncio.gather(*map(one, queries))})
+
+    async def passages(request: Request) -> Response:
+        found = await retriever.passages(_strings(await _body(request), "ids"))
+        return _json({"passages": [passage_to_record(passage) for passage in found]})
+
+    async def health(_: Request) -> Response:
+        return _json({"status": "ok", "fingerprint": retriever.fingerprint})
+
+    async def refuse(_: Request, error: Exception) -> Response:
+        return _json({"error": str(error)}, 503 if isinstance(error, BackendError) else 400)
+
+    routes = [
+        Route("/search", search, methods=["POST"]),
+        Route("/passages", passages, methods=["POST"]),
+        Route("/health", health),
+    ]
+    return Starlette(routes=routes, exception_handlers={CoragError: refuse})
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    try:
+        body = orjson.loads(await request.body())
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"the body is not JSON: {error}.") from None
+    if not isinstance(body, dict):
+        raise DataError(f"the body must be a JSON object, but is a {type(body).__name__}.")
+    return body
+
+
+def _strings(body: dict[str, Any], name: str) -> list[str]:
+    values = body.get(name)
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise DataError(f"'{name}' must be a list of strings.")
+    return values
+
+
+def _json(content: dict[str, Any], status: int = 200) -> Response:
+    return Response(orjson.dumps(content), status, media_type="application/json")

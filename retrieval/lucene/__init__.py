@@ -1,0 +1,1 @@
+"""Lucene BM25 through Pyserini's jar."""

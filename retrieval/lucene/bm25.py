@@ -1,0 +1,221 @@
+"""Lucene BM25 through Pyserini's jar: build an index that Pyserini opens too, and search it in batches.
+
+A document has three indexed fields: ``contents`` (title, newline, text: what Pyserini searches), ``title`` and ``text``
+(searched apart, scores added, as IRCoT's Elasticsearch did). The raw JSON is stored, as Pyserini's users expect. An index that
+``corag index`` built also has a passage store beside Lucene's files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from core.errors import BackendError, ConfigError, DataError, IndexMismatchError, SearchFailedError, reason
+from core.types import Hit, Passage
+from retrieval.batched import Outcome
+from retrieval.config import RetrieverConfig
+from retrieval.corpora import passage_from_record
+from retrieval.lucene.java import java_class, java_error, java_path, to_java_list, to_json
+from retrieval.store import PassageStore, has_store
+
+_INDEX_CHUNK = 2_000
+_SEARCH_CHUNK = 512  # Anserini starts its threads afresh for every batch, so small ones waste them
+
+
+@dataclass(frozen=True)
+class Bm25:
+    """BM25's parameters and the index fields that are searched; the scores of several fields add."""
+
+    k1: float
+    b: float
+    fields: tuple[str, ...]
+
+    @classmethod
+    def from_config(cls, config: RetrieverConfig) -> Bm25:
+        """Resolve a preset. "ircot" is Elasticsearch's default similarity on title and text (Trivedi et al. 2023, their code)."""
+        k1, b, fields = (0.9, 0.4, ("contents",)) if config.bm25 == "pyserini" else (1.2, 0.75, ("title", "text"))
+        k1 = k1 if config.k1 is None else config.k1
+        b = b if config.b is None else config.b
+        if k1 < 0 or not 0 <= b <= 1:
+            raise ConfigError(f"BM25 needs k1 >= 0 and 0 <= b <= 1, but got k1={k1}, b={b}.")
+        return cls(k1, b, fields)
+
+
+def is_lucene_index(folder: Path) -> bool:
+    """Whether a folder holds a committed Lucene index."""
+    return folder.is_dir() and any(folder.glob("segments_*"))
+
+
+def build_lucene(passages: Iterable[Passage], folder: Path, threads: int, report: Callable[[str], None]) -> None:
+    """Index passages into a folder, replacing a Lucene index that is there."""
+    arguments = ["-index", java_path(folder), "-collection", "JsonCollection", "-input", "", "-threads", str(threads)]
+    indexer = java_class("io.anserini.index.SimpleIndexer")([*arguments, "-storeRaw", "-fields", "title", "text"])
+    stream, count = iter(passages), 0
+    try:
+        while chunk := [_document(passage) for passage in islice(stream, _INDEX_CHUNK)]:
+            taken = indexer.addRawDocuments(chunk)
+            if taken != len(chunk):
+                raise DataError(
+                    f"Lucene refused {len(chunk) - taken} of the passages {count:,} to {count + len(chunk):,}."
+                )
+            if count // 100_000 < (count + taken) // 100_000:
+                report(f"{count + taken:,} passages indexed")
+            count += taken
+    finally:
+        indexer.close(True)  # merges into one segment, which searches fastest
+    (folder / "write.lock").unlink(missing_ok=True)
+
+
+def _document(passage: Passage) -> str:
+    fields = {"id": passage.id, "contents": passage.contents, "title": passage.title, "text": passage.text}
+    return orjson.dumps(fields).decode()
+
+
+class LuceneSearcher:
+    """A :class:`retrieval.batched.BatchSearcher` over a Lucene index, ours or any that Pyserini built with ``-storeRaw``.
+
+    Lucene searches a chunk of queries with all threads while another thread decodes the hits of the chunk before. The hits of a
+    chunk cross over from Java as one JSON string: a call per document would cost more than the search. If there is a passage
+    store, only ids and scores cross over, which halves the time; else the stored documents do.
+    """
+
+    def __init__(self, folder: Path, bm25: Bm25, threads: int = 0) -> None:
+        self._folder = folder
+        self._threads = threads or os.cpu_count() or 1
+        self._fields = None if bm25.fields == ("contents",) else _float_map(bm25.fields)
+        try:
+            self._searcher = java_class("io.anserini.search.SimpleSearcher")(java_path(folder))
+        except java_error() as error:
+            raise IndexMismatchError(f"Lucene cannot open the index '{folder}': {reason(error)}") from None
+        self._searcher.set_bm25(float(bm25.k1), float(bm25.b))
+        self._store = PassageStore(folder) if has_store(folder) else None
+        self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decode")
+        self._closed = False
+        self._refuse_unusable(bm25)
+
+    @property
+    def size(self) -> int:
+        """Number of passages in the index."""
+        return int(self._searcher.get_total_num_docs())
+
+    def search(self, queries: Sequence[str], k: int) -> Sequence[Outcome]:
+        """Return for each query up to k hits, best first; equal scores are ordered by id, as in Pyserini."""
+        chunks = [queries[start : start + _SEARCH_CHUNK] for start in range(0, len(queries), _SEARCH_CHUNK)]
+        decoding = [self._decoder.submit(self._decode, self._search_chunk(chunk, k), chunk) for chunk in chunks]
+        return [outcome for decoded in decoding for outcome in decoded.result()]
+
+    def passages(self, ids: Sequence[str]) -> dict[str, Passage]:
+        """Return the passages with these ids by id, leaving out unknown ones."""
+        if self._store is not None:
+            return self._store.passages(ids)
+        try:
+            documents = orjson.loads(to_json(self._searcher.batch_get_docs(to_java_list(ids), self._threads)))
+        except java_error() as error:
+            raise self._gone(error) from None
+        return {identifier: self._passage(identifier, document) for identifier, document in documents.items()}
+
+    def close(self) -> None:
+        """Free the index. Safe to call twice."""
+        if not self._closed:
+            self._closed = True
+            self._decoder.shutdown()
+            self._searcher.close()
+            if self._store is not None:
+                self._store.close()
+
+    def _search_chunk(self, queries: Sequence[str], k: int) -> bytes:
+        """Return the hits of each query as one JSON object, by the query's number; for a refused query, the reason as text."""
+        if len(queries) > 1:
+            numbers = to_java_list(map(str, range(len(queries))))  # equal ids would collapse into one result
+            arguments = (to_java_list(queries), numbers, k, self._threads)
+            try:
+                if self._fields is None:
+                    return self._to_json(self._searcher.batch_search(*arguments))
+                return self._to_json(self._searcher.batch_search_fields(*arguments, self._fields))
+            except java_error():
+                pass  # Anserini gives up on a batch if one of its queries fails: find out which
+        singly = ((number, self._search_one(query, k)) for number, query in enumerate(queries))
+        return b"{" + b",".join(b'"%d":%b' % (number, hits) for number, hits in singly) + b"}"
+
+    def _search_one(self, query: str, k: int) -> bytes:
+        """Return the hits of one query as JSON, or the reason why Lucene refuses it."""
+        try:
+            if self._fields is None:
+                return self._to_json(self._searcher.search(query, k))
+            return self._to_json(self._searcher.search_fields(query, self._fields, k))
+        except java_error() as error:
+            if any(name in error.classname for name in ("AlreadyClosed", "IOException")):
+                raise self._gone(error) from None
+            limit = "it takes up to 1,024 distinct terms" if "TooMany" in error.classname else reason(error)
+            return orjson.dumps(limit)
+
+    def _to_json(self, hits: Any) -> bytes:
+        return to_json(hits, documents=self._store is None)
+
+    def _decode(self, results: bytes, queries: Sequence[str]) -> list[Outcome]:
+        by_number = orjson.loads(results)
+        passages = self._passages_of(hits for hits in by_number.values() if isinstance(hits, list))
+        outcomes: list[Outcome] = []
+        for number, query in enumerate(queries):
+            hits = by_number[str(number)]
+            if isinstance(hits, str):
+                words = f"'{query[:80]}' ({len(query.split()):,} words)"
+                outcomes.append(SearchFailedError(f"Lucene refused the query {words}: {hits}."))
+            else:
+                outcomes.append(tuple(Hit(passages[hit["docid"]], hit["score"]) for hit in hits))
+        return outcomes
+
+    def _passages_of(self, found: Iterable[Sequence[dict[str, Any]]]) -> dict[str, Passage]:
+        if self._store is not None:
+            return self._store.passages(list({hit["docid"]: None for hits in found for hit in hits}))
+        documents = {hit["docid"]: hit["lucene_document"] for hits in found for hit in hits}
+        return {identifier: self._passage(identifier, document) for identifier, document in documents.items()}
+
+    def _passage(self, identifier: str, document: dict[str, Any]) -> Passage:
+        raw = next(field["fieldsData"] for field in document["fields"] if field["name"] == "raw")
+        passage = passage_from_record(orjson.loads(raw), f"index '{self._folder}', document '{identifier}'")
+        return Passage(identifier, passage.title, passage.text)
+
+    def _refuse_unusable(self, bm25: Bm25) -> None:
+        fields = _indexed_fields(self._folder)
+        if missing := [field for field in bm25.fields if field not in fields]:
+            raise IndexMismatchError(
+                f"the Lucene index '{self._folder}' has the fields {', '.join(fields)}, but not {', '.join(missing)}: "
+                "build it with `corag index`, or search it with bm25: pyserini."
+            )
+        if self._searcher.doc(0).get("raw") is None:
+            raise IndexMismatchError(
+                f"the Lucene index '{self._folder}' does not store its documents: build it with Pyserini's --storeRaw."
+            )
+
+    def _gone(self, error: Exception) -> BackendError:
+        return BackendError(f"the Lucene index '{self._folder}' can no longer be searched: {reason(error)}")
+
+
+def _indexed_fields(folder: Path) -> list[str]:
+    from jnius import cast
+
+    directory = java_class("org.apache.lucene.store.FSDirectory").open(
+        java_class("java.io.File")(java_path(folder)).toPath()
+    )
+    reader = java_class("org.apache.lucene.index.DirectoryReader").open(directory)
+    fields = java_class("org.apache.lucene.index.FieldInfos").getIndexedFields(
+        cast("org.apache.lucene.index.IndexReader", reader)
+    )
+    names = sorted(fields.toArray())
+    reader.close()
+    return names
+
+
+def _float_map(names: Iterable[str]) -> Any:
+    result = java_class("java.util.HashMap")()
+    for name in names:
+        result.put(name, java_class("java.lang.Float")(1.0))
+    return result

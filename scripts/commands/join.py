@@ -1,0 +1,67 @@
+"""Join the shards of a run into the run and print its table; no model is started.
+
+    corag join runs/test/ircot-5e6f7a8b
+
+A run is named by its own folder, beside which its shards lie, or by any one of them. Several runs (the methods of one
+'corag run') share a table; the last line printed is JSON. Joining again is safe, and takes up what the shards answered since.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.errors import ConfigError
+from core.runs.manifest import Manifest
+from core.runs.shards import join
+from scripts.commands.table import Runs, show
+from training.chains import METHOD, describe, read_chains
+
+
+@dataclass(frozen=True)
+class Config(Runs):
+    """Options of 'corag join'.
+
+    Attributes:
+        runs: one or more runs, each named by its folder or by any one of its shards.
+        out: folder to write the joined run to; "auto" is the run's own. For one run only.
+    """
+
+    USAGE = "corag join RUN, where RUN.shard-1-of-8 and so on are its shards."
+
+    out: str = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.out != "auto" and len(self.runs) > 1:
+            raise ConfigError(
+                f"--out names the folder of one joined run, but {len(self.runs)} runs were given: join them one by one."
+            )
+
+
+def main(config: Config) -> int:
+    """Join the runs and print their table; return 0, or 1 if every question of some method failed.
+
+    Sampled chains have no answers to make a table of: what there is to say about them is printed instead.
+    """
+    joined = [join(Path(run), None if config.out == "auto" else Path(config.out)) for run in config.runs]
+    chains = [run for run in joined if Manifest.read(run).method == METHOD]
+    for run in chains:
+        print("\n".join(describe(read_chains([run])).lines()))
+    answered = [run for run in joined if run not in chains]
+    return show(one_table(answered)) if answered else 0
+
+
+def one_table(joined: list[Path]) -> dict[str, Path]:
+    """Return the runs by method. Raises :class:`ConfigError` if one table cannot hold them."""
+    manifests = {run: Manifest.read(run) for run in joined}
+    runs = {manifest.method: run for run, manifest in manifests.items()}
+    first, *others = manifests.values()
+    if len(runs) < len(manifests) or any(
+        (other.questions, other.model) != (first.questions, first.model) for other in others
+    ):
+        raise ConfigError(
+            f"{', '.join(map(str, joined))} are joined, but do not go into one table, which has one row per method, on the same "
+            "questions with the same model: join them one by one for their tables."
+        )
+    return runs

@@ -1,0 +1,142 @@
+"""Say where the tokens and seconds of finished runs went; no model is started.
+
+    corag ledger runs/test/ircot-5e6f7a8b runs/test/corag-1a2b3c4d
+
+By role: what was asked of the model, what the engine found in its cache, what was remembered, what it computed. By stage: how long
+questions waited. And the share of the time in which no request of the run was at the engine. The last line printed is JSON.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from core.errors import DataError
+from core.runs.folder import read_attempts
+from core.runs.manifest import Manifest
+from core.tools import SearchStep
+from eval.tables.ledger import Ledger, Spending, Waiting, json_record, ledger_of
+from scripts.commands.table import Runs, names_of
+from scripts.printing import wide_console
+
+
+@dataclass(frozen=True)
+class Config(Runs):
+    """Options of 'corag ledger'."""
+
+    USAGE = "corag ledger RUN RUN ..."
+
+
+def main(config: Config) -> int:
+    """Print the ledger of each run, then a line of JSON; return 0."""
+    folders = [Path(run) for run in config.runs]
+    console = wide_console(150)
+    figures = {}
+    ledgers = [read_ledger(folder) for folder in folders]  # before anything is printed: one may be no run
+    for name, folder, ledger in zip(names_of(folders), folders, ledgers, strict=True):
+        show(console, ledger, f"{Manifest.read(folder).method}: {folder}")
+        figures[name] = json_record(ledger) | {"folder": str(folder)}
+    print(json.dumps({"runs": figures}))
+    return 0
+
+
+def read_ledger(folder: Path) -> Ledger:
+    """Add up a run. Raises :class:`DataError` if the folder is no run, or no question has been finished."""
+    attempts = read_attempts(folder)
+    first = next(attempts, None)
+    if first is None:
+        raise DataError(f"the run '{folder}' has no finished question yet: there is nothing to add up.")
+    return ledger_of(itertools.chain([first], attempts))
+
+
+def show(console: Console, ledger: Ledger, title: str) -> None:
+    """Print a ledger under its title."""
+    console.print(f"{title} ({ledger.questions} questions, {ledger.failed} failed)", soft_wrap=True, markup=False)
+    console.print(roles_table(ledger))
+    console.print(stages_table(ledger))
+    for line in remarks(ledger):
+        console.print(line, soft_wrap=True)
+    console.print()
+
+
+def roles_table(ledger: Ledger) -> Table:
+    """Return what each role spent, in tokens."""
+    table = _table("role", "calls", "prompt", "generated", "in cache", "remembered", "computed", "share")
+    for role, spending in ledger.roles.items():
+        table.add_row(role, *_tokens(spending), f"{100 * ledger.share(role):.1f}%")
+    table.add_section()
+    table.add_row("all", *_tokens(ledger.total), "")
+    return table
+
+
+def stages_table(ledger: Ledger) -> Table:
+    """Return what questions waited for, in seconds."""
+    table = _table("seconds of", "calls", "all", "mean", "p50", "p95")
+    for stage, waiting in ledger.stages.items():
+        table.add_row(stage, *_seconds(waiting))
+    table.add_section()
+    table.add_row("question, first call to answer", *_seconds(ledger.question_seconds))
+    return table
+
+
+def remarks(ledger: Ledger) -> list[str]:
+    """Say how to read the tables, and what the engine did meanwhile."""
+    lines = [
+        "Tokens: prompt + generated = in cache + remembered + computed; share: of all computed tokens.",
+        "Seconds of a stage: waiting; calls made at the same time are added up. Mean, p50 and p95 are per question.",
+    ]
+    if ledger.remembered_searches and (searching := ledger.stages[SearchStep.kind]):
+        lines.append(
+            f"Of {searching.calls:,} searches {ledger.remembered_searches:,} were remembered: an equal one had been made."
+        )
+    if ledger.retried:
+        lines.append(
+            f"Besides: {ledger.retried} failed attempts that were tried again, {ledger.retried_usage.total:,} tokens."
+        )
+    if ledger.wall is None:
+        return [
+            *lines,
+            "Wall time and engine idle share: unknown, for the run's lines do not say when they were written.",
+        ]
+    starts = f" in {len(ledger.starts)} starts, added up" if len(ledger.starts) > 1 else ""
+    lines.append(f"Wall time: {ledger.wall:,.1f} s{starts}, without loading engine and index.")
+    if ledger.idle_share is None or ledger.in_flight is None:
+        lines.append("Engine idle share: unknown, for the run keeps no steps.")
+    else:
+        lines.append(
+            f"Engine idle share: {100 * ledger.idle_share:.1f}% of the wall time, with no request of this run in flight; "
+            f"{ledger.in_flight:.1f} were on average."
+        )
+    if len(ledger.starts) > 1:
+        lines.append(
+            "A start that was killed left no trace of the questions in flight: the engine was idle that much less."
+        )
+    if ledger.untimed:
+        lines.append(f"{ledger.untimed} lines do not say when they were written and are left out of these times.")
+    return lines
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table()
+    table.add_column(first)
+    for heading in others:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _tokens(spending: Spending) -> list[str]:
+    usage = spending.usage
+    figures = [usage.calls, usage.prompt, usage.generated, spending.in_cache, spending.remembered, usage.computed]
+    return ["-" if figure is None else f"{figure:,}" for figure in figures]
+
+
+def _seconds(waiting: Waiting | None) -> list[str]:
+    if waiting is None:
+        return ["unknown", "-", "-", "-", "-"]
+    seconds = [f"{value:,.2f}" for value in (waiting.total, waiting.mean, waiting.p50, waiting.p95)]
+    return [f"{waiting.calls:,}", *seconds]

@@ -1,0 +1,52 @@
+"""Serve an index over HTTP, so that many processes or machines search one copy of it.
+
+corag serve indexes/world-bm25 --port 8100
+corag ask "Who ...?" --retriever.url http://127.0.0.1:8100
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass, field, replace
+
+from core.errors import ConfigError
+from retrieval.config import RetrieverConfig
+from retrieval.open import open_retriever
+
+
+@dataclass(frozen=True)
+class Config:
+    """Options of 'corag serve'.
+
+    Attributes:
+        index: one or more indexes, as in --retriever.index.
+        host: the address to listen on.
+        port: the port to listen on; 0 takes a free one.
+        retriever: how to search, when the defaults do not do.
+    """
+
+    index: list[str] = field(default_factory=list)
+    host: str = "127.0.0.1"
+    port: int = 8100
+    retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+
+    def __post_init__(self) -> None:
+        if not self.index:
+            raise ConfigError("no index was given: write corag serve INDEX.")
+
+
+def main(config: Config) -> int:
+    """Open the index and answer requests until interrupted."""
+    asyncio.run(_serve(config))
+    return 0
+
+
+async def _serve(config: Config) -> None:
+    from retrieval.http.server import serve
+
+    retriever = await open_retriever(replace(config.retriever, index=config.index))
+    try:
+        await serve(retriever, config.host, config.port, lambda line: print(line, file=sys.stderr))
+    finally:
+        await retriever.close()

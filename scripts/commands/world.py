@@ -1,0 +1,54 @@
+"""Write the embedded world: a fictional universe to retrieve from, ask about and train on, with no download.
+
+corag world data/world --passages 2000 --test 200
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from core.errors import ConfigError
+from eval.datasets.world.write import write_world
+
+
+@dataclass(frozen=True)
+class Config:
+    """Options of 'corag world'.
+
+    Attributes:
+        out: the folder to write.
+        seed: another seed, another world.
+        passages: size of the corpus, from 500 to 1,000,000.
+        train: training questions.
+        dev: questions for choosing settings.
+        test: questions for reporting.
+    """
+
+    out: str = ""
+    seed: int = 0
+    passages: int = 2000
+    train: int = 500
+    dev: int = 100
+    test: int = 200
+
+    def __post_init__(self) -> None:
+        if not self.out:
+            raise ConfigError("no folder was given: write corag world FOLDER.")
+
+
+def main(config: Config) -> int:
+    """Write the world and print its manifest as one line of JSON."""
+    manifest = write_world(
+        Path(config.out),
+        seed=config.seed,
+        passages=config.passages,
+        train=config.train,
+        dev=config.dev,
+        test=config.test,
+        report=lambda line: print(line, file=sys.stderr),
+    )
+    print(json.dumps(asdict(manifest)))
+    return 0

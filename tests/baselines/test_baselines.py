@@ -1,0 +1,107 @@
+"""One-step retrieval and closed-book answering."""
+
+import pytest
+
+from baselines.closed_book import ClosedBookConfig, closed_book
+from baselines.one_step import OneStepConfig, one_step
+from core.errors import ConfigError, SearchFailedError
+from core.runner import answer_question
+from core.tools import Tools
+from core.types import Question
+from eval.experiment.registry import METHODS, MethodOptions, bind
+from tests.baselines.replaying import replay
+from tests.fakes import ScriptedGenerator, WordRetriever, passage
+from tests.story import DEMONSTRATIONS, QUESTION, WORLD
+
+
+async def test_one_step_reads_what_one_search_found():
+    generator, retriever = ScriptedGenerator(["Issel."]), WordRetriever(WORLD)
+    tools = Tools(QUESTION, generator, retriever)
+    answer = await one_step(QUESTION, tools, OneStepConfig(k=2))
+    assert (answer.text, answer.steps, len(answer.passage_ids)) == ("Issel", 1, 2)
+    assert retriever.queries == ["river flows by the birthplace of the author of The Glass Orchard?"]
+    assert "The Glass Orchard is a novel" in generator.prompts[0]
+
+
+async def test_one_step_with_nothing_found_still_answers():
+    generator = ScriptedGenerator(["unknown"])
+    answer = await one_step(QUESTION, Tools(QUESTION, generator, WordRetriever([])), OneStepConfig())
+    assert answer.text == "unknown" and answer.passage_ids == ()
+
+
+async def test_closed_book_shows_demonstrations_without_their_passages(tmp_path):
+    file = tmp_path / "demos.txt"
+    file.write_text(DEMONSTRATIONS)
+    generator = ScriptedGenerator(["Issel"])
+    answer = await closed_book(QUESTION, Tools(QUESTION, generator), ClosedBookConfig(demonstrations=str(file)))
+    assert generator.prompts[0] == f"Q: Who founded Alpha?\nA: Beta\n\n\nQ: {QUESTION.text}\nA:"
+    assert answer.text == "Issel"
+
+
+async def test_closed_book_without_demonstrations_does_not_speak_of_passages():
+    generator = ScriptedGenerator(["Issel"])
+    await closed_book(QUESTION, Tools(QUESTION, generator), ClosedBookConfig())
+    assert "passage" not in generator.prompts[0] and QUESTION.text in generator.prompts[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [(one_step, OneStepConfig(max_answer_tokens=10)), (closed_book, ClosedBookConfig(max_answer_tokens=10))],
+)
+async def test_a_budget_too_small_for_anything_gives_an_empty_answer_not_a_failed_question(method, options):
+    answer, generator, tools = await replay(method, options, ["never"], budget=20)
+    assert (answer.text, answer.stopped, answer.steps) == ("", "budget", 0)
+    assert not generator.requests and tools.spent.total == 0
+    assert len(answer.passage_ids) == (3 if method is one_step else 0), "searches cost no tokens"
+
+
+async def test_a_budget_too_small_for_all_passages_is_answered_with_fewer():
+    config = OneStepConfig(max_answer_tokens=10)
+    whole, _, tools = await replay(one_step, config, ["Issel"])
+    most = tools.cost(tools.generator.requests[0].prompt, 10)
+    for budget, stopped, shown in ((most, "read", 3), (most - 1, "budget", 2), (most - 30, "budget", 0)):
+        answer, generator, tools = await replay(one_step, config, ["Issel"], budget=budget)
+        assert (answer.text, answer.stopped, answer.steps) == ("Issel", stopped, 1)
+        assert answer.passage_ids == whole.passage_ids and tools.spent.total <= budget
+        assert generator.prompts[0].count("Wikipedia Title:") == shown and QUESTION.text in generator.prompts[0]
+
+
+async def test_a_budget_too_small_for_all_demonstrations_is_answered_with_fewer(tmp_path):
+    file = tmp_path / "demos.txt"
+    file.write_text("\n\n\n".join(DEMONSTRATIONS.replace('"d1"', f'"d{n}"') for n in range(5)))
+    config = ClosedBookConfig(demonstrations=str(file), max_answer_tokens=10)
+    _, _, tools = await replay(closed_book, config, ["Issel"])
+    budget = tools.cost(tools.generator.requests[0].prompt, 10) - 1
+    answer, generator, tools = await replay(closed_book, config, ["Issel"], budget=budget)
+    assert (answer.text, answer.stopped) == ("Issel", "budget") and tools.spent.total <= budget
+    assert generator.prompts[0].count("Who founded Alpha?") == 4
+
+
+SEARCHES = {  # what a model says that is to search; other methods search before they ask
+    "self_ask": " Yes.\nFollow up: What is The Glass Orchard?",
+    "react": "Thought: Who?\nAction: search[The Glass Orchard]",
+    "search_o1": "I must know: <|begin_search_query|>The Glass Orchard",
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+async def test_every_method_reports_a_failed_search_as_a_failed_question(name):
+    retriever = WordRetriever([passage("A", "a")], failing="Orchard")
+    reply = SEARCHES.get(name, "So the answer is: X.")
+    tools = Tools(QUESTION, ScriptedGenerator(lambda request: reply), retriever)
+    row = await answer_question(QUESTION, bind(name, MethodOptions()), tools)
+    if METHODS[name].searches:
+        assert row.answer is None and SearchFailedError.__name__ in row.error
+    else:
+        assert row.answer is not None
+
+
+async def test_searching_without_a_retriever_is_a_sentence():
+    with pytest.raises(ConfigError, match=r"--retriever\.index"):
+        await one_step(Question("q", "Who?"), Tools(Question("q", "Who?"), ScriptedGenerator([])), OneStepConfig())
+
+
+def test_baselines_need_a_reader():
+    for config in (OneStepConfig, ClosedBookConfig):
+        with pytest.raises(ConfigError, match="reader"):
+            config(reader="none")

@@ -1,0 +1,131 @@
+"""What holds of every method: a question's ledger is what was asked for it, and a run that was torn goes on where it was."""
+
+from __future__ import annotations
+
+import ast
+import random
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from core.runner import answer_all, answer_question
+from core.runs.folder import TRACES, RunFolder, read_rows
+from core.tools import SearchStep, Tools
+from core.types import Question
+from eval.experiment.registry import METHODS, MethodOptions, bind
+from tests.baselines.replaying import check_ledger
+from tests.baselines.test_self_rag import NAMES
+from tests.fakes import ScriptedGenerator, WordRetriever, words
+from tests.story import WORLD
+
+QUESTIONS = [Question(f"q{number}", f"Who wrote book {number} of Mara Velden?", ("X",)) for number in range(12)]
+# Replies that make a method search again ...
+MOVES = {
+    "self_ask": "Yes.\nFollow up: Where was Mara Velden born?",
+    "react": "Thought: I look.\nAction: search[Tarn Hollow]",
+    "auto_rag": "Query: Tarn Hollow",
+    "search_o1": "I wonder. <|begin_search_query|>Tarn Hollow<|end_search_query|>",
+    "iterdrag": "Follow up: Where was Mara Velden born?",
+    "recursive": "multi_hop\nANSWERABLE: no\nMISSING: a town\nNEXT_QUERY: Tarn Hollow",
+}
+# ... and others, some of which a method's parser reads, and some not.
+REPLIES = [
+    "Mara Velden was born in Tarn Hollow.",
+    "So the answer is: Issel.",
+    "So the final answer is: Issel.",
+    "Thought: I know.\nAction: finish[Issel]",
+    "Final Answer: Issel",
+    "Yes",
+    "No",
+    "[Retrieval]Mara Velden is a writer.[Utility:5]",
+    "- Who is Mara Velden?\n- Where does #1 live?",
+    "",
+]
+SEARCHES = {"closed_book": 0, "one_step": 1, "drag": 1, "longrag": 1, "self_rag": 1}
+"""Of those methods that do not search again: at most so often."""
+
+
+def reply(request, method):
+    """Depend on the prompt alone, so that any order of work gives the same replies."""
+    draw = random.Random(request.prompt.text)
+    if method not in MOVES or draw.random() < 0.3:
+        return draw.choice(REPLIES)
+    return MOVES[method].replace("Tarn", f"{draw.randrange(9)} Tarn")  # the same query need not be searched again
+
+
+def model(method):
+    return ScriptedGenerator(
+        partial(reply, method=method),
+        log_likelihood=lambda request: -random.Random(f"{request.prompt.text}{request.target}").random(),
+        probability=lambda word: 0.5 if len(word) % 3 else 0.05,
+        special=NAMES,
+    )
+
+
+async def run_all(folder, method, in_flight):
+    """Answer what the folder lacks; return the generator and the tools of each question."""
+    generator, retriever, used = model(method), WordRetriever(WORLD), []
+    with RunFolder(folder, {"method": method}, {"start": 1}) as run:
+
+        async def answer_one(question):
+            used.append(Tools(question, generator, retriever))
+            return await answer_question(question, bind(method, MethodOptions()), used[-1])
+
+        waiting = [question for question in QUESTIONS if question.id not in run.answered]
+        await answer_all(waiting, answer_one, run.append, in_flight=in_flight)
+    return generator, used
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_the_ledger_is_the_sum_of_all_requests_by_role(tmp_path, method):
+    generator, used = await run_all(tmp_path, method, in_flight=1)
+    rows = read_rows(tmp_path)
+    assert not any(row.error for row in rows.values())
+    for tools in used:
+        check_ledger(tools)
+        assert rows[tools.question.id].usage == tools.ledger
+    asked = [*generator.requests, *generator.scored]
+    spent = [tools.spent for tools in used]
+    assert sum(usage.calls for usage in spent) == len(asked)
+    assert sum(usage.prompt for usage in spent) == sum(words(request.prompt.text) for request in asked)
+    searches = [sum(isinstance(step, SearchStep) for step in tools.steps) for tools in used]
+    assert max(searches) == SEARCHES[method] if method in SEARCHES else max(searches) >= 2
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_a_torn_run_goes_on_and_questions_at_the_same_time_do_not_mix(tmp_path, method):
+    await run_all(tmp_path / "whole", method, in_flight=1)
+    await run_all(tmp_path / "torn", method, in_flight=8)
+    traces = tmp_path / "torn" / TRACES
+    lines = traces.read_bytes().splitlines(keepends=True)
+    traces.write_bytes(b"".join(lines[:5]) + lines[5][:-25])
+    finished = set(read_rows(tmp_path / "torn"))
+    _, used = await run_all(tmp_path / "torn", method, in_flight=8)
+    assert len(finished) == 5 and {tools.question.id for tools in used} == {each.id for each in QUESTIONS} - finished
+    whole, torn = (
+        {name: (row.answer, row.usage) for name, row in read_rows(tmp_path / run).items()} for run in ("whole", "torn")
+    )
+    assert whole == torn and len(whole) == len(QUESTIONS)
+
+
+def test_every_method_stands_in_the_table_of_methods_with_its_options():
+    page = Path(__file__).parents[2].joinpath("docs/methods.md").read_text()
+    assert [name for name in METHODS if f"\n| `{name}` |" not in page] == []
+    assert all(fields(entry.config) for entry in METHODS.values())
+
+
+BACK_ENDS = {"generation", "retrieval", "vllm", "torch", "transformers", "openai", "httpx", "pyserini", "faiss"}
+
+
+@pytest.mark.parametrize("package", ["baselines", "ircot", "corag"])
+def test_methods_are_short_and_import_no_back_end(package):
+    """Not even inside a function; an import of the package itself would not show that."""
+    for file in sorted(Path(__file__).parents[2].joinpath(package).glob("*.py")):
+        text = file.read_text()
+        assert package != "baselines" or text.count("\n") <= 200, file
+        for node in ast.walk(ast.parse(text)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not {name.partition(".")[0] for name in names} & BACK_ENDS, file

@@ -1,0 +1,115 @@
+"""ITER-RETGEN replayed by hand: two and more rounds, the cap, the early stop, poor generations, nothing found, no tokens left."""
+
+from functools import partial
+
+import pytest
+
+from baselines.iter_retgen import IterRetGenConfig, iter_retgen
+from core.errors import ConfigError
+from core.options import changed
+from core.prompting.shorten import shorten
+from core.runner import answer_question
+from core.tools import SearchStep, Tools
+from tests.fakes import ScriptedGenerator, WindowedGenerator, WordRetriever, words
+from tests.story import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN, WORLD
+
+FIRST = "It is by Mara Velden of Tarn Hollow.\nSo the answer is: Tarn Hollow."
+SECOND = "Tarn Hollow lies on the Issel. So the answer is: Issel."
+
+
+def left_by_the_window(generator):
+    """Return the prompts that a windowed model was asked, as far as it sees them."""
+    return [
+        shorten(
+            asked.prompt,
+            lambda prompt, room=generator.window - asked.sampling.max_tokens: words(prompt.text) - room,
+            words,
+        )[0]
+        for asked in generator.requests
+    ]
+
+
+async def replay(replies, config=None, retriever=None, budget=0, generator=None):
+    generator = generator or ScriptedGenerator(replies)
+    tools = Tools(QUESTION, generator, retriever or WordRetriever(WORLD), budget=budget)
+    row = await answer_question(QUESTION, partial(iter_retgen, config=config or IterRetGenConfig(k=2)), tools)
+    assert row.error == "" and row.to_json()
+    assert sum(usage.total for usage in tools.ledger.values()) == tools.spent.total
+    return row.answer, generator, tools
+
+
+async def test_the_second_round_searches_with_the_first_generation_and_reads_its_own_passages_only():
+    answer, generator, tools = await replay([FIRST, SECOND])
+    assert (answer.text, answer.stopped, answer.steps) == ("Issel", "iterations", 2)
+    queries = [step.query for step in tools.steps if isinstance(step, SearchStep)]
+    assert queries == [QUESTION.text, f"{' '.join(FIRST.split())} {QUESTION.text}"]
+    assert BOOK.text in generator.prompts[0] and TOWN.text in generator.prompts[0]
+    assert BOOK.text in generator.prompts[1] and AUTHOR.text in generator.prompts[1]
+    assert TOWN.text not in generator.prompts[1], "the first round's passages are not shown again"
+    assert "of Tarn Hollow." not in generator.prompts[1], "nor is its generation"
+    assert answer.passage_ids == ("the glass orchard", "tarn hollow", "mara velden")
+    assert [round_.answer for round_ in answer.rounds] == ["Tarn Hollow", "Issel"]
+    assert answer.rounds[0].generation == FIRST
+    assert set(tools.ledger) == {"reader"} and tools.spent.calls == len(generator.requests) == 2
+
+
+async def test_the_cap_and_the_early_stop():
+    replies = [FIRST, "So the answer is: the Issel.", SECOND, "unasked"]
+    answer, generator, tools = await replay(replies, IterRetGenConfig(k=1, iterations=3))
+    assert (answer.stopped, answer.steps, answer.text) == ("iterations", 3, "Issel")
+    assert sum(isinstance(step, SearchStep) for step in tools.steps) == len(generator.requests) == 3
+    settling = IterRetGenConfig(k=1, iterations=7, stop_when_settled=True)
+    answer, generator, _ = await replay(replies, settling)
+    assert (answer.stopped, answer.steps, answer.text) == ("settled", 3, "Issel"), "'the Issel' is 'Issel'"
+    answer, _, _ = await replay(["", "", "Issel"], IterRetGenConfig(k=1, iterations=3, stop_when_settled=True))
+    assert (answer.stopped, answer.steps) == ("iterations", 3), "two empty answers settle nothing"
+
+
+async def test_an_empty_generation_searches_with_the_question_again_and_one_without_a_statement_is_read_by_its_first_line():
+    answer, _, tools = await replay(["  ", "The Issel.\nMore words."])
+    queries = [step.query for step in tools.steps if isinstance(step, SearchStep)]
+    assert queries == [QUESTION.text, QUESTION.text]
+    assert answer.text == "The Issel" and answer.rounds[0].answer == ""
+
+
+async def test_nothing_found_still_answers():
+    answer, _, _ = await replay([FIRST, SECOND], retriever=WordRetriever([]))
+    assert (answer.text, answer.passage_ids, answer.steps) == ("Issel", (), 2)
+
+
+async def test_a_full_window_keeps_the_best_passage_of_a_round():
+    config = IterRetGenConfig(k=2, max_answer_tokens=20)
+    _, whole, _ = await replay([FIRST, SECOND], config)
+    window = min(map(words, whole.prompts)) + 20 - 1
+    answer, generator, _ = await replay([], config, generator=WindowedGenerator([FIRST, SECOND], window))
+    for round_, prompt in zip(answer.rounds, left_by_the_window(generator), strict=True):
+        best, worst = (next(known for known in WORLD if known.id == name) for name in round_.passage_ids)
+        assert best.text in prompt.text and worst.text not in prompt.text
+
+
+async def test_a_spent_budget_answers_with_the_last_round():
+    answer, generator, tools = await replay([FIRST, SECOND], IterRetGenConfig(k=1, max_answer_tokens=20), budget=140)
+    assert (answer.stopped, answer.steps, answer.text) == ("budget", 1, "Tarn Hollow")
+    assert len(generator.requests) == 1 and tools.spent.total <= 140
+    answer, _, _ = await replay([], budget=1)
+    assert (answer.stopped, answer.text) == ("budget", "")
+
+
+async def test_the_papers_preset_shows_three_demonstrations(tmp_path):
+    file = tmp_path / "demos.txt"
+    file.write_text("\n\n\n".join(DEMONSTRATIONS.replace('"d1"', f'"d{n}"') for n in range(5)))
+    config = changed(IterRetGenConfig(), {"preset": "paper", "demonstrations": str(file), "T": 3, "top_k": 1})
+    assert (config.iterations, config.k, config.reader) == (3, 1, "cot")
+    _, generator, _ = await replay([FIRST.split("\n")[0], SECOND, SECOND], config)
+    assert generator.prompts[0].count("Q: Who founded Alpha?") == 3
+    assert generator.prompts[0].endswith(f"{BOOK.text}\n\nQ: {QUESTION.text}\nA:")
+    assert generator.requests[0].prompt.plain and generator.requests[0].sampling.stop == ("\n",)
+
+
+def test_impossible_options_are_refused():
+    with pytest.raises(ConfigError, match="iterations"):
+        IterRetGenConfig(iterations=0)
+    with pytest.raises(ConfigError, match="few-shot"):
+        IterRetGenConfig(preset="paper")
+    with pytest.raises(ConfigError, match="'none'"):
+        IterRetGenConfig(reader="none")

@@ -1,0 +1,65 @@
+"""FLARE and Self-RAG with real models: the probabilities that they go by are those of the engines."""
+
+from __future__ import annotations
+
+import pytest
+
+from baselines.flare import FLAREAnswer, flare
+from baselines.flare_config import FLAREConfig
+from baselines.self_rag import self_rag
+from baselines.self_rag_config import SelfRAGConfig
+from core.tools import ScoreStep, Tools
+from generation.models import model_folder
+from generation.rendering import Renderer
+from generation.transformers_engine import TransformersGenerator
+from generation.vllm_engine import VllmGenerator
+from tests.baselines.test_self_rag import NAMES
+from tests.fakes import WordRetriever
+from tests.story import QUESTION, WORLD
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
+
+
+async def test_flare_drafts_the_same_with_the_same_confidence_in_both_engines(
+    vllm_generator: VllmGenerator, hf_generator: TransformersGenerator
+) -> None:
+    config = FLAREConfig(k=1, theta=1, max_sentences=2, look_ahead_tokens=20, force_answer=False)
+    answers: list[FLAREAnswer] = []
+    for generator in (vllm_generator, hf_generator):
+        tools = Tools(QUESTION, generator, WordRetriever(WORLD))
+        answers.append(await flare(QUESTION, tools, config))
+        assert tools.ledger["draft"].calls == answers[-1].steps + (answers[-1].stopped == "empty_generation")
+    first, second = (answer.drafts[0] for answer in answers)
+    assert first.text == second.text and first.queries == second.queries
+    assert 0 < first.confidence < 1
+    assert first.confidence == pytest.approx(second.confidence, rel=1e-2)
+
+
+def toy() -> TransformersGenerator:
+    """A model of random weights whose tokenizer has reflection tokens."""
+    import torch
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    tokenizer = AutoTokenizer.from_pretrained(model_folder("default"))
+    tokenizer.add_tokens(NAMES, special_tokens=True)
+    torch.manual_seed(0)
+    size = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), max_position_embeddings=1024, **size)).eval()
+    return TransformersGenerator(model, Renderer(tokenizer, chat=False), 1024, 8, "toy")
+
+
+async def test_self_rag_scores_reflection_tokens_as_single_tokens() -> None:
+    generator = toy()
+    config = SelfRAGConfig(k=2, max_segment_tokens=6)
+    tools = Tools(QUESTION, generator, WordRetriever(WORLD))
+    answer = await self_rag(QUESTION, tools, config)
+    assert answer.retrieved and answer.compared == 2 and len(answer.passage_ids) == 2
+    assert all(step.tokens == 1 for step in tools.steps if isinstance(step, ScoreStep))
+    assert 0 < answer.segments[0].critique.relevance < 1
+    prompt = config.prompt_at("Who?", config.opening(WORLD[0]))
+    ids = generator._renderer.encode(prompt)
+    (retrieval,) = generator._renderer.text_ids("[Retrieval]")
+    (closing,) = generator._renderer.text_ids("</paragraph>")
+    assert ids.count(retrieval) == 1 and ids[-1] == closing
+    assert generator._renderer.encode(config.prompt_at("Who?", ""))[-1] == generator._renderer.text_ids("\n")[0]
+    await generator.close()

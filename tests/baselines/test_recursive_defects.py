@@ -1,0 +1,187 @@
+"""Thirteen defects of the tutorial code that recursive RAG is made after, each with what must happen instead."""
+
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from baselines.decomposition import parse_plan
+from baselines.recursive_config import RecursiveConfig
+from baselines.recursive_references import references
+from core.errors import ConfigError
+from core.types import Hit, Passage, Question
+from tests.baselines.test_recursive import CHAIN, WORDS, decomposing, queries, replay
+from tests.fakes import WordRetriever, passage
+from tests.story import QUESTION, WORLD
+
+
+class FreshIds(WordRetriever):
+    """Gives a passage another id each time that it is found, as for documents without one."""
+
+    numbers = count()
+
+    async def search(self, query, k):
+        hits = await super().search(query, k)
+        return [Hit(replace(hit.passage, id=f"random {next(self.numbers)}"), hit.score) for hit in hits]
+
+
+def test_defect_1_references_keep_their_order_whatever_the_hash_seed():
+    names = [f"Town number {number}" for number in range(40)]
+    text = " ".join(f"See also {name}." for name in [*names, *reversed(names)])
+    assert references(text) == names
+
+
+async def test_defect_2_a_document_without_an_id_is_known_by_its_content():
+    judged = "ANSWERABLE: no\nNEXT_QUERY: The Glass Orchard novel"
+    answer, generator, _ = await replay(
+        [judged, "ANSWERABLE: yes", "Issel"], mode="multi_hop", k_per_step=1, retriever=FreshIds(WORLD)
+    )
+    assert len(answer.queries) == 2 and len(answer.passage_ids) == 1
+    assert generator.prompts[-1].count("is a novel by Mara Velden") == 1
+
+
+async def test_defect_3_documents_that_refer_to_each_other_do_not_loop():
+    world = [passage("Beta town", "Stay. See also Alpha town."), passage("Alpha town", "Go there. See also Beta town.")]
+    answer, _, tools = await replay(
+        ["x"], question=Question("q", "Go there"), mode="recursive", k=1, max_depth=50, retriever=WordRetriever(world)
+    )
+    assert queries(tools) == ["Go there", "Beta town", "Alpha town"]
+    assert (answer.stopped, answer.passage_ids) == ("no_references", ("alpha town", "beta town"))
+
+
+@pytest.mark.parametrize("mode", ["multi_hop", "self_query"])
+async def test_defect_4_only_the_word_after_the_label_decides(mode):
+    label = {"multi_hop": "ANSWERABLE", "self_query": "SUFFICIENT"}[mode]
+    judged = f"Yesterday's passages, yes, look fine.\n{label}: no, although yes would be nice\nNEXT_QUERY: Mara Velden"
+    answer, _, _ = await replay([judged, f"{label}: yes, no doubt", "Issel"], mode=mode)
+    assert (answer.queries, answer.stopped) == ((QUESTION.text, "Mara Velden"), "sufficient")
+
+
+@pytest.mark.parametrize(
+    "query", ["nonexistent rivers of Tarn Hollow", "None of them by Mara Velden", "Nonesuch House"]
+)
+async def test_defect_5_a_query_that_holds_the_letters_none_is_searched_for(query):
+    answer, _, _ = await replay([f"ANSWERABLE: no\nNEXT_QUERY: {query}", "ANSWERABLE: yes", "x"], mode="multi_hop")
+    assert answer.queries == (QUESTION.text, query)
+    for nothing in ("none", "None.", "N/A", "(none)", "-", "none, that is all"):
+        answer, _, _ = await replay([f"ANSWERABLE: no\nNEXT_QUERY: {nothing}", "x"], mode="multi_hop")
+        assert (answer.queries, answer.stopped) == ((QUESTION.text,), "no_query"), nothing
+
+
+async def test_defect_6_without_a_next_query_nothing_is_searched_for():
+    answer, _, tools = await replay(["ANSWERABLE: no\nMISSING: the river", "Issel"], mode="multi_hop")
+    assert (queries(tools), answer.stopped, answer.text) == ([QUESTION.text], "no_query", "Issel")
+
+
+async def test_defect_7_a_malformed_line_repeats_no_sub_question():
+    plan = "SUB1: Who wrote The Glass Orchard?\nSUB2:\nDEPENDS: SUB1\nSUB3: Where was #1 born?\nSUB1: Who?"
+    answer, _, tools = await replay(decomposing(plan), mode="decompose", **WORDS)
+    assert queries(tools) == ["Who wrote The Glass Orchard?", "Where was Mara Velden born?"]
+    assert (answer.malformed, answer.fallbacks) == (2, 0)
+
+
+@pytest.mark.parametrize("needs", ["sub1, sub2", "1, 2", "SUB1 and SUB2", "#1; #2", "[1] [2]", "**SUB1**, **SUB2**"])
+def test_defect_7_lists_of_dependencies_are_heeded(needs):
+    plan = parse_plan(f"SUB1: a?\nDEPENDS: none\nSUB2: b?\nDEPENDS: N/A\nSUB3: c?\nDEPENDS: {needs}", 5)
+    assert [[part.number for part in wave] for wave in plan.waves] == [[1, 2], [3]]
+    assert plan.parts[2].needs == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("plan", "problem", "malformed"),
+    [
+        ("SUB1: Where was #2 born?\nSUB2: Who lived in #1?", "cycle", 0),
+        ("SUB1: Where is it?\nDEPENDS: SUB1", "cycle", 0),
+        ("SUB1: Who?\nSUB2: Where is it?\nDEPENDS: SUB7", "unknown_reference", 0),
+        ("I would search for the author first.", "malformed", 1),
+        ("", "malformed", 1),
+    ],
+)
+async def test_defect_7_plans_that_cannot_be_followed_are_refused_and_counted(plan, problem, malformed):
+    answer, _, tools = await replay(decomposing(plan), mode="decompose", k=2, **WORDS)
+    assert (answer.stopped, answer.plan_problem, answer.fallbacks) == ("fallback", problem, 1)
+    assert answer.malformed == malformed
+    assert (queries(tools), len(answer.passage_ids)) == ([QUESTION.text], 2), (
+        "the question is searched for as it stands"
+    )
+
+
+async def test_defect_7_a_number_that_is_no_other_sub_questions_is_a_word():
+    plan = "SUB1: Who sang the #1 single of 1985 in The Glass Orchard?\nSUB2: Where was #1 born, and who was #40?"
+    answer, _, tools = await replay(decomposing(plan), mode="decompose", k_per_step=1, **WORDS)
+    assert (answer.stopped, answer.plan_problem, answer.fallbacks) == ("plan", "", 0)
+    assert queries(tools) == [
+        "Who sang the #1 single of 1985 in The Glass Orchard?",
+        "Where was Mara Velden born, and who was #40?",
+    ]
+
+
+async def test_defect_8_an_indicator_fires_whatever_its_case():
+    for text in ("How does Rainfall affect Wheat?", "how DID Rainfall Affect wheat?"):
+        answer, _, _ = await replay(
+            ["ANSWERABLE: yes", "x"], question=Question("q", text), mode="auto", choose_by="words"
+        )
+        assert answer.mode == "multi_hop"
+
+
+def test_defect_9_an_unknown_mode_is_an_error():
+    with pytest.raises(ConfigError, match="no mode 'multihop': did you mean 'multi_hop'"):
+        RecursiveConfig(mode="multihop")
+    with pytest.raises(ConfigError, match="no default_mode 'auto'"):
+        RecursiveConfig(default_mode="auto")
+
+
+async def test_defect_10_documents_are_shown_whole_or_not_at_all():
+    long = Passage("1", "Orchard history", "glass orchard " * 800 + "The river is the Issel.")
+    world = WordRetriever([long, passage("Orchard", "A glass orchard of the author."), *WORLD])
+    _, generator, _ = await replay(["Issel"], mode="simple", retriever=world)
+    assert long.text in generator.prompts[0]
+    answer, generator, _ = await replay(["Issel"], mode="simple", retriever=world, context_tokens=20)
+    shown = [found.text for found in [long, *WORLD] if found.text in generator.prompts[0]]
+    assert shown and answer.left_out == len(answer.passage_ids) - generator.prompts[0].count("Wikipedia Title:") > 0
+    assert "glass orchard glass" not in generator.prompts[0], "what does not fit is not there in part either"
+    _, generator, _ = await replay(["Issel"], mode="simple", k=1, retriever=WordRetriever([long]), context_tokens=20)
+    assert long.text in generator.prompts[0], "the only document is shown even so"
+
+
+async def test_defect_11_the_search_by_decomposition_is_wired():
+    answer, _, tools = await replay(["decompose", CHAIN, "Mara Velden", "Tarn Hollow", "Issel"])
+    assert answer.mode == "decompose"
+    assert queries(tools) == ["Who wrote The Glass Orchard?", "Where was Mara Velden born?"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "   ANSWERABLE: no\n   NEXT_QUERY: Mara Velden",
+        "- ANSWERABLE: no\n- NEXT_QUERY: Mara Velden",
+        "**ANSWERABLE:** no\n**NEXT_QUERY:** Mara Velden",
+        "1. **Answerable**: No.\n2. **Missing**: the town\n3. **Next query**: “Mara Velden”",
+        "> `answerable`: no\n> `next-query`: Mara Velden",
+        "ANSWERABLE: no MISSING: the town NEXT_QUERY: Mara Velden",
+        "### Answerable\nANSWERABLE: no\nNEXT_QUERY:\nMara Velden",
+    ],
+)
+async def test_defect_12_labels_are_read_whatever_marks_surround_them(reply):
+    answer, _, _ = await replay([reply, "* **ANSWERABLE: yes**", "x"], mode="multi_hop")
+    assert (answer.queries, answer.stopped) == ((QUESTION.text, "Mara Velden"), "sufficient")
+
+
+def test_defect_12_so_are_the_labels_of_a_plan():
+    plan = parse_plan(
+        "Here is it:\n- **SUB1:** Who?\n  **DEPENDS:** none\n* sub-question 2) Where is SUB1? (DEPENDS: SUB1)", 5
+    )
+    assert [(part.number, part.text, part.needs) for part in plan.parts] == [
+        (1, "Who?", ()),
+        (2, "Where is SUB1?", (1,)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "written", ["GAPS: people of Paris, Texas", "GAPS:\n- people of Paris, Texas", "GAP 1: people of Paris, Texas"]
+)
+async def test_defect_13_a_gap_with_a_comma_stays_whole(written):
+    answer, _, _ = await replay([f"SUFFICIENT: no\n{written}", "SUFFICIENT: yes", "x"], mode="self_query")
+    assert answer.queries == (QUESTION.text, "people of Paris, Texas")
+    answer, _, _ = await replay([f"SUFFICIENT: no\n{written}; a mayor", "SUFFICIENT: yes", "x"], mode="self_query")
+    assert answer.queries[1:] == ("people of Paris, Texas", "a mayor")

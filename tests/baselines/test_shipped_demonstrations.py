@@ -1,0 +1,128 @@
+"""The shipped demonstrations: the same questions in every form, each in words that its method can read."""
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from baselines.closed_book import ClosedBookConfig
+from baselines.drag import DRAGConfig
+from baselines.flare_config import FLAREConfig
+from baselines.iter_retgen import IterRetGenConfig
+from baselines.iterdrag import FINAL, FOLLOW_UP, IterDRAGConfig, iterdrag
+from baselines.one_step import OneStepConfig
+from baselines.react import ReActConfig, react, write
+from baselines.react_actions import parse_move
+from baselines.react_library import Library
+from baselines.self_ask import parse_turn, self_ask
+from baselines.self_ask_config import SelfAskConfig
+from baselines.transcripts import worked_examples
+from core.errors import ConfigError, DataError
+from core.prompting.demonstrations import demonstration_file, read_demonstrations
+from core.text import extract_answer
+from core.types import Hit, Passage
+from ircot.config import IRCoTConfig
+from scripts.commands.run import Config, method_settings
+from tests.baselines.replaying import replay
+from tests.story import QUESTION
+
+CHAINS = read_demonstrations(demonstration_file("default", "chain_of_thought"))
+ANSWERS = {demonstration.question: extract_answer(demonstration.answer) for demonstration in CHAINS}
+OF_CHAINS = (ClosedBookConfig, OneStepConfig, IRCoTConfig, IterRetGenConfig, FLAREConfig, DRAGConfig)
+
+
+def examples(form):
+    return worked_examples(demonstration_file("default", form), 0)
+
+
+def question_of(example):
+    return example.splitlines()[0].removeprefix("Question: ")
+
+
+def test_all_forms_answer_the_same_questions_alike():
+    assert dict(zip(ANSWERS, ["no", "1982", "the Rhine", "France"], strict=True)) == ANSWERS
+    follow_ups = read_demonstrations(demonstration_file("default", "iterdrag"))
+    assert [(shown.question, shown.context) for shown in follow_ups] == [
+        (shown.question, shown.context) for shown in CHAINS
+    ]
+    assert {shown.question: shown.answer.rpartition(FINAL)[2].strip() for shown in follow_ups} == ANSWERS
+    assert {
+        question_of(example): parse_turn(example.splitlines()[-1]).answer for example in examples("self_ask")
+    } == ANSWERS
+    assert {
+        question_of(example): parse_move(example.splitlines()[-1]).argument for example in examples("react")
+    } == ANSWERS
+    assert list(ANSWERS.values())[-1] not in ("yes", "no"), (
+        "small models copy the last answer, which then fits no question"
+    )
+
+
+def test_every_observation_is_what_the_action_before_it_brings():
+    """A made-up observation would teach a model to trust what no search said."""
+    paragraphs = {}
+    for demonstration in CHAINS:
+        lines = demonstration.context.splitlines()
+        paragraphs |= {line.removeprefix("Wikipedia Title: "): text for line, text in pairwise(lines)}
+    config = ReActConfig.of_preset("paper", demonstrations="default")
+    looked_up = 0
+    for example in examples("react"):
+        library = Library()
+        observed = re.findall(r"^Action \d: (.*)\nObservation \d: (.*)\n(?=Thought)", example, re.MULTILINE)
+        assert len(observed) >= 2
+        for action, observation in observed:
+            move = parse_move(f"Action 1: {action}")
+            if move.name == "search":
+                title = observation.partition(": ")[0]
+                hit = Hit(Passage(title, title, paragraphs[title]), 1.0)
+                said = write(library.add([hit], config.shown_sentences), config)
+            else:
+                text, found = library.look_up(move.argument, config.lookup_sentences)
+                said, looked_up = text + write(found, config), looked_up + 1
+            assert said == observation
+    assert looked_up, "one shows what a lookup is for"
+
+
+async def test_they_are_shown_and_their_forms_run():
+    replies = ["I look.\nAction 1: Search[The Glass Orchard]", "I know.\nAction 2: Finish[the Issel]"]
+    answer, generator, _ = await replay(react, ReActConfig.of_preset("paper", demonstrations="default"), replies)
+    assert (answer.text, answer.stopped, answer.searches) == ("the Issel", "finish", 1)
+    assert all(example in prompt for example in examples("react") for prompt in generator.prompts)
+
+    config = SelfAskConfig.of_preset("paper", demonstrations="default", demonstration_count=2)
+    replies = [" Yes.\nFollow up: Who wrote The Glass Orchard?", "Mara Velden", "So the final answer is: the Issel"]
+    answer, generator, _ = await replay(self_ask, config, replies)
+    assert (answer.text, answer.steps) == ("the Issel", 1)
+    assert [example in generator.prompts[0] for example in examples("self_ask")] == [True, True, False, False]
+
+    config = IterDRAGConfig(demonstrations="default", documents=1)
+    replies = [f"{FOLLOW_UP} Who wrote The Glass Orchard?", "Mara Velden.", f"{FINAL} the Issel"]
+    answer, generator, _ = await replay(iterdrag, config, replies)
+    assert (answer.text, answer.steps) == ("the Issel", 1)
+    assert all(demonstration.context in generator.prompts[0] for demonstration in CHAINS)
+    assert generator.prompts[0].index(CHAINS[3].question) < generator.prompts[0].index(QUESTION.text)
+
+
+@pytest.mark.parametrize("options", OF_CHAINS)
+def test_methods_of_chains_of_thought_take_them_by_name(options):
+    config = options(demonstrations="default")
+    config.check_files()
+    assert [shown.question for shown in config.examples()] == list(ANSWERS)[: config.demonstration_count or None]
+    assert list(config.files()) == ["default"]
+
+
+def test_a_run_is_the_same_wherever_the_package_lies_and_another_with_other_examples(tmp_path):
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text('{"id": "q1", "question": "Who?", "answers": ["Ada"]}\n')
+    react, self_ask = ReActConfig(demonstrations="default"), SelfAskConfig(demonstrations="default")
+    config = Config(str(questions), react=react, self_ask=self_ask)
+    digests = [method_settings(config, name)["demonstrations"] for name in ("react", "self_ask")]
+    assert [list(files) for files in digests] == [["default"], ["default"]] and digests[0] != digests[1]
+
+
+def test_what_is_said_where_none_are_named():
+    with pytest.raises(ConfigError, match=r"--react\.demonstrations, or 'default' for the shipped ones"):
+        ReActConfig(preset="paper")
+    with pytest.raises(ConfigError, match="'default' for the shipped ones"):
+        IRCoTConfig(preset="paper")
+    with pytest.raises(DataError, match="defaul"):
+        ReActConfig(demonstrations="defaul").check_files()

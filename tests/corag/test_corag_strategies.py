@@ -1,0 +1,350 @@
+"""CoRAG's strategies replayed by hand: best of N, tree search, adaptive compute; order, ties, budgets."""
+
+import asyncio
+import json
+import random
+import re
+
+import pytest
+
+from corag.adaptive import purse_of
+from corag.candidates import Candidate
+from corag.chain import Chain
+from corag.config import CoRAGConfig
+from corag.decode import grow
+from corag.method import corag
+from corag.tree import Tree
+from core.runner import answer_question
+from core.runs.rows import SavedRow
+from core.tools import Purse, Tools
+from core.types import Question
+from tests.corag.chains import (
+    GIVEN,
+    LETTERS,
+    TOKENS,
+    chain_of,
+    run,
+    searches,
+    seeded,
+    stable_hash_number,
+    tree_model,
+    tree_score,
+)
+from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
+from tests.story import QUESTION, WORLD
+
+# ---- best of N -------------------------------------------------------------------------------------------------------------
+
+
+def test_best_of_n_keeps_the_lowest_score_and_the_first_of_equals():
+    marks = {"mara": -2.0, "tarn": -5.0, "sand": -5.0}
+
+    def reply(request):
+        if kind(request) == "NEXT":
+            first = (
+                list(marks)[names.setdefault(request.sampling.seed, len(names)) % 3] if not chain_of(request) else "x"
+            )
+            return first if first != "x" else f"orchard {request.sampling.seed}"
+        return seeded(request)
+
+    names = {}
+    answer, generator, tools = run(
+        reply, strategy="best_of_n", chains=3, max_hops=2, score=lambda request: marks[request.prompt.text.split()[1]]
+        if request.prompt.text.split()[1] in marks
+        else next(value for mark, value in marks.items() if f"\n{mark}\n" in request.prompt.text),
+    )  # fmt: skip
+    assert [chain.score for chain in answer.chains] == [-2.0, -5.0, -5.0]
+    assert answer.chosen == 1 and answer.steps == 2
+    assert tools.ledger["score"].calls == 3
+    scored = generator.scored[0]
+    assert scored.end_of_turn and scored.target == "No relevant information found"
+    assert QUESTION.text in scored.prompt.text, "the main question stands where the sub-query does"
+    assert all(sampling.temperature == 0.7 for sampling in (r.sampling for r in generator.requests) if sampling.seed)
+
+
+def test_eight_chains_begin_with_the_four_of_best_of_four():
+    few, _, _ = run(seeded, strategy="best_of_n", chains=4, max_hops=3)
+    many, _, _ = run(seeded, strategy="best_of_n", chains=8, max_hops=3)
+    longer, _, _ = run(seeded, strategy="best_of_n", chains=4, max_hops=4)
+    assert [chain.hops for chain in many.chains[:4]] == [chain.hops for chain in few.chains]
+    assert [chain.hops[:3] for chain in longer.chains] == [chain.hops for chain in few.chains]
+    assert len({chain.hops for chain in many.chains}) == 8
+
+
+def test_the_vote_keeps_the_first_chain_of_the_most_frequent_answer():
+    finals = iter(["Rhine", "the Issel", "Issel!", "Oder"])
+    reply = lambda request: next(finals) if kind(request) == "FINAL" else seeded(request)  # noqa: E731
+    answer, _, tools = run(reply, strategy="best_of_n", chains=4, max_hops=2, rank_by="vote")
+    assert (answer.text, answer.chosen) == ("the Issel", 1)
+    assert [chain.score for chain in answer.chains] == [-1, -2, -2, -1]
+    assert "score" not in tools.ledger and tools.ledger["final"].calls == 4
+
+
+def test_blank_answers_have_no_vote():
+    finals = iter(["", "Issel", "", ""])
+    reply = lambda request: next(finals) if kind(request) == "FINAL" else seeded(request)  # noqa: E731
+    answer, _, _ = run(reply, strategy="best_of_n", chains=4, max_hops=1, rank_by="vote")
+    assert (answer.text, answer.chosen) == ("Issel", 1)
+
+
+def test_counting_refusals_needs_no_log_probabilities():
+    def reply(request):
+        if kind(request) == "ANSWER" and "0" in request.prompt.text.split()[2]:
+            return "No relevant information found"
+        return seeded(request)
+
+    answer, _, tools = run(reply, strategy="best_of_n", chains=6, max_hops=2, rank_by="refusals")
+    counts = [sum(hop.refused for hop in chain.hops) for chain in answer.chains]
+    assert [chain.score for chain in answer.chains] == counts
+    assert answer.chosen == counts.index(min(counts)) and "score" not in tools.ledger
+
+
+# ---- tree search -----------------------------------------------------------------------------------------------------------
+
+
+def test_tree_search_by_hand():
+    answer, _generator, tools = run(
+        tree_model, strategy="tree", max_hops=3, expand=3, rollouts=1, rollout_hops=1, reuse=False,
+        retriever=WordRetriever(LETTERS), score=tree_score,
+    )  # fmt: skip
+    states = {chain.path: ([hop.sub_query for hop in chain.hops], chain.value) for chain in answer.chains}
+    assert states["tree/child 1"] == (["a"], -2.0) and states["tree/child 2"] == (["b"], -1.0)
+    assert states["tree/child 3"] == (["c"], -1.0), "the repeat A? is no child"
+    assert states["tree/child 1/child 1"] == (["a", "b"], -2.0), "no child repeats its ancestor a"
+    assert states["tree/child 1/child 2"] == (["a", "c"], -4.0)
+    best = answer.chains[answer.chosen]
+    assert [hop.sub_query for hop in best.hops] == ["a", "c", "b"], "equal at the last depth: the first child"
+    assert (answer.steps, answer.stopped) == (3, "length")
+    assert len(answer.chains) == 3 + 3 + 2
+    assert len(set(searches(tools))) < len(searches(tools)), "without reuse, work is repeated"
+
+
+def test_tree_search_lets_rollouts_become_children():
+    options = {"strategy": "tree", "max_hops": 3, "expand": 2, "rollouts": 1, "rollout_hops": 2}
+    answer, _, tools = run(tree_model, retriever=WordRetriever(LETTERS), score=tree_score, **options)
+    second = [chain for chain in answer.chains if len(chain.hops) == 2]
+    assert [[hop.sub_query for hop in chain.hops] for chain in second] == [["a", "r"], ["a", "b"]]
+    _wasteful, _, wasteful_tools = run(
+        tree_model, retriever=WordRetriever(LETTERS), score=tree_score, reuse=False, **options
+    )
+    assert tools.spent.calls < wasteful_tools.spent.calls
+    first_depth = 1 + 2 + 2 * 4 + 2  # proposals, sub-answers, two rollouts of two hops, scores
+    second_depth = 1 + 1 + 2 + 1  # [a, r] and its score are there already; [a, b] is new and rolls out one hop
+    third_depth = 1 + 1 + 1  # [a, r, s] is there already; [a, r, b] is new
+    assert tools.spent.calls == first_depth + second_depth + third_depth + 1
+
+
+@pytest.mark.parametrize("known", [0, 1])
+@pytest.mark.parametrize("options", [{"max_hops": 4, "rollout_hops": 3}, {"max_hops": 5, "rollouts": 3, "beam": 2}])
+def test_every_rollout_that_a_state_is_judged_by_is_another(options, known):
+    config = CoRAGConfig(**PROMPTS, **({"strategy": "tree", "expand": 2, "rollouts": 2} | options))
+
+    async def search():
+        tools = Tools(QUESTION, ScriptedGenerator(seeded), WordRetriever(WORLD))
+        made = await grow(Chain(), config.max_hops, tools, config, temperature=0.7, path="chain 1")
+        tree, beam, judged = Tree(config, [made, made] * known), [Candidate(Chain(), "tree")], []
+        while growing := [state for state in beam if not state.chain.stopped]:
+            families = [await tree.expand(state, tools, config) for state in growing]
+            judged += [(child.candidate, child.rollouts) for family in families for child in family.born]
+            beam = [child for family in families for child in tree.remember(family)][: config.beam]
+        return judged
+
+    judged = asyncio.run(search())
+    assert max(len(child.chain) for child, _ in judged) == config.max_hops
+    for child, rollouts in judged:
+        counted = [rollout.chain.sub_queries for rollout in rollouts]
+        assert len(set(counted)) == len(counted) == (1 if child.chain.stopped else config.rollouts)
+        assert all(rollout.chain.extends(child.chain) for rollout in rollouts)
+
+
+def test_the_beam_keeps_several_states():
+    answer, _, _ = run(
+        tree_model, strategy="tree", max_hops=2, expand=3, beam=2, rollouts=2, rollout_hops=1,
+        retriever=WordRetriever(LETTERS), score=tree_score,
+    )  # fmt: skip
+    depth_two = [chain.path for chain in answer.chains if len(chain.hops) == 2]
+    assert {path.rsplit("/", 1)[0] for path in depth_two} == {"tree/child 1", "tree/child 2"}
+    assert [hop.sub_query for hop in answer.chains[answer.chosen].hops] == ["a", "c"]
+
+
+def test_mean_and_min_of_the_rollouts_prefer_different_children():
+    """Child "a" rolls out to a very good and a very bad chain, child "b" to two good ones."""
+    scores = {"a r": -9.0, "a s": -1.0, "b r": -6.0, "b s": -6.0}
+    seeds = {}
+
+    def model(request):
+        if (
+            kind(request) == "NEXT" and request.sampling.n == 1
+        ):  # a rollout: "r" for the first of a child, "s" for the second
+            first = seeds.setdefault(chain_of(request)[0], [])
+            return ["r", "s"][first.append(0) or len(first) - 1]
+        return tree_model(request)
+
+    def score(request):
+        return scores[" ".join(re.findall(r"^([a-z])\nb$", request.prompt.text, re.MULTILINE))]
+
+    for aggregate, value in (("mean", -6.0), ("min", -9.0)):
+        seeds.clear()
+        answer, _, _ = run(
+            model, strategy="tree", max_hops=2, expand=2, rollouts=2, rollout_hops=1, aggregate=aggregate, reuse=True,
+            retriever=WordRetriever(LETTERS), score=score,
+        )  # fmt: skip
+        best = answer.chains[answer.chosen]
+        assert next(hop.sub_query for hop in best.hops) == ("b" if aggregate == "mean" else "a")
+        assert max(answer.chains[:2], key=lambda chain: -chain.value).value == value
+
+
+def test_a_state_without_children_keeps_its_place_in_the_beam():
+    """From "a" on the model only repeats itself; "a" scores best by far, so it wins however wide the beam."""
+
+    def model(request):
+        if kind(request) == "NEXT":
+            stuck = chain_of(request)[:1] == ["a"]
+            return ["a"] * request.sampling.n if stuck else tree_model(request)
+        return tree_model(request)
+
+    def score(request):
+        return -9.0 if re.findall(r"^([a-z])\nb$", request.prompt.text, re.MULTILINE)[:1] == ["a"] else -1.0
+
+    for beam in (1, 2):
+        answer, _, _ = run(
+            model, strategy="tree", max_hops=3, expand=3, beam=beam, rollouts=1, rollout_hops=1,
+            retriever=WordRetriever(LETTERS), score=score,
+        )  # fmt: skip
+        assert [hop.sub_query for hop in answer.chains[answer.chosen].hops] == ["a"]
+        assert (answer.stopped, answer.repeats > 0) == ("repeats", True)
+
+
+def test_a_tree_that_only_repeats_itself_ends():
+    reply = {"NEXT": "glass", "ANSWER": "b", "FINAL": "Issel"}
+    answer, _, _ = run(lambda request: reply[kind(request)], strategy="tree", max_hops=4, expand=2)
+    assert (answer.steps, answer.text) == (1, "Issel")
+    blank, _, _ = run(lambda request: "" if kind(request) == "NEXT" else "Issel", strategy="tree", max_hops=4)
+    assert (blank.steps, blank.stopped, blank.text) == (0, "repeats", "Issel")
+
+
+@pytest.mark.parametrize(
+    ("options", "calls", "found"),
+    [
+        ({"strategy": "greedy", "max_hops": 6}, 13, 6),
+        ({"strategy": "best_of_n", "chains": 4, "max_hops": 6}, 53, 24),
+        ({"strategy": "best_of_n", "chains": 8, "max_hops": 10}, 169, 80),
+        ({"strategy": "tree", "max_hops": 6}, 223, 96),
+    ],
+)
+def test_the_released_codes_calls_and_searches(options, calls, found):
+    """The table derived from the released code: it brings the question's passages, so searches for sub-queries only."""
+    config = CoRAGConfig.of_preset("released_code", **PROMPTS, **options)
+    _, _, tools = run(seeded, config, question=GIVEN)
+    assert (tools.spent.calls, len(searches(tools))) == (calls, found)
+
+
+def test_our_tree_needs_fewer_calls_for_the_same_search():
+    _, _, tools = run(seeded, strategy="tree", max_hops=6, question=GIVEN)
+    # Depth 1 as before; at depths 2 to 4 half of the children are there, with half of each one's first rollout.
+    assert (tools.spent.calls, len(searches(tools))) == (45 + 3 * 39 + 21 + 5 + 1, 20 + 3 * 16 + 8 + 2) == (189, 78)
+
+
+# ---- adaptive --------------------------------------------------------------------------------------------------------------
+
+
+def test_adaptive_spends_more_only_where_its_score_is_unsure():
+    counts = {}
+    for level in (-3.0, -0.5):
+        answer, _, tools = run(
+            seeded, strategy="adaptive", max_hops=2, chains=3, expand=2, rollouts=1, unsure_above=-1.0,
+            score=lambda request, level=level: level,
+        )  # fmt: skip
+        counts[level] = (len(answer.chains), tools.spent.calls)
+    assert counts[-3.0] == (1, 4 + 1 + 1)
+    chains, calls = counts[-0.5]
+    assert chains > 3 and calls > 4 + 2 * 5 + 1
+
+
+def test_adaptive_never_answers_from_an_unfinished_chain_and_needs_no_samples():
+    for number in range(20):
+
+        def score(request, number=number):
+            return -(stable_hash_number(f"{number} {request.prompt.text}") % 700) / 100
+
+        for chains in (1, 3):
+            answer, _, _ = run(
+                seeded, strategy="adaptive", max_hops=4, chains=chains, expand=2, rollouts=1, unsure_above=-99.0, score=score
+            )  # fmt: skip
+            best = answer.chains[answer.chosen]
+            assert (len(best.hops), best.stopped) == (4, "length")
+            assert best.score == min(chain.score for chain in answer.chains if chain.score is not None)
+            assert any(chain.path.startswith("tree/") for chain in answer.chains)
+
+
+def test_the_mean_holds_when_all_questions_are_in_flight_at_once():
+    async def answer_all():
+        chance = random.Random(0)
+
+        async def pause(_):
+            for _ in range(chance.randint(0, 9)):
+                await asyncio.sleep(0)
+
+        generator = ScriptedGenerator(seeded, pause=pause, log_likelihood=lambda request: -0.5)
+        purse = Purse()
+        tools = [
+            Tools(Question(f"q{number}", QUESTION.text), generator, WordRetriever(long), purse=purse)
+            for number in range(24)
+        ]
+        await asyncio.gather(*(corag(each.question, each, config) for each in tools))
+        return [each.spent.total for each in tools]
+
+    long = [passage(f"Glass {number}", "about glass " * 100) for number in range(5)]
+    for mean in (4_500, 6_000, 9_000):
+        config = CoRAGConfig(
+            **PROMPTS, **TOKENS, strategy="adaptive", max_hops=2, chains=3, expand=2, rollouts=1, mean_budget=mean,
+            unsure_above=-1,
+        )  # fmt: skip
+        spent = asyncio.run(answer_all())
+        assert sum(spent) <= 24 * mean
+        assert max(spent) > min(spent)
+
+
+def test_a_resumed_run_goes_on_with_the_purse_that_it_left():
+    config = CoRAGConfig(**PROMPTS, strategy="adaptive", max_hops=2, chains=2, mean_budget=900)
+    purse, rows = Purse(), {}
+    for number, score in enumerate((-2.0, -1.0)):
+        question = Question(f"q{number}", QUESTION.text)
+        generator = ScriptedGenerator(seeded, log_likelihood=lambda request, score=score: score)
+        tools = Tools(question, generator, WordRetriever(WORLD), purse=purse)
+        row = asyncio.run(answer_question(question, lambda q, t: corag(q, t, config), tools))
+        rows[question.id] = SavedRow.from_json(json.loads(row.to_json()))
+    assert purse_of(rows, config) == purse and purse.balance != 0
+
+
+def test_adaptive_without_a_limit_is_unsure_above_the_median_of_its_run():
+    purse = Purse()
+    chains = []
+    for score in (-2.0, -1.0, -3.0, -1.5, -1.0):
+        generator = ScriptedGenerator(seeded, log_likelihood=lambda request, score=score: score)
+        tools = Tools(QUESTION, generator, WordRetriever(WORLD), purse=purse)
+        config = CoRAGConfig(**PROMPTS, strategy="adaptive", max_hops=2, chains=2, expand=2, rollouts=1)
+        chains.append(len(asyncio.run(corag(QUESTION, tools, config)).chains) > 1)
+    assert purse.scores == [-2.0, -1.0, -3.0, -1.5, -1.0]
+    assert chains == [False, True, False, True, True]
+
+
+def test_adaptive_keeps_the_run_to_its_mean_budget():
+    async def answer_all():
+        generator = ScriptedGenerator(seeded, log_likelihood=lambda request: -0.5)
+        purse = Purse()
+        spent = []
+        for number in range(12):
+            question = Question(f"q{number}", QUESTION.text)
+            tools = Tools(question, generator, WordRetriever(long), purse=purse)
+            await corag(question, tools, config)
+            spent.append(tools.spent.total)
+        assert purse.balance == 12 * config.mean_budget - sum(spent)
+        return spent
+
+    options = {"max_hops": 2, "chains": 3, "expand": 2, "rollouts": 1} | TOKENS
+    long = [passage(f"Glass {number}", "about glass " * 100) for number in range(5)]
+    config = CoRAGConfig(**PROMPTS, strategy="adaptive", mean_budget=6_000, unsure_above=-1, **options)
+    spent = asyncio.run(answer_all())
+    assert sum(spent) <= 12 * config.mean_budget
+    assert spent[0] < 4_000 and max(spent) > 7_000, "saved by some, spent by others"

@@ -1,0 +1,111 @@
+"""Two runs compared either way round: the same figures with their signs changed, to the last bit."""
+
+import numpy as np
+import pytest
+
+from core.errors import ConfigError, DataError
+from eval.report.overview import differences_to_baselines
+from eval.statistics.comparing import (
+    against_baseline,
+    against_each_other,
+    compare_either_way,
+    disagreements,
+    mirrored,
+)
+from eval.statistics.intervals import compare_paired
+from eval.tables.table import Scores
+
+
+def scores_of(seed, n, values=None):
+    """Scores by question id, of 0 and 1 or of ``values``."""
+    draw = np.random.default_rng(seed)
+    return {f"q{place}": float(draw.choice(values or [0.0, 1.0])) for place in range(n)}
+
+
+# Of 40 questions the p-value is drawn, of 8 it is exact.
+@pytest.mark.parametrize("n", [2, 8, 40])
+@pytest.mark.parametrize("values", [None, [0.0, 0.1, 0.3, 2 / 3, 1.0]])
+def test_a_mirrored_comparison_is_the_computed_one(n, values):
+    for seed in range(6):
+        first, second = scores_of(seed, n, values), scores_of(seed + 100, n, values)
+        there, back = compare_either_way(first, second), compare_either_way(second, first)
+        assert back == mirrored(there) and there == mirrored(back)
+        assert there.p_value == back.p_value and there.detectable == back.detectable
+        assert (there.difference.low, there.difference.high) == (-back.difference.high, -back.difference.low)
+        plain = compare_paired(first, second)
+        assert there.difference.mean == pytest.approx(plain.difference.mean)
+        assert there.p_value == pytest.approx(plain.p_value, abs=0.05)
+        assert there == plain or plain.difference.mean <= 0, "an improvement is computed as it is asked for"
+
+
+def test_as_many_won_as_lost_is_mirrored_too():
+    """The differences are the same set either way round, so their order by question decides."""
+    gains = np.random.default_rng(4).random(15)
+    first = {f"{place:02}": 0.0 if place % 2 else gains[place // 2] for place in range(30)}
+    second = {f"{place:02}": gains[place // 2] if place % 2 else 0.0 for place in range(30)}
+    there, back = compare_either_way(first, second), compare_either_way(second, first)
+    assert there.difference.mean == -back.difference.mean == pytest.approx(0)
+    assert compare_paired(first, second) == compare_paired(second, first) == back
+    assert there == mirrored(back) != back
+    same = compare_either_way(first, first)
+    assert same == mirrored(same) and "-0.0" not in str(mirrored(same)), "a difference of nothing has no sign"
+    assert mirrored(compare_either_way({"a": 1.0}, {"a": 0.0})).difference.low is None
+
+
+def test_the_order_of_questions_changes_nothing_either_way_round():
+    first, second = scores_of(1, 30), scores_of(2, 30)
+    assert compare_either_way(dict(reversed(first.items())), second) == compare_either_way(first, second)
+    with pytest.raises(DataError, match="missing from the second run, such as 'z'"):
+        compare_either_way(first | {"z": 1.0}, second)
+    with pytest.raises(DataError, match="missing from the first run, such as 'z'"):
+        compare_either_way(second, first | {"z": 1.0})
+
+
+def test_every_run_as_the_baseline_is_each_baseline_by_itself():
+    runs = {
+        name: {"em": scores_of(seed, 30), "f1": scores_of(seed + 9, 30, [0.0, 0.5, 1.0])}
+        for seed, name in enumerate("abc")
+    }
+    runs["c"]["recall"] = runs["b"]["recall"] = scores_of(77, 30)
+    found = against_each_other(runs)
+    assert list(found) == list(runs)
+    for baseline, tests in found.items():
+        expected = {(one.run, one.measure): one for one in against_baseline(runs, baseline)}
+        assert {(one.run, one.measure): one for one in tests} == expected
+    assert len(found["a"]) == 4 and len(found["b"]) == 5
+    with pytest.raises(ConfigError, match="nothing can be compared with 'a'"):
+        against_each_other({"a": {"em": {"x": 1.0}}, "b": {"f1": {"x": 1.0}}})
+
+
+def test_a_report_resamples_each_pair_once(monkeypatch):
+    resampled = []
+
+    def counting(first, second):
+        resampled.append((first, second))
+        return compare_paired(first, second)
+
+    monkeypatch.setattr("eval.statistics.comparing.compare_paired", counting)
+    draw = np.random.default_rng(3)
+    runs = [[Scores(float(em), float(f1), None) for em, f1 in draw.integers(2, size=(20, 2))] for _ in range(4)]
+    tested = differences_to_baselines(list("abcd"), [str(n) for n in range(20)], runs)
+    assert len(resampled) == 2 * 6
+    for measure in ("em", "f1"):
+        for one in range(4):
+            assert tested[measure][one][one] is None
+            for other in range(one):
+                there, back = tested[measure][one][other], tested[measure][other][one]
+                assert there.interval.mean == -back.interval.mean and there.p_value == back.p_value
+                assert (there.interval.low, there.interval.high) == (-back.interval.high, -back.interval.low)
+
+
+def test_disagreements_are_ordered_by_how_far_apart_the_runs_are_in_f1():
+    first = {
+        "em": {"a": 1.0, "b": 1.0, "c": 0.0, "d": 1.0, "e": 1.0},
+        "f1": {"a": 1.0, "b": 1.0, "c": 0.5, "d": 1.0, "e": 1.0},
+    }
+    second = {
+        "em": {"a": 0.0, "b": 0.0, "c": 1.0, "d": 1.0, "e": 0.0},
+        "f1": {"a": 0.5, "b": 0.0, "c": 1.0, "d": 1.0, "e": 0.0},
+    }
+    assert disagreements(first, second) == (["b", "e", "a"], ["c"])
+    assert disagreements({"recall": {"a": 1.0}}, {"recall": {"a": 1.0}}) == ([], [])

@@ -1,0 +1,137 @@
+"""A language model as judge: what it is asked, how its replies are read, what counts as wrong, and resuming."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from core.errors import BackendError, ConfigError
+from core.runs.folder import TRACES, read_rows
+from core.runs.manifest import Manifest
+from core.types import Question
+from eval.experiment.conditions import conditions_record
+from eval.scoring.judge import JudgeConfig, verdict_of
+from scripts.cli import main
+from scripts.commands import doctor
+from scripts.commands.judge import Config, judge_run, print_judged, record_of
+from tests.eval.runs import make_run, row
+from tests.fakes import ScriptedGenerator
+
+QUESTIONS = [Question(str(n), f"Who wrote book {n}?", (f"Author {n}", f"Mrs {n}")) for n in range(6)]
+
+
+def judged(run, generator, **judge):
+    return asyncio.run(judge_run(run, Config([str(run)], JudgeConfig(**judge)), generator))
+
+
+def a_run(folder):
+    """Answers: right, right in other words, wrong, blank, failed, and one question without gold answers."""
+    said = ["Author 0", "the lady called 1", "someone else", "", None]
+    rows = [row(question, text) for question, text in zip(QUESTIONS, said, strict=False)]
+    return make_run(folder, [*rows, row(Question("9", "Who knows?"), "x")])
+
+
+def reply(request):
+    prompt = request.prompt.text
+    if "book 3" in prompt:
+        return "I cannot say."
+    return "Yes." if "Author 0\n" in prompt.partition("The answer:")[2] or "called 1" in prompt else "No"
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("Yes", "yes"),
+        ("**No**, it is not. Yes would be wrong", "no"),
+        ("\n yes\n", "yes"),
+        ("The answer is not right: no.", "no"),
+        ("Correct", "unreadable"),
+        ("", "unreadable"),
+        ("Either yes or no", "unreadable"),
+        ("Nothing of yesterday", "unreadable"),
+    ],
+)
+def test_replies_are_read_or_said_to_be_unreadable(text, verdict):
+    assert verdict_of(text) == verdict
+
+
+def test_a_judge_sees_question_gold_answers_and_prediction_and_decodes_greedily(tmp_path):
+    generator = ScriptedGenerator(reply)
+    judged(a_run(tmp_path / "run"), generator)
+    assert len(generator.requests) == 4, "neither the failed question nor the one without gold answers is asked about"
+    asked = {request.prompt.text for request in generator.requests}
+    (first,) = [prompt for prompt in asked if "book 0" in prompt]
+    assert "Author 0; Mrs 0" in first and "The answer: Author 0" in first
+    assert any("The answer: (none)" in prompt for prompt in asked)
+    assert {request.sampling.temperature for request in generator.requests} == {0.0}
+
+
+def test_failures_and_unreadable_replies_count_as_wrong(tmp_path, capsys):
+    one = judged(a_run(tmp_path / "run"), ScriptedGenerator(reply))
+    assert (one.right.mean, one.em.mean, one.n) == (0.4, 0.2, 5)
+    assert (one.failed, one.judge_failed, one.unreadable) == (1, 0, 1)
+    known = conditions_record({"mine": Manifest.read(tmp_path / "run")})
+    print_judged({"mine": one}, "model, prompt judge v1", known)
+    printed = capsys.readouterr().out
+    assert "40.0" in printed and "look at some of its verdicts" in printed
+    for line in (
+        "EM by the scorer SQuAD-style.", "Questions: q.jsonl (jsonl).", "Model: model (scripted).",
+        "Retriever: indexes/none (words).", "Corpus: not known here.", "mine: prompts: layout v1 0123456789abcdef",
+    ):  # fmt: skip
+        assert line in printed.splitlines()
+    print_judged(
+        {"mine": one, "other": replace(one, scorer="DROP-style")},
+        "m",
+        {"shared": [], "own": {"mine": "a", "other": "b"}},
+    )
+    printed = capsys.readouterr().out
+    assert "other: EM by the scorer DROP-style; b" in printed and "EM by the scorer SQuAD-style; a" in printed
+    assert json.loads(json.dumps(record_of(one)))["right"] == 0.4
+
+
+def test_verdicts_are_kept_and_only_what_is_new_is_asked(tmp_path):
+    run = a_run(tmp_path / "run")
+
+    def broken(request):
+        if "book 2" in request.prompt.text:
+            raise BackendError("the engine is gone.")
+        return reply(request)
+
+    with pytest.raises(BackendError):
+        judged(run, ScriptedGenerator(broken))
+    generator = ScriptedGenerator(reply)
+    one = judged(run, generator)
+    assert 1 <= len(generator.requests) < 4 and one.right.mean == 0.4
+    again = ScriptedGenerator(reply)
+    assert judged(run, again) == one and not again.requests
+    (folder,) = run.glob("judge-*")
+    assert str(folder) == one.folder and len(read_rows(folder)) == 4
+    assert Manifest.read(folder).settings["judged"] == Manifest.read(run).settings
+    assert (folder / TRACES).read_bytes().count(b"\n") == 4
+    judged(run, again, prompt="Is {prediction} right for {query}, given {answers}?")
+    assert len(list(run.glob("judge-*"))) == 2 and len(again.requests) == 4, "another prompt is another judge"
+    (tmp_path / "world").mkdir()
+    (tmp_path / "world/manifest.json").write_text('{"version": 1}')
+    *_, counted = doctor.folders(doctor.Config((), str(tmp_path)))
+    assert counted.sentence == f"1 run(s) in {tmp_path}."
+
+
+def test_what_cannot_be_judged_is_refused(tmp_path, capsys):
+    bare = make_run(tmp_path / "bare", [row(Question("9", "Who knows?"), "x")])
+    with pytest.raises(ConfigError, match="nothing to judge"):
+        judged(bare, ScriptedGenerator(reply))
+    run = a_run(tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"uses the field \{gold\}"):
+        judged(run, ScriptedGenerator(reply), prompt="{gold}?")
+    judged(run, ScriptedGenerator(reply))
+    (folder,) = (folder for folder in run.glob("judge-*") if (folder / TRACES).stat().st_size)
+    assert main(["table", str(folder)]) == 2
+    assert "holds a judge's verdicts" in capsys.readouterr().err
+    assert main(["judge"]) == 2 and "no run was given" in capsys.readouterr().err
+    assert main(["judge", str(run), f"{run}/"]) == 2 and "given twice" in capsys.readouterr().err
+    nobody = ["--model.backend", "server", "--model.urls", "http://127.0.0.1:9", "--model.retries", "0"]
+    assert main(["judge", str(run), str(bare), *nobody]) == 2
+    assert "nothing to judge" in capsys.readouterr().err, "that is found out before the model is asked for"
+    assert main(["judge", str(run), "--judge.prompt", "gone"]) == 2 and "no prompt 'gone'" in capsys.readouterr().err
+    assert main(["judge", str(run), "--judge.max_reply_tokens", "0"]) == 2

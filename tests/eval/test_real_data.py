@@ -1,0 +1,76 @@
+"""The real question files load whole, and their gold passages are in the corpora pooled from them."""
+
+import pytest
+
+from core.files import read_records
+from core.types import passage_id
+from eval.datasets import load_questions
+from eval.datasets.exports import musique_lines
+from eval.datasets.paragraphs import read_pooled, record_id, supporting_facts, unpack
+from eval.scoring.official_scores import hotpotqa_scores, musique_scores, two_wiki_scores
+from eval.scoring.scorers import default_scorer
+from tests.data import data_folder
+from tests.eval.runs import saved
+
+FILES = [
+    ("hotpotqa", "hotpotqa/train500.jsonl", 500, 4968),
+    ("hotpotqa", "hotpotqa/train100.json", 100, 994),
+    ("hotpotqa", "hotpotqa/dev_distractor_a300.jsonl", 300, 2958),
+    ("hotpotqa", "hotpotqa/dev_distractor_b300.jsonl", 300, 2966),
+    ("hotpotqa", "hotpotqa/dev_distractor_c500.jsonl", 500, 4948),
+    ("2wikimultihopqa", "2wikimultihopqa/train500_decomposed.json", 500, 3112),
+    ("2wikimultihopqa", "2wikimultihopqa/dev500.columns.json", 500, 3301),
+    ("musique", "musique/train100.json", 100, 1890),
+    ("musique", "musique/dev200.json", 200, 3141),
+    ("popqa", "popqa/popqa1000.json", 1000, 1475),
+]
+
+
+@pytest.mark.parametrize(("dataset", "file", "questions", "passages"), FILES)
+def test_questions_and_their_pooled_corpus_agree(dataset, file, questions, passages):
+    path = data_folder() / file
+    loaded = load_questions(str(path), dataset)
+    corpus = {passage.id for passage in read_pooled([path], dataset)}
+    assert (len(loaded), len(corpus)) == (questions, passages)
+    for question in loaded:
+        assert len(question.supporting) >= 2
+        assert set(question.supporting) <= corpus
+        assert {hop.passage_id for hop in question.decomposition} <= {*question.supporting, ""}
+        assert default_scorer(dataset).score(question.answers[-1], question.answers).f1 == 1
+
+
+def test_bamboogle_has_125_questions_without_passages():
+    questions = load_questions(str(data_folder() / "bamboogle/test125.jsonl"), "bamboogle")
+    assert (len(questions), {question.supporting for question in questions}) == (125, {()})
+
+
+def test_a_pooled_corpus_is_the_published_one():
+    folder = data_folder() / "hotpotqa"
+    published = {passage_id(row["title"], row["text"]) for row in read_records(folder / "train500_corpus4968.jsonl")}
+    assert {passage.id for passage in read_pooled([folder / "train500.jsonl"], "hotpotqa")} == published
+
+
+def test_predictions_that_are_the_gold_answers_score_one_on_the_official_files():
+    folder = data_folder()
+    hotpotqa = list(read_records(folder / "hotpotqa/train100.json"))
+    two_wiki = list(read_records(folder / "2wikimultihopqa/dev500.columns.json"))
+    for records, score in ((hotpotqa, hotpotqa_scores), (two_wiki, two_wiki_scores)):
+        perfect = {
+            "answer": {record_id(record): record["answer"] for record in records},
+            "sp": {record_id(record): supporting_facts(record, "gold") for record in records},
+            "evidence": {
+                record_id(record): unpack(record.get("evidences") or [], "evidences", "gold") for record in records
+            },
+        }
+        assert set(score(perfect, records).values()) == {1.0}
+    musique = list(read_records(folder / "musique/dev200.json"))
+    questions = load_questions(str(folder / "musique/dev200.json"), "musique")
+    rows = {
+        question.id: saved(question, question.answers[-1], ["stray", *question.supporting])
+        for question in reversed(questions)
+    }
+    scores = musique_scores(list(musique_lines(rows, musique)), musique)
+    assert (scores["em"], scores["f1"]) == (1, 1)
+    assert (
+        scores["support_recall"] == 1 and scores["support_em"] > 0.97
+    )  # a paragraph may stand twice among a question's own

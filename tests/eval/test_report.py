@@ -1,0 +1,320 @@
+"""The report's Python side: figures that are those of the other commands, traces that hold what a reader looks for, bad input."""
+
+import asyncio
+import base64
+import gzip
+import json
+import re
+
+import pytest
+
+from core.runs.folder import TRACES, RunFolder, read_rows
+from core.runs.manifest import Manifest
+from core.runs.rows import Row, SavedRow
+from core.types import Answer, Question
+from eval.report.blocks import Passages, chunked
+from eval.report.page import ASSETS, SCRIPTS, STYLES, html_page, text_blocks
+from eval.report.traces import trace
+from scripts.cli import main
+from scripts.commands.report import Config, report_of
+from tests.eval.report_runs import EVIL, REFUSAL, Page, World, kilt_report, write
+from tests.fakes import WordRetriever
+
+QUESTIONS = 24
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return World(tmp_path_factory.mktemp("world"), QUESTIONS)
+
+
+@pytest.fixture(scope="module")
+def runs(world, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs")
+    skills = {"one_step": 0.3, "ircot": 0.4, "greedy": 0.5, "best_of_4": 0.6, "tree": 0.7}
+    return {name: write(out, name, world, skill) for name, skill in skills.items()}
+
+
+@pytest.fixture(scope="module")
+def page(runs, tmp_path_factory):
+    out = tmp_path_factory.mktemp("report") / "report.html"
+    assert main(["report", *map(str, runs.values()), "--out", str(out)]) == 0
+    return Page(out)
+
+
+def printed(capsys, *argv):
+    """The line of JSON that a command prints last."""
+    capsys.readouterr()
+    main([*map(str, argv)])
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_the_figures_are_those_of_the_table_and_of_compare(page, runs, capsys):
+    table = printed(capsys, "table", *runs.values())["runs"]
+    for run in page.overview["runs"]:
+        expected, summary = table[run["name"]], run["summary"]
+        assert expected["tokens_per_question"] == pytest.approx(summary["tokens"], abs=0.01)
+        for measure in ("em", "f1", "recall"):
+            assert expected[measure] == pytest.approx(summary[measure]["mean"], abs=1e-4)
+            assert expected[f"{measure}_interval"] == pytest.approx(
+                [summary[measure]["low"], summary[measure]["high"]], abs=1e-4
+            )
+    compared = printed(capsys, "table", *runs.values(), "--baseline", "tree", "--measures", "em,f1")["against"]
+    base = page.run_names.index("tree")
+    assert len(compared) == 2 * (len(page.run_names) - 1)
+    for expected in compared:
+        found = page.overview["differences"][expected["measure"]][base][page.run_names.index(expected["run"])]
+        assert found["interval"]["mean"] == pytest.approx(expected["difference"], abs=1e-4)
+        assert (found["p_value"], found["adjusted"]) == pytest.approx(
+            (expected["p_value"], expected["p_value_holm"]), abs=1e-4
+        )
+        assert found["detectable"] == pytest.approx(expected["detectable"], abs=1e-4)
+
+
+def test_p_values_are_adjusted_over_all_tests_with_a_baseline(page):
+    for base in range(len(page.run_names)):
+        tests = [found for measure in ("em", "f1") for found in page.overview["differences"][measure][base] if found]
+        assert len(tests) == 2 * (len(page.run_names) - 1)
+        least = min(tests, key=lambda test: test["p_value"])
+        assert least["adjusted"] == pytest.approx(min(1, least["p_value"] * len(tests)))
+        assert all(test["adjusted"] >= test["p_value"] for test in tests)
+        assert page.overview["differences"]["em"][base][base] is None
+
+
+def test_groups_add_up_to_the_whole(page):
+    for run in page.overview["runs"]:
+        for groups in (run["by_hops"], run["by_kind"]):
+            assert len(groups) >= 3 and sum(group["n"] for group in groups) == QUESTIONS
+            mean = sum(group["n"] * group["em"]["mean"] for group in groups) / QUESTIONS
+            assert mean == pytest.approx(run["summary"]["em"]["mean"])
+
+
+def test_the_frontier_is_of_the_runs_that_none_beats(page):
+    for measure in ("em", "f1"):
+        points = [(run["summary"]["tokens"], run["summary"][measure]["mean"]) for run in page.overview["runs"]]
+        kept = page.overview["frontier"][measure]
+        beaten = [any(x <= p[0] and y >= p[1] and (x, y) != p for x, y in points) for p in points]
+        assert sorted(kept) == [place for place, lost in enumerate(beaten) if not lost]
+
+
+@pytest.mark.parametrize("name", ["one_step", "ircot", "greedy", "best_of_4", "tree"])
+def test_traces_hold_every_step_of_every_method(page, runs, name):
+    rows = read_rows(runs[name])
+    longest = 0
+    for question, row in rows.items():
+        shown, ids = page.trace(name, question)
+        assert [step["kind"] for step in shown.get("steps", [])] == [step.kind for step in row.steps]
+        searches = [step for step in row.steps if step.kind == "search"]
+        drawn = [step for step in shown.get("steps", []) if step["kind"] == "search"]
+        assert [[ids[number] for number, _ in step["hits"]] for step in drawn] == [
+            [hit.passage.id for hit in step.hits] for step in searches
+        ]
+        tokens = sum(step["usage"][1] + step["usage"][2] for step in shown.get("steps", []) if "usage" in step)
+        assert tokens == row.total_usage.total
+        assert tokens == page.index["runs"][page.run_names.index(name)]["tokens"][page.index["ids"].index(question)]
+        if row.answer:
+            assert shown["answer"] == row.text and shown["stopped"] == row.answer.stopped
+            longest = max(longest, row.answer.steps)
+        else:
+            assert shown["error"] == row.error and "answer" not in shown
+    assert longest >= (1 if name == "one_step" else 3)
+
+
+def test_chains_and_states_of_the_tree_keep_scores_and_the_chosen_one(page, runs):
+    for name, kinds in (("best_of_4", {"score"}), ("tree", {"value"})):
+        for question, row in read_rows(runs[name]).items():
+            if row.answer is None:
+                continue
+            chains = row.further["chains"]
+            shown, _ = page.trace(name, question)
+            assert shown["chosen"] == chains[row.further["chosen"]]["path"]
+            known = [{kind: chain[kind] for kind in ("score", "value") if chain[kind] is not None} for chain in chains]
+            assert [
+                {kind: chain[kind] for kind in ("score", "value") if kind in chain} for chain in shown["chains"]
+            ] == known
+            assert any(kinds <= chain.keys() for chain in known) or len(known) == 1
+
+
+def test_states_taken_over_from_rollouts_bring_their_own_hop(page, runs):
+    taken = 0
+    for question, row in read_rows(runs["tree"]).items():
+        shown, ids = page.trace("tree", question)
+        searched = {step.path for step in row.steps if step.kind == "search"}
+        for chain in shown.get("chains", ()):
+            if "newest" in chain and chain["path"] not in searched:
+                taken += 1
+                query, answer, _refused, found = chain["newest"]
+                assert query and answer and len(found) >= 1 and all(number in ids for number in found)
+    assert taken > 0
+
+
+def test_refused_hops_are_told_from_answered_ones(page, runs):
+    refused = answered = 0
+    for question in read_rows(runs["greedy"]):
+        for step in page.trace("greedy", question)[0].get("steps", []):
+            if step.get("role") == "sub_answer":
+                assert step.get("refused", False) == (step["texts"] == [REFUSAL])
+                refused += step.get("refused", False)
+                answered += not step.get("refused", False)
+    assert refused and answered
+
+
+def test_gold_passages_are_named_and_found_among_those_collected(page, world):
+    found = 0
+    for question in world.questions:
+        about, ids = page.item("gold", page.index["gold"], question.id)
+        assert [ids[number] for number in about["supporting"]] == list(question.supporting)
+        assert [hop[:2] for hop in about["decomposition"]] == [
+            [hop.question, hop.answer] for hop in question.decomposition
+        ]
+        collected = page.trace("greedy", question.id)[0].get("collected", [])
+        found += any(number in collected for number in about["supporting"])
+    assert found > QUESTIONS / 4
+
+
+def test_gold_pages_are_found_by_any_of_their_passages(tmp_path):
+    page = Page(kilt_report(tmp_path))
+    about, ids = page.item("gold", page.index["gold"], "7")
+    assert about["by_page"] and [ids[number] for number in about["supporting"]] == ["290", "17", "4"]
+    assert ids_and_titles(page, "gold-0")["290"].startswith("About 290-"), "as its passages are called"
+    shown, ids = page.trace("found", "7")
+    assert [ids[number] for number in shown["gold"]] == ["290-3", "290-5", "17#0"]
+    assert shown["places"] == [2, 3, 0], "of pages 5, 290 and 17; page 4 was missed"
+    assert page.trace("failed", "7")[0]["places"] == [0, 0, 0] and "gold" not in page.trace("failed", "7")[0]
+    assert [run["recall"] for run in page.index["runs"]] == [[0.5, 1], [0, 0]]
+    about, ids = page.item("gold", page.index["gold"], "8")
+    assert "by_page" not in about and [ids[number] for number in about["supporting"]] == ["290-3"]
+    assert not {"gold", "places"} & page.trace("found", "8")[0].keys(), "whole passages are known by their ids"
+
+
+def ids_and_titles(page, block):
+    return {name: title for _, name, title in page.block(block)["passages"]}
+
+
+def test_nothing_in_the_data_can_end_an_element_or_run(page, world):
+    assert page.index["texts"][1].startswith(EVIL)
+    kept = page.text.replace(page.elements["overview"], "")
+    assert "alert(1)" not in kept, "texts of questions and passages are packed"
+    assert EVIL not in page.elements["overview"] and "<" not in page.elements["overview"]
+    assert page.text.count("<script") == page.text.count("</script>") == len(page.elements) + 1
+    assert "default-src 'none'" in page.text and "unsafe" not in page.text.partition("<style>")[0]
+    own = "".join((ASSETS / name).read_text() for name in (*SCRIPTS, *STYLES))
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|https?://(?!www\.w3\.org)", own
+    )
+    assert "</script" not in own and "</style" not in own
+
+
+def test_a_run_may_be_called_like_markup(world, runs, tmp_path):
+    strange = tmp_path / "a<" / "script><img src=x onerror=alert(2)>"
+    strange.parent.mkdir()
+    strange.symlink_to(runs["greedy"])
+    out = tmp_path / "report.html"
+    assert main(["report", str(strange), "--out", str(out)]) == 0
+    page = Page(out)
+    assert page.overview["runs"][0]["folder"].endswith("onerror=alert(2)>")
+    assert "<img" not in page.text
+
+
+def test_the_same_runs_make_the_same_page_but_for_its_date(runs, tmp_path):
+    pages = []
+    for name in ("a.html", "b.html"):
+        assert main(["report", str(runs["tree"]), str(runs["greedy"]), "--out", str(tmp_path / name)]) == 0
+        pages.append(re.sub(r'"made":"[^"]*"', "", (tmp_path / name).read_text()))
+    assert pages[0] == pages[1]
+
+
+def test_questions_that_a_run_lacks_are_left_out_and_counted(runs, tmp_path):
+    short = tmp_path / "short"
+    short.mkdir()
+    (short / "manifest.json").write_bytes((runs["greedy"] / "manifest.json").read_bytes())
+    lines = (runs["greedy"] / TRACES).read_bytes().splitlines(keepends=True)
+    (short / TRACES).write_bytes(b"".join(lines[:7]) + lines[7][:30])  # the run is going on
+    out = tmp_path / "report.html"
+    assert main(["report", str(runs["one_step"]), str(short), "--out", str(out)]) == 0
+    page = Page(out)
+    assert (page.overview["n"], page.overview["left_out"]) == (7, QUESTIONS - 7)
+    assert len(page.index["ids"]) == 7
+
+
+def test_failed_questions_and_questions_without_gold_answers(tmp_path, runs):
+    manifest = Manifest.read(runs["one_step"])
+    with RunFolder(tmp_path / "run", manifest.settings, manifest.last.written) as run:
+        run.append(Row(Question("a", "Who?"), Answer("Ada", ("p",), 1, "read"), (), {}, 1.0))
+        run.append(Row(Question("b", "When?", ("1",)), Answer("1", (), 1, "read"), (), {}, 1.0))
+        run.append(Row(Question("c", "Where?", ("x",)), None, (), {}, 1.0, "SearchFailedError: gone\nTraceback <b>"))
+    assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "report.html")]) == 0
+    page = Page(tmp_path / "report.html")
+    (run,) = page.overview["runs"]
+    assert (run["summary"]["em"]["mean"], run["summary"]["unscored"], run["summary"]["failed"]) == (0.5, 1, 1)
+    assert page.index["runs"][0]["em"] == [None, 1, 0] and page.index["runs"][0]["failed"] == [0, 0, 1]
+    assert page.trace(page.run_names[0], "c")[0]["error"].endswith("Traceback <b>")
+    assert {stop["reason"] for stop in run["stops"]} == {"read", "failed"}
+
+
+def test_lists_are_packed_in_pieces_that_stand_alone():
+    passages = Passages()
+    big = chunked(
+        ({"n": number, "p": passages.number(f"p{number % 7}"), "x": "y" * 20_000} for number in range(35)), passages
+    )
+    assert len(big.packed) > 2 and big.starts[0] == 0
+    items = []
+    for piece, start in zip(big.packed, big.starts, strict=True):
+        data = json.loads(gzip.decompress(base64.b64decode(piece)))
+        assert start == len(items)
+        assert {item["p"] for item in data["items"]} == {number for number, _, _ in data["passages"]}
+        items += data["items"]
+    assert [item["n"] for item in items] == list(range(35))
+    assert chunked([], passages).packed == ()
+
+
+def test_shortened_prompts_and_cut_off_replies_are_kept():
+    usage = {"calls": 1, "prompt": 5, "generated": 2, "computed_prompt": 3, "computed_generated": 2}
+    step = {
+        "kind": "generate", "role": "reader", "path": "", "texts": ["a"], "finish_reasons": ["length"], "usage": usage,
+        "shortening": {"dropped": [["passage", 2]], "cut_tokens": 7}, "prompt": "P", "seconds": 0.5,
+    }  # fmt: skip
+    record = {
+        "question": {"id": "a", "text": "Who?"}, "error": "", "seconds": 0.5, "usage": {"reader": usage}, "answer": None,
+        "steps": [step],
+    }  # fmt: skip
+    (shown,) = trace(SavedRow.from_json(record), Passages(), "")["steps"]
+    assert (shown["cut_off"], shown["dropped"], shown["cut"], shown["prompt"]) == (1, (("passage", 2),), 7, "P")
+    assert shown["usage"] == [1, 5, 2, 5]
+
+
+def refused(capsys, *argv):
+    assert main(["report", *map(str, argv)]) == 2
+    return capsys.readouterr().err
+
+
+def test_bad_input_is_answered_with_sentences(runs, tmp_path, capsys):
+    assert "no run was given" in refused(capsys)
+    assert "is not a run" in refused(capsys, tmp_path)
+    assert "given twice" in refused(capsys, runs["tree"], f"{runs['tree']}/")
+    assert "is a folder" in refused(capsys, runs["tree"], "--out", tmp_path)
+    assert "unknown option" in refused(capsys, runs["tree"], "--output", "x.html")
+    other = World(tmp_path, 5)
+    elsewhere = write(tmp_path / "runs", "one_step", other)
+    message = refused(capsys, runs["tree"], elsewhere, "--out", tmp_path / "r.html")
+    assert "different question files" in message and "questions.source" in message
+    sampled = tmp_path / "sampled"
+    sampled.mkdir()
+    manifest = Manifest.read(runs["tree"])
+    Manifest(manifest.settings | {"method": "sample"}, manifest.starts).write(sampled)
+    assert "sampled chains" in refused(capsys, sampled)
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_texts_come_from_the_index_where_it_has_them(runs, world, tmp_path):
+    report = report_of(Config(runs=[str(runs["greedy"])]))
+    known = dict(list(world.pages.items())[::2])
+    texts = asyncio.run(text_blocks(report, WordRetriever(known.values())))
+    assert 0 < texts.found < len(report.passages.ids)
+    out = tmp_path / "report.html"
+    out.write_text(html_page(report, texts, "today"), encoding="utf-8")
+    page = Page(out)
+    size = page.overview["texts_per_block"]
+    for number, name in enumerate(report.passages.ids):
+        found = page.block(f"texts-{number // size}")[number % size]
+        assert found == ([known[name].title, known[name].text] if name in known else None)

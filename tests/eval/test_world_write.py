@@ -1,0 +1,114 @@
+"""A world's folder: complete, equal in every process, in the formats that the rest of the house reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.errors import DataError
+from core.files import read_jsonl
+from core.types import passage_id
+from eval.datasets.world import WorldManifest, write_world
+
+NAMES = ["corpus.jsonl", "demonstrations.txt", "dev.jsonl", "manifest.json", "test.jsonl", "train.jsonl"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    write_world(folder, passages=1050, train=60, dev=20, test=20, report=lambda line: None)
+    return folder
+
+
+def test_other_processes_and_hash_seeds_write_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from eval.datasets.world import write_world; import sys; "
+        "write_world(Path(sys.argv[1]), passages=1050, train=60, dev=20, test=20, report=print)"
+    )
+    for hash_seed in ("1", "77"):
+        other = tmp_path / hash_seed
+        subprocess.run(
+            [sys.executable, "-c", code, str(other)], check=True, env={**os.environ, "PYTHONHASHSEED": hash_seed}
+        )
+        assert sorted(path.name for path in other.iterdir()) == NAMES
+        assert all((other / name).read_bytes() == (folder / name).read_bytes() for name in NAMES)
+
+
+def test_another_seed_is_another_world(folder: Path, tmp_path: Path) -> None:
+    write_world(tmp_path, seed=1, passages=1050, train=60, dev=20, test=20, report=lambda line: None)
+    mine, other = ({record["title"] for record in read_jsonl(path / "corpus.jsonl")} for path in (folder, tmp_path))
+    assert len(mine & other) < 0.01 * len(mine)
+
+
+def test_files_hold_what_the_manifest_says(folder: Path) -> None:
+    manifest = WorldManifest(**json.loads((folder / "manifest.json").read_text()))
+    passages = {record["id"]: record for record in read_jsonl(folder / "corpus.jsonl")}
+    assert len(passages) == manifest.passages == 1050
+    assert all(
+        list(p) == ["id", "title", "text"] and p["id"] == passage_id(p["title"], p["text"]) for p in passages.values()
+    )
+    for split, count in (("train", manifest.train), ("dev", manifest.dev), ("test", manifest.test)):
+        records = list(read_jsonl(folder / f"{split}.jsonl"))
+        assert len({record["id"] for record in records}) == count
+        for record in records:
+            assert list(record) == ["id", "question", "answers", "supporting", "type", "hops", "decomposition"]
+            assert set(record["supporting"]) <= set(passages) and len(record["decomposition"]) == record["hops"]
+
+
+def test_demonstrations_follow_the_layout_of_ircot(folder: Path) -> None:
+    train = {record["id"]: record for record in read_jsonl(folder / "train.jsonl")}
+    passages = {record["id"]: record for record in read_jsonl(folder / "corpus.jsonl")}
+    kinds = set()
+    demonstrations = (folder / "demonstrations.txt").read_text().split("\n\n\n")
+    assert len(demonstrations) == 15
+    for demonstration in demonstrations:
+        header, _, body = demonstration.partition("\n")
+        question = train[json.loads(header.removeprefix("# METADATA: "))["qid"]]
+        *blocks, dialogue = body.split("\n\n")
+        shown = {re.fullmatch(r"Wikipedia Title: (.+)\n(.+)", block).groups() for block in blocks}
+        gold = {(passages[id_]["title"], passages[id_]["text"]) for id_ in question["supporting"]}
+        assert gold < shown and 1 <= len(shown - gold) <= 2
+        asked, reply = re.fullmatch(r"Q: (.+)\nA: (.+)", dialogue).groups()
+        assert asked == question["question"]
+        assert re.match(r".* answer is:? (.*)\.$", reply).group(1) == question["answers"][0]
+        assert reply.count(". ") >= question["hops"]
+        kinds.add((question["type"], question["hops"]))
+    assert {("single", 1), ("bridge", 2), ("bridge", 3), ("bridge", 4), ("intersection", 2)} < kinds
+
+
+def test_thoughts_name_what_the_next_search_needs(folder: Path) -> None:
+    train = {record["id"]: record for record in read_jsonl(folder / "train.jsonl")}
+    for demonstration in (folder / "demonstrations.txt").read_text().split("\n\n\n"):
+        question = train[json.loads(demonstration.split("\n")[0].removeprefix("# METADATA: "))["qid"]]
+        if question["type"] == "bridge":
+            thoughts = demonstration.rpartition("\nA: ")[2].split(". ")
+            assert all(
+                hop["answer"] in thought for hop, thought in zip(question["decomposition"], thoughts, strict=False)
+            )
+
+
+def test_an_interrupted_rewrite_leaves_no_manifest_and_no_litter(tmp_path: Path) -> None:
+    sizes = {"passages": 500, "train": 10, "dev": 0, "test": 0}
+    write_world(tmp_path, **sizes, report=lambda line: None)
+
+    def stop(line: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_world(tmp_path, **sizes, report=stop)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(set(NAMES) - {"manifest.json"})
+
+
+def test_bad_requests_are_sentences(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError, match=r"cannot write a world into .*choose another folder"):
+        write_world(tmp_path / "file", report=lambda line: None)
+    with pytest.raises(DataError, match="ask for fewer questions"):
+        write_world(tmp_path / "new", passages=500, train=5000, report=lambda line: None)
+    assert not (tmp_path / "new").exists()

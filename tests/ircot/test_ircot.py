@@ -1,0 +1,259 @@
+"""IRCoT replayed by hand: two hops, the cap, the early stop, and every rule that ports lose."""
+
+import pytest
+
+from core.errors import ConfigError
+from core.passage_pool import PassagePool
+from core.prompting.render import load_layout, render_passages
+from core.sentences import first_sentence
+from core.text import extract_answer, stated_answer, strip_question_words
+from core.tools import SearchStep, Tools
+from core.types import Hit, Passage
+from ircot.config import IRCoTConfig
+from ircot.method import ircot
+from ircot.queries import is_inference, next_query
+from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.story import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN, WORLD
+
+
+async def replay(replies, config=None, retriever=None):
+    generator = ScriptedGenerator(replies)
+    tools = Tools(QUESTION, generator, retriever or WordRetriever(WORLD))
+    return await ircot(QUESTION, tools, config or IRCoTConfig(k_per_step=1)), generator, tools
+
+
+async def test_three_hops_then_the_reader():
+    answer, generator, tools = await replay(
+        [
+            "The Glass Orchard was written by Mara Velden. She was born somewhere.",
+            "Mara Velden was born in Tarn Hollow.",
+            "Tarn Hollow lies on the Issel. So the answer is: Issel.",
+            "So the answer is: Issel.",
+            "Issel.",
+        ]
+    )
+    assert answer.text == "Issel"
+    assert answer.stopped == "answer"
+    assert answer.cot_sentences == (
+        "The Glass Orchard was written by Mara Velden.",  # only the first sentence is kept
+        "Mara Velden was born in Tarn Hollow.",
+        "Tarn Hollow lies on the Issel.",
+        "So the answer is: Issel.",
+    )
+    assert answer.steps == 4
+    # N sentences: N searches (the first by the question without its wh-word), N thoughts, one reader call.
+    queries = [step.query for step in tools.steps if isinstance(step, SearchStep)]
+    assert queries == [
+        "river flows by the birthplace of the author of The Glass Orchard?",
+        "The Glass Orchard was written by Mara Velden.",
+        "Mara Velden was born in Tarn Hollow.",
+        "Tarn Hollow lies on the Issel.",
+    ]
+    assert [step.role for step in tools.steps if not isinstance(step, SearchStep)] == ["thought"] * 4 + ["reader"]
+    assert set(answer.passage_ids) >= {"the glass orchard", "mara velden", "tarn hollow"}
+    assert sum(usage.total for usage in tools.ledger.values()) == tools.spent.total > 0
+    # The reader's prompt is fresh: passages and question, no thought.
+    assert "She was born" not in generator.prompts[-1] and "written by Mara" not in generator.prompts[-1]
+    assert generator.prompts[-1].index("Mara Velden is a writer") < generator.prompts[-1].index("Which river")
+
+
+async def test_the_cap_ends_the_loop_without_a_further_search():
+    replies = [f"Fact number {number} is about Mara Velden." for number in range(3)] + ["unknown"]
+    answer, _, tools = await replay(replies, IRCoTConfig(k_per_step=1, max_steps=3))
+    assert (answer.stopped, answer.steps, answer.text) == ("max_steps", 3, "unknown")
+    assert sum(isinstance(step, SearchStep) for step in tools.steps) == 3
+
+
+async def test_early_stop_at_the_first_thought_and_lenient_against_strict():
+    answer, _, _ = await replay(["SO THE ANSWER IS: Issel.", "Issel"])
+    assert (answer.stopped, answer.steps) == ("answer", 1)
+    strict = IRCoTConfig(k_per_step=1, max_steps=2, stop_rule="strict")
+    answer, _, _ = await replay(["SO THE ANSWER IS: Issel.", "Mara is a person.", "Issel"], strict)
+    assert (answer.stopped, answer.steps) == ("max_steps", 2)
+
+
+async def test_an_empty_generation_stops_and_the_reader_still_reads():
+    answer, _, _ = await replay(["The Glass Orchard is by Mara Velden.", "  ", "Issel"])
+    assert (answer.stopped, answer.steps, answer.text) == ("empty_generation", 2, "Issel")
+    assert answer.cot_sentences[-1] == ""
+
+
+async def test_a_chat_model_may_begin_its_thought_with_line_breaks():
+    replies = ["\n\nMara Velden wrote it.\nShe was born in Oslo.", "\nSo the answer is: Issel.", "Issel"]
+    answer, generator, _ = await replay(replies)
+    assert (answer.stopped, answer.steps, answer.text) == ("answer", 2, "Issel")
+    assert answer.cot_sentences == ("Mara Velden wrote it.", "So the answer is: Issel.")
+    assert generator.requests[0].sampling.stop == () and "Oslo" not in generator.prompts[1]
+    assert generator.requests[1].prompt.prefix == "Mara Velden wrote it."
+
+
+async def test_inferences_are_not_queries_and_repeats_are_flagged():
+    answer, _, _ = await replay(
+        [
+            "So we need the author.",
+            "Thus it was 3 - 1 = 2 people.",
+            "Mara Velden wrote it.",
+            "So the answer is: X.",
+            "X",
+        ]
+    )
+    assert [retrieval.repeated_query for retrieval in answer.retrievals] == [False, True, True, False]
+    assert answer.retrievals[1].new_passages == 0
+    assert answer.retrievals[3].query == "Mara Velden wrote it."
+
+
+async def test_a_spent_budget_answers_with_what_there_is():
+    generator = ScriptedGenerator(["Mara Velden wrote The Glass Orchard.", "She was born in Tarn Hollow.", "X", "Y"])
+    tools = Tools(QUESTION, generator, WordRetriever(WORLD), budget=300)
+    answer = await ircot(QUESTION, tools, IRCoTConfig(k_per_step=1, max_thought_tokens=20))
+    assert answer.stopped == "budget"
+    assert answer.steps == len(generator.requests) == 2
+    assert answer.text and tools.spent.total <= 300
+
+
+async def test_no_reader_takes_the_answer_from_the_thoughts():
+    config = IRCoTConfig(k_per_step=1, reader="none")
+    answer, generator, _ = await replay(["Mara wrote it.", "So the answer is: the Issel."], config)
+    assert answer.text == "the Issel" and len(generator.requests) == 2
+    answer, _, _ = await replay(["Mara wrote it. ", "So the Answer is: the Issel."], config)
+    assert answer.text == "the Issel", "the lenient rule that stops also finds the answer"
+    answer, _, _ = await replay(["Answer is: İstanbul."], config)
+    assert answer.text == "İstanbul", "which is longer in lower case"
+
+
+async def test_few_shot_layout_byte_for_byte(tmp_path):
+    file = tmp_path / "demos.txt"
+    file.write_text(DEMONSTRATIONS)
+    config = IRCoTConfig(k_per_step=1, demonstrations=str(file), stop_rule="strict", reader="direct", max_steps=2)
+    _, generator, _ = await replay(
+        ["The Glass Orchard is by Mara Velden.", "So the answer is: Issel.", "Issel"], config
+    )
+    demo = DEMONSTRATIONS.split("\n", 1)[1]
+    book = "Wikipedia Title: The Glass Orchard\nThe Glass Orchard is a novel by Mara Velden.\n\n"
+    asked = f"Q: {QUESTION.text}\nA:"
+    assert generator.prompts[0] == f"{demo}\n\n\n{book}{asked}"
+    author = "Wikipedia Title: Mara Velden\nMara Velden is a writer born in Tarn Hollow.\n\n"
+    direct = demo.replace("Alpha was founded by Beta. So the answer is: Beta.", "Beta")
+    assert generator.prompts[1].startswith(f"{demo}\n\n\n{book}")
+    assert generator.prompts[1].endswith(f"{asked} The Glass Orchard is by Mara Velden.")
+    assert generator.prompts[2].startswith(f"{direct}\n\n\n{book}") and generator.prompts[2].endswith(asked)
+    assert author not in generator.prompts[0]
+    assert generator.requests[0].prompt.plain and generator.requests[0].sampling.stop == ("\n",)
+    drops = [segment.drop for segment in generator.requests[1].prompt.messages[0].segments if segment.kind != "text"]
+    assert drops == sorted(drops), "demonstrations are dropped from the front, and before any passage"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "stated"),
+    [
+        ("So the answer is: Paris.", "Paris"),
+        ("So the answer is Paris", "Paris"),
+        ("the answer is: U.S.", "U.S"),
+        ("answer is: Paris.", None),
+        ("So the Answer is: X.", None),
+        ("So the ANSWER IS X", None),
+        ("So the answer is:Paris.", None),
+        ("So the answer is: ", ""),
+        ("So the answer is:", None),
+        ("It says the answer is: A. So the answer is: B.", "B"),
+        ("So the answer is The Operation M.D..", "The Operation M.D."),
+    ],
+)
+def test_exit_pattern(sentence, stated):
+    assert stated_answer(sentence) == stated
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("Oslo", "Oslo"),
+        ("Oslo.\nQ: another", "Oslo"),
+        ('"Oslo"', "Oslo"),
+        ("She was born there. So the answer is: Oslo.", "Oslo"),
+        ('["Oslo", "Bergen"]', "Oslo Bergen"),
+        ("[not json", "[not json"),
+        ("Emma is by Austen.\nShe was born in Steventon.\nSo the answer is: Steventon.", "Steventon"),
+        ('"So the answer is: Paris."', "Paris"),
+        ('"Paris".', "Paris"),
+        ("", ""),
+    ],
+)
+def test_reader_extraction(reply, answer):
+    assert extract_answer(reply) == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("Mr. Smith met J. R. R. Tolkien. They talked.", "Mr. Smith met J. R. R. Tolkien."),
+        ("The U.S. Army paid 3.5 million dollars. Then it left.", "The U.S. Army paid 3.5 million dollars."),
+        ("What? Yes. No.", "What?"),
+        ('He said "Stop." Then he ran.', 'He said "Stop."'),
+        ("One line\nAnother line.", "One line"),
+        ("  \n ", ""),
+        ("No closing mark", "No closing mark"),
+        ("It was founded in 1990. 300 people came.", "It was founded in 1990."),
+        ("So the answer is: no. Both are older.", "So the answer is: no."),
+        ("It is listed as no. 5 on the list. Then more.", "It is listed as no. 5 on the list."),
+        ("1. Emma was written by Jane Austen. 2. She was English.", "1. Emma was written by Jane Austen."),
+        ("Step 1. Emma was written by Austen. Next.", "Step 1. Emma was written by Austen."),
+    ],
+)
+def test_first_sentence(text, first):
+    assert first_sentence(text) == first
+
+
+def test_queries():
+    assert strip_question_words("Who is what's-his-name, and WHERE does he live?") == "what's-his-name, and he live?"
+    assert strip_question_words("What is") == ""
+    for sentence in (
+        "Thus, X.",
+        "so the answer is: Y.",
+        "Therefore Z.",
+        "Hence.",
+        "That is, W.",
+        "It is 3 + 4 = 7 years.",
+    ):
+        assert is_inference(sentence), sentence
+    assert not is_inference("Sofia is a city.")
+    assert next_query("the question", ["A fact.", "So the end."]) == "A fact."
+    assert next_query("the question", [""]) == "the question"
+    assert next_query("the question", []) == "the question"
+
+
+def hits(*passages):
+    return [Hit(p, 1.0) for p in passages]
+
+
+def test_collecting_keeps_the_first_fifteen_and_skips_near_duplicates():
+    collected = PassagePool(2)
+    assert collected.add(hits(BOOK, BOOK, Passage("x", "The Glass Orchard.", BOOK.text + "!"))) == 1
+    assert collected.add(hits(AUTHOR, TOWN)) == 1
+    assert collected.ids == ("the glass orchard", "mara velden")
+    assert collected.seen_ids == ["the glass orchard", "x", "mara velden", "tarn hollow"]
+    newest = PassagePool(2, "keep_last")
+    assert newest.add(hits(BOOK, AUTHOR, TOWN)) == 3
+    assert newest.ids == ("mara velden", "tarn hollow")
+    long = Passage("long", "Long", "word " * 601)
+    assert PassagePool(5).add(hits(long)) == 0
+
+
+def test_collecting_uses_the_released_codes_loose_repeat_test():
+    collected = PassagePool(5)
+    collected.add(hits(Passage("1", "Alpha", "one text here"), Passage("2", "Beta", "quite another wording")))
+    assert collected.add(hits(Passage("3", "Alpha", "quite another wording"))) == 0
+
+
+def test_long_passages_are_cut_in_prompts_at_350_words():
+    long = Passage("p", "T", " ".join(map(str, range(400))))
+    (segment,) = render_passages([long], load_layout("layout"), 350, goes_first="first")
+    assert segment.text.split("\n")[1].split(" ")[-1] == "349"
+
+
+def test_impossible_options_are_refused():
+    with pytest.raises(ConfigError, match="max_steps"):
+        IRCoTConfig(max_steps=0)
+    with pytest.raises(ConfigError, match="no prompt 'nope'"):
+        IRCoTConfig(reasoning_prompt="nope").templates()
+    with pytest.raises(ConfigError, match=r"\{cot\}.*cot_history"):
+        IRCoTConfig(reasoning_prompt="{query} {cot}").reasoning_template().render({"query": "q", "cot_history": ""})

@@ -1,0 +1,289 @@
+"""What 'corag ask' draws: nesting, scores, the chosen chain, model text as it is; lines where there is no terminal."""
+
+import asyncio
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from corag.config import CoRAGConfig
+from corag.method import corag
+from core.errors import SearchFailedError
+from core.tools import Tools
+from eval.experiment.drawing import Drawing, Fold, live
+from ircot.config import IRCoTConfig
+from scripts.commands.ask import Config, answer_and_show
+from tests.corag.chains import LETTERS, queue, seeded, tree_model, tree_score
+from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind
+from tests.story import QUESTION, WORLD
+
+REFUSAL = "No relevant information found"
+
+
+@pytest.fixture(autouse=True)
+def usual_terminal(monkeypatch):
+    """A terminal's size and colours are the test's, not the environment's."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+class Screen(io.StringIO):
+    """A file that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def ask(reply, *, method="corag", terminal=None, plain=False, width=110, height=60, retriever=None, **options):
+    """Run what 'corag ask' runs after its back ends are open; return what it wrote, without the steps' lines, and the row."""
+    score = options.pop("score", lambda request: -1.0)
+    pause = options.pop("pause", None)
+    sections = {"corag": CoRAGConfig(**(PROMPTS | options))} if method == "corag" else {method: options["config"]}
+    config = Config(question=QUESTION.text, method=[method], plain=plain, **sections)
+    console = Console(
+        file=terminal or io.StringIO(), width=width, height=height, highlight=False, emoji=False, record=True
+    )
+    generator = ScriptedGenerator(reply, log_likelihood=score, pause=pause)
+    retriever = retriever or WordRetriever(WORLD)
+    row = asyncio.run(answer_and_show(method, config, console, generator, retriever))
+    return console.export_text(), row
+
+
+def drawn(written):
+    """The lines of the drawing, which begins with the question and ends before the answer."""
+    lines = written.splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith(QUESTION.text))
+    end = next(number for number, line in enumerate(lines) if line.startswith("answer "))
+    return lines[first:end]
+
+
+def indent(lines, text):
+    """How deep the one line with this text stands."""
+    (line,) = [line for line in lines if text in line]
+    return re.search(r"[^ │├└─]", line).start()
+
+
+def test_greedy_is_one_chain_of_hops_with_the_answer_below():
+    reply = queue(
+        NEXT=["who wrote the glass orchard?", "where was mara velden born?", "zzz"],
+        ANSWER=["Mara Velden", "no relevant information found."],
+        FINAL=["The Issel."],
+    )
+    written, _ = ask(reply, max_hops=3)
+    assert drawn(written) == [
+        QUESTION.text,
+        "├── question  search  the question  (3 passages)",
+        "├── chain 1  stopped: length  ← chosen",
+        "│   ├── hop 1  who wrote the glass orchard? → Mara Velden  (2 passages)",
+        f"│   ├── hop 2  where was mara velden born? → {REFUSAL}  (2 passages)",
+        f"│   └── hop 3  zzz → {REFUSAL}  (0 passages)",
+        "└── final  The Issel.",
+    ]
+    assert re.search(r"^answer The Issel$", written, re.MULTILINE)
+    assert re.search(r"^3 steps, stopped: length; .* tokens .* s$", written, re.MULTILINE)
+    assert written.splitlines()[-1].startswith("passages: ")
+
+
+def test_without_a_terminal_the_steps_come_first_in_lines():
+    reply = {"NEXT": "glass", "ANSWER": "b", "FINAL": "Issel"}
+    file = io.StringIO()
+    ask(lambda request: reply[kind(request)], max_hops=1, terminal=file)
+    lines = file.getvalue().splitlines()
+    expected = [f"search '{QUESTION.text}'", "sub_query glass", "search 'glass'", "sub_answer b", "final Issel"]
+    assert [line for line in lines[1:] if line in expected] == expected
+    assert lines.index("final Issel") < lines.index(QUESTION.text), "the drawing comes once, at the end"
+    assert "   3. Glassware (1.000): Glassware is made of sand." in lines
+    assert "\x1b" not in file.getvalue()
+
+    plain, _ = ask(lambda request: reply[kind(request)], max_hops=1, plain=True, terminal=Screen())
+    assert "sub_query glass" in plain and "chain 1" not in plain and "answer Issel" in plain
+
+
+def test_best_of_n_shows_each_chains_score_and_marks_the_chosen_one():
+    scores = iter([-0.5, -3.25, -2.0])
+    known = {}
+
+    def score(request):
+        return known.setdefault(request.prompt.text, next(scores, None))
+
+    written, row = ask(seeded, strategy="best_of_n", chains=3, max_hops=2, score=score)
+    lines = drawn(written)
+    assert lines[0].endswith("(scores: lower is better)")
+    chains = [line for line in lines if "chain " in line]
+    for number, (line, chain) in enumerate(zip(chains, row.answer.chains, strict=True), 1):
+        assert f"chain {number}  score {chain.score:.2f}  stopped: length" in line
+        below = lines[lines.index(line) + 1 :][:2]
+        assert [hop.sub_query in text for hop, text in zip(chain.hops, below, strict=True)] == [True, True]
+    assert sorted(chain.score for chain in row.answer.chains) == [-3.25, -2.0, -0.5]
+    assert [line.endswith("← chosen") for line in chains] == [chain.score == -3.25 for chain in row.answer.chains]
+
+
+def test_chains_stand_in_order_whichever_comes_first():
+    async def pause(request):  # the first chain to ask is the last to be answered
+        waits.append(len(waits))
+        for _ in range(40 if waits[-1] % 3 == 0 else 1):
+            await asyncio.sleep(0)
+
+    waits = []
+    written, _ = ask(seeded, strategy="best_of_n", chains=12, max_hops=2, pause=pause)
+    names = re.findall(r"─ (chain \d+|hop \d+|question|final)", "\n".join(drawn(written)))
+    assert names == ["question", *(name for n in range(1, 13) for name in (f"chain {n}", "hop 1", "hop 2")), "final"]
+
+
+TREE = {"strategy": "tree", "max_hops": 3, "expand": 3, "rollouts": 1, "rollout_hops": 1, "score": tree_score}
+
+
+def tree_of(**options):
+    return ask(tree_model, **(TREE | options), retriever=WordRetriever(LETTERS))
+
+
+def test_a_tree_shows_states_with_their_value_and_rollouts_with_their_scores():
+    written, row = tree_of(reuse=False)
+    lines = drawn(written)
+    below_a = lines[next(n for n, line in enumerate(lines) if "child 1  value -2.00  a → b" in line) :]
+    order = [below_a.index(next(line for line in below_a if text in line)) for text in (
+        "rollout 1  score -2.00", "hop 2  r → b", "child 1  value -2.00  b → b", "child 2  value -4.00  c → b",
+        "child 1  value -4.00  b → b", "child 2  value -1.00  b → b",
+    )]  # fmt: skip
+    assert order == sorted(order), "rollouts, then the states below, then the state's siblings"
+    depths = [indent(lines, text) for text in ("tree", "1  value -2.00  a", "2  value -4.00  c", "← chosen")]
+    assert depths == [4, 8, 12, 16]
+    assert row.answer.chains[row.answer.chosen].path == "tree/child 1/child 2/child 1"
+    assert next(line for line in lines if "← chosen" in line).split("─ ")[1].startswith("child 1  value -4.00  b → b")
+    assert len([line for line in lines if re.search(r"child \d", line)]) == len(row.answer.chains)
+
+
+def test_a_tree_that_reuses_rollouts_says_so_and_shows_what_they_scored():
+    written, row = tree_of(rollouts=2, rollout_hops=2, expand=2)
+    lines = drawn(written)
+    assert any("child 1  value -2.00  r → b  (1 passage)  reused rollout" in line for line in lines)
+    assert any("child 1  value -2.00  a → b" in line for line in lines)
+    assert any("rollout 1  score -2.00" in line for line in lines)
+    assert len([line for line in lines if re.search(r"child \d", line)]) == len(row.answer.chains)
+
+
+def test_rollouts_become_lines_when_they_are_many():
+    tall, _ = tree_of(reuse=False, rollouts=3)
+    low, _ = tree_of(reuse=False, rollouts=3, height=30)
+    assert "rollout 3  score -2.00  r → b" in low and "hop 2" not in low and "← chosen" in low
+    assert "hop 2" in tall
+
+
+def test_adaptive_draws_its_chains_and_its_tree():
+    written, row = ask(
+        seeded,
+        strategy="adaptive",
+        chains=2,
+        max_hops=2,
+        expand=2,
+        rollouts=1,
+        unsure_above=-1,
+        score=lambda request: -0.5,
+    )
+    lines = drawn(written)
+    assert [re.search(r"─ (chain \d|tree)", line) is not None for line in lines].count(True) == 3
+    assert len([line for line in lines if re.search(r"child \d", line)]) == len(row.answer.chains) - 2
+
+
+def test_model_text_is_never_markup_nor_a_command_to_the_terminal():
+    reply = queue(
+        NEXT=["is [red]glass[/red] \x1b[2Jred?", "[/nothing] sand"],
+        ANSWER=["[red]x[/red]", ":heart: [/]\nmore"],
+        FINAL=["[b]Issel"],
+    )
+    screen = Screen()
+    written, _ = ask(reply, max_hops=2, terminal=screen, width=100)
+    assert "\x1b[2J" not in screen.getvalue()
+    shown = "\n".join(drawn(written)[-6:])
+    assert "hop 1  is [red]glass[/red] [2Jred? → [red]x[/red]" in shown
+    assert "hop 2  [/nothing] sand → :heart: [/] more" in shown and "final  [b]Issel" in shown
+
+
+def test_repeated_sub_queries_are_told_from_hops():
+    reply = {"NEXT": "glass orchard", "ANSWER": "a", "FINAL": "Issel"}
+    written, _ = ask(lambda request: reply[kind(request)], max_hops=2)
+    assert "hop 2  glass orchard  asked 7 times  repeats or blank: no hop" in written
+    assert "chain 1  stopped: repeats" in written
+
+
+def test_stop_rules_votes_and_shortened_prompts_are_noted():
+    reply = queue(NEXT=["glass", "sand"], ANSWER=["a", "b"], ENOUGH=["No", "Yes"], FINAL=["Issel"])
+    written, _ = ask(reply, max_hops=5, stop="check")
+    assert "enough? No" in written and "enough? Yes" in written and "stopped: check" in written
+    finals = iter(["Rhine", "Issel", "Issel"])
+    voted, _ = ask(
+        lambda request: next(finals) if kind(request) == "FINAL" else seeded(request),
+        strategy="best_of_n", chains=3, max_hops=1, rank_by="vote",
+    )  # fmt: skip
+    lines = drawn(voted)
+    assert indent(lines, "final  Rhine") == indent(lines, "chain 1") + 4
+    assert indent(lines, "← chosen") == indent(lines, "chain 2")
+
+
+def test_ircot_is_drawn_by_step():
+    replies = iter(["Mara Velden wrote it.", "So the answer is: Issel.", "Issel"])
+    written, _ = ask(lambda request: next(replies), method="ircot", config=IRCoTConfig(max_steps=3))
+    lines = drawn(written)
+    names = [re.sub(r"^[ │├└─]+", "", line).split("  ")[0] for line in lines[1:]]
+    assert names == ["step 1", "search", "thought", "step 2", "search", "thought", "reader"]
+    assert "search  'Mara Velden wrote it.'  (2 passages)" in "\n".join(lines)
+    assert re.search(r"^thought Mara Velden wrote it\.$", written, re.MULTILINE)
+
+
+def test_a_terminal_sees_the_tree_grow_and_keeps_it():
+    screen, seen = Screen(), {}
+
+    async def pause(request):
+        await asyncio.sleep(0.15)  # longer than between two redraws
+        seen[kind(request)] = screen.getvalue()
+
+    reply = queue(NEXT=["glass orchard", "mara velden"], ANSWER=["a1", "b1"], FINAL=["Issel"])
+    written, _ = ask(reply, max_hops=2, terminal=screen, pause=pause)
+    assert "a1" in seen["NEXT"] and "b1" not in seen["NEXT"], "the first hop is there before the second is asked for"
+    assert "b1" in seen["FINAL"] and "chosen" not in seen["FINAL"]
+    assert "sub_query" not in written, "no lines beside the drawing"
+    assert written.count("← chosen") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "folds"),
+    [
+        ({"strategy": "tree", "max_hops": 6}, set(Fold)),
+        ({"strategy": "best_of_n", "chains": 8, "max_hops": 6}, {Fold.NOTHING, Fold.NEWEST}),
+    ],
+)
+def test_a_search_larger_than_the_terminal_is_folded_until_it_fits(options, folds):
+    console = Console(file=Screen(), width=100, height=24)
+    drawing = Drawing(QUESTION.text, REFUSAL)
+    seen, steps = set(), []
+
+    def look(step):
+        drawing.add(step)
+        steps.append(step)
+        if len(steps) % 8:
+            return
+        tree, fold = drawing.fitted(console, list(Fold))
+        assert len(console.render_lines(tree)) < 24
+        seen.add(fold)
+
+    tools = Tools(QUESTION, ScriptedGenerator(seeded), WordRetriever(WORLD), watch=look)
+    asyncio.run(corag(QUESTION, tools, CoRAGConfig(**(PROMPTS | options))))
+    assert seen == folds
+
+
+def test_a_failed_question_leaves_what_was_drawn():
+    retriever = WordRetriever(WORLD, failing="velden")
+    reply = queue(NEXT=["glass orchard", "velden"], ANSWER=["a1"], FINAL=[])
+    written, row = ask(reply, max_hops=2, terminal=Screen(), retriever=retriever)
+    assert row.answer is None and "hop 1  glass orchard → a1" in written
+    assert "failed: SearchFailedError" in written
+
+
+def test_an_interrupted_drawing_stays_on_the_screen():
+    console = Console(file=Screen(), width=80, height=24)
+    drawing = Drawing("Who?", REFUSAL)
+    with pytest.raises(SearchFailedError), live(drawing, console):
+        raise SearchFailedError("no.")
+    assert "Who?" in console.file.getvalue() and console.file.getvalue().endswith("\x1b[?25h")

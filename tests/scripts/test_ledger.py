@@ -1,0 +1,200 @@
+"""Where tokens and seconds went: sums that must agree, intervals against a grid, and what is said when something is not known."""
+
+import asyncio
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corag.config import CoRAGConfig
+from core.prompting.prompt import NOTHING_LEFT_OUT
+from core.protocols import GenerateRequest, ScoreRequest
+from core.runner import answer_all, answer_question
+from core.runs.folder import TRACES, RunFolder, read_attempts, write_run
+from core.runs.manifest import Manifest, Start
+from core.runs.rows import Row
+from core.tools import GenerateStep, ScoreStep, SearchStep, Step, Tools
+from core.types import Answer, Question, TokenUsage
+from eval.experiment.registry import MethodOptions, bind
+from eval.tables.ledger import Spending, covered, ledger_of, spending_of
+from generation.cached import CachedGenerator
+from scripts.cli import main
+from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind
+from tests.story import WORLD
+
+USAGE = TokenUsage(1, 100, 10, 60, 10)
+
+
+def generated(started: float, seconds: float, role: str = "thought", usage: TokenUsage = USAGE) -> GenerateStep:
+    return GenerateStep(role, "", ("x",), ("stop",), usage, NOTHING_LEFT_OUT, seconds, "", started)
+
+
+def row(name: str, begun: float, seconds: float, *steps: Step, error: str = "") -> Row:
+    usage: dict[str, TokenUsage] = {}
+    for step in steps:
+        if not isinstance(step, SearchStep):
+            usage[step.role] = usage.get(step.role, TokenUsage()) + step.usage
+    answer = None if error else Answer("x")
+    return Row(Question(name, "Who?"), answer, steps, usage, seconds, error, begun)
+
+
+def ledger_printed(capsys: pytest.CaptureFixture[str], *runs: Path) -> tuple[str, dict]:
+    assert main(["ledger", *map(str, runs)]) == 0
+    printed = capsys.readouterr().out
+    return printed, json.loads(printed.splitlines()[-1])["runs"]
+
+
+def written(folder: Path, *lines: bytes) -> Path:
+    folder.mkdir()
+    write_run(folder, Manifest({"method": "ircot"}, [Start.from_json({})]), lines)
+    return folder
+
+
+def test_idle_is_what_no_request_covers_each_start_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    search, remembered = SearchStep("q", "", 5, (), 4.0, 4.0), SearchStep("q", "", 5, (), 0.0, 2.0, remembered=True)
+    score = ScoreStep(
+        "score", "", -1.0, 2, replace(USAGE, generated=2, computed_generated=2), NOTHING_LEFT_OUT, 2.0, 8.0
+    )
+    run = written(
+        tmp_path / "run",
+        # Opened at 1000: requests in 1000-1004, 1002-1005 and 1008-1010 of ten seconds, so three were idle.
+        row("a", 1000.0, 10.0, generated(0.0, 4.0), search, score).to_json(1000.0),
+        row("b", 1002.0, 3.0, generated(0.0, 3.0), error="no luck").to_json(1000.0),
+        # A later start: the engine is busy for all its two seconds.
+        row("b", 5000.0, 2.0, generated(0.0, 2.0, usage=USAGE.remembered()), remembered).to_json(5000.0),
+    )
+    printed, runs = ledger_printed(capsys, run)
+    figures = runs["run"]
+    assert (figures["questions"], figures["failed"], figures["retried"]) == (2, 0, 1)
+    assert figures["wall_seconds"] == 12.0 and [start["busy"] for start in figures["starts"]] == [7.0, 2.0]
+    assert figures["idle_share"] == 0.25 and figures["requests_in_flight"] == round(11 / 12, 4)
+    assert figures["retried_tokens"] == 110 and "1 failed attempts that were tried again, 110 tokens" in printed
+    assert figures["waiting"]["search"] == {"calls": 2, "total": 4.0, "mean": 2.0, "p50": 2.0, "p95": 3.8}
+    assert figures["remembered_searches"] == 1 and "Of 2 searches 1 were remembered" in printed
+    assert figures["roles"]["thought"] == {
+        "calls": 2, "prompt": 200, "generated": 20, "in_cache": 40, "remembered": 110, "computed": 70, "share": round(70 / 132, 4),
+    }  # fmt: skip
+    assert "Engine idle share: 25.0% of the wall time" in printed and "12.0 s in 2 starts, added up" in printed
+
+
+def test_runs_of_older_versions_and_without_steps_say_what_is_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = json.loads(row("a", 0.0, 5.0, generated(0.0, 4.0), SearchStep("q", "", 5, (), 0.0)).to_json())
+    del old["opened"], old["begun"], old["steps"][0]["started"], old["steps"][1]["remembered"]
+    stepless = replace(row("b", 1000.0, 5.0, generated(0.0, 4.0)), steps=())
+    runs = [
+        written(tmp_path / "old", json.dumps(old).encode() + b"\n"),
+        written(tmp_path / "chains", stepless.to_json(999.0)),
+        written(
+            tmp_path / "both", json.dumps(old).encode() + b"\n", row("c", 9.0, 2.0, generated(1.0, 1.0)).to_json(9.0)
+        ),
+    ]
+    printed, figures = ledger_printed(capsys, *runs)
+    assert figures["old"]["idle_share"] is None and figures["old"]["wall_seconds"] is None
+    assert (
+        figures["old"]["roles"]["thought"]["in_cache"] == 40 and figures["old"]["waiting"]["generate"]["total"] == 4.0
+    )
+    assert "Wall time and engine idle share: unknown" in printed
+    chains = figures["chains"]
+    assert (chains["wall_seconds"], chains["idle_share"], chains["total"]["remembered"]) == (6.0, None, None)
+    assert chains["roles"]["thought"]["prompt"] == 100 and "unknown, for the run keeps no steps" in printed
+    assert chains["waiting"] == {"generate": None, "score": None, "search": None}, "not: no calls, no seconds"
+    assert chains["question_seconds"]["total"] == 5.0
+    assert len(re.findall(r"│ (?:generate|score|search) +│ unknown │ +- │", printed)) == 3
+    assert (figures["both"]["idle_share"], figures["both"]["untimed"]) == (0.5, 1)
+
+
+async def answer_some(folder: Path, names: str) -> None:
+    """Answer questions with CoRAG's best of N: several roles, scores, repeated sub-answers that are remembered."""
+
+    def reply(request: GenerateRequest) -> str:
+        hops = request.prompt.text.count("\n")
+        sub_query = f"Where was Mara Velden after {hops} years?"
+        return {"NEXT": sub_query, "ANSWER": "Mara Velden", "FINAL": "Mara"}[kind(request)]
+
+    async def pause(request: GenerateRequest | ScoreRequest) -> None:
+        await asyncio.sleep(0.002)
+
+    generator = CachedGenerator(ScriptedGenerator(reply, pause))
+    config = CoRAGConfig(strategy="best_of_n", chains=2, max_hops=2, **PROMPTS)
+    method = bind("corag", MethodOptions(corag=config))
+    with RunFolder(folder, {"method": "corag"}, {}) as run:
+
+        async def answer_one(question: Question) -> Row:
+            return await answer_question(question, method, Tools(question, generator, WordRetriever(WORLD)))
+
+        waiting = [Question(name, f"Who is {name}?") for name in names if name not in run.answered]
+        await answer_all(waiting, answer_one, run.append, in_flight=3)
+
+
+async def test_the_ledger_of_a_real_run_agrees_with_its_steps_and_rows(tmp_path: Path) -> None:
+    await answer_some(tmp_path, "abc")
+    await answer_some(tmp_path, "abcde")
+    rows = list(read_attempts(tmp_path))
+    ledger = ledger_of(rows)
+    assert {"sub_query", "sub_answer", "score", "final"} <= set(ledger.roles)
+    steps = [step for row in rows for step in row.steps if not isinstance(step, SearchStep)]
+    spent = sum((step.usage for step in steps), TokenUsage())
+    noted = sum((row.total_usage for row in rows), TokenUsage())
+    assert ledger.total.usage == spent == noted
+    assert math.isclose(sum(ledger.share(role) for role in ledger.roles), 1.0)
+    assert ledger.total.remembered, "equal sub-answers of two chains are asked for once"
+    for spending in ledger.roles.values():
+        usage = spending.usage
+        assert usage.total == (spending.in_cache or 0) + (spending.remembered or 0) + usage.computed
+    assert [start.questions for start in ledger.starts] == [3, 2]
+    assert all(start.busy is not None and 0 < start.busy < start.wall < 60 for start in ledger.starts)
+    assert ledger.idle_share is not None and 0 < ledger.idle_share < 1
+    assert ledger.in_flight is not None and ledger.in_flight > 1, "chains and questions are asked for at the same time"
+    assert ledger.question_seconds.p50 <= ledger.question_seconds.p95
+
+
+USAGES = st.builds(
+    lambda prompt, generated, cached, remembered: (
+        TokenUsage(1, prompt, generated, 0, 0)
+        if remembered
+        else TokenUsage(1, prompt, generated, max(1, prompt - cached), generated)
+    ),
+    st.integers(1, 50),
+    st.integers(0, 9),
+    st.integers(0, 50),
+    st.booleans(),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["thought", "reader", "score"]), USAGES), max_size=8))
+def test_roles_add_up_to_the_steps(calls: list[tuple[str, TokenUsage]]) -> None:
+    steps = [generated(0.0, 0.1, role, usage) for role, usage in calls]
+    spent = spending_of(steps, {})
+    total = sum(spent.values(), Spending())
+    assert total.usage == sum((usage for _, usage in calls), TokenUsage())
+    assert total.remembered == sum(usage.total for _, usage in calls if not usage.computed)
+    assert total.in_cache is not None and total.in_cache >= 0
+    for role in spent:
+        assert spent[role].usage == sum((usage for name, usage in calls if name == role), TokenUsage())
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=12))
+def test_covered_time_is_that_of_a_grid(spans: list[tuple[int, int]]) -> None:
+    cells = {cell for begin, length in spans for cell in range(begin, begin + length)}
+    assert covered((begin, begin + length) for begin, length in spans) == len(cells)
+
+
+def test_mistakes_are_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    RunFolder(tmp_path / "empty", {}, {}).__exit__(None, None, None)
+    assert (tmp_path / "empty" / TRACES).exists()
+    for argv, complaint in [
+        ([], "no run was given"),
+        ([str(tmp_path)], "is not a run"),
+        ([str(tmp_path / "empty")], "has no finished question yet"),
+        (["a", "a"], "given twice"),
+        (["runs/a", "runs/a/"], "given twice"),
+    ]:
+        assert main(["ledger", *argv]) == 2
+        assert complaint in capsys.readouterr().err

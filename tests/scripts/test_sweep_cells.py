@@ -1,0 +1,181 @@
+"""The cells of a sweep: written one by one or combined from grids, named, told apart, refused with a sentence."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from core.errors import ConfigError
+from core.options import parse
+from eval.sweeps.cells import SHARED, Cell, groups_of, read_cells, varying
+from scripts.commands import run
+from scripts.commands.sweep import Config
+
+ROOT = Path(__file__).parents[2]
+
+
+def config_of(tmp_path: Path, text: str, *argv: str) -> Config:
+    """Options from a YAML file with this text."""
+    file = tmp_path / "sweep.yaml"
+    file.write_text(text)
+    return parse(Config, ["--questions", "q.jsonl", "--config", str(file), *argv], "corag sweep", "")
+
+
+def cells_of(config: Config) -> dict[str, Cell]:
+    return {cell.name: cell for cell in read_cells(config, config.cells, config.grid)}
+
+
+def cells_in_a_file(tmp_path: Path, text: str, *argv: str) -> dict[str, Cell]:
+    file = tmp_path / "cells.yaml"
+    file.write_text(text)
+    return cells_of(parse(Config, ["--questions", "q.jsonl", "--cells", str(file), *argv], "corag sweep", ""))
+
+
+def test_no_cell_may_change_an_option_of_the_sweep_itself() -> None:
+    assert {each.name for each in fields(Config)} - {each.name for each in fields(run.Config)} <= SHARED
+
+
+def test_cells_change_options_over_what_they_share(tmp_path: Path) -> None:
+    text = "one: {method: one_step, one_step.k: 3}\nL=2: {corag.max_hops: 2, corag.temperature: 1}\n"
+    cells = cells_in_a_file(tmp_path, text, "--method", "corag", "--corag.chains", "7")
+    assert list(cells) == ["one", "L=2"]
+    assert (cells["one"].method, cells["one"].config.one_step.k) == ("one_step", 3)
+    corag = cells["L=2"].config.corag
+    assert (corag.max_hops, corag.chains, corag.temperature) == (2, 7, 1.0)
+
+
+def test_cells_take_presets_and_aliases_as_any_command(tmp_path: Path) -> None:
+    text = "theirs:\n  method: corag\n  corag: {preset: released_code, top_k: 3, unsure_above: null}\n"
+    cells = cells_in_a_file(tmp_path, text, "--corag.reuse", "true", "--corag.task", "answer: {all}")
+    corag = cells["theirs"].config.corag
+    assert (corag.preset, corag.reuse, corag.repeats, corag.passages_per_hop) == ("released_code", False, "exact", 3)
+    assert (corag.task, corag.unsure_above) == ("answer: {all}", None)
+    assert cells["theirs"].stated == ("method", "corag.preset", "corag.passages_per_hop", "corag.unsure_above")
+
+
+def test_a_configuration_holds_its_cells_and_keeps_their_order(tmp_path: Path) -> None:
+    text = (
+        "method: [corag]\ncells:\n  zeta: {method: one_step}\n  alpha: {corag: {task: '{odd}: text'}}\n"
+        "grid:\n  - {corag.strategy: greedy, corag.L: [2, 1]}\n"
+        "  - {corag.strategy: best_of_n, corag.N: [8, 2], budget: [16000, 4000]}\n"
+    )
+    cells = cells_of(config_of(tmp_path, text))
+    assert list(cells) == [
+        "zeta", "alpha", "corag strategy=greedy L=2", "corag strategy=greedy L=1",
+        "corag strategy=best_of_n N=8 budget=16000", "corag strategy=best_of_n N=8 budget=4000",
+        "corag strategy=best_of_n N=2 budget=16000", "corag strategy=best_of_n N=2 budget=4000",
+    ]  # fmt: skip
+    assert cells["alpha"].config.corag.task == "{odd}: text"
+    last = cells["corag strategy=best_of_n N=2 budget=4000"]
+    assert (last.config.corag.chains, last.config.budget, last.label) == (2, 4000, "N=2 budget=4000")
+
+
+def test_lists_of_lists_are_values_and_blocks_may_overlap(tmp_path: Path) -> None:
+    text = (
+        "method: [corag]\ngrid:\n  - {corag: {chains: [2, 4], strategy: best_of_n}, retriever.index: [[a, b], c]}\n"
+        "  - {retriever.index: c, corag.strategy: best_of_n, corag.N: [4, 8]}\n"
+    )
+    cells = cells_of(config_of(tmp_path, text))
+    assert list(cells) == [
+        "corag chains=2 strategy=best_of_n retriever.index=a,b", "corag chains=2 strategy=best_of_n retriever.index=c",
+        "corag chains=4 strategy=best_of_n retriever.index=a,b", "corag chains=4 strategy=best_of_n retriever.index=c",
+        "corag retriever.index=c strategy=best_of_n N=8",
+    ]  # fmt: skip
+    assert [cell.config.retriever.index for cell in cells.values()] == [["a", "b"], ["c"], ["a", "b"], ["c"], ["c"]]
+
+
+def test_a_grid_on_the_command_line_may_be_a_list_line_by_line_and_long_paths_stay_apart(tmp_path: Path) -> None:
+    """Names of indexes longer than a cell's name may be, which differ before their ends."""
+    bm25, dense = (f"indexes/hotpotqa-hotpot_dev_distractor_v1-{kind}" for kind in ("bm25", "dense"))
+    grid = f"\n- {{method: closed_book}}\n- {{method: one_step, retriever.index: [{bm25}, {dense}, '{bm25},{dense}']}}"
+    cells = list(cells_of(config_of(tmp_path, "out: results", "--grid", grid)).values())
+    assert [cell.config.retriever.index for cell in cells[1:]] == [[bm25], [dense], [bm25, dense]]
+    assert len({cell.folder for cell in cells}) == len({cell.name for cell in cells}) == 4
+    assert "hotpot_dev_distractor_v1-dense" in cells[2].name
+
+
+def test_options_that_differ_tell_cells_apart(tmp_path: Path) -> None:
+    text = (
+        "method: [corag]\ncells:\n  none: {method: closed_book, seed: 0}\n  one: {method: one_step, retriever.index: [a]}\n"
+        "grid: {corag.strategy: greedy, corag.L: [1, 2], retriever.index: a, model.adapter: ['', mine], corag.stop: length}\n"
+    )
+    told = varying(list(cells_of(config_of(tmp_path, text, "--retriever.index", "other")).values()))
+    assert told["none"] == {"method": "closed_book"}, "it searches nothing, whatever the index"
+    assert told["one"] == {"method": "one_step"}, "all that search have index a"
+    assert told["corag strategy=greedy L=2 retriever.index=a model.adapter=mine stop=length"] == {
+        "method": "corag",
+        "corag.max_hops": 2,
+        "model.adapter": "mine",
+    }
+
+
+def test_a_plots_groups_call_indexes_by_what_tells_them_apart(tmp_path: Path) -> None:
+    text = (
+        "method: [corag]\ngrid:\n  - {method: closed_book}\n  - retriever.index: [a/my-wiki-bm25, a/my-wiki-dense/, "
+        "'a/my-wiki-bm25,b/my-wiki-dense']\n    model.adapter: ['', mine]\n"
+    )
+    cells = list(cells_of(config_of(tmp_path, text)).values())
+    told = varying(cells)
+    assert groups_of(cells, [told[cell.name] for cell in cells]) == [
+        "closed_book",
+        "corag greedy bm25",
+        "corag greedy bm25 model.adapter=mine",
+        "corag greedy dense",
+        "corag greedy dense model.adapter=mine",
+        "corag greedy bm25+dense",
+        "corag greedy bm25+dense model.adapter=mine",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "complaint"),
+    [
+        (
+            "a: {method: corag, corag.max_hop: 2}",
+            "cell 'a' of .*unknown option '--corag.max_hop': did you mean 'corag.max_hops'",
+        ),
+        ("a: {method: corag, corag.max_hops: two}", "cell 'a' of .*'--corag.max_hops'.*Expected a int.*two"),
+        ("a: {method: corag, corag.strategy: beam}", "cell 'a' of .*'--corag.strategy'.*best_of_n"),
+        ("a: {method: [corag, ircot]}", "cell 'a' of .* has the methods corag, ircot: a cell has one"),
+        ("a: {method: corag, corag.chains: 0}", "cell 'a' of .*chains must be at least 1"),
+        ("a: {questions: x}", "changes questions, which all cells share"),
+        ("a: {dev: {limit: 3}}", "changes dev, which all cells share"),
+        ("a: {method: corg}", "no method 'corg'"),
+        ("[a, b]", "must hold cells"),
+        ("", "must hold cells, .*such as 'tree:"),
+        ("a: {corag: {strategy: greedy}", "cells.yaml' is not valid YAML"),
+        ("a: {corag.max_hops: 1}\na: {corag.max_hops: 2}", "'a' is given twice"),
+        ("a: {corag.max_hops: 3}", "cell 'a' of .* changes corag.max_hops, but its method is ircot"),
+        ("a: {corag: {max_hops: 3}}", "cell 'a' of .* changes corag, but its method is ircot"),
+        ("a b: {seed: 1}\na/b: {seed: 2}", "cell 'a/b' of .* would share the folder 'a-b' with 'a b'"),
+        ("dev: {seed: 1}", "cell 'dev' of .* would share the folder"),
+    ],
+)
+def test_wrong_cells_are_named(tmp_path: Path, cells: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        cells_in_a_file(tmp_path, cells)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("seed: 1", "no cells were given"),
+        ("grid: [3]", "the grid must hold blocks of options"),
+        ("grid: {seed: []}", "the grid has no value for seed"),
+        ("grid: {method: [one_step, corag], corag.L: 2}", "cell 'one_step corag.L=2' of the grid changes corag.L, but its method"),
+        ("cells: {a: 3}", "the cells must hold cells"),
+        ("cells: {a: {seed: 1}}\nbudgets: [0]", "budgets must be numbers from 1 on"),
+        ("cells: {a: {seed: 1}}\nshard: 1/2", "a sweep is not sharded"),
+    ],
+)  # fmt: skip
+def test_wrong_configurations_are_named(tmp_path: Path, text: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        cells_of(config_of(tmp_path, text))
+
+
+@pytest.mark.parametrize("name", ["world", "hotpotqa", "musique"])
+def test_shipped_configurations_are_whole(name: str) -> None:
+    argv = ["--config", str(ROOT / f"eval/configs/{name}.yaml"), "--questions", "q.jsonl"]
+    cells = cells_of(parse(Config, argv, "corag sweep", ""))
+    assert len(cells) >= 12
+    assert len({tuple(told.items()) for told in varying(list(cells.values())).values()}) == len(cells)
