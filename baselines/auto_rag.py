@@ -1,10 +1,12 @@
-"""Auto-RAG (Yu, Zhang, Feng: Autonomous Retrieval-Augmented Generation for Large Language Models, 2024, arXiv 2411.19443).
+"""Auto-RAG (Yu, Zhang, Feng: Autonomous Retrieval-Augmented Generation for Large Language Models, 2024, arXiv
+2411.19443).
 
-The model talks to the search engine: in every turn its own words say whether and what to retrieve, until it states the answer. When
-the searches are used up, it writes the documents itself. Without the authors' fine-tuned model this is *prompted* Auto-RAG, another
-baseline. Differences: markers count in any case, the first one that says something decides, titles are shown, a turn cannot make up
-the next document, and a last turn without an answer is made to go on with one (preset "paper"; "released_code" does so for a spent
-budget only).
+The model talks to the search engine: in every turn its own words say whether and what to retrieve, until it
+states the answer. When the searches are used up, it writes the documents itself. Without the authors'
+fine-tuned model this is *prompted* Auto-RAG, another baseline. Differences: markers count in any case, the
+first one that says something decides, titles are shown, a turn cannot make up the next document, and a last
+turn without an answer is made to go on with one (preset "paper"; "released_code" does so for a spent budget
+only).
 """
 
 from __future__ import annotations
@@ -32,9 +34,12 @@ _MARKER = re.compile(  # a list's mark or number before it belongs to it, not to
 
 @dataclass(frozen=True, slots=True)
 class AutoRAGAnswer(Answer):
-    """``steps``: turns of the model. ``stopped``: "answer", "max_rounds" (also: no query left to write a document for) or "budget".
+    """``steps``: turns of the model.
 
-    ``queries``: one per round. ``unparsable``: turns with neither query nor answer, after which a search repeats the query before.
+    ``stopped``: "answer", "max_rounds" (also: no query left to write a document for) or "budget".
+
+    ``queries``: one per round. ``unparsable``: turns with neither query nor answer, after which a search
+    repeats the query before.
     """
 
     queries: tuple[str, ...] = ()
@@ -52,7 +57,8 @@ async def auto_rag(question: Question, tools: Tools, config: AutoRAGConfig) -> A
         for number in range(1, rounds + 2):
             path, searching = f"round {number}", number <= config.max_rounds
             with tools.holding(reserve(final_prompt(dialogue, ""), config.max_answer_tokens, tools)):
-                # Reason: what is known and what is missing? Hence the answer or the next query, in the model's own words.
+                # Reason: what is known and what is missing? Hence the answer or the next query, in the
+                # model's own words.
                 made_up = (f"Retrieved Document_{number}:",)  # the header of what only the search will find
                 said = await ask(Prompt(tuple(dialogue)), "turn", path, made_up, tools, config)
                 turns = number
@@ -64,7 +70,9 @@ async def auto_rag(question: Question, tools: Tools, config: AutoRAGConfig) -> A
                 query = wanted or query
                 if searching:
                     hits = await tools.search(query, k=config.search_depth, path=path)
-                    new = [hit.passage for hit in hits if hit.passage.id not in shown][: config.documents_per_round]
+                    new = [hit.passage for hit in hits if hit.passage.id not in shown][
+                        : config.documents_per_round
+                    ]
                     shown += [passage.id for passage in new]
                 else:
                     recall = config.prompt("recall").render({"query": question.text, "sub_query": query})
@@ -85,7 +93,9 @@ async def auto_rag(question: Question, tools: Tools, config: AutoRAGConfig) -> A
     return AutoRAGAnswer(answer, tuple(shown), turns, stopped, tuple(queries), unparsable)
 
 
-async def ask(prompt: Prompt, role: str, path: str, stop: Sequence[str], tools: Tools, config: AutoRAGConfig) -> str:
+async def ask(
+    prompt: Prompt, role: str, path: str, stop: Sequence[str], tools: Tools, config: AutoRAGConfig
+) -> str:
     """Generate a turn or a document."""
     reply = await tools.generate(prompt, role=role, max_tokens=config.max_turn_tokens, stop=stop, path=path)
     return reply.text.strip()
@@ -94,8 +104,8 @@ async def ask(prompt: Prompt, role: str, path: str, stop: Sequence[str], tools: 
 def parse(said: str) -> tuple[str, str]:
     r"""Return the answer and the query that a turn states, of which one or both are empty.
 
-    The first answer or query counts that is more than "none"; without any, the information needed; without that, an answer such as
-    "unknown". A value is one line, and ends where another marker begins.
+    The first answer or query counts that is more than "none"; without any, the information needed; without
+    that, an answer such as "unknown". A value is one line, and ends where another marker begins.
 
     >>> parse("Need Information: none\nQuery: none\nFinal Answer: Oslo")
     ('Oslo', '')

@@ -16,13 +16,16 @@ class AutoRAGConfig(MethodConfig):
     """Options of Auto-RAG; the defaults are the released code's numbers.
 
     Attributes:
-        preset: values for the other options: "paper", or "released_code", which does not ask for an answer after the last round.
+        preset: values for the other options: "paper", or "released_code", which does not ask for an answer
+            after the last round.
         max_rounds: searches at most.
         max_recalls: documents that the model writes at most, once the searches are used up.
         documents_per_round: new documents shown per search at most (also ``top_k``).
-        search_depth: hits among which new ones are looked for, so that a repeated query goes on down its list.
+        search_depth: hits among which new ones are looked for, so that a repeated query goes on down its
+            list.
         force_answer: ask for the answer if no turn states one. A spent budget is always answered so.
-        max_turn_tokens: most tokens of a turn, and of a document that the model writes (released code: 150 after the last search).
+        max_turn_tokens: most tokens of a turn, and of a document that the model writes (released code: 150
+            after the last search).
         max_answer_tokens: most tokens of a forced answer.
         start_prompt: a shipped name, a file, or a text with {query}; the authors' checkpoint wants its own.
         documents_prompt: the same with {number} and {passages}.
@@ -46,7 +49,9 @@ class AutoRAGConfig(MethodConfig):
 
     def __post_init__(self) -> None:
         if min(self.max_rounds, self.documents_per_round, self.search_depth) < 1 or self.max_recalls < 0:
-            raise ConfigError("auto_rag's max_recalls must be at least 0, its other numbers of rounds and documents 1.")
+            raise ConfigError(
+                "auto_rag's max_recalls must be at least 0, its other numbers of rounds and documents 1."
+            )
 
     def prompt(self, name: str) -> Template:
         """Load one of the prompts: start, documents or recall."""

@@ -16,7 +16,10 @@ from core.types import Answer, Question
 
 @dataclass(frozen=True)
 class ClosedBookConfig(ReaderConfig):
-    """Options of closed-book answering: those of the reader. Demonstrations are shown without their passages."""
+    """Options of closed-book answering: those of the reader.
+
+    Demonstrations are shown without their passages.
+    """
 
     SEARCHES: ClassVar[bool] = False
 
@@ -37,5 +40,8 @@ class ClosedBookConfig(ReaderConfig):
 
 
 async def closed_book(question: Question, tools: Tools, config: ClosedBookConfig) -> Answer:
-    """Ask the reader without any passage; a token budget too small for all demonstrations is answered with fewer."""
+    """Ask the reader without any passage.
+
+    A token budget too small for all demonstrations is answered with fewer.
+    """
     return await read_once(question, (), tools, config)

@@ -1,8 +1,10 @@
-"""DRAG (Yue et al.: Inference Scaling for Long-Context Retrieval Augmented Generation, 2024, arXiv 2410.04343, section 3.2).
+"""DRAG (Yue et al.: Inference Scaling for Long-Context Retrieval Augmented Generation, 2024, arXiv
+2410.04343, section 3.2).
 
-One prompt of m demonstrations, each with documents of its own, k documents and the question. No code was released. Defaults are the
-paper's but for k and m: it reports the best pair under each budget, an oracle over settings. Differences: the budget (``--budget``)
-counts generated tokens too, and a prompt beyond it loses whole demonstrations, then the worst documents; demonstrations are a file.
+One prompt of m demonstrations, each with documents of its own, k documents and the question. No code was
+released. Defaults are the paper's but for k and m: it reports the best pair under each budget, an oracle over
+settings. Differences: the budget (``--budget``) counts generated tokens too, and a prompt beyond it loses
+whole demonstrations, then the worst documents; demonstrations are a file.
 """
 
 from __future__ import annotations
@@ -37,12 +39,14 @@ class DRAGConfig(DemonstrationConfig):
 
     Attributes:
         documents: documents per search (the paper's k, of 0 to 1000; also ``top_k``); 0 for no search.
-        demonstrations: file of worked examples in IRCoT's format, or in the form that iterdrag writes, "default" for the shipped
-            four, or "" for none.
+        demonstrations: file of worked examples in IRCoT's format, or in the form that iterdrag writes,
+            "default" for the shipped four, or "" for none.
         demonstration_count: use the first so many (the paper's m, of 0 to 256); 0 for none.
-        demonstration_documents: show each with what a search for its question finds now ("retrieved", the paper), or with the
-            paragraphs that stand in the "file". The shipped ones always show their own, which few corpora hold.
-        document_order: "best_last" puts the best document next to the question (the paper), "best_first" at the top.
+        demonstration_documents: show each with what a search for its question finds now ("retrieved", the
+            paper), or with the paragraphs that stand in the "file". The shipped ones always show their own,
+            which few corpora hold.
+        document_order: "best_last" puts the best document next to the question (the paper), "best_first" at
+            the top.
         max_shown_words: documents are cut to so many words.
         max_answer_tokens: most tokens of the answer.
         prompt: a shipped name, a file, or a text with {demonstrations}, {passages} and {query}.
@@ -62,9 +66,13 @@ class DRAGConfig(DemonstrationConfig):
     }  # fmt: skip
 
     def __post_init__(self) -> None:
-        if min(self.max_shown_words, self.max_answer_tokens) < 1 or min(self.documents, self.demonstration_count) < 0:
+        if (
+            min(self.max_shown_words, self.max_answer_tokens) < 1
+            or min(self.documents, self.demonstration_count) < 0
+        ):
             raise ConfigError(
-                f"{self.SHIPPED}'s demonstration_count and documents must be at least 0, its other numbers at least 1."
+                f"{self.SHIPPED}'s demonstration_count and documents must be at least 0, its other numbers "
+                "at least 1."
             )
 
     def template(self) -> Template:
@@ -88,14 +96,19 @@ class DRAGConfig(DemonstrationConfig):
 
 @dataclass(frozen=True, slots=True)
 class DRAGAnswer(Answer):
-    """``stopped``: "read" or "budget". ``documents``, ``demonstrations``: how many budget and window left in the prompt."""
+    """``stopped``: "read" or "budget".
+
+    ``documents``, ``demonstrations``: how many budget and window left in the prompt.
+    """
 
     documents: int = 0
     demonstrations: int = 0
 
 
 async def drag(question: Question, tools: Tools, config: DRAGConfig) -> DRAGAnswer:
-    """Answer one question with DRAG: retrieve once, show demonstrations and documents, best last, and read the answer."""
+    """Answer one question with DRAG: retrieve once, show demonstrations and documents, best last, and read
+    the answer.
+    """
     hits = await look_up(question.text, "question", tools, config)
     prompt = fill(question.text, await demonstrate(tools, config), [hits], config)
     prompt = affordable(prompt, config.max_answer_tokens, tools)
@@ -124,18 +137,26 @@ async def demonstrate(tools: Tools, config: DRAGConfig) -> list[Segment]:
             for number, example in enumerate(examples, 1)
         )
         written = ("".join(part.text for part in write_documents([hits], template, config)) for hits in found)
-        examples = tuple(replace(example, context=text) for example, text in zip(examples, written, strict=True))
+        examples = tuple(
+            replace(example, context=text) for example, text in zip(examples, written, strict=True)
+        )
     return render_demonstrations(examples, template)
 
 
-def write_documents(searches: Sequence[Sequence[Hit]], template: Template, config: DRAGConfig) -> list[Segment]:
-    """Write the hits of searches, the oldest search first. If a prompt is too long, the worst of every search go first.
+def write_documents(
+    searches: Sequence[Sequence[Hit]], template: Template, config: DRAGConfig
+) -> list[Segment]:
+    """Write the hits of searches, the oldest search first.
+
+    If a prompt is too long, the worst of every search go first.
 
     Without any search, nothing is said of documents; a search that found none is another matter.
     """
     if not config.documents:
         return []
-    ranked = [(rank, search, hit.passage) for search, hits in enumerate(searches) for rank, hit in enumerate(hits)]
+    ranked = [
+        (rank, search, hit.passage) for search, hits in enumerate(searches) for rank, hit in enumerate(hits)
+    ]
     if config.document_order == "best_last":
         ranked.sort(key=lambda entry: (entry[1], -entry[0]))
     items = passage_items((passage for *_, passage in ranked), config.max_shown_words)
@@ -144,9 +165,15 @@ def write_documents(searches: Sequence[Sequence[Hit]], template: Template, confi
 
 
 def fill(
-    query: str, shown: Sequence[Segment], searches: Sequence[Sequence[Hit]], config: DRAGConfig, transcript: str = ""
+    query: str,
+    shown: Sequence[Segment],
+    searches: Sequence[Sequence[Hit]],
+    config: DRAGConfig,
+    transcript: str = "",
 ) -> Prompt:
-    """Fill the prompt: the demonstrations to be ``shown``, documents, question, and what has been written so far."""
+    """Fill the prompt: the demonstrations to be ``shown``, documents, question, and what has been written so
+    far.
+    """
     passages = write_documents(searches, config.template(), config)
     return config.template().render(
         {"demonstrations": shown, "passages": passages, "query": query, "transcript": transcript}

@@ -1,13 +1,15 @@
 """FLARE direct: forward-looking active retrieval (Jiang et al., EMNLP 2023, arXiv 2305.06983).
 
-Draft the next sentence; if one of its tokens is improbable, make a query of the draft, search, and write the sentence again from
-what was found; so on to the end. Preset "paper": the released configuration for 2WikiMultihopQA (8 demonstrations, 2 passages).
+Draft the next sentence; if one of its tokens is improbable, make a query of the draft, search, and write the
+sentence again from what was found; so on to the end. Preset "paper": the released configuration for
+2WikiMultihopQA (8 demonstrations, 2 passages).
 
-Known differences: the demonstrations' passages are those of your file, not searched for; sentences are split by rules, not by
-NLTK, and end at line breaks too; an accepted draft is kept, where the released code generates it again with the same prompt; a
-draft whose query is blank or finds nothing, or that would be written again as nothing, is kept; a stated answer ends the loop; one
-that was not stated is asked for (not by preset "paper", but for a spent budget). The thresholds were tuned for text-davinci-003:
-look at ``searched`` in the trace (best when it is true of 40 to 80% of the sentences) and tune ``theta`` for your model.
+Known differences: the demonstrations' passages are those of your file, not searched for; sentences are split
+by rules, not by NLTK, and end at line breaks too; an accepted draft is kept, where the released code
+generates it again with the same prompt; a draft whose query is blank or finds nothing, or that would be
+written again as nothing, is kept; a stated answer ends the loop; one that was not stated is asked for (not by
+preset "paper", but for a spent budget). The thresholds were tuned for text-davinci-003: look at ``searched``
+in the trace (best when it is true of 40 to 80% of the sentences) and tune ``theta`` for your model.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ from core.types import Answer, Hit, Question
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What was drafted for a sentence of the answer; ``searched``: it was given up for a sentence that read fresh passages."""
+    """What was drafted for a sentence of the answer.
+
+    ``searched``: it was given up for a sentence that read fresh passages.
+    """
 
     text: str
     confidence: float
@@ -40,10 +45,13 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class FLAREAnswer(Answer):
-    """FLARE's result. ``steps``: sentences of the answer, which are ``sentences``, one draft each; blank ones are left out.
+    """FLARE's result.
 
-    ``stopped``: "answer" (the newest sentence states one), "end" (of the model's turn), "max_sentences", "max_tokens",
-    "empty_generation" or "budget". After all but "answer", it was asked for, with the preset "paper" after "budget" only.
+    ``steps``: sentences of the answer, which are ``sentences``, one draft each; blank ones are left out.
+
+    ``stopped``: "answer" (the newest sentence states one), "end" (of the model's turn), "max_sentences",
+    "max_tokens", "empty_generation" or "budget". After all but "answer", it was asked for, with the preset
+    "paper" after "budget" only.
     """
 
     sentences: tuple[str, ...] = ()
@@ -69,14 +77,18 @@ async def flare(question: Question, tools: Tools, config: FLAREConfig) -> FLAREA
             with tools.holding(reserve(final(sentences), to_hold_back, tools)):
                 # Look ahead: the next sentence, for the time being.
                 shown = hits if config.draft_with == "passages" or not sentences else []
-                sentence = draft = await next_sentence("draft", question, shown, sentences, tools, config, path=path)
+                sentence = draft = await next_sentence(
+                    "draft", question, shown, sentences, tools, config, path=path
+                )
                 queries: list[str] = []
                 if draft.tokens and draft.confidence <= config.theta:
                     # Unsure: search for what it says, or for what it does not know, and write it again.
                     queries = await form_queries(draft, sentences, tools, config, path=path)
                     if fresh := await look_up(queries, found, tools, config, path=path):
                         hits = fresh  # they replace those before
-                        again = await next_sentence("sentence", question, hits, sentences, tools, config, path=path)
+                        again = await next_sentence(
+                            "sentence", question, hits, sentences, tools, config, path=path
+                        )
                         sentence = again if again.text.strip() else draft
             if not sentence.text.strip():
                 stopped = "empty_generation"
@@ -104,7 +116,10 @@ async def form_queries(
 async def look_up(
     queries: Sequence[str], found: dict[str, None], tools: Tools, config: FLAREConfig, *, path: str
 ) -> list[Hit]:
-    """Search with each query, note in ``found`` what came, and merge it into k hits; blank queries find nothing."""
+    """Search with each query, note in ``found`` what came, and merge it into k hits.
+
+    Blank queries find nothing.
+    """
     rankings = [await tools.search(query, k=config.k, path=path) for query in queries if query]
     found |= dict.fromkeys(hit.passage.id for ranking in rankings for hit in ranking)
     return interleave(rankings)[: config.k]

@@ -17,7 +17,9 @@ SPAN_GAP = 5  # released code: unsure tokens this near to each other, in tokens,
 
 
 def masked(tokens: Sequence[Token], beta: float) -> str:
-    """Implicit query: the sentence without the tokens whose probability is at most ``beta``; "" if none is left.
+    """Implicit query: the sentence without the tokens whose probability is at most ``beta``.
+
+    "" if none is left.
 
     >>> masked([("Emma", -0.1), (" died", -0.2), (" in", -0.1), (" 1817", -3.0)], 0.4)
     'Emma died in'
@@ -27,7 +29,8 @@ def masked(tokens: Sequence[Token], beta: float) -> str:
 
 
 def unsure_spans(tokens: Sequence[Token], beta: float) -> list[str]:
-    """Return the spans between tokens of probability ``beta`` or less that are near each other, but for mere punctuation.
+    """Return the spans between tokens of probability ``beta`` or less that are near each other, but for mere
+    punctuation.
 
     >>> unsure_spans([("In", -0.1), (" June", -2.0), (" 1817", -3.0), (" Emma", -0.1)], 0.4)
     ['June 1817']
@@ -44,9 +47,12 @@ def unsure_spans(tokens: Sequence[Token], beta: float) -> list[str]:
 async def questions(
     tokens: Sequence[Token], written: str, tools: Tools, config: FLAREConfig, *, path: str
 ) -> list[str]:
-    """Explicit queries: for each unsure span a question that it answers; the sentence itself if no token is so unsure.
+    """Explicit queries: for each unsure span a question that it answers.
 
-    ``written``: the answer so far with the sentence at its end. A reply that is no question is not searched for (released code).
+    The sentence itself if no token is so unsure.
+
+    ``written``: the answer so far with the sentence at its end. A reply that is no question is not searched
+    for (released code).
     """
     spans = unsure_spans(tokens, config.beta)
     if not spans:

@@ -1,4 +1,6 @@
-"""FLARE's sentences: generated one at a time, each with the probabilities of its tokens (Jiang et al. 2023, section 3.2.1)."""
+"""FLARE's sentences: generated one at a time, each with the probabilities of its tokens (Jiang et al. 2023,
+section 3.2.1).
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ async def next_sentence(
 
 
 def answer_prompt(question: Question, hits: Sequence[Hit], so_far: str, config: FLAREConfig) -> Prompt:
-    """Write the answer so far, to be continued. If the prompt is too long, passages are left out, the worst first."""
+    """Write the answer so far, to be continued.
+
+    If the prompt is too long, passages are left out, the worst first.
+    """
     template, passages = config.template(), (hit.passage for hit in hits)
     return template.render(
         {

@@ -1,4 +1,6 @@
-"""The answer in the end, for methods whose own loop has stated none: asked for with as much of it as budget and window allow."""
+"""The answer in the end, for methods whose own loop has stated none: asked for with as much of it as budget
+and window allow.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ Sentence = TypeVar("Sentence", bound=WrittenSentence)
 
 
 async def force_answer(prompt: Prompt, max_tokens: int, tools: Tools) -> str:
-    """Ask for the answer, without the demonstrations and passages that the budget does not allow, lowest drop rank first."""
+    """Ask for the answer, without the demonstrations and passages that the budget does not allow, lowest drop
+    rank first.
+    """
     fitting = affordable(prompt, max_tokens, tools)
     return extract_answer((await generate_answer(fitting, max_tokens, tools, role="final")).text)
 
@@ -57,11 +61,12 @@ async def conclude(
     stop: Sequence[str] = ("\n",),
     read: Callable[[str], str] = extract_answer,
 ) -> str:
-    """Ask for the answer with as many of the newest items of a transcript as budget and window allow, and ``read`` the reply.
+    """Ask for the answer with as many of the newest items of a transcript as budget and window allow, and
+    ``read`` the reply.
 
-    Items are left out here, not by a drop rank, because chat prompts have them in the reply's beginning, which is kept whole: what
-    a full window cuts is the question. Returns "" if the budget does not allow to ask without any. Raises
-    :class:`RequestRefusedError` if the window does not.
+    Items are left out here, not by a drop rank, because chat prompts have them in the reply's beginning,
+    which is kept whole: what a full window cuts is the question. Returns "" if the budget does not allow to
+    ask without any. Raises :class:`RequestRefusedError` if the window does not.
     """
     answer = ""
     for first in range(len(items) + 1):
@@ -88,16 +93,20 @@ async def conclude_chain(
     tools: Tools,
     config: ForcingConfig,
 ) -> str:
-    """Return the answer of a chain of thought; if it did not stop with one, the answer that it is made to go on with.
+    """Return the answer of a chain of thought.
 
-    A budget also leaves out demonstrations and passages of the ``prompt``, before sentences. If nothing comes of it, or it is not
-    asked for, what was written is the answer.
+    If it did not stop with one, the answer that it is made to go on with.
+
+    A budget also leaves out demonstrations and passages of the ``prompt``, before sentences. If nothing comes
+    of it, or it is not asked for, what was written is the answer.
     """
     answer = extract_answer(written(chain))
     if stopped == "answer" or not (config.force_answer or stopped == "budget"):
         return answer
     limit = config.max_answer_tokens
-    forced = await conclude(lambda kept: affordable(prompt(kept), limit, tools), chain, tools, max_tokens=limit)
+    forced = await conclude(
+        lambda kept: affordable(prompt(kept), limit, tools), chain, tools, max_tokens=limit
+    )
     return forced or answer
 
 

@@ -1,10 +1,13 @@
-"""ITER-RETGEN: iterative retrieval-generation synergy (Shao et al., Findings of EMNLP 2023, arXiv 2305.15294).
+"""ITER-RETGEN: iterative retrieval-generation synergy (Shao et al., Findings of EMNLP 2023, arXiv
+2305.15294).
 
-Generate a whole chain of thought, search with it and the question together, generate afresh from what was found, and so on; the
-last generation holds the answer. Preset "paper": three demonstrations with chains of thought, five passages, two iterations.
+Generate a whole chain of thought, search with it and the question together, generate afresh from what was
+found, and so on; the last generation holds the answer. Preset "paper": three demonstrations with chains of
+thought, five passages, two iterations.
 
-Known differences: no code was released, so the wording and layout of prompts are IRCoT's (``layout`` with demonstrations,
-``chat_cot`` without) and passages are cut to ``max_shown_words``; the early stop ``stop_when_settled`` is ours, off by default.
+Known differences: no code was released, so the wording and layout of prompts are IRCoT's (``layout`` with
+demonstrations, ``chat_cot`` without) and passages are cut to ``max_shown_words``; the early stop
+``stop_when_settled`` is ours, off by default.
 """
 
 from __future__ import annotations
@@ -24,11 +27,13 @@ class IterRetGenConfig(ReaderConfig):
     """Options of ITER-RETGEN, beside those of the reader that writes each generation.
 
     Attributes:
-        preset: "paper" (few-shot: give ``demonstrations``, the first three are used) or "zero_shot" (chat models).
+        preset: "paper" (few-shot: give ``demonstrations``, the first three are used) or "zero_shot" (chat
+            models).
         iterations: rounds of search and generation (the paper's T, up to 7; 2 is what it recommends).
         k: passages of each round, which are all that its generation sees (also ``top_k``).
         stop_when_settled: end as soon as two rounds in a row give the same answer; not in the paper.
-        reader: "cot" as in the paper; "direct" makes the generations bare answers, from which searches gain little.
+        reader: "cot" as in the paper; "direct" makes the generations bare answers, from which searches gain
+            little.
         demonstration_count: use the first so many demonstrations; 0 for all.
     """
 
@@ -46,13 +51,14 @@ class IterRetGenConfig(ReaderConfig):
         super().__post_init__()
         if min(self.iterations, self.k) < 1 or self.reader == "none":
             raise ConfigError(
-                f"iter_retgen needs iterations and k of at least 1 and a reader, but they are {self.iterations}, {self.k} and "
-                f"'{self.reader}'."
+                "iter_retgen needs iterations and k of at least 1 and a reader, but they are "
+                f"{self.iterations}, {self.k} and '{self.reader}'."
             )
         if self.preset == "paper" and not self.demonstrations and self.qa_prompt == "auto":
             raise ConfigError(
-                "iter_retgen's preset 'paper' is few-shot: name a file in IRCoT's format with --iter_retgen.demonstrations, or "
-                "'default' for the shipped ones, or use the preset 'zero_shot'."
+                "iter_retgen's preset 'paper' is few-shot: name a file in IRCoT's format with "
+                "--iter_retgen.demonstrations, or 'default' for the shipped ones, or use the preset "
+                "'zero_shot'."
             )
 
 
@@ -68,7 +74,10 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class IterRetGenAnswer(Answer):
-    """ITER-RETGEN's result. ``steps``: rounds that were finished. ``stopped``: "iterations", "settled" or "budget"."""
+    """ITER-RETGEN's result.
+
+    ``steps``: rounds that were finished. ``stopped``: "iterations", "settled" or "budget".
+    """
 
     rounds: tuple[Round, ...] = ()
 
@@ -88,8 +97,8 @@ async def iter_retgen(question: Question, tools: Tools, config: IterRetGenConfig
             passages = [hit.passage for hit in hits]
             found |= dict.fromkeys(passage.id for passage in passages)
 
-            # Retrieval-augmented generation (section 3.3): y_t from this round's passages and q; earlier text is not shown.
-            # If its prompt is too long, passages are left out, the worst first.
+            # Retrieval-augmented generation (section 3.3): y_t from this round's passages and q; earlier text
+            # is not shown. If its prompt is too long, passages are left out, the worst first.
             prompt = reader_prompt(question, passages, config, goes_first="last")
             reply = await generate_answer(prompt, config.max_answer_tokens, tools, path=path)
             ids = tuple(passage.id for passage in passages)

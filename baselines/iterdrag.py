@@ -1,9 +1,11 @@
-"""IterDRAG (Yue et al.: Inference Scaling for Long-Context Retrieval Augmented Generation, 2024, arXiv 2410.04343, section 3.3).
+"""IterDRAG (Yue et al.: Inference Scaling for Long-Context Retrieval Augmented Generation, 2024, arXiv
+2410.04343, section 3.3).
 
-DRAG that asks sub-queries on the way, in Self-Ask's form: "Follow up:", whose documents are added to the prompt, "Intermediate
-answer:", and in the end "So the final answer is:". The paper constrains decoding to these lines. Here a model that begins a line in
-one of the two ways that may stand there has decided as constrained greedy decoding would; for any other the likelier of the two is
-written. Differences: DRAG's, and a document that is found again is not repeated.
+DRAG that asks sub-queries on the way, in Self-Ask's form: "Follow up:", whose documents are added to the
+prompt, "Intermediate answer:", and in the end "So the final answer is:". The paper constrains decoding to
+these lines. Here a model that begins a line in one of the two ways that may stand there has decided as
+constrained greedy decoding would; for any other the likelier of the two is written. Differences: DRAG's, and
+a document that is found again is not repeated.
 """
 
 from __future__ import annotations
@@ -30,11 +32,12 @@ _OPENING_TOKENS = 16  # of "Intermediate answer:" and its line break, at most
 
 @dataclass(frozen=True)
 class IterDRAGConfig(DRAGConfig):
-    """Options of IterDRAG: those of DRAG, whose demonstrations must be in the form that IterDRAG writes, and two more.
+    """Options of IterDRAG: those of DRAG, whose demonstrations must be in the form that IterDRAG writes, and
+    two more.
 
     Attributes:
-        demonstrations: file of worked examples whose answers have the form that iterdrag writes, "default" for the shipped four,
-            or "" for none.
+        demonstrations: file of worked examples whose answers have the form that iterdrag writes, "default"
+            for the shipped four, or "" for none.
         max_iterations: sub-queries at most (paper: 5).
         max_step_tokens: most tokens of a sub-query, and of an intermediate answer.
         prompt: a shipped name, a file, or a text with {demonstrations}, {passages}, {query} and {transcript}.
@@ -58,15 +61,18 @@ class IterDRAGConfig(DRAGConfig):
         for demonstration in chosen:
             if FINAL not in demonstration.answer:
                 raise DataError(
-                    f"{self.demonstrations}, demonstration '{demonstration.qid}': expected an answer of lines '{FOLLOW_UP} ...' "
-                    f"and '{INTERMEDIATE} ...' that ends in '{FINAL} ...' (chains of thought will do for drag, not for iterdrag)."
+                    f"{self.demonstrations}, demonstration '{demonstration.qid}': expected an answer of "
+                    f"lines '{FOLLOW_UP} ...' and '{INTERMEDIATE} ...' that ends in '{FINAL} ...' (chains of "
+                    "thought will do for drag, not for iterdrag)."
                 )
         return chosen
 
 
 @dataclass(frozen=True, slots=True)
 class SubQuery:
-    """A sub-query with its intermediate answer, "" if there is none, and the ids of the documents that it added."""
+    """A sub-query with its intermediate answer, "" if there is none, and the ids of the documents that it
+    added.
+    """
 
     text: str
     passage_ids: tuple[str, ...]
@@ -75,16 +81,21 @@ class SubQuery:
 
 @dataclass(frozen=True, slots=True)
 class IterDRAGAnswer(Answer):
-    """``steps``: sub-queries. ``stopped``: "answer", "max_iterations", "empty_generation" (a sub-query without words) or "budget".
+    """``steps``: sub-queries.
 
-    ``passage_ids``: the best new document of every search, the question's first, then the second of each, and so on.
+    ``stopped``: "answer", "max_iterations", "empty_generation" (a sub-query without words) or "budget".
+
+    ``passage_ids``: the best new document of every search, the question's first, then the second of each, and
+    so on.
     """
 
     sub_queries: tuple[SubQuery, ...] = ()
 
 
 async def iterdrag(question: Question, tools: Tools, config: IterDRAGConfig) -> IterDRAGAnswer:
-    """Answer one question with IterDRAG: ask, retrieve and answer sub-queries until the model begins the final answer, or must."""
+    """Answer one question with IterDRAG: ask, retrieve and answer sub-queries until the model begins the
+    final answer, or must.
+    """
     demonstrations = await demonstrate(tools, config)
     searches: list[Sequence[Hit]] = [await look_up(question.text, "question", tools, config)]
     asked: list[SubQuery] = []
@@ -95,7 +106,9 @@ async def iterdrag(question: Question, tools: Tools, config: IterDRAGConfig) -> 
         return fill(question.text, demonstrations, searches, config, "\n".join([*lines, opening]))
 
     def kept() -> int:  # for the final answer, after one more line
-        return reserve(prompt(FINAL), config.max_answer_tokens + config.max_step_tokens + _OPENING_TOKENS, tools)
+        return reserve(
+            prompt(FINAL), config.max_answer_tokens + config.max_step_tokens + _OPENING_TOKENS, tools
+        )
 
     try:
         while len(asked) < config.max_iterations:
@@ -103,7 +116,9 @@ async def iterdrag(question: Question, tools: Tools, config: IterDRAGConfig) -> 
             with tools.holding(kept()):
                 opening, text = await next_line(prompt, tools, config, path=path)
             if opening == FINAL or not text:
-                answer, stopped = (extract_answer(text), "answer") if opening == FINAL else ("", "empty_generation")
+                answer, stopped = (
+                    (extract_answer(text), "answer") if opening == FINAL else ("", "empty_generation")
+                )
                 break
             hits = await look_up(text, path, tools, config)
             known = {hit.passage.id for earlier in searches for hit in earlier}
@@ -112,7 +127,9 @@ async def iterdrag(question: Question, tools: Tools, config: IterDRAGConfig) -> 
             lines.append(f"{FOLLOW_UP} {text}")
             with tools.holding(kept()):
                 sub_answer = await write_line(prompt(INTERMEDIATE), "intermediate", tools, config, path=path)
-            asked[-1] = replace(asked[-1], answer="" if _opening(sub_answer) else _without(INTERMEDIATE, sub_answer))
+            asked[-1] = replace(
+                asked[-1], answer="" if _opening(sub_answer) else _without(INTERMEDIATE, sub_answer)
+            )
             lines.append(f"{INTERMEDIATE} {asked[-1].answer}".strip())
         answer = answer or await force_answer(prompt(FINAL), config.max_answer_tokens, tools)
     except BudgetExhaustedError:
@@ -127,12 +144,15 @@ async def iterdrag(question: Question, tools: Tools, config: IterDRAGConfig) -> 
 async def next_line(
     prompt: Callable[[str], Prompt], tools: Tools, config: IterDRAGConfig, *, path: str
 ) -> tuple[str, str]:
-    """Return how the model's next line begins and how it goes on: a sub-query, or the final answer ("" if not written yet)."""
+    """Return how the model's next line begins and how it goes on: a sub-query, or the final answer ("" if not
+    written yet).
+    """
     line = await write_line(prompt(""), "step", tools, config, path=path)
     if opening := _opening(line):
         return opening, _without(opening, line)
     ask, answer = [
-        await tools.score(prompt(""), opening.split()[0], role="opening", path=path) for opening in (FOLLOW_UP, FINAL)
+        await tools.score(prompt(""), opening.split()[0], role="opening", path=path)
+        for opening in (FOLLOW_UP, FINAL)
     ]
     # Greedy decoding would decide at the first token in which the two openings part.
     tokens = zip(ask.token_ids, answer.token_ids, strict=False)
@@ -144,7 +164,9 @@ async def next_line(
 
 
 async def write_line(prompt: Prompt, role: str, tools: Tools, config: IterDRAGConfig, *, path: str) -> str:
-    """Let the model write on and return the first line with words: what it makes up behind that is not its turn."""
+    """Let the model write on and return the first line with words: what it makes up behind that is not its
+    turn.
+    """
     stop = (f"\n{INTERMEDIATE}",)  # not the other openings, before which some models begin a line
     reply = await tools.generate(prompt, role=role, max_tokens=config.max_step_tokens, stop=stop, path=path)
     lines = (line.strip("*_ \t") for line in reply.text.splitlines())
@@ -153,7 +175,9 @@ async def write_line(prompt: Prompt, role: str, tools: Tools, config: IterDRAGCo
 
 def _opening(line: str) -> str:
     """Return which of the two openings between which a model decides a line has, "" if none."""
-    return next((opening for opening in (FOLLOW_UP, FINAL) if line.casefold().startswith(opening.casefold())), "")
+    return next(
+        (opening for opening in (FOLLOW_UP, FINAL) if line.casefold().startswith(opening.casefold())), ""
+    )
 
 
 def _without(opening: str, line: str) -> str:

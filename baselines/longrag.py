@@ -1,9 +1,11 @@
-"""LongRAG (Jiang, Ma, Chen: LongRAG: Enhancing Retrieval-Augmented Generation with Long-context LLMs, 2024, arXiv 2406.15319).
+"""LongRAG (Jiang, Ma, Chen: LongRAG: Enhancing Retrieval-Augmented Generation with Long-context LLMs, 2024,
+arXiv 2406.15319).
 
-Retrieve few long units, each many related passages, and read them in two turns: a long answer from everything, then a short answer
-out of the long one, by examples. As in the paper a unit is worth its best piece: passages are searched, with any index, and their
-units, made by ``corag units``, are read. Preset "paper" is the default; "small_window" reads half as much and writes a fifth.
-Differences: titles are above their passages, not in a list; the second turn's examples are our own; a failure fails the question.
+Retrieve few long units, each many related passages, and read them in two turns: a long answer from
+everything, then a short answer out of the long one, by examples. As in the paper a unit is worth its best
+piece: passages are searched, with any index, and their units, made by ``corag units``, are read. Preset
+"paper" is the default; "small_window" reads half as much and writes a fifth. Differences: titles are above
+their passages, not in a list; the second turn's examples are our own; a failure fails the question.
 """
 
 from __future__ import annotations
@@ -30,9 +32,10 @@ class LongRAGConfig(MethodConfig):
     """Options of LongRAG.
 
     Attributes:
-        preset: values for the other options: "paper", or "small_window" (16,000 tokens): 4 units, long answers of 200 tokens.
-        units: file of units, as 'corag units' makes it from the corpus that is searched; "" takes the passages found that share a
-            title for a unit, which is short where passages are whole documents.
+        preset: values for the other options: "paper", or "small_window" (16,000 tokens): 4 units, long
+            answers of 200 tokens.
+        units: file of units, as 'corag units' makes it from the corpus that is searched; "" takes the
+            passages found that share a title for a unit, which is short where passages are whole documents.
         k: units that are read (paper: 4 to 8; also ``top_k``).
         depth: passages searched to find them (paper: 200).
         max_long_answer_tokens: most tokens of the long answer.
@@ -58,11 +61,15 @@ class LongRAGConfig(MethodConfig):
 
     def __post_init__(self) -> None:
         if min(self.k, self.depth, self.max_long_answer_tokens, self.max_answer_tokens) < 1:
-            raise ConfigError("longrag's k, depth, max_long_answer_tokens and max_answer_tokens must be at least 1.")
+            raise ConfigError(
+                "longrag's k, depth, max_long_answer_tokens and max_answer_tokens must be at least 1."
+            )
 
     def prompt(self, name: Literal["read", "extract"]) -> Template:
         """Load one of the prompts."""
-        return load_prompt(getattr(self, f"{name}_prompt"), f"longrag_{name}", Path(__file__).parent / "prompts")
+        return load_prompt(
+            getattr(self, f"{name}_prompt"), f"longrag_{name}", Path(__file__).parent / "prompts"
+        )
 
     def templates(self) -> tuple[Template, ...]:
         """Both prompts."""
@@ -81,10 +88,12 @@ class LongRAGConfig(MethodConfig):
 
 @dataclass(frozen=True, slots=True)
 class LongRAGAnswer(Answer):
-    """LongRAG's result. ``stopped``: "read", "empty_generation" (no long answer, so no second turn) or "budget".
+    """LongRAG's result.
 
-    ``steps``: turns. ``passage_ids``: all that the units hold, what the search found of it first. ``unit_ids``: best first.
-    ``passages_read``: how many passages budget and window left in the prompt.
+    ``stopped``: "read", "empty_generation" (no long answer, so no second turn) or "budget".
+
+    ``steps``: turns. ``passage_ids``: all that the units hold, what the search found of it first.
+    ``unit_ids``: best first. ``passages_read``: how many passages budget and window left in the prompt.
     """
 
     long_answer: str = ""
@@ -93,18 +102,24 @@ class LongRAGAnswer(Answer):
 
 
 async def longrag(question: Question, tools: Tools, config: LongRAGConfig) -> LongRAGAnswer:
-    """Answer one question with LongRAG: the long retriever (paper, section 2.1), then the long reader (section 2.2)."""
+    """Answer one question with LongRAG: the long retriever (paper, section 2.1), then the long reader
+    (section 2.2).
+    """
     hits = await tools.search(question.text, k=config.depth)
     units = best_units(hits, config)
     members = [identifier for unit in units for identifier in unit.passage_ids]
     passages = await tools.passages(members) if members else ()
 
-    # First turn: a long answer from the units. If they are too long, passages go, from the end of the worst unit on.
+    # First turn: a long answer from the units. If they are too long, passages go, from the end of the worst
+    # unit on.
     read = config.prompt("read")
-    prompt = read.render({"query": question.text, "passages": render_passages(passages, read, goes_first="last")})
+    prompt = read.render(
+        {"query": question.text, "passages": render_passages(passages, read, goes_first="last")}
+    )
     long_answer, answer, stopped, steps, shown = "", "", "read", 0, 0
     try:
-        most = config.max_long_answer_tokens + config.max_answer_tokens  # what the second turn reads and writes
+        # what the second turn reads and writes
+        most = config.max_long_answer_tokens + config.max_answer_tokens
         with tools.holding(reserve(extraction(question, "", config), most, tools)):
             prompt = affordable(prompt, config.max_long_answer_tokens, tools)
             reply = await tools.generate(prompt, role="long_answer", max_tokens=config.max_long_answer_tokens)
@@ -123,17 +138,21 @@ async def longrag(question: Question, tools: Tools, config: LongRAGConfig) -> Lo
     held = {passage.id for passage in passages}
     found = [hit.passage.id for hit in hits if hit.passage.id in held]
     collected = tuple(dict.fromkeys([*found, *(passage.id for passage in passages)]))
-    return LongRAGAnswer(answer, collected, steps, stopped, long_answer, tuple(unit.id for unit in units), shown)
+    return LongRAGAnswer(
+        answer, collected, steps, stopped, long_answer, tuple(unit.id for unit in units), shown
+    )
 
 
 def best_units(hits: Sequence[Hit], config: LongRAGConfig) -> list[Unit]:
-    """Return the units of the best passages: a unit's score is that of its best piece (paper, section 2.1)."""
+    """Return the units of the best passages: a unit's score is that of its best piece (paper, section
+    2.1).
+    """
     if config.units:
         units = load_units(config.units)
         if missing := [hit.passage.id for hit in hits if hit.passage.id not in units]:
             raise ConfigError(
-                f"the passage '{missing[0]}' is in no unit of '{config.units}': make units of the corpus that is searched with "
-                "'corag units'."
+                f"the passage '{missing[0]}' is in no unit of '{config.units}': make units of the corpus "
+                "that is searched with 'corag units'."
             )
         ranked = [units[hit.passage.id] for hit in hits]
     else:

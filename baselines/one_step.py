@@ -37,7 +37,9 @@ class OneStepConfig(ReaderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.k < 1 or self.reader == "none":
-            raise ConfigError(f"one_step needs k >= 1 and a reader, but k is {self.k} and reader is '{self.reader}'.")
+            raise ConfigError(
+                f"one_step needs k >= 1 and a reader, but k is {self.k} and reader is '{self.reader}'."
+            )
 
 
 async def one_step(question: Question, tools: Tools, config: OneStepConfig) -> Answer:
@@ -45,7 +47,9 @@ async def one_step(question: Question, tools: Tools, config: OneStepConfig) -> A
 
     A token budget too small for all is answered with what it allows.
     """
-    collected = PassagePool(config.k, max_words=config.max_collected_words, near_duplicate=config.near_duplicate)
+    collected = PassagePool(
+        config.k, max_words=config.max_collected_words, near_duplicate=config.near_duplicate
+    )
     query = strip_question_words(question.text) if config.strip_question_words else question.text
     collected.add(await tools.search(query, k=config.k))
     return await read_once(question, collected.passages, tools, config)

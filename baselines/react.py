@@ -1,11 +1,11 @@
 """ReAct over passages (Yao et al.: ReAct: Synergizing Reasoning and Acting in Language Models, ICLR 2023).
 
-Thought, action, observation, and again, until an action finishes with the answer. Preset "paper" is the released HotpotQA code:
-seven steps, six worked examples, a second call where no action can be read, an empty answer when no step finishes. The default asks
-a chat model without examples, takes an unreadable reply as the answer and forces an answer at the end. Differences in both: any
-retriever's passages in place of Wikipedia's pages and similar titles; ``lookup`` goes over all that was found, not one page (by
-default five sentences at a time, "paper": one); parsing forgives letter case, round brackets, further actions and made-up
-observations.
+Thought, action, observation, and again, until an action finishes with the answer. Preset "paper" is the
+released HotpotQA code: seven steps, six worked examples, a second call where no action can be read, an empty
+answer when no step finishes. The default asks a chat model without examples, takes an unreadable reply as the
+answer and forces an answer at the end. Differences in both: any retriever's passages in place of Wikipedia's
+pages and similar titles; ``lookup`` goes over all that was found, not one page (by default five sentences at
+a time, "paper": one); parsing forgives letter case, round brackets, further actions and made-up observations.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ from core.types import Answer, Question
 
 @dataclass(frozen=True, slots=True)
 class ReActStep:
-    """One turn. ``action`` and ``observation`` are "" where there is none; ``repeated``: the same action had been taken before."""
+    """One turn.
+
+    ``action`` and ``observation`` are "" where there is none; ``repeated``: the same action had been taken
+    before.
+    """
 
     number: int
     thought: str
@@ -41,8 +45,9 @@ class ReActStep:
 class ReActAnswer(Answer):
     """ReAct's result.
 
-    ``stopped``: "finish", "unparsable" (a reply without an action is the answer), "max_steps" or "budget". ``calls`` of the model,
-    ``searches`` and ``bad_parses``, replies in which no action was found: all of this question.
+    ``stopped``: "finish", "unparsable" (a reply without an action is the answer), "max_steps" or "budget".
+    ``calls`` of the model, ``searches`` and ``bad_parses``, replies in which no action was found: all of this
+    question.
     """
 
     trajectory: tuple[ReActStep, ...] = ()
@@ -59,7 +64,9 @@ async def react(question: Question, tools: Tools, config: ReActConfig) -> ReActA
     try:
         while not stopped:
             # Thought and action: one generation, which ends where the observation would begin.
-            with tools.holding(reserve(final_prompt(question, steps, config)(steps), config.max_answer_tokens, tools)):
+            with tools.holding(
+                reserve(final_prompt(question, steps, config)(steps), config.max_answer_tokens, tools)
+            ):
                 move, bad = await next_move(question, steps, tools, config)
             bad_parses += bad
             repeated = bool(move.action) and any(move.action == step.action for step in steps)
@@ -71,7 +78,9 @@ async def react(question: Question, tools: Tools, config: ReActConfig) -> ReActA
             else:
                 observation = await observe(move, library, tools, config, path=f"step {len(steps) + 1}")
                 stopped = "max_steps" if len(steps) + 1 == config.max_steps else ""
-            steps.append(ReActStep(len(steps) + 1, " ".join(move.thought.split()), move.action, observation, repeated))
+            steps.append(
+                ReActStep(len(steps) + 1, " ".join(move.thought.split()), move.action, observation, repeated)
+            )
     except BudgetExhaustedError:
         stopped = "budget"
     if not answer and (config.force_answer or stopped == "budget"):
@@ -103,7 +112,9 @@ async def next_move(
     # Released code: the first line is the thought, and the action is asked for by itself.
     thought = move.thought.split("\n", 1)[0]
     prompt = react_prompt(question, config, f"Thought {number}: {thought}\nAction {number}:", steps)
-    reply = await tools.generate(prompt, role="action", max_tokens=config.max_step_tokens, stop=("\n",), path=path)
+    reply = await tools.generate(
+        prompt, role="action", max_tokens=config.max_step_tokens, stop=("\n",), path=path
+    )
     action = parse_move(f"Action: {reply.text}")
     return Move(thought, action.name, action.argument if action.name else reply.text.strip()), True
 
@@ -118,7 +129,10 @@ async def observe(move: Move, library: Library, tools: Tools, config: ReActConfi
     if move.name != "search":
         return f"Invalid action: {move.action or 'none'}. Use search[query], lookup[term] or finish[answer]."
     hits = await tools.search(move.argument, k=config.k, path=path)
-    return write(library.add(hits, config.shown_sentences), config) or f"Nothing was found for '{move.argument}'."
+    return (
+        write(library.add(hits, config.shown_sentences), config)
+        or f"Nothing was found for '{move.argument}'."
+    )
 
 
 def write(excerpts: Sequence[Excerpt], config: ReActConfig) -> str:
@@ -127,14 +141,24 @@ def write(excerpts: Sequence[Excerpt], config: ReActConfig) -> str:
 
 
 def react_prompt(question: Question, config: ReActConfig, cue: str, steps: Sequence[ReActStep]) -> Prompt:
-    """Write the transcript so far, to be continued after ``cue``. If it is too long, the oldest steps go first."""
+    """Write the transcript so far, to be continued after ``cue``.
+
+    If it is too long, the oldest steps go first.
+    """
     template = config.template()
     items = [
-        {"step": str(step.number), "thought": step.thought, "action": step.action, "observation": step.observation}
+        {
+            "step": str(step.number),
+            "thought": step.thought,
+            "action": step.action,
+            "observation": step.observation,
+        }
         for step in steps
     ]
     hops = template.items("hop", items)
-    return template.render({"query": question.text, "hops": hops, "cue": cue, "demonstrations": config.examples()})
+    return template.render(
+        {"query": question.text, "hops": hops, "cue": cue, "demonstrations": config.examples()}
+    )
 
 
 def final_prompt(question: Question, steps: Sequence[ReActStep], config: ReActConfig) -> partial[Prompt]:

@@ -19,10 +19,12 @@ _MADE_UP = re.compile(r"(\w+)\s?([\[(])")
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What a reply says. ``name``: "search", "lookup", "finish", "think", a word the model made up, or "" without an action.
+    """What a reply says.
 
-    ``thought``: what stands before the action, or all of it without one, line breaks included. ``argument``: the action's, or what
-    was written where an action should be.
+    ``name``: "search", "lookup", "finish", "think", a word the model made up, or "" without an action.
+
+    ``thought``: what stands before the action, or all of it without one, line breaks included. ``argument``:
+    the action's, or what was written where an action should be.
     """
 
     thought: str
@@ -36,10 +38,13 @@ class Move:
 
 
 def parse_move(reply: str) -> Move:
-    r"""Read thought and action out of a reply. Only the first action counts, and nothing from a made-up observation on.
+    r"""Read thought and action out of a reply.
 
-    Brackets may be round or square; the argument reaches to the last closing one on the line, or before a second action behind
-    the bracket that closes the first. Without any action, all that was written is the thought.
+    Only the first action counts, and nothing from a made-up observation on.
+
+    Brackets may be round or square; the argument reaches to the last closing one on the line, or before a
+    second action behind the bracket that closes the first. Without any action, all that was written is the
+    thought.
 
     >>> parse_move("I need the author.\nAction 1: Search[The Glass Orchard (novel)]\nObservation 1: It is")
     Move(thought='I need the author.', name='search', argument='The Glass Orchard (novel)')
@@ -50,7 +55,9 @@ def parse_move(reply: str) -> Move:
     for start in starts:  # a label that no call follows is a word of the thought
         line = written[start.end() :].strip().split("\n", 1)[0]
         if call := _CALL.search(line) or _MADE_UP.match(line):
-            return Move(_thought(written[: start.start()]), call[1].lower(), _argument(line[call.end() :], call[2]))
+            return Move(
+                _thought(written[: start.start()]), call[1].lower(), _argument(line[call.end() :], call[2])
+            )
     if starts and not written[starts[-1].end() :].strip():
         written = written[: starts[-1].start()]  # a label, and nothing more
     return Move(_thought(written), "", "")
@@ -73,7 +80,8 @@ def _thought(text: str) -> str:
 def _argument(rest: str, opening: str) -> str:
     """Cut the argument out of what follows the opening bracket of an action."""
     closing = "]" if opening == "[" else ")"
-    for following in _CALL.finditer(rest):  # within an argument, such a word is one of a title: "The Search (film)"
+    # within an argument, such a word is one of a title: "The Search (film)"
+    for following in _CALL.finditer(rest):
         before = rest[: following.start()]
         if before.count(closing) > before.count(opening):
             rest = before

@@ -13,13 +13,14 @@ from core.errors import ConfigError
 class ReActConfig(TranscriptConfig):
     """Options of ReAct, with those of its transcript (fields {query}, {hops}, {cue} and {demonstrations}).
 
-    In the prompt's passage, {place} is its number among all that were found. The released code has its examples under
-    webthink_simple6 in prompts_naive.json: make that text a file for ``demonstrations``.
+    In the prompt's passage, {place} is its number among all that were found. The released code has its
+    examples under webthink_simple6 in prompts_naive.json: make that text a file for ``demonstrations``.
 
     Attributes:
         max_steps: thoughts, each with its action, at most.
         k: passages that a search returns (also ``top_k``).
-        shown_sentences: sentences of each passage that a search shows, the rest being left to lookups; 0 shows all.
+        shown_sentences: sentences of each passage that a search shows, the rest being left to lookups; 0
+            shows all.
         lookup_sentences: sentences that a lookup shows; the same lookup again shows the next ones.
         unparsable: a reply without an action is the "answer"; or "ask_again", for the action alone.
         force_answer: ask for the answer if no step gave one. A spent budget is always answered so.
@@ -50,6 +51,7 @@ class ReActConfig(TranscriptConfig):
         super().__post_init__()
         if min(self.max_steps, self.k, self.lookup_sentences) < 1 or self.shown_sentences < 0:
             raise ConfigError(
-                "react needs max_steps, k and lookup_sentences of at least 1 and shown_sentences of at least 0, but they are "
-                f"{self.max_steps}, {self.k}, {self.lookup_sentences} and {self.shown_sentences}."
+                "react needs max_steps, k and lookup_sentences of at least 1 and shown_sentences of at "
+                f"least 0, but they are {self.max_steps}, {self.k}, {self.lookup_sentences} and "
+                f"{self.shown_sentences}."
             )

@@ -9,7 +9,9 @@ from core.sentences import sentence_end
 from core.types import Hit, Passage
 
 Excerpt: TypeAlias = dict[str, str]
-"""Some of a passage, as a prompt's "passage" takes it: title, text and its place among all passages found, from 1."""
+"""Some of a passage, as a prompt's "passage" takes it: title, text and its place among all passages found,
+from 1.
+"""
 
 
 def sentences(text: str) -> list[str]:
@@ -26,7 +28,9 @@ def sentences(text: str) -> list[str]:
 
 
 class Library:
-    """Every passage that the searches of a question have found, in order, with a finger on the sentence shown last."""
+    """Every passage that the searches of a question have found, in order, with a finger on the sentence shown
+    last.
+    """
 
     def __init__(self) -> None:
         self._passages: dict[str, Passage] = {}
@@ -39,7 +43,9 @@ class Library:
         return tuple(self._passages)
 
     def add(self, hits: Sequence[Hit], shown_sentences: int) -> list[Excerpt]:
-        """Take in what a search found and return how it begins. Lookups begin anew (released code: a new page).
+        """Take in what a search found and return how it begins.
+
+        Lookups begin anew (released code: a new page).
 
         ``shown_sentences``: of each passage; 0 for all.
         """
@@ -47,12 +53,16 @@ class Library:
         self._term = ""
         places = {name: place for place, name in enumerate(self._passages, 1)}
         return [
-            _excerpt(places[hit.passage.id], hit.passage, sentences(hit.passage.text)[: shown_sentences or None])
+            _excerpt(
+                places[hit.passage.id], hit.passage, sentences(hit.passage.text)[: shown_sentences or None]
+            )
             for hit in hits
         ]
 
     def look_up(self, term: str, limit: int) -> tuple[str, list[Excerpt]]:
-        """Return the next ``limit`` sentences that hold the term, in any case, and what is said before them."""
+        """Return the next ``limit`` sentences that hold the term, in any case, and what is said before
+        them.
+        """
         wanted = term.strip().casefold()
         if wanted != self._term:
             self._term, self._shown = wanted, 0

@@ -1,17 +1,24 @@
-"""Recursive RAG, after the tutorial code "Recursive Retrieval for Complex RAG Queries" (michaeljohnpena.com, 30 October 2023).
+"""Recursive RAG, after the tutorial code "Recursive Retrieval for Complex RAG Queries" (michaeljohnpena.com,
+30 October 2023).
 
-Four ways of searching more than once, and a choice between them; the reader at the end is the one that all methods share, but for
-sub-questions: a prompt with their answers takes its place, so that a chain of thought and demonstrations have no effect. Defaults
-are the tutorial's (depth 3, 10 documents, 5 references, 3 hops, 3 iterations, top 5 or 3). What differs:
+Four ways of searching more than once, and a choice between them; the reader at the end is the one that all
+methods share, but for sub-questions: a prompt with their answers takes its place, so that a chain of thought
+and demonstrations have no effect. Defaults are the tutorial's (depth 3, 10 documents, 5 references, 3 hops, 3
+iterations, top 5 or 3). What differs:
 
-- The defects of that code are mended (tests/methods/test_recursive_defects.py has a test for each). Among others: no query is
-  searched for twice (but sub-questions of "decompose" that turn out alike), replies are read whatever marks and case they have,
-  passages are shown whole instead of cut at a character.
-- "auto" asks the model which mode to take; the tutorial's rule by words of the question is ``choose_by="words"``.
-- "decompose" is a mode: there, planned sub-questions are never searched for. In a sub-question "#1" stands for another one's
+- The defects of that code are mended (tests/methods/test_recursive_defects.py has a test for each). Among
+  others: no query is
+  searched for twice (but sub-questions of "decompose" that turn out alike), replies are read whatever marks
+  and case they have, passages are shown whole instead of cut at a character.
+- "auto" asks the model which mode to take; the tutorial's rule by words of the question is
+  ``choose_by="words"``.
+- "decompose" is a mode: there, planned sub-questions are never searched for. In a sub-question "#1" stands
+  for another one's
   answer, as in MuSiQue (Trivedi et al., TACL 2022).
-- "multi_hop" and "self_query" do not judge after their last search, and ``max_documents`` holds in every mode.
-- Documents that are referred to are searched for by the words of the reference; what "self_query" misses, all at the same time.
+- "multi_hop" and "self_query" do not judge after their last search, and ``max_documents`` holds in every
+  mode.
+- Documents that are referred to are searched for by the words of the reference; what "self_query" misses, all
+  at the same time.
 """
 
 from __future__ import annotations
@@ -33,15 +40,16 @@ from core.types import Answer, Question
 class RecursiveAnswer(Answer):
     """Recursive RAG's result.
 
-    ``steps``: rounds of searches. ``stopped``: "read" (mode simple), "max_depth", "max_documents", "no_references", "sufficient",
-    "max_steps", "no_query" (something is missing, but nothing is named to search for), "repeated_query" (only what was searched
-    before), "malformed" (a judgement that cannot be read), "plan" (all sub-questions were asked), "fallback" (the plan was
-    refused) or "budget".
-    ``mode``: the one that was taken. ``queries``: all that was searched for. ``findings``: sub-questions with their answers.
-    ``plan_problem``: why a plan was refused, "malformed", "unknown_reference" or "cycle".
-    ``malformed``: replies, and lines of a plan, that could not be read. ``fallbacks``: times that ``default_mode`` or the bare
-    question was taken instead. ``repeats``: queries dropped as repeats. ``left_out``: collected passages that the final prompt
-    did not show, for the sake of ``context_tokens``, the budget or the window.
+    ``steps``: rounds of searches. ``stopped``: "read" (mode simple), "max_depth", "max_documents",
+    "no_references", "sufficient", "max_steps", "no_query" (something is missing, but nothing is named to
+    search for), "repeated_query" (only what was searched before), "malformed" (a judgement that cannot be
+    read), "plan" (all sub-questions were asked), "fallback" (the plan was refused) or "budget". ``mode``: the
+    one that was taken. ``queries``: all that was searched for. ``findings``: sub-questions with their
+    answers. ``plan_problem``: why a plan was refused, "malformed", "unknown_reference" or "cycle".
+    ``malformed``: replies, and lines of a plan, that could not be read. ``fallbacks``: times that
+    ``default_mode`` or the bare question was taken instead. ``repeats``: queries dropped as repeats.
+    ``left_out``: collected passages that the final prompt did not show, for the sake of ``context_tokens``,
+    the budget or the window.
     """
 
     mode: str = ""

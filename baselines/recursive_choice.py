@@ -18,17 +18,23 @@ _NAMES: dict[Mode, str] = {
     "self_query": r"self[ _-]?query(?:ing)?",
     "decompose": r"decompos(?:e|ed|ition|ing)",
 }
-_MODE = re.compile(r"\b(?:" + "|".join(f"(?P<{name}>{spelling})" for name, spelling in _NAMES.items()) + r")\b", re.I)
+_MODE = re.compile(
+    r"\b(?:" + "|".join(f"(?P<{name}>{spelling})" for name, spelling in _NAMES.items()) + r")\b", re.I
+)
 _LEADS = re.compile(r"\W*(?:(?:choice|mode|answer)\W+)?", re.I)
 _CHAINED = re.compile(
-    r"\brelationship between\b|\bcompar(?:e|es|ed|ing|ison)\b|\bwhat led to\b|\bhow (?:does|do|did) .+ affect\b", re.I
+    r"\brelationship between\b|\bcompar(?:e|es|ed|ing|ison)\b|\bwhat led to\b|\bhow (?:does|do|did) .+ affect\b",
+    re.I,
 )
 _LONG = 20  # words
 _CHOICE_TOKENS = 16
 
 
 async def choose_mode(question: Question, trail: Trail, tools: Tools, config: RecursiveConfig) -> Mode:
-    """Return the mode for a question. A choice that cannot be read, or afforded, is ``default_mode``, and counted."""
+    """Return the mode for a question.
+
+    A choice that cannot be read, or afforded, is ``default_mode``, and counted.
+    """
     if config.choose_by == "words":
         return mode_by_words(question.text)
     prompt = config.prompt("mode").render({"query": question.text})
@@ -62,7 +68,8 @@ def parse_mode(reply: str) -> Mode | None:
 
 
 def mode_by_words(text: str) -> Mode:
-    """Choose as the tutorial does: phrases of comparison or cause, more than 20 words, more than one question mark.
+    """Choose as the tutorial does: phrases of comparison or cause, more than 20 words, more than one question
+    mark.
 
     >>> mode_by_words("How does Rainfall affect Wheat?")
     'multi_hop'

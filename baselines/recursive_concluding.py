@@ -22,8 +22,8 @@ from core.types import Passage, Question
 class Conclusion:
     """The answer.
 
-    ``left_out``: collected passages that its prompt did not show. ``affordable``: whether the budget allowed the call as it was
-    meant to be, with nothing left out for its sake.
+    ``left_out``: collected passages that its prompt did not show. ``affordable``: whether the budget allowed
+    the call as it was meant to be, with nothing left out for its sake.
     """
 
     text: str
@@ -32,7 +32,9 @@ class Conclusion:
 
 
 async def conclude(question: Question, trail: Trail, tools: Tools, config: RecursiveConfig) -> Conclusion:
-    """Answer the question from what was found; the oldest passages are left out if the budget is too small for all.
+    """Answer the question from what was found.
+
+    The oldest passages are left out if the budget is too small for all.
 
     If it is too small even without passages, the last sub-answer has to do, or an empty answer.
     """
@@ -60,7 +62,9 @@ def combine_prompt(
 ) -> Prompt:
     """Ask for the answer with sub-questions, their answers, and passages."""
     template = config.prompt("combine")
-    items = [{"sub_query": found.sub_question, "sub_answer": found.sub_answer or "unknown"} for found in findings]
+    items = [
+        {"sub_query": found.sub_question, "sub_answer": found.sub_answer or "unknown"} for found in findings
+    ]
     return template.render(
         {
             "query": question.text,

@@ -25,17 +25,22 @@ _PROMPTS_OF: dict[str, tuple[PromptName, ...]] = {
 
 @dataclass(frozen=True)
 class RecursiveConfig(ReaderConfig):
-    """Options of recursive RAG, beside those of its reader. Passages are shown whole unless ``max_shown_words`` is lowered.
+    """Options of recursive RAG, beside those of its reader.
 
-    After sub-questions ``combine_prompt`` asks for the answer: ``reader`` "cot" and demonstrations have no effect then.
+    Passages are shown whole unless ``max_shown_words`` is lowered.
+
+    After sub-questions ``combine_prompt`` asks for the answer: ``reader`` "cot" and demonstrations have no
+    effect then.
 
     Attributes:
-        preset: values for the other options: "default", or "tutorial" (the mode is chosen by words of the question, and the
-            answer sees about as much text as there, but in whole passages).
-        mode: "simple" searches once; "recursive" follows references in passages; "multi_hop" asks after each search what to look
-            for next; "self_query" asks for gaps and searches for all of them; "decompose" plans sub-questions and answers them
-            in the order of their dependencies; "auto" chooses one of these for each question.
-        choose_by: how "auto" chooses: the "model" by the prompt ``mode_prompt``, or the question's "words" without a call.
+        preset: values for the other options: "default", or "tutorial" (the mode is chosen by words of the
+            question, and the answer sees about as much text as there, but in whole passages).
+        mode: "simple" searches once; "recursive" follows references in passages; "multi_hop" asks after each
+            search what to look for next; "self_query" asks for gaps and searches for all of them; "decompose"
+            plans sub-questions and answers them in the order of their dependencies; "auto" chooses one of
+            these for each question.
+        choose_by: how "auto" chooses: the "model" by the prompt ``mode_prompt``, or the question's "words"
+            without a call.
         default_mode: what "auto" takes when the model's choice cannot be read.
         k: passages of each search of "simple" and "recursive" (also ``top_k``).
         k_per_step: passages of each search of the other modes.
@@ -45,8 +50,10 @@ class RecursiveConfig(ReaderConfig):
         max_hops: searches of "multi_hop".
         max_iterations: rounds of searches of "self_query".
         max_follow_ups: searches in each further round of "self_query".
-        max_sub_questions: sub-questions of "decompose"; further ones are ignored, and counted as malformed lines.
-        context_tokens: prompts show the newest passages that have so many tokens together, but at least one; 0 for all.
+        max_sub_questions: sub-questions of "decompose"; further ones are ignored, and counted as malformed
+            lines.
+        context_tokens: prompts show the newest passages that have so many tokens together, but at least one;
+            0 for all.
         max_step_tokens: most tokens of a judgement or a plan.
         max_sub_answer_tokens: most tokens of a sub-answer.
         mode_prompt: a shipped name, a file, or a text with {query}.
@@ -90,7 +97,10 @@ class RecursiveConfig(ReaderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         modes = get_args(Mode)
-        for name, value, known in (("mode", self.mode, (*modes, "auto")), ("default_mode", self.default_mode, modes)):
+        for name, value, known in (
+            ("mode", self.mode, (*modes, "auto")),
+            ("default_mode", self.default_mode, modes),
+        ):
             if value not in known:
                 raise ConfigError(f"recursive has no {name} '{value}': {nearest(value, known)}")
         for name in (
@@ -100,7 +110,9 @@ class RecursiveConfig(ReaderConfig):
             if getattr(self, name) < 1:
                 raise ConfigError(f"recursive's {name} must be at least 1, but it is {getattr(self, name)}.")
         if self.context_tokens < 0:
-            raise ConfigError(f"recursive's context_tokens must be 0 or more, but it is {self.context_tokens}.")
+            raise ConfigError(
+                f"recursive's context_tokens must be 0 or more, but it is {self.context_tokens}."
+            )
         if self.reader == "none":
             raise ConfigError("recursive has no answer of its own to give: set reader to 'direct' or 'cot'.")
 

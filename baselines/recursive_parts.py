@@ -21,7 +21,9 @@ from core.types import Hit, Question
 
 
 async def answer_parts(question: Question, trail: Trail, tools: Tools, config: RecursiveConfig) -> str:
-    """Plan sub-questions, then search and answer them, those that wait for the same ones at the same time. Return why it ended.
+    """Plan sub-questions, then search and answer them, those that wait for the same ones at the same time.
+
+    Return why it ended.
 
     A plan that cannot be followed is refused: the question is searched for as it stands.
     """
@@ -47,7 +49,8 @@ async def answer_parts(question: Question, trail: Trail, tools: Tools, config: R
             for finding, hits in await answer_wave(wave, answers, tools, config):
                 trail.add(finding.sub_question, hits)
                 trail.findings.append(finding)
-                answers[finding.number] = finding.sub_answer or finding.sub_question  # unanswered: its own words
+                # unanswered: its own words
+                answers[finding.number] = finding.sub_answer or finding.sub_question
             if any(finding.status == "budget" for finding in trail.findings):
                 return "budget"
     return "plan"
@@ -65,8 +68,8 @@ async def answer_wave(
 ) -> list[tuple[Finding, tuple[Hit, ...]]]:
     """Search for the sub-questions of a wave at the same time, and answer them at the same time.
 
-    If the budget is not certain to allow all of these answers, as many as it is, then the next ones: so it does not matter which is
-    there first. Where nothing was found, the model is not asked.
+    If the budget is not certain to allow all of these answers, as many as it is, then the next ones: so it
+    does not matter which is there first. Where nothing was found, the model is not asked.
     """
     asked = [part.asked(answers) for part in wave]
     paths = [f"sub-question {part.number}" for part in wave]
@@ -83,7 +86,9 @@ async def answer_wave(
         batch, waiting = waiting[:count], waiting[count:]
         replies = await gather(sub_answer(prompts[place], paths[place], tools, config) for place in batch)
         for place, reply in zip(batch, replies, strict=True):
-            findings[place] = Finding(wave[place].number, asked[place], reply, "answered" if reply else "unknown")
+            findings[place] = Finding(
+                wave[place].number, asked[place], reply, "answered" if reply else "unknown"
+            )
     return list(zip(findings, found, strict=True))
 
 
@@ -96,9 +101,14 @@ def affordable_together(prompts: Sequence[Prompt], tools: Tools, config: Recursi
 
 
 async def sub_answer(prompt: Prompt, path: str, tools: Tools, config: RecursiveConfig) -> str:
-    """Ask for a sub-answer; "" if the passages do not tell, or if the budget proves smaller than was reckoned."""
+    """Ask for a sub-answer.
+
+    "" if the passages do not tell, or if the budget proves smaller than was reckoned.
+    """
     try:
-        reply = await tools.generate(prompt, role="sub_answer", max_tokens=config.max_sub_answer_tokens, path=path)
+        reply = await tools.generate(
+            prompt, role="sub_answer", max_tokens=config.max_sub_answer_tokens, path=path
+        )
     except BudgetExhaustedError:
         return ""
     answer = extract_answer(reply.text)
@@ -106,14 +116,19 @@ async def sub_answer(prompt: Prompt, path: str, tools: Tools, config: RecursiveC
 
 
 def sub_answer_prompt(query: str, hits: Sequence[Hit], config: RecursiveConfig) -> Prompt:
-    """Ask a sub-question with what was found for it. If the prompt is too long, the worst passages are left out first."""
+    """Ask a sub-question with what was found for it.
+
+    If the prompt is too long, the worst passages are left out first.
+    """
     template, passages = config.prompt("sub_answer"), (hit.passage for hit in hits)
     shown = render_passages(passages, template, config.max_shown_words, goes_first="last")
     return template.render({"query": query, "paragraphs": shown})
 
 
 def to_hold_back(question: Question, plan: Plan, tools: Tools, config: RecursiveConfig) -> int:
-    """Return what the final answer will cost without passages, about: an answer stands in its line, and in other questions."""
+    """Return what the final answer will cost without passages, about: an answer stands in its line, and in
+    other questions.
+    """
     if tools.left is None:
         return 0
     lines = [Finding(part.number, part.text, "", "") for part in plan.parts]

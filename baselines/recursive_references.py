@@ -10,7 +10,8 @@ from core.sentences import first_sentence
 from core.tools import Tools
 from core.types import Question
 
-_LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]\n]+)\]\((?:[^()\s]|\([^()\s]*\))*(?:\s[^()]*)?\)")  # Markdown; not images
+# Markdown; not images
+_LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]\n]+)\]\((?:[^()\s]|\([^()\s]*\))*(?:\s[^()]*)?\)")
 _PHRASE = re.compile(
     r"\b(?:for (?:more |further )?(?:information|details?),?\s+(?:please\s+)?(?:see|read)(?:\s+also)?|see also"
     r"|refer(?:s|ring)?\s+to|as described in)\b\s*:?\s*",
@@ -23,7 +24,8 @@ _SHORTEST = 4  # characters
 async def follow_references(question: Question, trail: Trail, tools: Tools, config: RecursiveConfig) -> str:
     """Search for the question, then for what the new passages refer to, and so on. Return why it ended.
 
-    A reference is searched for once, and a passage taken once, so passages that refer to each other come to an end.
+    A reference is searched for once, and a passage taken once, so passages that refer to each other come to
+    an end.
     """
     queries = [question.text]
     while True:
@@ -41,8 +43,9 @@ async def follow_references(question: Question, trail: Trail, tools: Tools, conf
 def references(text: str) -> list[str]:
     """Return what a text refers to, in order of appearance, without repeats.
 
-    That is what follows "see also", "refer to", "as described in" or "for more information see" up to the end of the sentence, and
-    the texts of Markdown links; where links follow such words, they alone count. Less than four characters is no reference.
+    That is what follows "see also", "refer to", "as described in" or "for more information see" up to the end
+    of the sentence, and the texts of Markdown links; where links follow such words, they alone count. Less
+    than four characters is no reference.
 
     >>> references("It is a novel ([film](film.md)). See also Mara Velden. For details, see the list of U.S. rivers.")
     ['film', 'Mara Velden', 'the list of U.S. rivers']
@@ -52,5 +55,7 @@ def references(text: str) -> list[str]:
         named = first_sentence(_BREAK.split(text[phrase.end() :], maxsplit=1)[0])
         if not _LINK.search(named):
             found.append((phrase.start(), named))
-    cleaned = [" ".join(reference.split()).strip(" *_`\"'“”:,").rstrip(".!?") for _, reference in sorted(found)]
+    cleaned = [
+        " ".join(reference.split()).strip(" *_`\"'“”:,").rstrip(".!?") for _, reference in sorted(found)
+    ]
     return list(dict.fromkeys(reference for reference in cleaned if len(reference) >= _SHORTEST))

@@ -1,4 +1,6 @@
-"""Reading what the model replied to recursive RAG's prompts: labelled lines, with the marks that models put around them."""
+"""Reading what the model replied to recursive RAG's prompts: labelled lines, with the marks that models put
+around them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _LABELS = {
     "query": r"next[ _-]?quer(?:y|ies)|follow[ _-]?ups?(?:[ _-]?quer(?:y|ies))?",
 }
 _ANY_LABEL = "|".join(f"(?P<{name}>{pattern})" for name, pattern in _LABELS.items())
-_LINE = re.compile(rf"^{MARKS}(?:\d+[.)]{MARKS})?(?:{_ANY_LABEL})[ _-]*\d*{MARKS}[:=](?P<value>.*)$", re.IGNORECASE)
+_LINE = re.compile(
+    rf"^{MARKS}(?:\d+[.)]{MARKS})?(?:{_ANY_LABEL})[ _-]*\d*{MARKS}[:=](?P<value>.*)$", re.IGNORECASE
+)
 _WITHIN_A_LINE = re.compile(r"\s+(?=(?:ANSWERABLE|MISSING|NEXT_QUERY|SUFFICIENT|GAPS?|FOLLOW_UP)\s*\d*\s*:)")
 _ITEM = re.compile(r"^\s*(?:[-*•·–]|\d+[.)])\s+(?P<value>.*)$")
 _YES_OR_NO = re.compile(r"\W*(?:(?P<yes>yes|true)|no|not|false|partly|partially)\b", re.IGNORECASE)
@@ -37,7 +41,9 @@ class Verdict:
 
 
 def parse_verdict(reply: str) -> Verdict:
-    r"""Read a judgement: labels in any case, bulleted, bold, or several in a line; a list may follow its label.
+    r"""Read a judgement: labels in any case, bulleted, bold, or several in a line.
+
+    A list may follow its label.
 
     Yes or no is the first word after the label. Items are separated by lines or semicolons, never by commas.
 
@@ -50,7 +56,8 @@ def parse_verdict(reply: str) -> Verdict:
             pairs.append((next(name for name in _LABELS if match[name]), clean(match["value"])))
         elif pairs and line.strip():
             item = _ITEM.match(line)
-            if item or not pairs[-1][1]:  # an item of the list under a label, or the value that its line lacked
+            # an item of the list under a label, or the value that its line lacked
+            if item or not pairs[-1][1]:
                 pairs.append((pairs[-1][0], clean(item["value"] if item else line)))
     said = [says_yes(value) for name, value in pairs if name == "enough"]
     return Verdict(

@@ -1,7 +1,7 @@
 """Searching until the model has enough: recursive RAG's modes "multi_hop" and "self_query".
 
-Both look at the passages after each round of searches. "multi_hop" asks for the one thing to look for next; "self_query" asks for
-all gaps and searches for them at the same time.
+Both look at the passages after each round of searches. "multi_hop" asks for the one thing to look for next;
+"self_query" asks for all gaps and searches for them at the same time.
 """
 
 from __future__ import annotations
@@ -19,13 +19,19 @@ from core.types import Question
 
 
 async def search_in_rounds(
-    mode: Literal["multi_hop", "self_query"], question: Question, trail: Trail, tools: Tools, config: RecursiveConfig
+    mode: Literal["multi_hop", "self_query"],
+    question: Question,
+    trail: Trail,
+    tools: Tools,
+    config: RecursiveConfig,
 ) -> str:
     """Search for the question, then for what the model says is missing, and so on. Return why it ended.
 
     The model is not asked after the last round, since nothing could follow.
     """
-    rounds, limit = (config.max_hops, 1) if mode == "multi_hop" else (config.max_iterations, config.max_follow_ups)
+    rounds, limit = (
+        (config.max_hops, 1) if mode == "multi_hop" else (config.max_iterations, config.max_follow_ups)
+    )
     queries = [question.text]
     while True:
         await trail.search(queries, config.k_per_step, tools)
@@ -51,9 +57,16 @@ async def search_in_rounds(
 
 
 async def judge(
-    mode: Literal["multi_hop", "self_query"], question: Question, trail: Trail, tools: Tools, config: RecursiveConfig
+    mode: Literal["multi_hop", "self_query"],
+    question: Question,
+    trail: Trail,
+    tools: Tools,
+    config: RecursiveConfig,
 ) -> Verdict:
-    """Ask whether the passages are enough, and what is missing. What reading them will cost is held back meanwhile."""
+    """Ask whether the passages are enough, and what is missing.
+
+    What reading them will cost is held back meanwhile.
+    """
     template = config.prompt("hop" if mode == "multi_hop" else "gaps")
     passages = trail.shown(tools.count_tokens)
     prompt = template.render(

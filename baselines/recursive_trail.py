@@ -1,4 +1,6 @@
-"""What recursive RAG has searched and found for one question: no passage twice, and, where ``fresh`` is asked, no query."""
+"""What recursive RAG has searched and found for one question: no passage twice, and, where ``fresh`` is
+asked, no query.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,19 @@ class Finding:
 
 
 class Trail:
-    """The searches, passages and findings so far, in the order of the questions asked, whichever search was answered first.
+    """The searches, passages and findings so far, in the order of the questions asked, whichever search was
+    answered first.
 
-    ``steps``: rounds of searches. ``malformed``: replies, or lines of a plan, that could not be read. ``fallbacks``: times that
-    something simpler was done instead. ``repeats``: queries dropped because they had been searched for.
+    ``steps``: rounds of searches. ``malformed``: replies, or lines of a plan, that could not be read.
+    ``fallbacks``: times that something simpler was done instead. ``repeats``: queries dropped because they
+    had been searched for.
     """
 
     def __init__(self, config: RecursiveConfig) -> None:
-        """Start with nothing. Passages are the same if title and text are, whatever their ids; none is too long."""
+        """Start with nothing.
+
+        Passages are the same if title and text are, whatever their ids; none is too long.
+        """
         self._config = config
         self._collected = PassagePool(config.max_documents, max_words=sys.maxsize, near_duplicate=101)
         self.queries: list[str] = []
@@ -57,7 +64,9 @@ class Trail:
         return len(self.passages) >= self._config.max_documents
 
     def fresh(self, queries: Iterable[str], limit: int) -> list[str]:
-        """Return the first ``limit`` queries that are not blank and repeat neither what was searched nor each other."""
+        """Return the first ``limit`` queries that are not blank and repeat neither what was searched nor each
+        other.
+        """
         seen = {normalize_answer(query) for query in self.queries} | {""}
         new = []
         for query in queries:
@@ -88,7 +97,8 @@ class Trail:
         self._collected.add(hits)
 
     def shown(self, count: Callable[[str], int]) -> list[Passage]:
-        """Return the passages that prompts show: whole ones, the newest within ``context_tokens``, in order of collection.
+        """Return the passages that prompts show: whole ones, the newest within ``context_tokens``, in order
+        of collection.
 
         ``count``: of a text's tokens.
         """

@@ -1,11 +1,13 @@
 """Search-o1 (Li et al.: Search-o1: Agentic Search-Enhanced Large Reasoning Models, 2025, arXiv 2501.05366).
 
-A reasoning model searches in the middle of its reasoning; a second call reads the documents and only what helps is inserted. Preset
-"released_code" has the limits and the sampling that the authors' code uses for QwQ-32B on multi-hop questions, and gives no answer
-where the model boxes none. The default, "greedy", is deterministic, short, and forces an answer. Differences in both: passages of
-any retriever, not web pages; what is inserted keeps its spaces; the answer is looked for in the model's own words only, its braces
-paired; a search that finds nothing costs no call; a query also ends where the model begins to make up a result; a turn for which
-a full window would cut the question is not used. A spent budget is answered with the newest turns that it allows, in both.
+A reasoning model searches in the middle of its reasoning; a second call reads the documents and only what
+helps is inserted. Preset "released_code" has the limits and the sampling that the authors' code uses for
+QwQ-32B on multi-hop questions, and gives no answer where the model boxes none. The default, "greedy", is
+deterministic, short, and forces an answer. Differences in both: passages of any retriever, not web pages;
+what is inserted keeps its spaces; the answer is looked for in the model's own words only, its braces paired;
+a search that finds nothing costs no call; a query also ends where the model begins to make up a result; a
+turn for which a full window would cut the question is not used. A spent budget is answered with the newest
+turns that it allows, in both.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ from core.types import Answer, Hit, Question
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A query of the reasoning, and what was inserted after it. ``refused``: why it was not searched for, "" if it was."""
+    """A query of the reasoning, and what was inserted after it.
+
+    ``refused``: why it was not searched for, "" if it was.
+    """
 
     query: str
     result: str
@@ -42,8 +47,9 @@ class Search:
 class SearchO1Answer(Answer):
     """Search-o1's result.
 
-    ``steps``: turns of reasoning. ``stopped``: "end" (a turn without a query), "malformed" (a query that is blank or never closed),
-    "length" (a turn without an end), "max_turns", "window" (the reasoning no longer fits) or "budget".
+    ``steps``: turns of reasoning. ``stopped``: "end" (a turn without a query), "malformed" (a query that is
+    blank or never closed), "length" (a turn without an end), "max_turns", "window" (the reasoning no longer
+    fits) or "budget".
     """
 
     searches: tuple[Search, ...] = ()
@@ -100,7 +106,10 @@ def exit_reason(turn: Completion, query: str | None) -> str:
 async def look_up(
     query: str, earlier: Sequence[Search], reasoning: str, path: str, tools: Tools, config: SearchO1Config
 ) -> Search:
-    """Search and let the model reason in the documents; a repeated query, or one beyond the limit, gets a note instead."""
+    """Search and let the model reason in the documents.
+
+    A repeated query, or one beyond the limit, gets a note instead.
+    """
     done = [search.query for search in earlier if not search.refused]
     if len(done) >= config.max_searches:
         return Search(query, tags.LIMIT_REACHED, refused="limit")
@@ -115,7 +124,13 @@ async def look_up(
 
 
 async def ask(
-    prompt: Prompt, role: str, max_tokens: int, stop: Sequence[str], path: str, tools: Tools, config: SearchO1Config
+    prompt: Prompt,
+    role: str,
+    max_tokens: int,
+    stop: Sequence[str],
+    path: str,
+    tools: Tools,
+    config: SearchO1Config,
 ) -> Generation:
     """Generate with the method's sampling."""
     return await tools.generate(
@@ -139,8 +154,15 @@ def reasoning_prompt(question: Question, config: SearchO1Config, cue: str, turns
 
 
 def documents_prompt(query: str, hits: Sequence[Hit], reasoning: str, config: SearchO1Config) -> Prompt:
-    """Ask what documents tell about a query. If the prompt is too long, documents are left out, the worst first."""
+    """Ask what documents tell about a query.
+
+    If the prompt is too long, documents are left out, the worst first.
+    """
     template, documents = config.template("documents"), (hit.passage for hit in hits)
     passages = render_passages(documents, template, config.max_shown_words, goes_first="last")
-    values = {"sub_query": query, "reasoning": tags.outlined(reasoning), "nothing_helpful": tags.NOTHING_HELPFUL}
+    values = {
+        "sub_query": query,
+        "reasoning": tags.outlined(reasoning),
+        "nothing_helpful": tags.NOTHING_HELPFUL,
+    }
     return template.render({**values, "passages": passages})

@@ -16,12 +16,14 @@ class SearchO1Config(MethodConfig):
     """Options of Search-o1.
 
     Attributes:
-        preset: values for the other options: "greedy", or "released_code" (as for QwQ-32B on multi-hop questions; needs a window of
-            more than 20,480 tokens. The code gives single-hop questions 5 searches, and other models 8,192 tokens and no penalty).
+        preset: values for the other options: "greedy", or "released_code" (as for QwQ-32B on multi-hop
+            questions; needs a window of more than 20,480 tokens. The code gives single-hop questions 5
+            searches, and other models 8,192 tokens and no penalty).
         max_searches: searches at most; a query beyond gets a note.
         max_turns: turns of reasoning at most.
         k: passages that a search returns (also ``top_k``).
-        max_shown_words: passages are cut to so many words in prompts (released code: 3,000 characters of a web page).
+        max_shown_words: passages are cut to so many words in prompts (released code: 3,000 characters of a
+            web page).
         temperature: of reasoning and of reading documents; a forced answer is greedy.
         top_p: sample from the likeliest tokens that have this much probability together.
         sampling_top_k: sample from so many likeliest tokens; 0 for all.
@@ -62,13 +64,14 @@ class SearchO1Config(MethodConfig):
     def __post_init__(self) -> None:
         if min(self.max_turns, self.k, self.max_shown_words) < 1 or self.max_searches < 0:
             raise ConfigError(
-                "search_o1 needs max_turns, k and max_shown_words of at least 1 and max_searches of at least 0, but they are "
-                f"{self.max_turns}, {self.k}, {self.max_shown_words} and {self.max_searches}."
+                "search_o1 needs max_turns, k and max_shown_words of at least 1 and max_searches of at "
+                f"least 0, but they are {self.max_turns}, {self.k}, {self.max_shown_words} and "
+                f"{self.max_searches}."
             )
         if not 0 < self.top_p <= 1 or self.sampling_top_k < 0 or self.repetition_penalty <= 0:
             raise ConfigError(
-                "search_o1 needs top_p in (0, 1], sampling_top_k of at least 0 and a repetition_penalty above 0, but they are "
-                f"{self.top_p}, {self.sampling_top_k} and {self.repetition_penalty}."
+                "search_o1 needs top_p in (0, 1], sampling_top_k of at least 0 and a repetition_penalty "
+                f"above 0, but they are {self.top_p}, {self.sampling_top_k} and {self.repetition_penalty}."
             )
 
     def template(self, name: Literal["reasoning", "documents"]) -> Template:

@@ -1,4 +1,6 @@
-"""Search-o1's texts: queries and results between tags, the answer in a box, and what the reader of documents sees and says."""
+"""Search-o1's texts: queries and results between tags, the answer in a box, and what the reader of documents
+sees and says.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from core.text import extract_answer
 
 BEGIN_QUERY, END_QUERY = "<|begin_search_query|>", "<|end_search_query|>"
 BEGIN_RESULT, END_RESULT = "<|begin_search_result|>", "<|end_search_result|>"
-NOTHING_HELPFUL = "No helpful information found."  # inserted, in the released code too, when the documents do not help
+# inserted, in the released code too, when the documents do not help
+NOTHING_HELPFUL = "No helpful information found."
 REPEATED = "This query has been searched before: see the result above."
 LIMIT_REACHED = "No more searches are allowed: go on with what is known."
 _HEADER = re.compile(r"final information[*_: \t]*", re.IGNORECASE)
@@ -17,7 +20,9 @@ _WRAPPED = re.compile(r"\s*\\(?:text|textbf|mathrm|mbox)\{(.*)\}\s*", re.DOTALL)
 
 
 def asked_query(turn: str) -> str | None:
-    """Return the query that a turn ends with, None without one. The tag that closes it is where generation stopped.
+    """Return the query that a turn ends with, None without one.
+
+    The tag that closes it is where generation stopped.
 
     A query of several lines is returned as "": it was never closed, and the reasoning went on after it.
 
@@ -37,7 +42,8 @@ def inserted(result: str) -> str:
 def boxed(text: str) -> str:
     r"""Return what the last non-empty ``\boxed{...}`` holds, "" if there is none.
 
-    Braces are paired; a box that is never closed reaches to the end of its line. A ``\text{...}`` around the content goes.
+    Braces are paired; a box that is never closed reaches to the end of its line. A ``\text{...}`` around the
+    content goes.
 
     >>> boxed(r"So \boxed{A_{1}} or rather \boxed{\text{Issel}}. \boxed{}")
     'Issel'
@@ -83,7 +89,9 @@ def refined(reply: str) -> str:
 
 
 def outlined(reasoning: str) -> str:
-    r"""Number the lines of a reasoning and keep the first, the last four, and those with a query or a result; "..." for others.
+    r"""Number the lines of a reasoning and keep the first, the last four, and those with a query or a result.
+
+    "..." for others.
 
     >>> outlined("a\n\nb\nc\nd\ne\nf")
     'Step 1: a\n\n...\n\nStep 3: c\n\nStep 4: d\n\nStep 5: e\n\nStep 6: f'

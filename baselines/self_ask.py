@@ -1,9 +1,11 @@
-"""Self-Ask with search (Press et al.: Measuring and Narrowing the Compositionality Gap in Language Models, Findings of EMNLP 2023).
+"""Self-Ask with search (Press et al.: Measuring and Narrowing the Compositionality Gap in Language Models,
+Findings of EMNLP 2023).
 
-The model asks itself follow-up questions, is told their intermediate answers, and states the final answer; where a search has no
-answer it goes on by itself. Preset "paper" continues worked examples (the paper's file has four); the default asks a chat
-model without any. Differences in both: an intermediate answer is read by the model from k retrieved passages, not taken from a web
-search engine's answer box; there is a cap on follow-up questions; a reply in neither form leads to the final answer.
+The model asks itself follow-up questions, is told their intermediate answers, and states the final answer;
+where a search has no answer it goes on by itself. Preset "paper" continues worked examples (the paper's file
+has four); the default asks a chat model without any. Differences in both: an intermediate answer is read by
+the model from k retrieved passages, not taken from a web search engine's answer box; there is a cap on
+follow-up questions; a reply in neither form leads to the final answer.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ _MARK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """A follow-up question. ``unaided``: no passage told, so the model answered by itself. ``repeated``: it was asked before."""
+    """A follow-up question.
+
+    ``unaided``: no passage told, so the model answered by itself. ``repeated``: it was asked before.
+    """
 
     question: str
     answer: str
@@ -46,7 +51,10 @@ class FollowUp:
 
 @dataclass(frozen=True, slots=True)
 class SelfAskAnswer(Answer):
-    """Self-Ask's result. ``steps``: follow-up questions. ``stopped``: "answer", "max_follow_ups", "malformed" or "budget"."""
+    """Self-Ask's result.
+
+    ``steps``: follow-up questions. ``stopped``: "answer", "max_follow_ups", "malformed" or "budget".
+    """
 
     follow_ups: tuple[FollowUp, ...] = ()
 
@@ -83,17 +91,23 @@ async def self_ask(question: Question, tools: Tools, config: SelfAskConfig) -> S
     return SelfAskAnswer(answer, passages_found(tools), len(asked), stopped, tuple(asked))
 
 
-async def next_turn(question: Question, asked: Sequence[FollowUp], tools: Tools, config: SelfAskConfig) -> Turn:
+async def next_turn(
+    question: Question, asked: Sequence[FollowUp], tools: Tools, config: SelfAskConfig
+) -> Turn:
     """Let the model go on until it would write an intermediate answer itself, or another question."""
     prompt = self_ask_prompt(question, config, "", asked)
     stop = ("Intermediate answer:", "\nQuestion:")
     path = f"hop {len(asked) + 1}"
-    reply = await tools.generate(prompt, role="follow_up", max_tokens=config.max_turn_tokens, stop=stop, path=path)
+    reply = await tools.generate(
+        prompt, role="follow_up", max_tokens=config.max_turn_tokens, stop=stop, path=path
+    )
     return parse_turn(reply.text)
 
 
 def parse_turn(reply: str) -> Turn:
-    r"""Read the first follow-up question or final answer out of a reply; nothing counts from an intermediate answer on.
+    r"""Read the first follow-up question or final answer out of a reply.
+
+    Nothing counts from an intermediate answer on.
 
     >>> parse_turn(" Yes.\nFollow up: Who wrote Emma?\nFollow up: When was she born?")
     Turn(follow_up='Who wrote Emma?', answer='')
@@ -109,13 +123,18 @@ def parse_turn(reply: str) -> Turn:
 async def answered(
     follow_up: str, question: Question, asked: Sequence[FollowUp], tools: Tools, config: SelfAskConfig
 ) -> FollowUp:
-    """Search and read; where that gives no answer, let the model continue the transcript with its own (released code)."""
+    """Search and read.
+
+    Where that gives no answer, let the model continue the transcript with its own (released code).
+    """
     path = f"hop {len(asked) + 1}"
     hits = await tools.search(follow_up, k=config.k, path=path)
     answer, refused = "", False
     if hits:
         prompt = reading_prompt(follow_up, hits, config)
-        reply = await tools.generate(prompt, role="intermediate", max_tokens=config.max_intermediate_tokens, path=path)
+        reply = await tools.generate(
+            prompt, role="intermediate", max_tokens=config.max_intermediate_tokens, path=path
+        )
         answer = extract_answer(reply.text)
         refusal = normalize_answer(config.refusal)
         refused = any(normalize_answer(text).startswith(refusal) for text in (reply.text, answer))
@@ -133,14 +152,21 @@ async def answered(
 def reading_prompt(follow_up: str, hits: Sequence[Hit], config: SelfAskConfig) -> Prompt:
     """Ask for an intermediate answer. If the prompt is too long, passages are left out, the worst first."""
     template = config.reading_template()
-    passages = render_passages((hit.passage for hit in hits), template, config.max_shown_words, goes_first="last")
+    passages = render_passages(
+        (hit.passage for hit in hits), template, config.max_shown_words, goes_first="last"
+    )
     return template.render({"sub_query": follow_up, "passages": passages, "refusal": config.refusal})
 
 
 def self_ask_prompt(question: Question, config: SelfAskConfig, cue: str, asked: Sequence[FollowUp]) -> Prompt:
-    """Write the transcript so far, to be continued after ``cue``. Whether questions are needed shows in whether one follows."""
+    """Write the transcript so far, to be continued after ``cue``.
+
+    Whether questions are needed shows in whether one follows.
+    """
     template = config.template()
     items = [{"sub_query": hop.question, "sub_answer": hop.answer} for hop in asked]
     needed = " No.\n" if cue == FINAL and not asked else " Yes.\n" if cue or asked else ""
     transcript = [Segment(needed), *template.items("hop", items), Segment(cue)]
-    return template.render({"query": question.text, "transcript": transcript, "demonstrations": config.examples()})
+    return template.render(
+        {"query": question.text, "transcript": transcript, "demonstrations": config.examples()}
+    )

@@ -44,8 +44,8 @@ class SelfAskConfig(TranscriptConfig):
         super().__post_init__()
         if min(self.max_follow_ups, self.k, self.max_shown_words) < 1:
             raise ConfigError(
-                f"self_ask needs max_follow_ups, k and max_shown_words of at least 1, but they are {self.max_follow_ups}, "
-                f"{self.k} and {self.max_shown_words}."
+                "self_ask needs max_follow_ups, k and max_shown_words of at least 1, but they are "
+                f"{self.max_follow_ups}, {self.k} and {self.max_shown_words}."
             )
         if not normalize_answer(self.refusal):
             raise ConfigError("self_ask needs a refusal: what the reader says when the passages do not tell.")

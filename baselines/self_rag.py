@@ -1,12 +1,14 @@
 """Self-RAG with a model that writes reflection tokens (Asai et al., ICLR 2024, arXiv 2310.11511).
 
-The model says by a token whether it wants passages, goes on once from each of them, and judges each continuation; what it thinks,
-as probabilities of reflection tokens, decides which paths are kept. Presets: "short_form", "long_form", as in the released scripts.
+The model says by a token whether it wants passages, goes on once from each of them, and judges each
+continuation; what it thinks, as probabilities of reflection tokens, decides which paths are kept. Presets:
+"short_form", "long_form", as in the released scripts.
 
-It needs a model trained for it, such as selfrag/selfrag_llama2_7b with ``--model.chat no``; for others there is
-``self_rag_prompted``, which is another method. Known differences: probabilities where the released code divides log-probabilities;
-a path is worth its segments' mean (there their product, and in the long form without utility); finished paths stay in the beam;
-no path sees its sibling's text. The paper counts an answer as right if it holds the gold one, so exact match is lower.
+It needs a model trained for it, such as selfrag/selfrag_llama2_7b with ``--model.chat no``; for others there
+is ``self_rag_prompted``, which is another method. Known differences: probabilities where the released code
+divides log-probabilities; a path is worth its segments' mean (there their product, and in the long form
+without utility); finished paths stay in the beam; no path sees its sibling's text. The paper counts an answer
+as right if it holds the gold one, so exact match is lower.
 """
 
 from __future__ import annotations
@@ -27,19 +29,27 @@ from core.types import Answer, Hit, Question
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """An answer so far. ``stopped``: "" if it goes on, from passages, else "end", "max_segments" or "budget"."""
+    """An answer so far.
+
+    ``stopped``: "" if it goes on, from passages, else "end", "max_segments" or "budget".
+    """
 
     segments: tuple[JudgedSegment, ...] = ()
     stopped: str = ""
 
     @property
     def text(self) -> str:
-        """Its segments with their reflection tokens, without passages: all that the next one's prompt shows of them."""
+        """Its segments with their reflection tokens, without passages: all that the next one's prompt shows
+        of them.
+        """
         return "".join(segment.text for segment in self.segments)
 
     @property
     def score(self) -> float:
-        """The mean of its segments' scores, so that paths of different lengths compare; 0 if there are none."""
+        """The mean of its segments' scores, so that paths of different lengths compare.
+
+        0 if there are none.
+        """
         return sum(segment.score for segment in self.segments) / max(1, len(self.segments))
 
 
@@ -47,8 +57,8 @@ class Path:
 class SelfRAGAnswer(Answer):
     """Self-RAG's result. ``steps``: segments of the chosen path, which are ``segments``.
 
-    ``stopped``: "end" (nothing more was written), "max_segments" or "budget". ``retrieved``: whether the question was found to want
-    passages. ``compared``: continuations that were judged.
+    ``stopped``: "end" (nothing more was written), "max_segments" or "budget". ``retrieved``: whether the
+    question was found to want passages. ``compared``: continuations that were judged.
     """
 
     retrieved: bool = False
@@ -92,14 +102,18 @@ async def passages_for(
     path: Path, found: dict[str, tuple[Hit, ...]], tools: Tools, config: SelfRAGConfig
 ) -> tuple[Hit, ...]:
     """Search for a path, unless the same query has been searched for."""
-    newest = config.spoken(path.segments[-1].text) if path.segments and config.search_with == "segment" else ""
+    newest = (
+        config.spoken(path.segments[-1].text) if path.segments and config.search_with == "segment" else ""
+    )
     query = f"{tools.question.text} {newest}".strip()
     if query not in found:
         found[query] = await tools.search(query, k=config.k, path=f"segment {len(path.segments) + 1}")
     return found[query]
 
 
-async def extend(opening: tuple[Path, Hit | None], tools: Tools, place: str, *, config: SelfRAGConfig) -> Path:
+async def extend(
+    opening: tuple[Path, Hit | None], tools: Tools, place: str, *, config: SelfRAGConfig
+) -> Path:
     """Return a path with one more segment, written from a passage and judged."""
     path, hit = opening
     before = path.text + config.opening(hit.passage if hit else None)
@@ -141,10 +155,14 @@ def rank(path: Path, config: SelfRAGConfig) -> tuple[bool, float]:
 
 
 def most_voted(pool: Sequence[Path], config: SelfRAGConfig) -> Path:
-    """Return the best path to the answer whose paths have the highest score together (released code, closed tasks)."""
+    """Return the best path to the answer whose paths have the highest score together (released code, closed
+    tasks).
+    """
     answers = [normalize_answer(config.spoken(path.text)) for path in pool]
     totals: dict[str, float] = {}
     for answer, path in zip(answers, pool, strict=True):
         totals[answer] = totals.get(answer, 0.0) + path.score
-    _, best = max(zip(answers, pool, strict=True), key=lambda one: (bool(one[0]), totals[one[0]], one[1].score))
+    _, best = max(
+        zip(answers, pool, strict=True), key=lambda one: (bool(one[0]), totals[one[0]], one[1].score)
+    )
     return best

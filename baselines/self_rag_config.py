@@ -18,17 +18,22 @@ class SelfRAGConfig(CritiqueConfig):
     """Options of Self-RAG with reflection tokens, beside those that the prompted variant has too.
 
     Attributes:
-        preset: "short_form" (one segment, ten passages, as for PopQA) or "long_form" (segment-level beam search, as for ASQA).
-        retrieval: "adaptive" searches where the model wants it by ``threshold``; "always" and "never" do not ask it.
+        preset: "short_form" (one segment, ten passages, as for PopQA) or "long_form" (segment-level beam
+            search, as for ASQA).
+        retrieval: "adaptive" searches where the model wants it by ``threshold``; "always" and "never" do not
+            ask it.
         threshold: search when P(retrieve) / (P(retrieve) + P(do not)) is above this.
-        search_with: the "question" alone (released code), or the question and the newest "segment" (Algorithm 1).
+        search_with: the "question" alone (released code), or the question and the newest "segment" (Algorithm
+            1).
         max_segments: most segments (the paper's T); 1 is the short form.
         beam: paths kept after each segment.
         max_segment_tokens: most tokens of a segment.
-        aggregate: the answer is the "best" path's, or, for questions that name their choices, the one whose paths have the
-            highest score in "sum" (the released code's closed mode); that needs a single segment.
+        aggregate: the answer is the "best" path's, or, for questions that name their choices, the one whose
+            paths have the highest score in "sum" (the released code's closed mode); that needs a single
+            segment.
         prompt: a shipped name, a file, or a text with {query} and, at its end, {response}.
-        retrieve_tokens: how the model writes that it wants passages, does not, and goes on with the same ones.
+        retrieve_tokens: how the model writes that it wants passages, does not, and goes on with the same
+            ones.
         relevance_tokens: relevant, irrelevant.
         support_tokens: fully, partially, not supported.
         utility_tokens: usefulness 1 to 5.
@@ -52,7 +57,9 @@ class SelfRAGConfig(CritiqueConfig):
     support_tokens: list[str] = field(
         default_factory=lambda: ["[Fully supported]", "[Partially supported]", "[No support / Contradictory]"]
     )
-    utility_tokens: list[str] = field(default_factory=lambda: [f"[Utility:{degree}]" for degree in range(1, 6)])
+    utility_tokens: list[str] = field(
+        default_factory=lambda: [f"[Utility:{degree}]" for degree in range(1, 6)]
+    )
     passage_tokens: list[str] = field(default_factory=lambda: ["<paragraph>", "</paragraph>"])
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
@@ -64,15 +71,22 @@ class SelfRAGConfig(CritiqueConfig):
         super().__post_init__()
         if min(self.max_segments, self.beam, self.max_segment_tokens) < 1 or not 0 <= self.threshold <= 1:
             raise ConfigError(
-                "self_rag needs max_segments, beam and max_segment_tokens of at least 1 and a threshold from 0 to 1, but they are "
-                f"{self.max_segments}, {self.beam}, {self.max_segment_tokens} and {self.threshold}."
+                "self_rag needs max_segments, beam and max_segment_tokens of at least 1 and a threshold "
+                f"from 0 to 1, but they are {self.max_segments}, {self.beam}, {self.max_segment_tokens} and "
+                f"{self.threshold}."
             )
         if self.aggregate == "sum" and self.max_segments > 1:
             raise ConfigError(
-                "self_rag's aggregate 'sum' adds up the scores of equal short answers: set max_segments to 1, or aggregate to "
-                "'best'."
+                "self_rag's aggregate 'sum' adds up the scores of equal short answers: set max_segments to "
+                "1, or aggregate to 'best'."
             )
-        wanted = {"retrieve": 3, "relevance": 2, "support": len(SUPPORT), "utility": len(UTILITY), "passage": 2}
+        wanted = {
+            "retrieve": 3,
+            "relevance": 2,
+            "support": len(SUPPORT),
+            "utility": len(UTILITY),
+            "passage": 2,
+        }
         for name, count in wanted.items():
             given = getattr(self, f"{name}_tokens")
             if len(given) != count or not all(given):

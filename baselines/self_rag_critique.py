@@ -1,4 +1,6 @@
-"""What Self-RAG and its prompted variant share: judged segments, and how judgements are weighed (Asai et al. 2024, section 3.3)."""
+"""What Self-RAG and its prompted variant share: judged segments, and how judgements are weighed (Asai et al.
+2024, section 3.3).
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ class CritiqueConfig(MethodConfig):
 
 @dataclass(frozen=True, slots=True)
 class Critique:
-    """What the model makes of a segment and its passage: see :class:`CritiqueConfig` for the scales. What was not judged is 0."""
+    """What the model makes of a segment and its passage: see :class:`CritiqueConfig` for the scales.
+
+    What was not judged is 0.
+    """
 
     relevance: float = 0.0
     support: float = 0.0
@@ -75,7 +80,9 @@ class JudgedSegment:
 
 def segment_score(critique: Critique, tokens: Sequence[tuple[str, float]], config: CritiqueConfig) -> float:
     """Weigh a segment (equations 3 and 4). ``tokens``: its tokens with their log-probabilities."""
-    weighed = config.w_rel * critique.relevance + config.w_sup * critique.support + config.w_use * critique.utility
+    weighed = (
+        config.w_rel * critique.relevance + config.w_sup * critique.support + config.w_use * critique.utility
+    )
     if not config.sequence_score or not tokens:
         return weighed
     return weighed + math.exp(sum(logprob for _, logprob in tokens) / len(tokens))
@@ -88,11 +95,13 @@ async def from_each(
     tools: Tools,
     place: str,
 ) -> list[Result]:
-    """Go on from all openings at the same time, or, if the budget is too small for that, from the first ones, then from others.
+    """Go on from all openings at the same time, or, if the budget is too small for that, from the first ones,
+    then from others.
 
-    ``extend`` is given an opening, tools for it and its place in the method; ``most``: the tokens that this may cost at most. As
-    many openings get equal shares of the budget as these are certain to suffice for; if they are not even for one, one gets it all.
-    What cannot be paid for is left out. Raises :class:`BudgetExhaustedError` if that is all of them.
+    ``extend`` is given an opening, tools for it and its place in the method; ``most``: the tokens that this
+    may cost at most. As many openings get equal shares of the budget as these are certain to suffice for; if
+    they are not even for one, one gets it all. What cannot be paid for is left out. Raises
+    :class:`BudgetExhaustedError` if that is all of them.
     """
 
     async def attempt(opening: Opening, branch: Tools, number: int) -> Result | None:

@@ -1,11 +1,14 @@
-"""Self-RAG's decisions asked of any instruction model: a prompted variant, not the method of the paper (Asai et al., ICLR 2024).
+"""Self-RAG's decisions asked of any instruction model: a prompted variant, not the method of the paper (Asai
+et al., ICLR 2024).
 
-Whether to look something up, which passage to go on from, whether it supports what was written and how useful that is are asked in
-prompts of their own, where the paper's model writes reflection tokens (``self_rag``). Steps and weights are the paper's.
+Whether to look something up, which passage to go on from, whether it supports what was written and how useful
+that is are asked in prompts of their own, where the paper's model writes reflection tokens (``self_rag``).
+Steps and weights are the paper's.
 
-Known differences: verdicts are words, not probabilities, so there is no threshold; one that cannot be read counts 0, or as a wish
-to look up; a segment is one sentence; the best one is kept, without a beam; one without a passage is not judged; a stated answer
-ends the loop; one that was not stated is asked for in the end.
+Known differences: verdicts are words, not probabilities, so there is no threshold; one that cannot be read
+counts 0, or as a wish to look up; a segment is one sentence; the best one is kept, without a beam; one
+without a passage is not judged; a stated answer ends the loop; one that was not stated is asked for in the
+end.
 """
 
 from __future__ import annotations
@@ -31,9 +34,9 @@ from core.types import Answer, Hit, Question
 class SelfRAGPromptedAnswer(Answer):
     """Prompted Self-RAG's result. ``steps``: its sentences, which are ``segments``.
 
-    ``stopped``: "answer" (the newest sentence states one), "end" (of the model's turn), "max_segments", "empty_generation" or
-    "budget". ``searched``: sentences that passages were searched for. ``compared``: sentences that were written. ``malformed``:
-    verdicts that could not be read.
+    ``stopped``: "answer" (the newest sentence states one), "end" (of the model's turn), "max_segments",
+    "empty_generation" or "budget". ``searched``: sentences that passages were searched for. ``compared``:
+    sentences that were written. ``malformed``: verdicts that could not be read.
     """
 
     searched: int = 0
@@ -42,7 +45,9 @@ class SelfRAGPromptedAnswer(Answer):
     segments: tuple[JudgedSegment, ...] = ()
 
 
-async def self_rag_prompted(question: Question, tools: Tools, config: SelfRAGPromptedConfig) -> SelfRAGPromptedAnswer:
+async def self_rag_prompted(
+    question: Question, tools: Tools, config: SelfRAGPromptedConfig
+) -> SelfRAGPromptedAnswer:
     """Answer one question with Self-RAG's steps (paper, Algorithm 1), each decision asked for."""
     segments: list[JudgedSegment] = []
     found: dict[str, None] = {}
@@ -57,7 +62,9 @@ async def self_rag_prompted(question: Question, tools: Tools, config: SelfRAGPro
         while not stopped:
             place = f"segment {len(segments) + 1}"
             before = written(segments)
-            with tools.holding(reserve(final(segments), config.max_segment_tokens + config.max_answer_tokens, tools)):
+            with tools.holding(
+                reserve(final(segments), config.max_segment_tokens + config.max_answer_tokens, tools)
+            ):
                 # Line 2: Retrieve?
                 wish: float | None = 1.0
                 if config.retrieval == "adaptive":
@@ -80,7 +87,9 @@ async def self_rag_prompted(question: Question, tools: Tools, config: SelfRAGPro
             compared += len(candidates)
             malformed += sum(candidate.malformed for candidate in candidates)
             # Line 7: the best is kept.
-            best = max(candidates, key=lambda candidate: (bool(candidate.segment.text), candidate.segment.score))
+            best = max(
+                candidates, key=lambda candidate: (bool(candidate.segment.text), candidate.segment.score)
+            )
             if not best.segment.text:
                 stopped = "empty_generation"
                 break

@@ -44,8 +44,9 @@ class SelfRAGPromptedConfig(CritiqueConfig):
         super().__post_init__()
         if min(self.max_segments, self.max_segment_tokens, self.max_answer_tokens) < 1:
             raise ConfigError(
-                "self_rag_prompted needs max_segments, max_segment_tokens and max_answer_tokens of at least 1, but they are "
-                f"{self.max_segments}, {self.max_segment_tokens} and {self.max_answer_tokens}."
+                "self_rag_prompted needs max_segments, max_segment_tokens and max_answer_tokens of at least "
+                f"1, but they are {self.max_segments}, {self.max_segment_tokens} and "
+                f"{self.max_answer_tokens}."
             )
 
     def prompt(self, name: Verdict | Literal["segment"]) -> Template:
@@ -54,7 +55,11 @@ class SelfRAGPromptedConfig(CritiqueConfig):
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that these options use."""
-        weighed: dict[Verdict, float] = {"relevance": self.w_rel, "support": self.w_sup, "utility": self.w_use}
+        weighed: dict[Verdict, float] = {
+            "relevance": self.w_rel,
+            "support": self.w_sup,
+            "utility": self.w_use,
+        }
         asked = [self.prompt(name) for name, weight in weighed.items() if weight]
         first = [self.prompt("retrieve")] if self.retrieval == "adaptive" else []
         return (*first, self.prompt("segment"), *asked)

@@ -25,7 +25,9 @@ class Candidate:
     malformed: int
 
 
-async def write(hit: Hit | None, tools: Tools, place: str, *, before: str, config: SelfRAGPromptedConfig) -> Candidate:
+async def write(
+    hit: Hit | None, tools: Tools, place: str, *, before: str, config: SelfRAGPromptedConfig
+) -> Candidate:
     """Write the next sentence and, if it comes from a passage, judge it."""
     reply = await tools.generate(
         segment_prompt(tools.question.text, hit, before, config),
@@ -43,7 +45,9 @@ async def write(hit: Hit | None, tools: Tools, place: str, *, before: str, confi
             critique, malformed = await criticise(hit, before, text, tools, config, place=place)
     score = segment_score(critique, completion.tokens(end), config)
     ended = completion.finish_reason == "stop" and not completion.text[end:].strip()
-    return Candidate(JudgedSegment(text, hit.passage.id if hit else "", critique, score), hit, ended, malformed)
+    return Candidate(
+        JudgedSegment(text, hit.passage.id if hit else "", critique, score), hit, ended, malformed
+    )
 
 
 def most_tokens(hit: Hit | None, tools: Tools, *, before: str, config: SelfRAGPromptedConfig) -> int:
@@ -55,4 +59,6 @@ def most_tokens(hit: Hit | None, tools: Tools, *, before: str, config: SelfRAGPr
 def segment_prompt(query: str, hit: Hit | None, before: str, config: SelfRAGPromptedConfig) -> Prompt:
     """Write the answer so far with a passage, to be continued."""
     template = config.prompt("segment")
-    return template.render({"query": query, "written": before, "passages": show_source(hit, template, config)})
+    return template.render(
+        {"query": query, "written": before, "passages": show_source(hit, template, config)}
+    )

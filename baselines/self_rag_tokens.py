@@ -1,4 +1,6 @@
-"""Self-RAG's reflection tokens: what the model thinks, as probabilities of one token against the others of its group."""
+"""Self-RAG's reflection tokens: what the model thinks, as probabilities of one token against the others of
+its group.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,9 @@ async def distribution(
         score = await tools.score(prompt, name, role=role, path=place)
         if not logprobs and len(score.token_ids) != 1:
             raise ConfigError(
-                f"the model has no reflection token '{name}': it reads it as {len(score.token_ids)} tokens. Name a model that was "
-                "trained for Self-RAG, such as --model.name selfrag/selfrag_llama2_7b, or choose the method self_rag_prompted."
+                f"the model has no reflection token '{name}': it reads it as {len(score.token_ids)} tokens. "
+                "Name a model that was trained for Self-RAG, such as --model.name "
+                "selfrag/selfrag_llama2_7b, or choose the method self_rag_prompted."
             )
         logprobs.append(score.sum)
     weights = [math.exp(logprob - max(logprobs)) for logprob in logprobs]
@@ -36,27 +39,34 @@ async def distribution(
 
 
 async def wants_passages(before: str, tools: Tools, config: SelfRAGConfig, *, place: str) -> bool:
-    """Whether the model wants passages after ``before`` (section 3.3, adaptive retrieval with a threshold)."""
+    """Whether the model wants passages after ``before`` (section 3.3, adaptive retrieval with a
+    threshold).
+    """
     if config.retrieval != "adaptive":
         return config.retrieval == "always"
-    yes, _ = await distribution(before, config.retrieve_tokens[:2], tools, config, role="retrieve", place=place)
+    yes, _ = await distribution(
+        before, config.retrieve_tokens[:2], tools, config, role="retrieve", place=place
+    )
     return yes > config.threshold
 
 
 async def segment_end(
     before: str, text: str, tools: Tools, config: SelfRAGConfig, *, last: bool, place: str
 ) -> tuple[int, bool]:
-    """Return how many characters of a generated text are its segment, and whether passages are wanted after it.
+    """Return how many characters of a generated text are its segment, and whether passages are wanted after
+    it.
 
-    A segment ends where the model writes that it wants some, or writes that it does not, but not surely enough. The ``last``
-    segment is not asked about the latter.
+    A segment ends where the model writes that it wants some, or writes that it does not, but not surely
+    enough. The ``last`` segment is not asked about the latter.
     """
     if config.retrieval == "never":
         return len(text), False
     yes, no, _ = config.retrieve_tokens
     for found in re.finditer(f"{re.escape(yes)}|{re.escape(no)}", text):
         said_yes = found.group() == yes
-        if said_yes or (not last and await wants_passages(before + text[: found.start()], tools, config, place=place)):
+        if said_yes or (
+            not last and await wants_passages(before + text[: found.start()], tools, config, place=place)
+        ):
             return found.start(), True
     return len(text), False
 
@@ -64,7 +74,8 @@ async def segment_end(
 async def criticise(
     before: str, text: str, tools: Tools, config: SelfRAGConfig, *, with_passage: bool, place: str
 ) -> Critique:
-    """Judge a segment: ISREL where it begins, ISSUP and ISUSE where the model wrote such a token first, else 0.
+    """Judge a segment: ISREL where it begins, ISSUP and ISUSE where the model wrote such a token first, else
+    0.
 
     What has no weight is not asked about.
     """
@@ -83,8 +94,12 @@ async def criticise(
     return Critique(relevance, support, utility)
 
 
-def most_critique_tokens(before: str, tools: Tools, config: SelfRAGConfig, *, last: bool, with_passage: bool) -> int:
-    """Return what ending and judging a segment may cost at most, if the model says but once that it needs no passages."""
+def most_critique_tokens(
+    before: str, tools: Tools, config: SelfRAGConfig, *, last: bool, with_passage: bool
+) -> int:
+    """Return what ending and judging a segment may cost at most, if the model says but once that it needs no
+    passages.
+    """
     calls = 2 if config.retrieval == "adaptive" and not last else 0
     calls += len(config.relevance_tokens) if with_passage and config.w_rel else 0
     calls += len(config.support_tokens) if with_passage and config.w_sup else 0

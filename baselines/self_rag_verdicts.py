@@ -1,4 +1,6 @@
-"""Prompted Self-RAG's verdicts: short replies, read as the values that the paper gives to the reflection tokens in their place."""
+"""Prompted Self-RAG's verdicts: short replies, read as the values that the paper gives to the reflection
+tokens in their place.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def most_critique_tokens(hit: Hit, written: str, tools: Tools, config: SelfRAGPr
 async def criticise(
     hit: Hit, written: str, sentence: str, tools: Tools, config: SelfRAGPromptedConfig, *, place: str
 ) -> tuple[Critique, int]:
-    """Judge a sentence that was written from a passage (ISREL, ISSUP, ISUSE); return how many verdicts could not be read too.
+    """Judge a sentence that was written from a passage (ISREL, ISSUP, ISUSE).
+
+    Return how many verdicts could not be read too.
 
     ``written``: the answer before the sentence.
     """

@@ -28,12 +28,13 @@ class TranscriptConfig(MethodConfig):
     ``NAME`` is the method's; it ships the prompts NAME and NAME_few_shot.
 
     Attributes:
-        preset: values for the other options: "paper" (few-shot; give ``demonstrations``) or "zero_shot" (chat models).
-        demonstrations: file of worked examples that begin with "Question:", as in the paper's prompt, "default" for the shipped
-            four, or "" for none.
+        preset: values for the other options: "paper" (few-shot; give ``demonstrations``) or "zero_shot" (chat
+            models).
+        demonstrations: file of worked examples that begin with "Question:", as in the paper's prompt,
+            "default" for the shipped four, or "" for none.
         demonstration_count: use the first so many; 0 for all.
-        prompt: "auto" (few-shot with ``demonstrations``, else zero-shot), a shipped name, a file, or a text with the shipped
-            one's fields.
+        prompt: "auto" (few-shot with ``demonstrations``, else zero-shot), a shipped name, a file, or a text
+            with the shipped one's fields.
     """
 
     preset: Literal["paper", "zero_shot"] = "zero_shot"
@@ -46,11 +47,14 @@ class TranscriptConfig(MethodConfig):
 
     def __post_init__(self) -> None:
         if self.demonstration_count < 0:
-            raise ConfigError(f"{self.NAME} needs a demonstration_count of at least 0, not {self.demonstration_count}.")
+            raise ConfigError(
+                f"{self.NAME} needs a demonstration_count of at least 0, not {self.demonstration_count}."
+            )
         if self.preset == "paper" and not self.demonstrations and self.prompt == "auto":
             raise ConfigError(
-                f"{self.NAME}'s preset 'paper' is few-shot: name a file of worked examples with --{self.NAME}.demonstrations, "
-                "or 'default' for the shipped ones, or use the preset 'zero_shot'."
+                f"{self.NAME}'s preset 'paper' is few-shot: name a file of worked examples with "
+                f"--{self.NAME}.demonstrations, or 'default' for the shipped ones, or use the preset "
+                "'zero_shot'."
             )
 
     def template(self) -> Template:
@@ -60,7 +64,9 @@ class TranscriptConfig(MethodConfig):
 
     def examples(self) -> list[Segment]:
         """Load the worked examples, as the prompt says."""
-        examples = worked_examples(demonstration_file(self.demonstrations, self.NAME), self.demonstration_count)
+        examples = worked_examples(
+            demonstration_file(self.demonstrations, self.NAME), self.demonstration_count
+        )
         return self.template().items("demonstration", [{"text": example} for example in examples])
 
     def templates(self) -> tuple[Template, ...]:
@@ -80,7 +86,9 @@ class TranscriptConfig(MethodConfig):
 
 @lru_cache(maxsize=16)
 def worked_examples(path: str, count: int) -> tuple[str, ...]:
-    """Read worked examples, each of which begins with a line "Question: ...", as the papers' files have them; "" gives none.
+    """Read worked examples, each of which begins with a line "Question: ...", as the papers' files have them.
+
+    "" gives none.
 
     ``count``: keep the first so many (0: all). Raises :class:`DataError` for a file that holds anything else.
     """
@@ -89,11 +97,15 @@ def worked_examples(path: str, count: int) -> tuple[str, ...]:
     with open_text(path) as stream:
         before, *examples = _EXAMPLE.split(stream.read())
     if before.strip() or not examples:
-        raise DataError(f"{path}: expected worked examples that begin with a line 'Question: ...', and nothing before.")
+        raise DataError(
+            f"{path}: expected worked examples that begin with a line 'Question: ...', and nothing before."
+        )
     return tuple(example.strip() for example in (examples[:count] if count else examples))
 
 
 def passages_found(tools: Tools) -> tuple[str, ...]:
-    """Return the ids of all passages that the question's searches found, in order, whether or not the budget let them be read."""
+    """Return the ids of all passages that the question's searches found, in order, whether or not the budget
+    let them be read.
+    """
     hits = (hit for step in tools.steps if isinstance(step, SearchStep) for hit in step.hits)
     return tuple(dict.fromkeys(hit.passage.id for hit in hits))

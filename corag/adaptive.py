@@ -1,10 +1,11 @@
 """Adaptive compute: spend more only where the chain's own score says that it is unsure.
 
-The paper asks for compute that is allotted per question (its limitations); the rule is ours: a greedy chain, then samples, then
-tree search, each only if the best chain so far scores worse than a limit. With ``mean_budget`` the questions of a run share a
-purse: each pays in that much and is charged what it spends, and an unsure one goes on only if the purse affords it. So the run
-keeps to the mean (unless greedy chains alone cost more); but which of two unsure questions gets the tokens depends on which
-comes first. The same is true of the limit if it is left to the run, which takes the median of the greedy scores so far.
+The paper asks for compute that is allotted per question (its limitations); the rule is ours: a greedy chain,
+then samples, then tree search, each only if the best chain so far scores worse than a limit. With
+``mean_budget`` the questions of a run share a purse: each pays in that much and is charged what it spends,
+and an unsure one goes on only if the purse affords it. So the run keeps to the mean (unless greedy chains
+alone cost more); but which of two unsure questions gets the tokens depends on which comes first. The same is
+true of the limit if it is left to the run, which takes the median of the greedy scores so far.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ HEADROOM = 1.5  # a stage may cost so many times what the greedy chain makes one
 
 
 class Account:
-    """What one question pays into the purse of its run and is charged for. Without a ``mean_budget`` everything is affordable."""
+    """What one question pays into the purse of its run and is charged for.
+
+    Without a ``mean_budget`` everything is affordable.
+    """
 
     def __init__(self, purse: Purse, mean_budget: int) -> None:
         self._purse = purse
@@ -37,7 +41,9 @@ class Account:
         self._balance = 0  # what this question has added to the purse so far
 
     def charge(self, tokens: int) -> None:
-        """Set what the question costs altogether, as far as is known now; before the first charge it adds nothing.
+        """Set what the question costs altogether, as far as is known now.
+
+        Before the first charge it adds nothing.
 
         Questions that have just begun must not be counted on: they still have to pay for their own chains.
         """
@@ -64,7 +70,8 @@ async def adaptive(tools: Tools, config: CoRAGConfig, context: Context, account:
         chain = await grow(Chain(), config.max_hops, tools, config, temperature=0, path="chain 1")
     first = await judge(chain, "chain 1", tools, config)
     limit = the_limit(first, tools.purse, config)
-    price_per_hop = tools.spent.total / max(1, len(chain))  # with the score: what another hop will cost, about
+    # with the score: what another hop will cost, about
+    price_per_hop = tools.spent.total / max(1, len(chain))
     account.charge(tools.spent.total + context.reserve)
 
     contenders, states = [first], []
@@ -84,7 +91,8 @@ async def adaptive(tools: Tools, config: CoRAGConfig, context: Context, account:
             else:
                 with branch.holding(cost_of_scores(Chain(), config.max_hops, 1, branch, config)):
                     found = await tree_search(branch, config, context, [each.chain for each in contenders])
-                # A state's value is that of its rollouts: the chain that won must show its own score to be compared.
+                # A state's value is that of its rollouts: the chain that won must show its own score to be
+                # compared.
                 won = await judge(found.best.chain, found.best.path, branch, config)
                 contenders.append(replace(won, value=found.best.value))
                 states = [each for each in found.candidates if each is not found.best]
@@ -94,7 +102,9 @@ async def adaptive(tools: Tools, config: CoRAGConfig, context: Context, account:
 
 
 def the_limit(first: Candidate, purse: Purse, config: CoRAGConfig) -> float:
-    """Return the score above which a chain is unsure, having noted the greedy chain's for the questions to come."""
+    """Return the score above which a chain is unsure, having noted the greedy chain's for the questions to
+    come.
+    """
     if first.score is not None:
         purse.scores.append(first.score)
     if config.unsure_above is not None:

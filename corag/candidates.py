@@ -20,8 +20,9 @@ TOKENS_PER_HOP = 48  # what a hop adds to a prompt, about: only used to keep roo
 class Candidate:
     """A chain and its place in the search.
 
-    ``score``: of this chain; lower is better; None if it was never needed or could not be afforded. ``value``: of a state of the
-    tree: what its rollouts, which are longer chains, scored. The two are never compared.
+    ``score``: of this chain; lower is better; None if it was never needed or could not be afforded.
+    ``value``: of a state of the tree: what its rollouts, which are longer chains, scored. The two are never
+    compared.
     """
 
     chain: Chain
@@ -32,7 +33,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """A final answer, the passages that it was given, best first, and whether the budget allowed to ask for it."""
+    """A final answer, the passages that it was given, best first, and whether the budget allowed to ask for
+    it.
+    """
 
     text: str
     passages: tuple[Passage, ...]
@@ -41,7 +44,9 @@ class Conclusion:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All candidates in a fixed order, the index of the chosen one, and its final answer, if known already."""
+    """All candidates in a fixed order, the index of the chosen one, and its final answer, if known
+    already.
+    """
 
     candidates: tuple[Candidate, ...]
     chosen: int
@@ -76,6 +81,7 @@ def cost_of_scores(chain: Chain, hops: int, scores: int, tools: Tools, config: C
 def pick(candidates: Sequence[Candidate]) -> Outcome:
     """Choose the candidate of the lowest score; the first of equals, and of unscored ones the longest."""
     ranks = [
-        (1, -len(candidate.chain)) if candidate.score is None else (0, candidate.score) for candidate in candidates
+        (1, -len(candidate.chain)) if candidate.score is None else (0, candidate.score)
+        for candidate in candidates
     ]
     return Outcome(tuple(candidates), ranks.index(min(ranks)))

@@ -15,7 +15,10 @@ _SENTENCE_END = re.compile(r"[.!?;\n]")
 
 @dataclass(frozen=True, slots=True)
 class SubQuery:
-    """A sub-query as it was taken out of a reply. ``cut``: the reply ended within it, at its limit of tokens."""
+    """A sub-query as it was taken out of a reply.
+
+    ``cut``: the reply ended within it, at its limit of tokens.
+    """
 
     text: str
     cut: bool = False
@@ -23,7 +26,9 @@ class SubQuery:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One hop. ``hits``: what the search for the sub-query found, best first. ``refused``: the passages did not tell.
+    """One hop.
+
+    ``hits``: what the search for the sub-query found, best first. ``refused``: the passages did not tell.
 
     ``query_cut``, ``answer_cut``: the reply that it was taken out of ended within it, at its limit of tokens.
     """
@@ -40,9 +45,9 @@ class Hop:
 class Chain:
     """A chain so far.
 
-    ``stopped``: why it ended: "" (it goes on), "length", "check", "settled", "learned", "repeats" (no new sub-query came) or
-    "budget". ``repeats``: sub-queries thrown away because they were blank or had been asked. ``draft``: the answer drafted after
-    the newest hop, for the stop rule "settled".
+    ``stopped``: why it ended: "" (it goes on), "length", "check", "settled", "learned", "repeats" (no new
+    sub-query came) or "budget". ``repeats``: sub-queries thrown away because they were blank or had been
+    asked. ``draft``: the answer drafted after the newest hop, for the stop rule "settled".
     """
 
     hops: tuple[Hop, ...] = ()
@@ -55,7 +60,9 @@ class Chain:
 
     @property
     def sub_queries(self) -> tuple[str, ...]:
-        """The sub-queries in order: what tells chains of one question apart, since all else follows from them."""
+        """The sub-queries in order: what tells chains of one question apart, since all else follows from
+        them.
+        """
         return tuple(hop.sub_query for hop in self.hops)
 
     @property
@@ -73,7 +80,8 @@ class Chain:
 
 
 def clean_sub_query(text: str, number: int = 0) -> str:
-    r"""Take the sub-query out of a reply: its first line with text, without label and without quotes around it.
+    r"""Take the sub-query out of a reply: its first line with text, without label and without quotes around
+    it.
 
     ``number``: of the hop; a line may begin with it, for so the prompt writes the hops before.
 
@@ -91,7 +99,8 @@ def clean_sub_query(text: str, number: int = 0) -> str:
 
 
 def reaches_end(text: str, number: int = 0) -> bool:
-    r"""Whether the sub-query in a reply goes on to the reply's end: had there been more, it would have belonged to it.
+    r"""Whether the sub-query in a reply goes on to the reply's end: had there been more, it would have
+    belonged to it.
 
     >>> reaches_end("1. Who wrote", 1), reaches_end("Who wrote Emma?\nIt was"), reaches_end("Who wrote Emma?\n")
     (True, False, False)
@@ -107,8 +116,9 @@ def _unquoted(text: str) -> str:
 def fresh(sub_queries: Iterable[str], asked: Sequence[str], *, exact: bool) -> list[str]:
     """Return the sub-queries that are not blank and repeat neither ``asked`` nor each other, in order.
 
-    This is the one rule for repeats, of every strategy (paper, section 3.3: identical sub-queries are discarded). Unless
-    ``exact``, two are the same if they are equal in lower case, without punctuation and articles.
+    This is the one rule for repeats, of every strategy (paper, section 3.3: identical sub-queries are
+    discarded). Unless ``exact``, two are the same if they are equal in lower case, without punctuation and
+    articles.
     """
 
     def spelling(text: str) -> str:

@@ -19,47 +19,59 @@ class CoRAGConfig(MethodConfig):
     """Options of CoRAG. Where the paper and its released code differ, the paper is the default.
 
     Attributes:
-        preset: values for the other options: "paper"; "released_code" (the authors' inference code with its accidents, but
-            for the three that docs/methods.md names; it wants the checkpoint's own prompts from files of yours, and questions that
-            bring their ``context_ids``); or "small_model"
-            (few passages and short replies, for models of some hundred million weights on CPUs; the shipped adapter's).
-        strategy: "greedy" (one chain at temperature 0), "best_of_n", "tree" (breadth-first with rollouts), or "adaptive"
-            (greedy, then samples, then tree search, each only while the chain's own score says that it is unsure).
+        preset: values for the other options: "paper"; "released_code" (the authors' inference code with its
+            accidents, but for the three that docs/methods.md names; it wants the checkpoint's own prompts
+            from files of yours, and questions that bring their ``context_ids``); or "small_model" (few
+            passages and short replies, for models of some hundred million weights on CPUs; the shipped
+            adapter's).
+        strategy: "greedy" (one chain at temperature 0), "best_of_n", "tree" (breadth-first with rollouts), or
+            "adaptive" (greedy, then samples, then tree search, each only while the chain's own score says
+            that it is unsure).
         max_hops: hops of a chain at most (the paper's L); 0 answers from the question's passages alone.
         chains: chains sampled by best_of_n (the paper's N).
         temperature: of sampled sub-queries; sub-answers and final answers are greedy.
-        first_chain_greedy: the first of the N chains is the greedy one (released code; the paper samples all).
+        first_chain_greedy: the first of the N chains is the greedy one (released code; the paper samples
+            all).
         expand: sub-queries tried per state of the tree.
         rollouts: continuations sampled to judge a state of the tree.
         rollout_hops: hops of a rollout at most; 0 judges states by themselves.
         beam: states of the tree that are kept per depth.
         aggregate: a state is worth the "mean" of its rollouts' scores, or their "min" (the best).
-        reuse: rollouts of a kept state become its children, and equal chains are scored once; false repeats that work.
-        rank_by: which chain is best: "refusal" (mean log-likelihood of the refusal sentence given the chain, lower is better),
-            "refusals" (fewest refused hops) or "vote" (most frequent final answer); the last two need no log-probabilities.
-        stop: "length" runs to max_hops; "check" asks the model after every hop whether to stop; "settled" stops when the answer
-            drafted from the chain alone is the same after two hops; "learned" compares the likelihoods of Yes and No.
+        reuse: rollouts of a kept state become its children, and equal chains are scored once; false repeats
+            that work.
+        rank_by: which chain is best: "refusal" (mean log-likelihood of the refusal sentence given the chain,
+            lower is better), "refusals" (fewest refused hops) or "vote" (most frequent final answer); the
+            last two need no log-probabilities.
+        stop: "length" runs to max_hops; "check" asks the model after every hop whether to stop; "settled"
+            stops when the answer drafted from the chain alone is the same after two hops; "learned" compares
+            the likelihoods of Yes and No.
         yes_bias: added to the log-likelihood of Yes by "learned": above 0 saves tokens.
-        repeats: a sub-query is a repeat if it equals an earlier one after "normalised" spelling, or only if "exact".
-        tries: sub-queries asked for per hop, on average over a chain, before one that only repeats itself ends; requests for
-            children before a state of the tree that only repeats itself ends.
+        repeats: a sub-query is a repeat if it equals an earlier one after "normalised" spelling, or only if
+            "exact".
+        tries: sub-queries asked for per hop, on average over a chain, before one that only repeats itself
+            ends; requests for children before a state of the tree that only repeats itself ends.
         passages_per_hop: passages that a sub-answer is read from (also ``top_k``).
-        passage_order: how these are ordered: "best_first", which the prefix cache likes, since similar sub-queries share their best
-            passages; or "best_last" (released code).
+        passage_order: how these are ordered: "best_first", which the prefix cache likes, since similar
+            sub-queries share their best passages; or "best_last" (released code).
         search_depth: hits kept per search, for recall and for fusing; at least passages_per_hop are searched.
-        context: passages shown to the final answer: those of the "question" (paper), of the "chain", or of both "fused".
+        context: passages shown to the final answer: those of the "question" (paper), of the "chain", or of
+            both "fused".
         context_passages: so many of them.
         context_order: "best_last" puts the best passage next to the question, "best_first" at the top.
-        max_passage_tokens: final passages are cut to so many tokens (released code: 184); 0 for whole passages.
-        max_prompt_tokens: the final prompt loses whole passages, worst first, until it has so many tokens; 0 for the window.
+        max_passage_tokens: final passages are cut to so many tokens (released code: 184); 0 for whole
+            passages.
+        max_prompt_tokens: the final prompt loses whole passages, worst first, until it has so many tokens; 0
+            for the window.
         max_sub_query_tokens: most tokens of a sub-query.
         max_sub_answer_tokens: most tokens of a sub-answer.
         max_answer_tokens: most tokens of the final answer.
         refusal: what a sub-answer says when the passages do not tell.
-        task: what the questions are like, as the prompts say it; KILT's datasets bring their own ('corag datasets' lists them).
+        task: what the questions are like, as the prompts say it; KILT's datasets bring their own ('corag
+            datasets' lists them).
         mean_budget: tokens per question that an adaptive run spends on average at most; 0 for no limit.
-        unsure_above: an adaptive chain is unsure while its score is above this; without a value, above the median of the greedy
-            chains that the run has scored so far, since what is a good score depends on the model.
+        unsure_above: an adaptive chain is unsure while its score is above this; without a value, above the
+            median of the greedy chains that the run has scored so far, since what is a good score depends on
+            the model.
         sub_query_prompt: a shipped name, a file, or a text with {query}, {task} and {hops}.
         sub_answer_prompt: the same with {sub_query}, {passages} and {refusal}.
         final_answer_prompt: the same with {query}, {task}, {hops} and {passages}.
@@ -103,7 +115,12 @@ class CoRAGConfig(MethodConfig):
     final_answer_prompt: str = "final_answer"
     stop_check_prompt: str = "stop_check"
 
-    ALIASES: ClassVar[dict[str, str]] = {"top_k": "passages_per_hop", "n": "chains", "L": "max_hops", "N": "chains"}
+    ALIASES: ClassVar[dict[str, str]] = {
+        "top_k": "passages_per_hop",
+        "n": "chains",
+        "L": "max_hops",
+        "N": "chains",
+    }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
         "small_model": {
@@ -118,21 +135,31 @@ class CoRAGConfig(MethodConfig):
 
     def __post_init__(self) -> None:
         _at_least(
-            self, 0, "max_hops", "rollout_hops", "max_passage_tokens", "max_prompt_tokens", "temperature", "mean_budget"
+            self,
+            0,
+            "max_hops",
+            "rollout_hops",
+            "max_passage_tokens",
+            "max_prompt_tokens",
+            "temperature",
+            "mean_budget",
         )
         _at_least(self, 1, "chains", "expand", "rollouts", "beam", "tries", "passages_per_hop")
         _at_least(self, 1, "search_depth", "context_passages")
         _at_least(self, 1, "max_sub_query_tokens", "max_sub_answer_tokens", "max_answer_tokens")
         if self.strategy != "adaptive" and (self.mean_budget or self.unsure_above is not None):
             raise ConfigError(
-                f"corag's mean_budget and unsure_above are for strategy 'adaptive', but the strategy is '{self.strategy}'."
+                "corag's mean_budget and unsure_above are for strategy 'adaptive', but the strategy is "
+                f"'{self.strategy}'."
             )
         if not normalize_answer(self.refusal):
-            raise ConfigError("corag needs a refusal sentence: what a sub-answer says when the passages do not tell.")
+            raise ConfigError(
+                "corag needs a refusal sentence: what a sub-answer says when the passages do not tell."
+            )
         if self.rank_by == "vote" and self.strategy in ("tree", "adaptive"):
             raise ConfigError(
-                f"rank_by 'vote' compares final answers, which strategy '{self.strategy}' does not have on the way: use "
-                "'refusal' or 'refusals', or strategy 'best_of_n'."
+                f"rank_by 'vote' compares final answers, which strategy '{self.strategy}' does not have on "
+                "the way: use 'refusal' or 'refusals', or strategy 'best_of_n'."
             )
 
     def prompt(self, name: Literal["sub_query", "sub_answer", "final_answer", "stop_check"]) -> Template:

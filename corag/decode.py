@@ -30,14 +30,20 @@ from core.tools import Tools
 RETRY_TEMPERATURE = 0.7
 
 
-async def grow(chain: Chain, hops: int, tools: Tools, config: CoRAGConfig, *, temperature: float, path: str) -> Chain:
-    """Return the chain grown to ``hops`` hops, or less if a stop rule, repeats or the budget ended it before."""
+async def grow(
+    chain: Chain, hops: int, tools: Tools, config: CoRAGConfig, *, temperature: float, path: str
+) -> Chain:
+    """Return the chain grown to ``hops`` hops, or less if a stop rule, repeats or the budget ended it
+    before.
+    """
     tries = config.tries * (hops - len(chain))
     try:
         while len(chain) < hops and not chain.stopped:
             here = f"{path}/hop {len(chain) + 1}"
             # Sub-query: P(Q_i | Q, Q_<i, A_<i).
-            sub_query, asked = await new_sub_query(chain, tries, tools, config, temperature=temperature, path=here)
+            sub_query, asked = await new_sub_query(
+                chain, tries, tools, config, temperature=temperature, path=here
+            )
             tries -= asked
             chain = replace(chain, repeats=chain.repeats + asked - bool(sub_query))
             if not sub_query:
@@ -53,10 +59,12 @@ async def grow(chain: Chain, hops: int, tools: Tools, config: CoRAGConfig, *, te
 async def new_sub_query(
     chain: Chain, tries: int, tools: Tools, config: CoRAGConfig, *, temperature: float, path: str
 ) -> tuple[SubQuery | None, int]:
-    """Return a sub-query that the chain has not asked, and how many were asked for; None if ``tries`` were not enough.
+    """Return a sub-query that the chain has not asked, and how many were asked for.
 
-    As in the released code, a chain may ask for ``tries`` times as many as it has hops to go, and a repeat makes the next
-    try more random.
+    None if ``tries`` were not enough.
+
+    As in the released code, a chain may ask for ``tries`` times as many as it has hops to go, and a repeat
+    makes the next try more random.
     """
     for attempt in range(tries):
         warmth = max(temperature, RETRY_TEMPERATURE) if attempt else temperature
@@ -70,7 +78,9 @@ async def new_sub_query(
 async def sample_sub_queries(
     chain: Chain, count: int, tools: Tools, config: CoRAGConfig, *, temperature: float, path: str
 ) -> tuple[list[SubQuery], int]:
-    """Sample next sub-queries in one request; return those new to the chain and to each other, and how many repeat the chain.
+    """Sample next sub-queries in one request.
+
+    Return those new to the chain and to each other, and how many repeat the chain.
 
     Blank ones count as repeats.
     """
@@ -91,14 +101,20 @@ async def sample_sub_queries(
 
 
 async def take_hop(sub_query: SubQuery, tools: Tools, config: CoRAGConfig, *, path: str) -> Hop:
-    """Search for a sub-query and answer it from what was found; finding nothing is a refusal, and the model is not asked."""
+    """Search for a sub-query and answer it from what was found.
+
+    Finding nothing is a refusal, and the model is not asked.
+    """
     hits = await tools.search(sub_query.text, k=max(config.search_depth, config.passages_per_hop), path=path)
     if not hits:
         return Hop(sub_query.text, config.refusal, refused=True, query_cut=sub_query.cut)
     prompt = sub_answer_prompt(sub_query.text, top_passages(hits, config.passages_per_hop), config)
-    reply = await tools.generate(prompt, role="sub_answer", max_tokens=config.max_sub_answer_tokens, path=path)
+    reply = await tools.generate(
+        prompt, role="sub_answer", max_tokens=config.max_sub_answer_tokens, path=path
+    )
     sub_answer, refused = clean_sub_answer(reply.text, config.refusal)
-    cut = not refused and reply.completions[0].finish_reason == "length"  # a refusal is taken as its whole sentence
+    # a refusal is taken as its whole sentence
+    cut = not refused and reply.completions[0].finish_reason == "length"
     return Hop(sub_query.text, sub_answer, refused, hits, sub_query.cut, cut)
 
 
@@ -128,9 +144,12 @@ async def says_enough(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: 
 
 
 async def prefers_yes(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str) -> bool:
-    """Compare the likelihoods of Yes and No, with the bias on Yes (section 5.4: the output is one of the two)."""
+    """Compare the likelihoods of Yes and No, with the bias on Yes (section 5.4: the output is one of the
+    two).
+    """
     prompt = stop_check_prompt(tools.question.text, chain, config)
-    # One after the other: which of two at once the budget still allows would depend on which is answered first.
+    # One after the other: which of two at once the budget still allows would depend on which is answered
+    # first.
     yes = await tools.score(prompt, continuation(prompt, "Yes"), role="stop_check", path=path)
     no = await tools.score(prompt, continuation(prompt, "No"), role="stop_check", path=path)
     return yes.sum + config.yes_bias > no.sum

@@ -1,7 +1,8 @@
 """CoRAG: chain-of-retrieval augmented generation (Wang et al., NeurIPS 2025, arXiv 2501.14342).
 
-A chain of sub-queries, each searched and answered, is decoded greedily, as the best of N, by tree search, or with as much of
-these as the question seems to need; the final answer is read from the chain and from passages.
+A chain of sub-queries, each searched and answered, is decoded greedily, as the best of N, by tree search, or
+with as much of these as the question seems to need; the final answer is read from the chain and from
+passages.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from core.types import Answer, Question
 
 @dataclass(frozen=True, slots=True)
 class HopRecord:
-    """A hop as it stands in the trace; ``passage_ids`` in the order of their rank, the rest as in :class:`Hop`.
+    """A hop as it stands in the trace.
+
+    ``passage_ids`` in the order of their rank, the rest as in :class:`Hop`.
 
     Traces of older versions do not tell what was cut off.
     """
@@ -53,10 +56,10 @@ class ChainRecord:
 class CoRAGAnswer(Answer):
     """CoRAG's result.
 
-    ``passage_ids``: all that the chosen chain's searches found, fused; ``context_ids``: what the final answer was shown,
-    best first.
-    ``steps``: hops of the chosen chain. ``stopped``: why it ended, "budget" if tokens ran out before the final answer.
-    ``refusals``, ``repeats``: of the chosen chain. ``chains``: every candidate; ``chosen``: the index of the one that was kept.
+    ``passage_ids``: all that the chosen chain's searches found, fused; ``context_ids``: what the final answer
+    was shown, best first. ``steps``: hops of the chosen chain. ``stopped``: why it ended, "budget" if tokens
+    ran out before the final answer. ``refusals``, ``repeats``: of the chosen chain. ``chains``: every
+    candidate; ``chosen``: the index of the one that was kept.
     """
 
     context_ids: tuple[str, ...] = ()

@@ -1,7 +1,9 @@
-"""What CoRAG asks the model: its four prompts, filled. Decoding and training data are made by the same functions.
+"""What CoRAG asks the model: its four prompts, filled.
 
-Paper, section 3.1 and appendix D. When a prompt is too long, passages are left out first, the worst before the others, then hops,
-the oldest before the others.
+Decoding and training data are made by the same functions.
+
+Paper, section 3.1 and appendix D. When a prompt is too long, passages are left out first, the worst before
+the others, then hops, the oldest before the others.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ from core.types import Passage
 
 
 def sub_query_prompt(query: str, chain: Chain, config: CoRAGConfig) -> Prompt:
-    """Ask for the next sub-query: P(Q_i | Q, Q_<i, A_<i). The chain stands late, so that a longer one shares its prefix."""
+    """Ask for the next sub-query: P(Q_i | Q, Q_<i, A_<i).
+
+    The chain stands late, so that a longer one shares its prefix.
+    """
     template = config.prompt("sub_query")
     return template.render({"query": query, "task": config.task, "hops": hop_segments(chain, template)})
 
@@ -44,14 +49,18 @@ def stop_check_prompt(query: str, chain: Chain, config: CoRAGConfig) -> Prompt:
 
 
 def refusal_prompt(query: str, chain: Chain, config: CoRAGConfig) -> Prompt:
-    """Return the sub-answer's prompt with the main question, and the chain where the passages stand (section 3.3)."""
+    """Return the sub-answer's prompt with the main question, and the chain where the passages stand (section
+    3.3).
+    """
     template = config.prompt("sub_answer")
     hops = hop_segments(chain, template)
     return template.render({"sub_query": query, "passages": hops, "refusal": config.refusal})
 
 
 def continuation(prompt: Prompt, text: str) -> str:
-    """Return a text as the model would write it after the prompt: with a space first, unless it begins a turn or a line."""
+    """Return a text as the model would write it after the prompt: with a space first, unless it begins a turn
+    or a line.
+    """
     goes_on = prompt.plain or (
         prompt.prefix and not prompt.prefix[-1].isspace()
     )  # plain prompts end without white space

@@ -1,4 +1,7 @@
-"""Scores that rank chains. All read token ids and lengths from the engine's own tokenizer, so they suit any model."""
+"""Scores that rank chains.
+
+All read token ids and lengths from the engine's own tokenizer, so they suit any model.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,12 @@ from core.tools import Tools
 
 
 async def refusal_log_likelihood(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str = "") -> float:
-    """Test time: mean log-likelihood per token of the refusal sentence and end of turn, given the chain. Lower is better.
+    """Test time: mean log-likelihood per token of the refusal sentence and end of turn, given the chain.
 
-    A chain that answers the question makes "nothing found" unlikely (paper, section 3.3; released code, ``_eval_single_path``).
+    Lower is better.
+
+    A chain that answers the question makes "nothing found" unlikely (paper, section 3.3; released code,
+    ``_eval_single_path``).
     """
     prompt = refusal_prompt(tools.question.text, chain, config)
     target = continuation(prompt, config.refusal)
@@ -26,7 +32,9 @@ async def refusal_log_likelihood(chain: Chain, tools: Tools, config: CoRAGConfig
 
 @dataclass(frozen=True, slots=True)
 class GoldScore:
-    """The gold answer's log-likelihood: of the alias likeliest per token (``mean``) and of that likeliest as a whole (``sum``)."""
+    """The gold answer's log-likelihood: of the alias likeliest per token (``mean``) and of that likeliest as
+    a whole (``sum``).
+    """
 
     mean: float
     sum: float
@@ -37,7 +45,8 @@ async def gold_log_likelihood(
 ) -> GoldScore:
     """Training: log P(A | Q, Q_1:L, A_1:L), with the end of turn, without passages. Higher is better.
 
-    Of several gold answers the likeliest counts. Paper, section 3.1; its threshold of -0.05 is on the mean per token.
+    Of several gold answers the likeliest counts. Paper, section 3.1; its threshold of -0.05 is on the mean
+    per token.
     """
     prompt = final_answer_prompt(tools.question.text, chain, (), config)
     scores = await gather(
@@ -48,7 +57,9 @@ async def gold_log_likelihood(
 
 
 def votes(answers: Sequence[str]) -> list[int]:
-    """For each final answer, how many of all are the same after normalising; higher is better. Blank ones have no votes.
+    """For each final answer, how many of all are the same after normalising; higher is better.
+
+    Blank ones have no votes.
 
     Needs no log-probabilities.
     """

@@ -1,4 +1,6 @@
-"""Greedy and best-of-N decoding (paper, section 3.3), and the pieces that adaptive compute takes from them."""
+"""Greedy and best-of-N decoding (paper, section 3.3), and the pieces that adaptive compute takes from
+them.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,16 @@ async def greedy(tools: Tools, config: CoRAGConfig) -> Outcome:
 
 
 async def best_of_n(tools: Tools, config: CoRAGConfig, context: Context) -> Outcome:
-    """N chains at the same time; the one of the best score is kept, or the one whose final answer most of them give.
+    """N chains at the same time.
+
+    The one of the best score is kept, or the one whose final answer most of them give.
 
     A budget too small for N whole chains samples fewer, not shorter ones.
     """
     chain_cost = context.hop_cost * config.max_hops + (context.reserve if config.rank_by == "vote" else 0)
-    count = config.chains if tools.left is None else max(1, min(config.chains, tools.left // max(1, chain_cost)))
+    count = (
+        config.chains if tools.left is None else max(1, min(config.chains, tools.left // max(1, chain_cost)))
+    )
     numbers = range(1, count + 1)
     if config.rank_by == "vote":
         with tools.holding(context.reserve * (count - 1)):
@@ -38,12 +44,17 @@ async def best_of_n(tools: Tools, config: CoRAGConfig, context: Context) -> Outc
 
 
 async def sample_chains(numbers: Sequence[int], tools: Tools, config: CoRAGConfig) -> list[Candidate]:
-    """Sample the chains of these numbers. A chain depends on its number alone, so 8 chains begin with the same 4 as 4 chains."""
+    """Sample the chains of these numbers.
+
+    A chain depends on its number alone, so 8 chains begin with the same 4 as 4 chains.
+    """
 
     async def one(number: int, branch: Tools) -> Candidate:
         path = f"chain {number}"
         temperature = 0 if config.first_chain_greedy and number == 1 else config.temperature
-        return Candidate(await grow(Chain(), config.max_hops, branch, config, temperature=temperature, path=path), path)
+        return Candidate(
+            await grow(Chain(), config.max_hops, branch, config, temperature=temperature, path=path), path
+        )
 
     branches = tools.branch(len(numbers))
     return await gather(one(number, branch) for number, branch in zip(numbers, branches, strict=True))
@@ -65,7 +76,9 @@ async def score(candidates: Iterable[Candidate], tools: Tools, config: CoRAGConf
     )
 
 
-async def by_vote(candidates: Sequence[Candidate], tools: Tools, config: CoRAGConfig, context: Context) -> Outcome:
+async def by_vote(
+    candidates: Sequence[Candidate], tools: Tools, config: CoRAGConfig, context: Context
+) -> Outcome:
     """Answer from every chain; the most frequent answer wins, and of its chains the first is kept."""
     with tools.holding(-context.reserve):  # every answer is a final one
         concluded = await gather(
@@ -74,5 +87,8 @@ async def by_vote(candidates: Sequence[Candidate], tools: Tools, config: CoRAGCo
         )
     counts = votes([each.text for each in concluded])
     chosen = counts.index(max(counts))
-    voted = (Candidate(each.chain, each.path, -float(count)) for each, count in zip(candidates, counts, strict=True))
+    voted = (
+        Candidate(each.chain, each.path, -float(count))
+        for each, count in zip(candidates, counts, strict=True)
+    )
     return Outcome(tuple(voted), chosen, concluded[chosen])

@@ -1,9 +1,11 @@
-"""Tree search: breadth-first over sub-queries, each state judged by rollouts (paper, section 3.3; released code, ``_search``).
+"""Tree search: breadth-first over sub-queries, each state judged by rollouts (paper, section 3.3.
 
-At every depth each kept state gets ``expand`` children; a child is worth the mean (or min) score of ``rollouts`` sampled
-continuations of at most ``rollout_hops`` hops; the best ``beam`` states are kept. No child repeats a sub-query of its ancestors.
-Unlike the released code, rollouts that extend a kept state become its children, and a chain is scored once; ``reuse: false``
-brings that waste back.
+Released code, ``_search``).
+
+At every depth each kept state gets ``expand`` children; a child is worth the mean (or min) score of
+``rollouts`` sampled continuations of at most ``rollout_hops`` hops; the best ``beam`` states are kept. No
+child repeats a sub-query of its ancestors. Unlike the released code, rollouts that extend a kept state become
+its children, and a chain is scored once; ``reuse: false`` brings that waste back.
 """
 
 from __future__ import annotations
@@ -25,11 +27,13 @@ from core.tools import Tools
 OVERSAMPLE = 1.5  # released code: sub-queries sampled per child wanted, since some will be the same
 
 
-async def tree_search(tools: Tools, config: CoRAGConfig, context: Context, known: Sequence[Chain] = ()) -> Outcome:
+async def tree_search(
+    tools: Tools, config: CoRAGConfig, context: Context, known: Sequence[Chain] = ()
+) -> Outcome:
     """Return every state that was judged, by depth and birth, and the best of those kept at the end.
 
-    ``known``: chains made before, which count as rollouts that are there already. When the budget affords no further depth with at
-    least two children each, the best chain is grown greedily instead.
+    ``known``: chains made before, which count as rollouts that are there already. When the budget affords no
+    further depth with at least two children each, the best chain is grown greedily instead.
     """
     tree = Tree(config, known)
     beam = [Candidate(Chain(), "tree")]
@@ -46,7 +50,9 @@ async def tree_search(tools: Tools, config: CoRAGConfig, context: Context, known
         children = [child for family in families for child in tree.remember(family)]
         judged += children
         ended = [state for state in beam if state.chain.stopped]
-        ended += [stuck(state, family) for state, family in zip(growing, families, strict=True) if not family.born]
+        ended += [
+            stuck(state, family) for state, family in zip(growing, families, strict=True) if not family.born
+        ]
         beam = sorted([*ended, *children], key=worth)[: config.beam]  # stable: the earlier of equals
         if all(state.chain.stopped for state in beam):
             break
@@ -62,7 +68,8 @@ async def tree_search(tools: Tools, config: CoRAGConfig, context: Context, known
 def plan_depth(
     config: CoRAGConfig, depth: int, states: int, tools: Tools, context: Context
 ) -> tuple[CoRAGConfig | None, int | None]:
-    """Return the options of the next depth and its share of the budget: fewer rollouts first, then fewer children; None if none.
+    """Return the options of the next depth and its share of the budget: fewer rollouts first, then fewer
+    children; None if none.
 
     A depth gets an even share of what is left, or up to half of it if it needs so much.
     """
@@ -83,7 +90,9 @@ def plan_depth(
 
 def stuck(state: Candidate, family: Family) -> Candidate:
     """Return a state that has no children as one that has ended."""
-    return replace(state, chain=replace(state.chain, stopped=family.why, repeats=state.chain.repeats + family.repeats))
+    return replace(
+        state, chain=replace(state.chain, stopped=family.why, repeats=state.chain.repeats + family.repeats)
+    )
 
 
 def worth(state: Candidate) -> float:
@@ -119,7 +128,10 @@ class Tree:
         self._scores: dict[tuple[str, ...], float | None] = {}
 
     async def expand(self, state: Candidate, tools: Tools, plan: CoRAGConfig) -> Family:
-        """Return the children of a state. The memory is not changed meanwhile. ``plan``: the options of this depth."""
+        """Return the children of a state.
+
+        The memory is not changed meanwhile. ``plan``: the options of this depth.
+        """
         try:
             ready, sub_queries, repeats = await self._next_sub_queries(state, tools, plan)
         except BudgetExhaustedError:
@@ -161,7 +173,9 @@ class Tree:
     async def _next_sub_queries(
         self, state: Candidate, tools: Tools, plan: CoRAGConfig
     ) -> tuple[list[Chain], list[SubQuery], int]:
-        """Return up to ``expand`` continuations, as earlier rollouts and as new sub-queries, and how many repeats came."""
+        """Return up to ``expand`` continuations, as earlier rollouts and as new sub-queries, and how many
+        repeats came.
+        """
         ready = self._one_hop_on(state.chain)[: plan.expand]
         wanted = plan.expand - len(ready)
         repeats = 0
@@ -171,7 +185,12 @@ class Tree:
         for attempt in range(plan.tries):
             path = f"{state.path}/retry {attempt}" if attempt else state.path
             sampled, again = await sample_sub_queries(
-                state.chain, math.ceil(OVERSAMPLE * wanted), tools, plan, temperature=plan.temperature, path=path
+                state.chain,
+                math.ceil(OVERSAMPLE * wanted),
+                tools,
+                plan,
+                temperature=plan.temperature,
+                path=path,
             )
             repeats += again
             unasked = fresh((each.text for each in sampled), asked, exact=plan.repeats == "exact")[:wanted]
@@ -186,7 +205,9 @@ class Tree:
             return []
         further = self._longer(chain)
         found = fresh(
-            (made.sub_queries[len(chain)] for made in further), chain.sub_queries, exact=self._config.repeats == "exact"
+            (made.sub_queries[len(chain)] for made in further),
+            chain.sub_queries,
+            exact=self._config.repeats == "exact",
         )
         hops = {made.sub_queries[len(chain)]: made.hops[len(chain)] for made in reversed(further)}
         return [chain.then(hops[sub_query]) for sub_query in found]
@@ -206,8 +227,12 @@ class Tree:
             starts = (known + [child] * plan.rollouts)[: plan.rollouts]
         with tools.holding(cost_of_scores(child, target - len(child), len(starts), tools, plan)):
             chains = await gather(
-                grow(start, target, branch, plan, temperature=plan.temperature, path=f"{path}/rollout {number}")
-                for number, (start, branch) in enumerate(zip(starts, tools.branch(len(starts)), strict=True), 1)
+                grow(
+                    start, target, branch, plan, temperature=plan.temperature, path=f"{path}/rollout {number}"
+                )
+                for number, (start, branch) in enumerate(
+                    zip(starts, tools.branch(len(starts)), strict=True), 1
+                )
             )
         rollouts = await self._score(chains, path, tools)
         scores = [rollout.score for rollout in rollouts if rollout.score is not None]
@@ -222,7 +247,9 @@ class Tree:
         if not config.reuse:
             return await gather(
                 judge(chain, f"{path}/rollout {number}", branch, config)
-                for number, (chain, branch) in enumerate(zip(chains, tools.branch(len(chains)), strict=True), 1)
+                for number, (chain, branch) in enumerate(
+                    zip(chains, tools.branch(len(chains)), strict=True), 1
+                )
             )
         new: dict[tuple[str, ...], tuple[Chain, str]] = {}
         for number, chain in enumerate(chains, 1):

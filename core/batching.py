@@ -14,12 +14,15 @@ Out = TypeVar("Out")
 class MicroBatcher(Generic[In, Out]):
     """Collect what arrives while the worker is busy and hand it over as one batch.
 
-    The worker runs in one thread of its own, so the event loop stays free and the worker need not be thread-safe. There is no
-    waiting window by default: an idle worker starts at once with what the current turn of the event loop has queued, and load
-    forms the batches. If the worker raises, every caller of that batch gets the exception; later batches are tried afresh.
+    The worker runs in one thread of its own, so the event loop stays free and the worker need not be
+    thread-safe. There is no waiting window by default: an idle worker starts at once with what the current
+    turn of the event loop has queued, and load forms the batches. If the worker raises, every caller of that
+    batch gets the exception; later batches are tried afresh.
     """
 
-    def __init__(self, work: Callable[[Sequence[In]], Sequence[Out]], *, max_batch: int, name: str = "batch") -> None:
+    def __init__(
+        self, work: Callable[[Sequence[In]], Sequence[Out]], *, max_batch: int, name: str = "batch"
+    ) -> None:
         """``work`` maps a batch of up to ``max_batch`` items to as many results, in the same order."""
         self._work = work
         self._max_batch = max_batch
@@ -29,7 +32,10 @@ class MicroBatcher(Generic[In, Out]):
         self._task: asyncio.Task[None] | None = None
 
     async def submit(self, item: In, priority: int = 0) -> Out:
-        """Return the worker's result for one item. Lower priority goes first; equals go in order of arrival."""
+        """Return the worker's result for one item.
+
+        Lower priority goes first; equals go in order of arrival.
+        """
         future: asyncio.Future[Out] = asyncio.get_running_loop().create_future()
         self._waiting.append((priority, self._arrivals, item, future))
         self._arrivals += 1

@@ -1,4 +1,6 @@
-"""Times that can be compared: to the microsecond within a process, between processes as far as their clocks agree."""
+"""Times that can be compared: to the microsecond within a process, between processes as far as their clocks
+agree.
+"""
 
 from __future__ import annotations
 

@@ -31,11 +31,16 @@ class BackendError(CoragError):
 
 
 class SearchFailedError(CoragError):
-    """One search failed. This is not an empty result: the question is recorded as failed and retried on resume."""
+    """One search failed.
+
+    This is not an empty result: the question is recorded as failed and retried on resume.
+    """
 
 
 class RequestRefusedError(CoragError):
-    """One generation or scoring request cannot be served, for example because its prompt can never fit the window."""
+    """One generation or scoring request cannot be served, for example because its prompt can never fit the
+    window.
+    """
 
 
 class BudgetExhaustedError(CoragError):
@@ -60,7 +65,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def reason(error: BaseException) -> str:
-    r"""Return the first line of what an error says, or its type if it says nothing: for a sentence that names the cause.
+    r"""Return the first line of what an error says, or its type if it says nothing: for a sentence that names
+    the cause.
 
     >>> reason(ValueError("no such file\nlook elsewhere"))
     'no such file'

@@ -27,7 +27,10 @@ def file_digest(path: str | Path) -> str:
 
 
 def open_text(path: str | Path) -> IO[str]:
-    """Open a UTF-8 text file for reading, gzipped if its name ends in .gz. Raises :class:`DataError` if it is missing."""
+    """Open a UTF-8 text file for reading, gzipped if its name ends in .gz.
+
+    Raises :class:`DataError` if it is missing.
+    """
     path = Path(path)
     if not path.is_file():
         raise DataError(f"there is no file '{path}': check the path.")
@@ -52,14 +55,17 @@ def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
                     f"{path}, line {number}: not valid JSON ({error.msg} at column {error.colno})."
                 ) from None
             if not isinstance(record, dict):
-                raise DataError(f"{path}, line {number}: expected a JSON object, found {type(record).__name__}.")
+                raise DataError(
+                    f"{path}, line {number}: expected a JSON object, found {type(record).__name__}."
+                )
             yield record
 
 
 def read_records(path: str | Path) -> Iterator[dict[str, Any]]:
     """Read a file of records in any of the shapes that datasets come in.
 
-    JSONL (also under the name .json), a JSON list of objects, ``{"data": [...]}``, or columns ``{column: {row: value}}``.
+    JSONL (also under the name .json), a JSON list of objects, ``{"data": [...]}``, or columns ``{column:
+    {row: value}}``.
     """
     if str(path).removesuffix(".gz").endswith(".json"):
         yield from _read_whole(Path(path))
@@ -80,12 +86,16 @@ def _read_whole(path: Path) -> Iterator[dict[str, Any]]:
         if error.msg == "Extra data":  # one object per line, whatever the name says
             yield from read_jsonl(path)
             return
-        raise DataError(f"{path}, line {error.lineno}: not valid JSON ({error.msg} at column {error.colno}).") from None
+        raise DataError(
+            f"{path}, line {error.lineno}: not valid JSON ({error.msg} at column {error.colno})."
+        ) from None
     if isinstance(data, dict) and data and not _has_scalar_rows(data):
         columns = cast("dict[str, dict[str, Any]]", data)
         rows = next(iter(columns.values()))
         if any(column.keys() != rows.keys() for column in columns.values()):
-            raise DataError(f"{path}: the columns have different rows: expected the same rows in each column.")
+            raise DataError(
+                f"{path}: the columns have different rows: expected the same rows in each column."
+            )
         yield from ({name: column[row] for name, column in columns.items()} for row in rows)
         return
     if isinstance(data, dict) and isinstance(data.get("data"), list):
@@ -96,7 +106,8 @@ def _read_whole(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def write_atomically(path: str | Path, text: str) -> None:
-    """Write a whole file under a temporary name, flush it to disk, then rename: readers see the old or the new, never half.
+    """Write a whole file under a temporary name, flush it to disk, then rename: readers see the old or the
+    new, never half.
 
     Raises :class:`DataError` if it cannot be written.
     """
@@ -108,7 +119,9 @@ def write_atomically(path: str | Path, text: str) -> None:
 
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Give the temporary name under which to write a file; afterwards it takes the file's place. Makes the folder if need be.
+    """Give the temporary name under which to write a file; afterwards it takes the file's place.
+
+    Makes the folder if need be.
 
     Raises :class:`DataError` if any of this fails; what was written is then removed.
     """
@@ -130,9 +143,11 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def made_once(folder: Path, what: str) -> Iterator[Path]:
-    """Give a folder to fill, which afterwards takes the name of ``folder``, a folder of the cache that is not there yet.
+    """Give a folder to fill, which afterwards takes the name of ``folder``, a folder of the cache that is not
+    there yet.
 
-    If another process was faster, its copy stays: it is as good. Raises :class:`DataError` if ``what`` cannot be written.
+    If another process was faster, its copy stays: it is as good. Raises :class:`DataError` if ``what`` cannot
+    be written.
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -140,12 +155,13 @@ def made_once(folder: Path, what: str) -> Iterator[Path]:
             prefix=f"{folder.name}.", suffix=".tmp", dir=folder.parent, ignore_cleanup_errors=True
         ) as temporary:
             filling = Path(temporary) / folder.name
-            filling.mkdir()  # others who use the cache may read this one; a temporary folder is its user's alone
+            # others who use the cache may read this one; a temporary folder is its user's alone
+            filling.mkdir()
             yield filling
             filling.rename(folder)
     except OSError as error:
         if not folder.is_dir():
             raise DataError(
-                f"cannot write {what} to '{folder}': {error.strerror or error}. Free some space, or name another cache with "
-                "CORAG_CACHE."
+                f"cannot write {what} to '{folder}': {error.strerror or error}. Free some space, or name "
+                "another cache with CORAG_CACHE."
             ) from error

@@ -9,9 +9,12 @@ from core.types import Hit, Passage
 
 
 def fuse(rankings: Sequence[Sequence[Hit]], rrf_k: int = 60) -> list[Hit]:
-    """Score each passage by the sum of 1 / (rrf_k + rank) over the rankings that have it, ranks from 1; best first.
+    """Score each passage by the sum of 1 / (rrf_k + rank) over the rankings that have it, ranks from 1.
 
-    Passages are the same if their ids are. Equal scores keep the order of first appearance, ranking by ranking.
+    Best first.
+
+    Passages are the same if their ids are. Equal scores keep the order of first appearance, ranking by
+    ranking.
     """
     scores: dict[str, float] = {}
     passages: dict[str, Passage] = {}
@@ -25,7 +28,10 @@ def fuse(rankings: Sequence[Sequence[Hit]], rrf_k: int = 60) -> list[Hit]:
 
 
 def interleave(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """Merge rankings rank by rank: the first hit of each, then the second of each; of a passage its first hit."""
+    """Merge rankings rank by rank: the first hit of each, then the second of each.
+
+    Of a passage its first hit.
+    """
     merged: dict[str, Hit] = {}
     for rank in zip_longest(*rankings):
         for hit in rank:

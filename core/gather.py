@@ -10,7 +10,10 @@ T = TypeVar("T")
 
 
 async def gather(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run all at the same time and return their results in order. The first error cancels the others and is raised."""
+    """Run all at the same time and return their results in order.
+
+    The first error cancels the others and is raised.
+    """
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(coroutine) for coroutine in coroutines]

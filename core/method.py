@@ -13,7 +13,8 @@ from core.prompting.template import Template
 class MethodConfig:
     """Base of the methods' options, which are frozen dataclasses.
 
-    ``SEARCHES``: whether the method needs a retriever. ``PRESETS``, for options with a ``preset``: the values that each stands for.
+    ``SEARCHES``: whether the method needs a retriever. ``PRESETS``, for options with a ``preset``: the values
+    that each stands for.
     """
 
     SEARCHES: ClassVar[bool] = True
@@ -30,7 +31,10 @@ class MethodConfig:
         return ()
 
     def files(self) -> Mapping[str, str]:
-        """Files that the method reads beside prompts: paths by the name that each was given. The manifest keeps name and hash."""
+        """Files that the method reads beside prompts: paths by the name that each was given.
+
+        The manifest keeps name and hash.
+        """
         return {}
 
     def check_files(self) -> None:

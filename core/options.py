@@ -1,11 +1,13 @@
-"""One way to configure every command: typed dataclasses, filled from presets, YAML files and the command line, later wins.
+"""One way to configure every command: typed dataclasses, filled from presets, YAML files and the command
+line, later wins.
 
-A dataclass may carry ``ALIASES`` (other names for its options), ``PRESETS`` (values for the other options, by the value of its
-option ``preset``), ``IMPLIED`` (by option and value, values for other options of the command, as far as it has them, that presets
-and whatever is stated override), and ``ENVIRONMENT`` (options that cannot change a result). One that carries ``EXTENDED_BY``,
-the name of an option, gets further options by what is stated for that one: its class method ``extended`` is given the values and
-returns the dataclass to fill instead. jsonargparse checks the types; names are checked here, so that a misspelt one is answered
-with the nearest.
+A dataclass may carry ``ALIASES`` (other names for its options), ``PRESETS`` (values for the other options, by
+the value of its option ``preset``), ``IMPLIED`` (by option and value, values for other options of the
+command, as far as it has them, that presets and whatever is stated override), and ``ENVIRONMENT`` (options
+that cannot change a result). One that carries ``EXTENDED_BY``, the name of an option, gets further options by
+what is stated for that one: its class method ``extended`` is given the values and returns the dataclass to
+fill instead. jsonargparse checks the types; names are checked here, so that a misspelt one is answered with
+the nearest.
 """
 
 from __future__ import annotations
@@ -33,14 +35,17 @@ _NOTHING: Mapping[str, Any] = {}
 def parse(config: type[Config], argv: Sequence[str], prog: str, summary: str, positional: str = "") -> Config:
     """Build a configuration. ``positional`` names the option that a leading bare argument sets.
 
-    Raises :class:`ConfigError` naming the option, what was given and what was expected; exits after --help and --print_config.
+    Raises :class:`ConfigError` naming the option, what was given and what was expected; exits after --help
+    and --print_config.
     """
     config = _extended(config, _stated_for(getattr(config, "EXTENDED_BY", ""), argv))
     flags, given, files = _read_argv(argv, positional, dict(options_of(config)))
     stated = [pair for file in files for pair in _read_yaml(file, config)] + given
     implied = _implied_values(config, stated)
     sections = [] if flags else _untouched(config, [*implied, *stated])
-    untouched = {each.name: each.default_factory() for each in sections if each.default_factory is not MISSING}
+    untouched = {
+        each.name: each.default_factory() for each in sections if each.default_factory is not MISSING
+    }
     return _build(config, implied, stated, prog, summary, flags, untouched)
 
 
@@ -65,7 +70,9 @@ def _untouched(config: type[Any], stated: Arguments) -> list[Field[Any]]:
 
 
 def _extended(config: type[Config], stated: Iterable[Any]) -> type[Config]:
-    """Return the dataclass with the options that the values stated for ``EXTENDED_BY`` bring, as it is if it has none."""
+    """Return the dataclass with the options that the values stated for ``EXTENDED_BY`` bring, as it is if it
+    has none.
+    """
     if not hasattr(config, "EXTENDED_BY"):
         return config
     lists = (value.strip("[]").split(",") if isinstance(value, str) else value or () for value in stated)
@@ -95,9 +102,11 @@ def _build(
     flags: Sequence[str] = (),
     untouched: Mapping[str, Any] = _NOTHING,
 ) -> Config:
-    """Build a configuration from values, then those of the presets among what was stated, then what was stated.
+    """Build a configuration from values, then those of the presets among what was stated, then what was
+    stated.
 
-    ``untouched``: sections to take as they are. Most of the time goes into describing options to the parser, so it is spared them.
+    ``untouched``: sections to take as they are. Most of the time goes into describing options to the parser,
+    so it is spared them.
     """
     known = dict(options_of(config))
     stated = [(renamed(name, config), value) for name, value in stated]
@@ -105,7 +114,9 @@ def _build(
         if name not in known:
             raise ConfigError(f"unknown option '--{name}': {nearest(name, known)}")
     everything = [*before, *_preset_values(config, stated), *stated]
-    arguments = [f"--{name}={_as_list(value) if _is_list(known[name]) else value}" for name, value in everything]
+    arguments = [
+        f"--{name}={_as_list(value) if _is_list(known[name]) else value}" for name, value in everything
+    ]
     parser = ArgumentParser(prog=prog, description=summary, exit_on_error=False)
     parser.add_argument(
         "--config", action=ActionConfigFile, help="YAML file of options; may be repeated, later files win"
@@ -116,7 +127,9 @@ def _build(
     except ArgumentError as error:
         raise ConfigError(_plain_message(str(error))) from None
     parsed = {
-        field.name: built[field.name] for field in fields(cast("type[Any]", config)) if field.name not in untouched
+        field.name: built[field.name]
+        for field in fields(cast("type[Any]", config))
+        if field.name not in untouched
     }
     return config(**parsed, **untouched)
 
@@ -132,14 +145,16 @@ def _values_of(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def identity_of(config: Any) -> dict[str, Any]:
-    """Return the options that results depend on, nested as ``asdict`` nests them, for what is to be recognised by them.
+    """Return the options that results depend on, nested as ``asdict`` nests them, for what is to be
+    recognised by them.
 
-    ``ENVIRONMENT``, those of sections too, stand there as they are by default, whatever they are: so what is made of this for a
-    configuration that leaves them alone is what ``asdict`` would give.
+    ``ENVIRONMENT``, those of sections too, stand there as they are by default, whatever they are: so what is
+    made of this for a configuration that leaves them alone is what ``asdict`` would give.
     """
     circumstances: Sequence[str] = getattr(config, "ENVIRONMENT", ())
     values = {
-        each.name: each.default if each.name in circumstances else getattr(config, each.name) for each in fields(config)
+        each.name: each.default if each.name in circumstances else getattr(config, each.name)
+        for each in fields(config)
     }
     return {name: identity_of(value) if is_dataclass(value) else value for name, value in values.items()}
 
@@ -179,7 +194,9 @@ def sections_of(config: type[Any], prefix: str = "") -> Iterator[tuple[str, type
 def _read_argv(
     argv: Sequence[str], positional: str, known: Mapping[str, Any]
 ) -> tuple[list[str], Arguments, list[str]]:
-    """Split a command line into jsonargparse's own flags, (name, value) pairs and the YAML files named with --config."""
+    """Split a command line into jsonargparse's own flags, (name, value) pairs and the YAML files named with
+    --config.
+    """
     flags: list[str] = []
     pairs: Arguments = []
     files: list[str] = []
@@ -223,26 +240,39 @@ def _read_yaml(file: str, config: type[Any]) -> Arguments:
     for name, value in flatten(data, {prefix for prefix, _ in sections_of(config)}):
         if (option := renamed(name, config)) not in known:
             raise ConfigError(f"'{file}' has the unknown option '{name}': {nearest(name, known)}")
-        # What is written out under an option of text, such as the cells of a sweep, is handed on as text in its own order.
-        pairs.append((name, value if isinstance(value, str) else _as_yaml(value, in_order=known[option] is str)))
+        # What is written out under an option of text, such as the cells of a sweep, is handed on as text in
+        # its own order.
+        pairs.append(
+            (name, value if isinstance(value, str) else _as_yaml(value, in_order=known[option] is str))
+        )
     return pairs
 
 
 class TextLoader(yaml.BaseLoader):
-    """Reads all values as text, and refuses a name that is given twice, of which YAML would take the last without a word."""
+    """Reads all values as text, and refuses a name that is given twice, of which YAML would take the last
+    without a word.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Build a mapping. Raises :class:`yaml.constructor.ConstructorError` for a name that is given twice."""
+        """Build a mapping.
+
+        Raises :class:`yaml.constructor.ConstructorError` for a name that is given twice.
+        """
         seen = set()
         for key, _ in node.value:
             if key.value in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"'{key.value}' is given twice", key.start_mark)
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"'{key.value}' is given twice", key.start_mark
+                )
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)
 
 
 def load_yaml(file: str, option: str = "config") -> Any:
-    """Read a YAML file with all values as text, {} if it is empty. Raises :class:`ConfigError` saying what is wrong with it."""
+    """Read a YAML file with all values as text, {} if it is empty.
+
+    Raises :class:`ConfigError` saying what is wrong with it.
+    """
     path = Path(file)
     if not path.is_file():
         kind = "configuration file" if option == "config" else f"file of {option}"
@@ -254,7 +284,9 @@ def load_yaml(file: str, option: str = "config") -> Any:
 
 
 def flatten(data: Mapping[Any, Any], sections: set[str], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted name, value) of options that may be nested. ``sections``: the prefixes, dot included, that are no options.
+    """Yield (dotted name, value) of options that may be nested.
+
+    ``sections``: the prefixes, dot included, that are no options.
 
     >>> list(flatten({"corag": {"chains": 4}, "corag.task": "x"}, {"corag."}))
     [('corag.chains', 4), ('corag.task', 'x')]

@@ -13,18 +13,28 @@ BudgetPolicy = Literal["keep_first", "keep_last"]
 
 
 class PassagePool:
-    """An ordered set of passages with a cap (IRCoT, released code: ``budget`` 15, ``max_words`` 600, ``near_duplicate`` 90).
+    """An ordered set of passages with a cap (IRCoT, released code: ``budget`` 15, ``max_words`` 600,
+    ``near_duplicate`` 90).
 
-    A hit is skipped when it has more than ``max_words`` space-separated words, or repeats a kept passage: its title and
-    its text have each been seen, or both are at least ``near_duplicate`` percent similar to those of one kept passage. A
-    skipped hit has used its place among the k of its search. Passages are never re-ranked. ``keep_first`` refuses
-    passages beyond the budget, as the paper's code does; ``keep_last`` lets the oldest go instead.
+    A hit is skipped when it has more than ``max_words`` space-separated words, or repeats a kept passage: its
+    title and its text have each been seen, or both are at least ``near_duplicate`` percent similar to those
+    of one kept passage. A skipped hit has used its place among the k of its search. Passages are never
+    re-ranked. ``keep_first`` refuses passages beyond the budget, as the paper's code does; ``keep_last`` lets
+    the oldest go instead.
     """
 
     def __init__(
-        self, budget: int, policy: BudgetPolicy = "keep_first", *, max_words: int = 600, near_duplicate: float = 90.0
+        self,
+        budget: int,
+        policy: BudgetPolicy = "keep_first",
+        *,
+        max_words: int = 600,
+        near_duplicate: float = 90.0,
     ) -> None:
-        """``budget``: passages kept at most. ``near_duplicate``: similarity in percent, over 100 switches the fuzzy test off."""
+        """``budget``: passages kept at most.
+
+        ``near_duplicate``: similarity in percent, over 100 switches the fuzzy test off.
+        """
         self._budget = budget
         self._policy = policy
         self._max_words = max_words

@@ -14,12 +14,14 @@ from core.types import Hit, Passage, TokenUsage
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How to continue a prompt. ``temperature`` 0 is greedy: such requests are pure and may be joined and remembered.
+    """How to continue a prompt.
 
-    ``stop``: strings that end the completion and are not part of it. ``logprobs``: return each generated token's raw
-    log-probability (before temperature and penalties). ``seed``: ignored when greedy.
-    ``logit_bias``: (token id, added to its logit) pairs. ``special_tokens``: spell special tokens out in the text, but for the one
-    that ends the turn.
+    ``temperature`` 0 is greedy: such requests are pure and may be joined and remembered.
+
+    ``stop``: strings that end the completion and are not part of it. ``logprobs``: return each generated
+    token's raw log-probability (before temperature and penalties). ``seed``: ignored when greedy.
+    ``logit_bias``: (token id, added to its logit) pairs. ``special_tokens``: spell special tokens out in the
+    text, but for the one that ends the turn.
     """
 
     max_tokens: int
@@ -37,14 +39,17 @@ class Sampling:
     def __post_init__(self) -> None:
         if self.max_tokens < 1 or self.n < 1 or self.temperature < 0:
             raise ConfigError(
-                f"sampling needs max_tokens >= 1, n >= 1 and temperature >= 0, but got max_tokens={self.max_tokens}, "
-                f"n={self.n}, temperature={self.temperature}."
+                "sampling needs max_tokens >= 1, n >= 1 and temperature >= 0, but got "
+                f"max_tokens={self.max_tokens}, n={self.n}, temperature={self.temperature}."
             )
 
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
-    """One request. Lower ``priority`` goes first. Requests of equal ``affinity`` share prefixes: keep them on one engine."""
+    """One request.
+
+    Lower ``priority`` goes first. Requests of equal ``affinity`` share prefixes: keep them on one engine.
+    """
 
     prompt: Prompt
     sampling: Sampling
@@ -54,12 +59,15 @@ class GenerateRequest:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One sample. ``logprobs`` is None unless asked for; else it has one entry per token id, natural logarithm.
+    """One sample.
 
-    ``token_ids`` and ``logprobs`` cover what was generated, so may include tokens of the stop string that ``text`` leaves out.
-    ``finish_reason``: "stop" (end of turn or stop string) or "length" (max_tokens reached).
-    ``token_texts`` comes with ``logprobs``: what each token adds to ``text``, so that joined they are the text. A character
-    spelled by several tokens belongs to the last of them; what the text leaves out adds "".
+    ``logprobs`` is None unless asked for; else it has one entry per token id, natural logarithm.
+
+    ``token_ids`` and ``logprobs`` cover what was generated, so may include tokens of the stop string that
+    ``text`` leaves out. ``finish_reason``: "stop" (end of turn or stop string) or "length" (max_tokens
+    reached). ``token_texts`` comes with ``logprobs``: what each token adds to ``text``, so that joined they
+    are the text. A character spelled by several tokens belongs to the last of them; what the text leaves out
+    adds "".
     """
 
     text: str
@@ -69,7 +77,8 @@ class Completion:
     token_texts: tuple[str, ...] | None = None
 
     def tokens(self, characters: int | None = None) -> list[tuple[str, float]]:
-        """Return (text, log-probability) of the tokens that begin within the first ``characters`` of the text (default: all).
+        """Return (text, log-probability) of the tokens that begin within the first ``characters`` of the text
+        (default: all).
 
         Raises ValueError if log-probabilities were not asked for.
         """
@@ -97,10 +106,13 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class ScoreRequest:
-    """Ask for log P(target | prompt). The target is text, tokenised by itself without special tokens, or token ids.
+    """Ask for log P(target | prompt).
+
+    The target is text, tokenised by itself without special tokens, or token ids.
 
     ``end_of_turn`` appends the model's end-of-turn token to the target. Raises
-    :class:`core.errors.RequestRefusedError` if the target alone does not fit the window: a target is never cut.
+    :class:`core.errors.RequestRefusedError` if the target alone does not fit the window: a target is never
+    cut.
     """
 
     prompt: Prompt
@@ -133,13 +145,15 @@ class Score:
 class Generator(Protocol):
     """A language model behind some engine. Every method may be awaited by thousands of callers at once.
 
-    Raises :class:`core.errors.BackendError` when the engine is gone, :class:`core.errors.RequestRefusedError` when one request
-    can never be served.
+    Raises :class:`core.errors.BackendError` when the engine is gone, :class:`core.errors.RequestRefusedError`
+    when one request can never be served.
     """
 
     @property
     def fingerprint(self) -> str:
-        """Identify model, adapter, precision and engine: equal fingerprints give the same greedy replies up to engine noise."""
+        """Identify model, adapter, precision and engine: equal fingerprints give the same greedy replies up
+        to engine noise.
+        """
         ...
 
     def count_tokens(self, text: str) -> int:
@@ -168,8 +182,8 @@ class CachedHits(tuple[Hit, ...]):
 class Retriever(Protocol):
     """A search over one corpus. May be awaited by thousands of callers at once; batches form inside.
 
-    Raises :class:`core.errors.SearchFailedError` for one failed search, :class:`core.errors.BackendError` when the index is gone.
-    An empty list means that nothing matched.
+    Raises :class:`core.errors.SearchFailedError` for one failed search, :class:`core.errors.BackendError`
+    when the index is gone. An empty list means that nothing matched.
     """
 
     @property

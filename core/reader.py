@@ -1,4 +1,7 @@
-"""The reader: one call that turns a question and its passages into an answer. Shared by every method that ends in one."""
+"""The reader: one call that turns a question and its passages into an answer.
+
+Shared by every method that ends in one.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,14 @@ class ReaderConfig(DemonstrationConfig):
     """Options of the reader, under the same names in every method, and of demonstrations.
 
     Attributes:
-        reader: "direct" asks for the answer alone, "cot" for a chain of thought that ends in it; "none" skips the reader, where
-            a method has its own answer to give.
-        qa_prompt: the prompt: "auto" (``layout`` with demonstrations, else ``chat_direct`` or ``chat_cot``), the name of a
-            shipped prompt, a file, or a text with {query} and {paragraphs}.
-        reader_demonstrations: worked examples for the reader, named alike; "" makes them of ``demonstrations`` (a direct reader:
-            bare answers).
-        demonstration_ids: use the demonstrations with these qids instead, in this order (IRCoT's paper draws three sets of 15).
+        reader: "direct" asks for the answer alone, "cot" for a chain of thought that ends in it; "none" skips
+            the reader, where a method has its own answer to give.
+        qa_prompt: the prompt: "auto" (``layout`` with demonstrations, else ``chat_direct`` or ``chat_cot``),
+            the name of a shipped prompt, a file, or a text with {query} and {paragraphs}.
+        reader_demonstrations: worked examples for the reader, named alike; "" makes them of
+            ``demonstrations`` (a direct reader: bare answers).
+        demonstration_ids: use the demonstrations with these qids instead, in this order (IRCoT's paper draws
+            three sets of 15).
         max_answer_tokens: most tokens that the reader may write.
         max_shown_words: passages are cut to so many words in prompts (IRCoT: 350).
     """
@@ -51,8 +55,9 @@ class ReaderConfig(DemonstrationConfig):
     def __post_init__(self) -> None:
         if self.demonstration_count < 0 or self.max_answer_tokens < 1 or self.max_shown_words < 1:
             raise ConfigError(
-                "demonstration_count must be at least 0, max_answer_tokens and max_shown_words at least 1, but they are "
-                f"{self.demonstration_count}, {self.max_answer_tokens} and {self.max_shown_words}."
+                "demonstration_count must be at least 0, max_answer_tokens and max_shown_words at least 1, "
+                f"but they are {self.demonstration_count}, {self.max_answer_tokens} and "
+                f"{self.max_shown_words}."
             )
 
     def qa_template(self) -> Template:
@@ -83,12 +88,16 @@ class ReaderConfig(DemonstrationConfig):
 
 
 async def read(question: Question, passages: Sequence[Passage], tools: Tools, config: ReaderConfig) -> str:
-    """Answer the question from the passages, with a fresh prompt (IRCoT section 3.2: the chain of thought is not shown)."""
+    """Answer the question from the passages, with a fresh prompt (IRCoT section 3.2: the chain of thought is
+    not shown).
+    """
     prompt = reader_prompt(question, passages, config)
     return extract_answer((await generate_answer(prompt, config.max_answer_tokens, tools)).text)
 
 
-async def read_once(question: Question, passages: Sequence[Passage], tools: Tools, config: ReaderConfig) -> Answer:
+async def read_once(
+    question: Question, passages: Sequence[Passage], tools: Tools, config: ReaderConfig
+) -> Answer:
     """Answer as :func:`read` does, with the demonstrations and passages that the token budget allows.
 
     ``stopped``: "read", or "budget" if it did not allow all; ``steps`` is 0 if it did not even allow to ask.
@@ -118,7 +127,10 @@ def reader_prompt(
     *,
     goes_first: Literal["first", "last"] = "first",
 ) -> Prompt:
-    """Return what the reader is asked. ``goes_first``: as for :func:`render_passages`, by default IRCoT's rule."""
+    """Return what the reader is asked.
+
+    ``goes_first``: as for :func:`render_passages`, by default IRCoT's rule.
+    """
     template = config.qa_template()
     return template.render(
         {

@@ -33,7 +33,9 @@ async def answer_question(question: Question, method: Method, tools: Tools) -> R
     except Exception as failure:  # noqa: BLE001 - a defect met by one question must not cost the others
         error = f"{type(failure).__name__}: {failure}\n{traceback.format_exc()}"
     seconds = time.perf_counter() - started
-    return Row(question, answer, tuple(tools.steps), dict(tools.ledger), seconds, error, unix_time(tools.begun))
+    return Row(
+        question, answer, tuple(tools.steps), dict(tools.ledger), seconds, error, unix_time(tools.begun)
+    )
 
 
 async def answer_all(
@@ -45,12 +47,14 @@ async def answer_all(
 ) -> None:
     """Answer a stream of questions, ``in_flight`` at a time, and record each row as it is finished.
 
-    Results do not depend on ``in_flight`` as long as the generator's and retriever's replies do not, and the questions share
-    no purse (:class:`core.tools.Purse`). The first :class:`BackendError`, or an error from ``record``, cancels what is in
-    flight and is raised.
+    Results do not depend on ``in_flight`` as long as the generator's and retriever's replies do not, and the
+    questions share no purse (:class:`core.tools.Purse`). The first :class:`BackendError`, or an error from
+    ``record``, cancels what is in flight and is raised.
     """
     if in_flight < 1:
-        raise ConfigError(f"batch_size, the number of questions in flight, must be at least 1, but it is {in_flight}.")
+        raise ConfigError(
+            f"batch_size, the number of questions in flight, must be at least 1, but it is {in_flight}."
+        )
     stream = iter(questions)
 
     async def worker() -> None:

@@ -1,4 +1,6 @@
-"""Seeds are derived, never set: the same question, purpose and place in the chain get the same seed in any order of work."""
+"""Seeds are derived, never set: the same question, purpose and place in the chain get the same seed in any
+order of work.
+"""
 
 from __future__ import annotations
 

@@ -10,12 +10,16 @@ from core.errors import ConfigError
 
 Splitter = Literal["rules", "spacy"]
 
-# A closing mark, perhaps a quote or bracket after it, then white space and something that can open a sentence.
-_BOUNDARY = re.compile(r"(?P<word>\S*?)(?P<mark>[.!?]+)(?P<close>[\"'”’)\]]*)(?=\s+[\"'“‘(\[]*[^\s\"'“‘(\[a-z])")
+# A closing mark, perhaps a quote or bracket after it, then white space and something that can open a
+# sentence.
+_BOUNDARY = re.compile(
+    r"(?P<word>\S*?)(?P<mark>[.!?]+)(?P<close>[\"'”’)\]]*)(?=\s+[\"'“‘(\[]*[^\s\"'“‘(\[a-z])"
+)
 _BEFORE_NUMBERS = frozenset("no vol pp p fig".split())
 _LIST_NUMBER = re.compile(r"(?:step\s+)?\d+", re.IGNORECASE)
 _ABBREVIATIONS = frozenset(
-    "mr mrs ms dr prof rev hon st sr jr gen col lt sgt capt cmdr maj gov sen rep pres messrs mt ft vs etc ed eds "
+    "mr mrs ms dr prof rev hon st sr jr gen col lt sgt capt cmdr maj gov sen rep pres messrs mt ft vs etc "
+    "ed eds "
     "al ca c cf inc ltd co corp bros dept univ assn jan feb mar apr jun jul aug sep sept oct nov dec approx op".split()
 )
 
@@ -23,7 +27,8 @@ _ABBREVIATIONS = frozenset(
 def first_sentence(text: str, splitter: Splitter = "rules") -> str:
     """Return the first sentence of the stripped text, "" if there is none. A line break always ends it.
 
-    The rules know initials ("J. R. R. Tolkien"), abbreviations ("U.S.", "Mr."), decimals, and marks inside quotation marks.
+    The rules know initials ("J. R. R. Tolkien"), abbreviations ("U.S.", "Mr."), decimals, and marks inside
+    quotation marks.
 
     >>> first_sentence("Mr. J. Smith of the U.S. Army paid 3.5 dollars. Then he left.")
     'Mr. J. Smith of the U.S. Army paid 3.5 dollars.'
@@ -38,7 +43,9 @@ def first_sentence(text: str, splitter: Splitter = "rules") -> str:
 
 
 def sentence_end(text: str, least: int = 1) -> int:
-    """Return how many characters the first sentence of a text takes up, the white space before it among them; 0 if there is none.
+    """Return how many characters the first sentence of a text takes up, the white space before it among them.
+
+    0 if there is none.
 
     One that ends before ``least`` characters goes on with what follows.
 
@@ -77,5 +84,6 @@ def _spacy_pipeline() -> Any:
         return spacy.load("en_core_web_sm")
     except (ImportError, OSError) as error:
         raise ConfigError(
-            f"sentence_splitter 'spacy' needs spaCy and its model en_core_web_sm ({error}): install both, or use 'rules'."
+            f"sentence_splitter 'spacy' needs spaCy and its model en_core_web_sm ({error}): install both, or "
+            "use 'rules'."
         ) from error

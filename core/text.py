@@ -15,7 +15,8 @@ _NOTHING = re.compile(
 
 
 def normalize_answer(text: str) -> str:
-    """Lower-case, delete ASCII punctuation, drop a/an/the, squeeze spaces, in that order (Rajpurkar et al. 2016).
+    """Lower-case, delete ASCII punctuation, drop a/an/the, squeeze spaces, in that order (Rajpurkar et al.
+    2016).
 
     Punctuation outside ASCII stays, as in the official scripts of HotpotQA, 2WikiMultihopQA and MuSiQue.
 
@@ -48,8 +49,8 @@ _ANSWER = re.compile(r".* answer is:? (.*)")
 def stated_answer(sentence: str) -> str | None:
     """Return what follows "answer is", or None (IRCoT, released code: exit rule and reader).
 
-    The pattern is case-sensitive, wants text before it and one space after it; the last occurrence on the first line wins, and one
-    closing full stop is removed.
+    The pattern is case-sensitive, wants text before it and one space after it; the last occurrence on the
+    first line wins, and one closing full stop is removed.
 
     >>> stated_answer("So the answer is: Paris.")
     'Paris'
@@ -61,11 +62,12 @@ def stated_answer(sentence: str) -> str | None:
 
 
 def extract_answer(reply: str) -> str:
-    r"""Take the answer out of a reader's reply: what its last line that states one states, else the first line.
+    r"""Take the answer out of a reader's reply: what its last line that states one states, else the first
+    line.
 
-    As in IRCoT's released code, one pair of double quotes around the reply goes first, one closing full stop last, and a
-    JSON string or list of strings is decoded (lists are joined by spaces). There, replies have one line; chat models
-    write several.
+    As in IRCoT's released code, one pair of double quotes around the reply goes first, one closing full stop
+    last, and a JSON string or list of strings is decoded (lists are joined by spaces). There, replies have
+    one line; chat models write several.
 
     >>> extract_answer("The singer was born in Oslo.\nSo the answer is: Oslo.")
     'Oslo'
@@ -91,7 +93,9 @@ def _unquoted(text: str) -> str:
 
 
 def strip_question_words(query: str) -> str:
-    """Drop tokens that are exactly a question word, whatever their case; "What's" and "who," stay (IRCoT, released code).
+    """Drop tokens that are exactly a question word, whatever their case.
+
+    "What's" and "who," stay (IRCoT, released code).
 
     >>> strip_question_words("Where is the author of Emma from?")
     'the author of Emma from?'
@@ -100,7 +104,8 @@ def strip_question_words(query: str) -> str:
 
 
 def is_nothing(value: str) -> bool:
-    """Whether a value that a model wrote says as a whole that there is none, perhaps with a reason after a comma or full stop.
+    """Whether a value that a model wrote says as a whole that there is none, perhaps with a reason after a
+    comma or full stop.
 
     >>> [is_nothing(value) for value in ("None.", "n/a", "", "None of them was born there", "nonexistent towns")]
     [True, True, True, False, False]

@@ -1,4 +1,6 @@
-"""What one question is handed: generate, score and search, with seeds, ledger, budget and trace taken care of."""
+"""What one question is handed: generate, score and search, with seeds, ledger, budget and trace taken care
+of.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ from core.protocols import (
 from core.seeds import derive_seed
 from core.types import Hit, Passage, Question, TokenUsage
 
-# Allowed for a chat template's own words when a call is weighed against the budget: at first, and for each further message; and for
-# what a tokenizer puts around a plain text.
+# Allowed for a chat template's own words when a call is weighed against the budget: at first, and for each
+# further message; and for what a tokenizer puts around a plain text.
 _TEMPLATE_TOKENS, _TEMPLATE_TOKENS_A_MESSAGE, _PLAIN_TOKENS = 48, 6, 2
 
 
@@ -32,8 +34,8 @@ _TEMPLATE_TOKENS, _TEMPLATE_TOKENS_A_MESSAGE, _PLAIN_TOKENS = 48, 6, 2
 class GenerateStep:
     """A finished generation. ``path`` is its place in the method, such as "chain 3/hop 2".
 
-    Of every step: ``kind``, its name in the trace; ``started``, seconds since the question was begun; ``seconds`` of waiting from
-    then on.
+    Of every step: ``kind``, its name in the trace; ``started``, seconds since the question was begun;
+    ``seconds`` of waiting from then on.
     """
 
     kind: ClassVar[str] = "generate"
@@ -65,7 +67,10 @@ class ScoreStep:
 
 @dataclass(frozen=True, slots=True)
 class SearchStep:
-    """A finished search and what it found, best first. ``remembered``: an equal one had found it already, or was about to."""
+    """A finished search and what it found, best first.
+
+    ``remembered``: an equal one had found it already, or was about to.
+    """
 
     kind: ClassVar[str] = "search"
     query: str
@@ -82,7 +87,8 @@ Step = GenerateStep | ScoreStep | SearchStep
 
 @dataclass
 class Purse:
-    """What the questions of one run share: the tokens that they saved for those that need more, and the scores seen so far.
+    """What the questions of one run share: the tokens that they saved for those that need more, and the
+    scores seen so far.
 
     ``balance`` is negative when they overspent.
     """
@@ -95,10 +101,10 @@ class Purse:
 class Tools:
     """The only way for a method to reach a model or an index. One instance serves one question.
 
-    ``seed``: the run's. ``budget``: most tokens, prompt plus generated, that the question may spend (0: no limit); a call
-    that could exceed it is not made and raises :class:`BudgetExhaustedError`. ``watch`` sees every step as it finishes.
-    ``keep_prompts`` stores prompts in the trace. ``purse`` is shared by the questions of a run. ``begun``: when the question was,
-    by ``time.perf_counter``.
+    ``seed``: the run's. ``budget``: most tokens, prompt plus generated, that the question may spend (0: no
+    limit); a call that could exceed it is not made and raises :class:`BudgetExhaustedError`. ``watch`` sees
+    every step as it finishes. ``keep_prompts`` stores prompts in the trace. ``purse`` is shared by the
+    questions of a run. ``begun``: when the question was, by ``time.perf_counter``.
     """
 
     question: Question
@@ -136,11 +142,13 @@ class Tools:
             self._held -= tokens
 
     def branch(self, parts: int, budget: int | None = None) -> list[Tools]:
-        """Return the tools of ``parts`` branches that go on at the same time, each with an equal share of ``budget`` tokens.
+        """Return the tools of ``parts`` branches that go on at the same time, each with an equal share of
+        ``budget`` tokens.
 
-        Without ``budget``, what is left is shared. What a branch can still afford then does not depend on how fast the others
-        are, so results do not either. Steps and spending are noted here too; what a branch leaves over is back once it has ended.
-        Until then nobody may ask through these tools, for the branches have it all.
+        Without ``budget``, what is left is shared. What a branch can still afford then does not depend on how
+        fast the others are, so results do not either. Steps and spending are noted here too; what a branch
+        leaves over is back once it has ended. Until then nobody may ask through these tools, for the branches
+        have it all.
         """
         left = self.left
         total = left if budget is None else budget if left is None else min(budget, left)
@@ -171,12 +179,16 @@ class Tools:
         repetition_penalty: float = 1.0,
         path: str = "",
     ) -> Generation:
-        """Continue a prompt. ``role`` names the call's purpose in the ledger; sampled calls need a ``path`` of their own."""
+        """Continue a prompt.
+
+        ``role`` names the call's purpose in the ledger; sampled calls need a ``path`` of their own.
+        """
         seed = None
         if temperature > 0:
             if (role, path) in self._sampled:
                 raise ValueError(
-                    f"two sampled calls share role '{role}' and path '{path}': they would draw the same samples."
+                    f"two sampled calls share role '{role}' and path '{path}': they would draw the same "
+                    "samples."
                 )
             self._sampled.add((role, path))
             seed = derive_seed(self.seed, self.question.id, role, path)
@@ -194,7 +206,9 @@ class Tools:
         )
         started = time.perf_counter()
         with self._allow(prompt, n * max_tokens):
-            reply = await self.generator.generate(GenerateRequest(prompt, sampling, self._priority(), self.question.id))
+            reply = await self.generator.generate(
+                GenerateRequest(prompt, sampling, self._priority(), self.question.id)
+            )
         self._note(
             GenerateStep(
                 role,
@@ -212,7 +226,13 @@ class Tools:
         return reply
 
     async def score(
-        self, prompt: Prompt, target: str | tuple[int, ...], *, role: str, end_of_turn: bool = False, path: str = ""
+        self,
+        prompt: Prompt,
+        target: str | tuple[int, ...],
+        *,
+        role: str,
+        end_of_turn: bool = False,
+        path: str = "",
     ) -> Score:
         """Return log P(target | prompt)."""
         started = time.perf_counter()
@@ -236,12 +256,15 @@ class Tools:
         """Return up to k hits, best first. A blank query finds nothing and is not asked."""
         if self.retriever is None:
             raise ConfigError(
-                "this method searches, but no retriever was given: name one with --retriever.index or --retriever.url."
+                "this method searches, but no retriever was given: name one with --retriever.index or "
+                "--retriever.url."
             )
         started = time.perf_counter()
         found = await self.retriever.search(query, k) if query.strip() else ()
         hits, remembered = tuple(found), isinstance(found, CachedHits)
-        self._note(SearchStep(query, path, k, hits, time.perf_counter() - started, started - self.begun, remembered))
+        self._note(
+            SearchStep(query, path, k, hits, time.perf_counter() - started, started - self.begun, remembered)
+        )
         return hits
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
@@ -254,14 +277,18 @@ class Tools:
 
     @contextmanager
     def _allow(self, prompt: Prompt, max_tokens: int) -> Iterator[None]:
-        """Hold back what a call may cost until it is noted. Raises :class:`BudgetExhaustedError` if that is not left."""
+        """Hold back what a call may cost until it is noted.
+
+        Raises :class:`BudgetExhaustedError` if that is not left.
+        """
         if not self.budget:
             yield
             return
         cost = self.cost(prompt, max_tokens)
         if cost > (self.left or 0):
             raise BudgetExhaustedError(
-                f"question '{self.question.id}' has {self.left} of its {self.budget} tokens left; a call may cost {cost}."
+                f"question '{self.question.id}' has {self.left} of its {self.budget} tokens left; a call may "
+                f"cost {cost}."
             )
         with self.holding(cost):
             yield

@@ -34,7 +34,10 @@ def passage_id(title: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage that a search returned. Scores are comparable within one result list only; higher is better."""
+    """A passage that a search returned.
+
+    Scores are comparable within one result list only; higher is better.
+    """
 
     passage: Passage
     score: float
@@ -42,7 +45,10 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class GoldHop:
-    """One hop of a question's gold decomposition; ``passage_id`` is the passage that answers it ("" if unknown)."""
+    """One hop of a question's gold decomposition.
+
+    ``passage_id`` is the passage that answers it ("" if unknown).
+    """
 
     question: str
     answer: str
@@ -53,11 +59,11 @@ class GoldHop:
 class Question:
     """A question with everything that scoring needs.
 
-    ``answers``: the gold answer first, then its aliases. ``supporting``: ids of the gold passages.
-    ``kind``: the dataset's own type, such as "bridge". ``hops``: 0 when the dataset does not say. ``context_ids``: passages that
-    were retrieved for the question beforehand, best first, as corag/multihopqa brings them. ``pages``: where gold passages are
-    known by their page only (KILT), the sets of pages that each bear an answer out; ``supporting`` then holds page ids too.
-    Raises :class:`DataError` if the text is blank.
+    ``answers``: the gold answer first, then its aliases. ``supporting``: ids of the gold passages. ``kind``:
+    the dataset's own type, such as "bridge". ``hops``: 0 when the dataset does not say. ``context_ids``:
+    passages that were retrieved for the question beforehand, best first, as corag/multihopqa brings them.
+    ``pages``: where gold passages are known by their page only (KILT), the sets of pages that each bear an
+    answer out; ``supporting`` then holds page ids too. Raises :class:`DataError` if the text is blank.
     """
 
     id: str
@@ -79,9 +85,10 @@ class Question:
 class TokenUsage:
     """What a request cost, in tokens. Values add.
 
-    ``prompt`` and ``generated`` are what CoRAG's paper counts (section 4.2): every prompt token and every generated token,
-    cached or not; a request for n samples counts its prompt once. ``computed_prompt`` and ``computed_generated``
-    are what the engine really worked through: prefix-cache hits and remembered replies are left out.
+    ``prompt`` and ``generated`` are what CoRAG's paper counts (section 4.2): every prompt token and every
+    generated token, cached or not; a request for n samples counts its prompt once. ``computed_prompt`` and
+    ``computed_generated`` are what the engine really worked through: prefix-cache hits and remembered replies
+    are left out.
     """
 
     calls: int = 0
@@ -115,7 +122,9 @@ class TokenUsage:
         )
 
     def remembered(self) -> TokenUsage:
-        """Return the cost of giving the same reply again from memory: counted in full, computed not at all."""
+        """Return the cost of giving the same reply again from memory: counted in full, computed not at
+        all.
+        """
         return TokenUsage(self.calls, self.prompt, self.generated, 0, 0)
 
 
@@ -123,8 +132,9 @@ class TokenUsage:
 class Answer:
     """What a method returns for one question. Methods with more to tell subclass it with further fields.
 
-    ``passage_ids``: every passage that the method collected, in order of collection (recall is measured on these).
-    ``steps``: reasoning steps or hops taken. ``stopped``: why the method stopped, one of a few words that its docstring lists.
+    ``passage_ids``: every passage that the method collected, in order of collection (recall is measured on
+    these). ``steps``: reasoning steps or hops taken. ``stopped``: why the method stopped, one of a few words
+    that its docstring lists.
     """
 
     text: str

@@ -27,7 +27,8 @@ class Unit:
 def load_units(path: str) -> Mapping[str, Unit]:
     """Read a file of units; return the unit of every passage by the passage's id.
 
-    Raises :class:`DataError` for a line that is no unit, a second unit with the same id, or a passage in two of them.
+    Raises :class:`DataError` for a line that is no unit, a second unit with the same id, or a passage in two
+    of them.
     """
     units: dict[str, Unit] = {}
     ids: set[str] = set()
@@ -40,14 +41,16 @@ def load_units(path: str) -> Mapping[str, Unit]:
             )
         if identifier in ids:
             raise DataError(
-                f"{path}, line {number}: there is a unit '{identifier}' already. Give every unit an id of its own."
+                f"{path}, line {number}: there is a unit '{identifier}' already. Give every unit an id of "
+                "its own."
             )
         ids.add(identifier)
         unit = Unit(identifier, tuple(map(str, passages)))
         for passage in unit.passage_ids:
             if units.setdefault(passage, unit) is not unit:
                 raise DataError(
-                    f"{path}, line {number}: the passage '{passage}' is in unit '{units[passage].id}' already."
+                    f"{path}, line {number}: the passage '{passage}' is in unit '{units[passage].id}' "
+                    "already."
                 )
     return units
 

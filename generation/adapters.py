@@ -15,7 +15,9 @@ TRAINING = "training.json"
 """What training/sft.py leaves beside an adapter: how it was made."""
 
 SHIPPED = Path(__file__).parent / "shipped/corag-world"
-"""CoRAG on the default model, trained on the embedded world; training.json names the commit whose scripts/recipes/train_loop.sh made it."""
+"""CoRAG on the default model, trained on the embedded world; training.json names the commit whose
+scripts/recipes/train_loop.sh made it.
+"""
 
 
 def adapter_folder(name: str) -> str:
@@ -26,7 +28,8 @@ def adapter_folder(name: str) -> str:
 def check_adapter(adapter: str, folder: str) -> dict[str, Any]:
     """Return an adapter's configuration.
 
-    Raises :class:`ConfigError` if the folder holds none, or one that was trained for another base model than the one in ``folder``.
+    Raises :class:`ConfigError` if the folder holds none, or one that was trained for another base model than
+    the one in ``folder``.
     """
     path = Path(adapter) / "adapter_config.json"
     manifest = read_manifest(Path(adapter))
@@ -38,13 +41,16 @@ def check_adapter(adapter: str, folder: str) -> dict[str, Any]:
             if (Path(adapter) / "config.json").is_file()
             else "name the folder that training/sft.py wrote"
         )
-        raise ConfigError(f"'{adapter}' is no LoRA adapter: the folder has no adapter_config.json; {instead}.")
+        raise ConfigError(
+            f"'{adapter}' is no LoRA adapter: the folder has no adapter_config.json; {instead}."
+        )
     if manifest is not None and (base := manifest["settings"]["base"])["digest"] != folder_digest(
         folder, weights_only=True
     ):
         raise ConfigError(
-            f"the adapter '{adapter}' was trained for the model '{base['name']}' ({base['digest']}), but '{folder}' is "
-            f"another ({folder_digest(folder, weights_only=True)}): choose that model, or another adapter."
+            f"the adapter '{adapter}' was trained for the model '{base['name']}' ({base['digest']}), but "
+            f"'{folder}' is another ({folder_digest(folder, weights_only=True)}): choose that model, or "
+            "another adapter."
         )
     settings: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return settings
@@ -65,7 +71,10 @@ def read_manifest(adapter: Path) -> dict[str, Any] | None:
 
 
 def with_adapter(model: Any, adapter: str, folder: str) -> Any:
-    """Put a LoRA adapter on a model loaded from ``folder``. Raises :class:`ConfigError` if it does not fit."""
+    """Put a LoRA adapter on a model loaded from ``folder``.
+
+    Raises :class:`ConfigError` if it does not fit.
+    """
     check_adapter(adapter, folder)
     if importlib.util.find_spec("peft") is None:
         raise ConfigError("adapters need the package peft: pip install 'corag[train]'.")
@@ -78,7 +87,10 @@ def with_adapter(model: Any, adapter: str, folder: str) -> Any:
 
 
 def merge_adapter(folder: str, adapter: str, out: Path, dtype: str) -> None:
-    """Write the model of ``folder`` with an adapter folded in. The sum is made in float32 and rounded to ``dtype`` once."""
+    """Write the model of ``folder`` with an adapter folded in.
+
+    The sum is made in float32 and rounded to ``dtype`` once.
+    """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
@@ -91,7 +103,9 @@ def merge_adapter(folder: str, adapter: str, out: Path, dtype: str) -> None:
 
 
 def merged_folder(folder: str, adapter: str, dtype: str) -> str:
-    """Return a folder of the cache that holds a model with an adapter folded in, writing it first if need be (some seconds)."""
+    """Return a folder of the cache that holds a model with an adapter folded in, writing it first if need be
+    (some seconds).
+    """
     check_adapter(adapter, folder)
     name = f"{folder_digest(folder, weights_only=True)}-{folder_digest(adapter)}-{dtype}"
     target = cache_folder() / "merged" / name

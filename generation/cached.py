@@ -1,8 +1,9 @@
 """Never compute a reply twice.
 
-At temperature 0 a reply is a pure function of its request, and sub-answers repeat across chains, rollouts and depths. A sample with
-a seed is as repeatable. Seeds derive from question, role and place in the search, so within a run no two samples are the same
-request; but of a sweep's settings, best of 8 asks for every chain of best of 4, and chains of six hops begin with those of four.
+At temperature 0 a reply is a pure function of its request, and sub-answers repeat across chains, rollouts and
+depths. A sample with a seed is as repeatable. Seeds derive from question, role and place in the search, so
+within a run no two samples are the same request; but of a sweep's settings, best of 8 asks for every chain of
+best of 4, and chains of six hops begin with those of four.
 """
 
 from __future__ import annotations
@@ -18,17 +19,19 @@ CAPACITY = 50_000
 
 
 class CachedGenerator:
-    """A :class:`Generator` around another that never computes a greedy request, a sample with a seed, or a score twice.
+    """A :class:`Generator` around another that never computes a greedy request, a sample with a seed, or a
+    score twice.
 
-    Replies from memory carry the usage of the original, counted in full, computed not at all. A joined request keeps the priority
-    of the first. Samples without a seed are drawn afresh each time; n samples are one request, so a part of them is another.
+    Replies from memory carry the usage of the original, counted in full, computed not at all. A joined
+    request keeps the priority of the first. Samples without a seed are drawn afresh each time; n samples are
+    one request, so a part of them is another.
     """
 
     def __init__(self, inner: Generator, capacity: int = CAPACITY) -> None:
         """``capacity``: most replies that are remembered, of each kind; the least recently used go first.
 
-        Samples are a kind of their own: within one run none is asked for again, so they would only push out greedy replies, which
-        are.
+        Samples are a kind of their own: within one run none is asked for again, so they would only push out
+        greedy replies, which are.
         """
         self._inner = inner
         self._greedy: RequestCache[bytes, Generation] = RequestCache(capacity)
@@ -45,12 +48,16 @@ class CachedGenerator:
         return self._inner.count_tokens(text)
 
     async def generate(self, request: GenerateRequest) -> Generation:
-        """Continue a prompt, from memory if it is a greedy request, or a sample with a seed, that was met before."""
+        """Continue a prompt, from memory if it is a greedy request, or a sample with a seed, that was met
+        before.
+        """
         greedy = request.sampling.temperature == 0
         seed = None if greedy else request.sampling.seed
         if not greedy and seed is None:
             return await self._inner.generate(request)
-        key = _digest(replace(request, sampling=replace(request.sampling, seed=seed), priority=0, affinity=""))
+        key = _digest(
+            replace(request, sampling=replace(request.sampling, seed=seed), priority=0, affinity="")
+        )
         memo = self._greedy if greedy else self._sampled
         reply, remembered = await memo.fetch(key, lambda: self._inner.generate(request))
         return replace(reply, usage=reply.usage.remembered()) if remembered else reply

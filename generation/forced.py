@@ -1,11 +1,14 @@
-"""Scoring by forced decoding, as a vLLM plug-in: pin the tokens that a request generates and read their raw log-probabilities.
+"""Scoring by forced decoding, as a vLLM plug-in: pin the tokens that a request generates and read their raw
+log-probabilities.
 
-``log P(target | prompt)`` asked for with ``prompt_logprobs`` computes the whole prompt again, past the prefix cache, and gathers a
-row of the vocabulary per prompt token. Forced to generate the target instead, the engine finds the prompt in its cache and decodes
-only the target. vLLM reports log-probabilities from before any logits processor runs, so they are those of the model itself.
+``log P(target | prompt)`` asked for with ``prompt_logprobs`` computes the whole prompt again, past the prefix
+cache, and gathers a row of the vocabulary per prompt token. Forced to generate the target instead, the engine
+finds the prompt in its cache and decodes only the target. vLLM reports log-probabilities from before any
+logits processor runs, so they are those of the model itself.
 
-vLLM loads the class by name, in process or as ``--logits-processors generation.forced:ForcedDecoding``. Its two model runners have
-two interfaces for such plug-ins; this class speaks both, so that the score does not depend on which one vLLM picks.
+vLLM loads the class by name, in process or as ``--logits-processors generation.forced:ForcedDecoding``. Its
+two model runners have two interfaces for such plug-ins; this class speaks both, so that the score does not
+depend on which one vLLM picks.
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ from generation.owner import end_with_owner
 
 PLUGIN = "generation.forced:ForcedDecoding"
 FORCED_TOKENS = "forced_tokens"
-"""The key of ``SamplingParams.extra_args`` (over HTTP: ``vllm_xargs``) that holds the token ids to generate."""
+"""The key of ``SamplingParams.extra_args`` (over HTTP: ``vllm_xargs``) that holds the token ids to
+generate.
+"""
 
 
 class _Params(Protocol):
@@ -33,21 +38,26 @@ class _ForcedDecoding:
         """``state``: the requests' states in runner V2, the device in runner V1."""
         end_with_owner()
         self._state = state
-        # Target and tokens generated so far (a list that vLLM keeps appending to) by row of the batch: runner V1.
+        # Target and tokens generated so far (a list that vLLM keeps appending to) by row of the batch: runner
+        # V1.
         self._rows: dict[int, tuple[list[int], list[int]]] = {}
         # Target by the slot that a request keeps for its lifetime: runner V2.
         self._slots: dict[int, list[int]] = {}
 
     @classmethod
     def validate_params(cls, sampling_params: _Params) -> None:
-        """Raise ValueError, which refuses the request, if the tokens to force are not as many token ids as will be generated."""
+        """Raise ValueError, which refuses the request, if the tokens to force are not as many token ids as
+        will be generated.
+        """
         tokens = (sampling_params.extra_args or {}).get(FORCED_TOKENS)
         if tokens is None:
             return
         if not isinstance(tokens, list) or not all(isinstance(token, int) and token >= 0 for token in tokens):
             raise ValueError(f"{FORCED_TOKENS} must be a list of token ids, but is {tokens!r}.")
         if len(tokens) != sampling_params.max_tokens:
-            raise ValueError(f"{FORCED_TOKENS} has {len(tokens)} tokens, so max_tokens must be {len(tokens)} too.")
+            raise ValueError(
+                f"{FORCED_TOKENS} has {len(tokens)} tokens, so max_tokens must be {len(tokens)} too."
+            )
 
     def is_argmax_invariant(self) -> bool:
         """Say that greedy requests must be processed too."""
@@ -72,7 +82,8 @@ class _ForcedDecoding:
             if displaced is not None and direction.name == "SWAP":
                 self._rows[source] = displaced
 
-    # Model runner V2: a request keeps its slot, and each step says which slot each row of the batch belongs to.
+    # Model runner V2: a request keeps its slot, and each step says which slot each row of the batch belongs
+    # to.
 
     def add_request(self, req_idx: int, sampling_params: _Params) -> bool:
         """Take note of a request that enters a slot, which may be another request's old one."""
@@ -82,17 +93,24 @@ class _ForcedDecoding:
         return req_idx in self._slots
 
     def apply(self, logits: Any, ctx: Any | None = None) -> Any:
-        """Make each forced row's next token infinitely likely. ``logits``: float32 [rows, vocabulary], changed in place."""
+        """Make each forced row's next token infinitely likely.
+
+        ``logits``: float32 [rows, vocabulary], changed in place.
+        """
         forced = self._next_by_row() if ctx is None else self._next_by_slot(ctx)
-        # A token outside the vocabulary must not take the engine down: the request's own reply shows that it was not forced.
+        # A token outside the vocabulary must not take the engine down: the request's own reply shows that it
+        # was not forced.
         forced = {row: token for row, token in forced.items() if token < logits.shape[-1]}
         if forced:
             logits[list(forced), list(forced.values())] = float("inf")
         return logits
 
     def _next_by_row(self) -> dict[int, int]:
-        # Placeholders stand for tokens that are still on their way, so the length is right under asynchronous scheduling too.
-        return {row: target[len(done)] for row, (target, done) in self._rows.items() if len(done) < len(target)}
+        # Placeholders stand for tokens that are still on their way, so the length is right under asynchronous
+        # scheduling too.
+        return {
+            row: target[len(done)] for row, (target, done) in self._rows.items() if len(done) < len(target)
+        }
 
     def _next_by_slot(self, ctx: Any) -> dict[int, int]:
         forced: dict[int, int] = {}
@@ -111,7 +129,9 @@ def _target(params: _Params) -> list[int] | None:
 
 
 def __getattr__(name: str) -> type:
-    """Make ``ForcedDecoding`` a child of vLLM's own base classes when it is asked for: importing this module must not load vLLM."""
+    """Make ``ForcedDecoding`` a child of vLLM's own base classes when it is asked for: importing this module
+    must not load vLLM.
+    """
     if name != "ForcedDecoding":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from vllm.v1.sample.logits_processor import LogitsProcessor

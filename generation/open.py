@@ -8,10 +8,12 @@ from generation.config import ModelConfig
 
 
 async def open_generator(config: ModelConfig, capacity: int = CAPACITY) -> Generator:
-    """Return a generator that is ready to work; close it when done. ``capacity``: most replies of a kind that it remembers.
+    """Return a generator that is ready to work; close it when done.
 
-    Raises :class:`core.errors.ConfigError` if the model or its engine is not there, :class:`core.errors.BackendError` if it does
-    not start or a server cannot be reached.
+    ``capacity``: most replies of a kind that it remembers.
+
+    Raises :class:`core.errors.ConfigError` if the model or its engine is not there,
+    :class:`core.errors.BackendError` if it does not start or a server cannot be reached.
     """
     generator = await _open(config)
     return CachedGenerator(generator, capacity) if config.remember else generator

@@ -1,7 +1,8 @@
 """A killed run must not leave its engine behind.
 
-vLLM's engine and worker are processes of their own. When the process that opened them is killed they go on, for minutes or for
-good, and keep the cores or the GPU busy. So the worker, where our plug-in lives, watches the process that owns it.
+vLLM's engine and worker are processes of their own. When the process that opened them is killed they go on,
+for minutes or for good, and keep the cores or the GPU busy. So the worker, where our plug-in lives, watches
+the process that owns it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ def own_engines() -> None:
 
 
 def end_with_owner() -> None:
-    """End this worker and the engine that started it when their owner ends, however it does. Without an owner do nothing."""
+    """End this worker and the engine that started it when their owner ends, however it does.
+
+    Without an owner do nothing.
+    """
     owner = int(os.environ.get(OWNER, "0"))
     if not owner or owner == os.getpid() or not hasattr(os, "pidfd_open"):
         return

@@ -14,14 +14,16 @@ from core.prompting.shorten import shorten
 from core.protocols import Completion, Sampling, ScoreRequest
 from core.seeds import stable_hash
 
-_CONTEXT = 4  # tokens before those that are decoded: enough for what a tokenizer does at the beginning of a text
+# tokens before those that are decoded: enough for what a tokenizer does at the beginning of a text
+_CONTEXT = 4
 
 
 class Renderer:
     """A model's tokenizer and chat template.
 
-    Plain prompts are tokenised as text, with the special tokens that the tokenizer adds. Other prompts go through the chat
-    template; a base model reads the messages' texts separated by blank lines. One thread may encode while another decodes.
+    Plain prompts are tokenised as text, with the special tokens that the tokenizer adds. Other prompts go
+    through the chat template; a base model reads the messages' texts separated by blank lines. One thread may
+    encode while another decodes.
     """
 
     def __init__(self, tokenizer: Any, *, chat: bool) -> None:
@@ -31,7 +33,10 @@ class Renderer:
 
     @classmethod
     def load(cls, folder: str, chat: Literal["auto", "yes", "no"] = "auto") -> Renderer:
-        """Load the tokenizer of a model folder. Raises :class:`ConfigError` if there is none, or no template for chat "yes"."""
+        """Load the tokenizer of a model folder.
+
+        Raises :class:`ConfigError` if there is none, or no template for chat "yes".
+        """
         from transformers import AutoTokenizer
 
         try:
@@ -39,7 +44,9 @@ class Renderer:
         except (OSError, ValueError, KeyError) as error:
             raise ConfigError(f"cannot load a tokenizer from '{folder}': {error}") from error
         if chat == "yes" and not tokenizer.chat_template:
-            raise ConfigError(f"'{folder}' has no chat template: choose chat 'no' or 'auto', or a chat model.")
+            raise ConfigError(
+                f"'{folder}' has no chat template: choose chat 'no' or 'auto', or a chat model."
+            )
         return cls(tokenizer, chat=chat != "no" and bool(tokenizer.chat_template))
 
     @property
@@ -50,7 +57,9 @@ class Renderer:
     @property
     def fingerprint(self) -> str:
         """Identify tokens and template: equal fingerprints turn a prompt into the same token ids."""
-        words = stable_hash("\n".join(f"{token} {i}" for token, i in sorted(self._tokenizer.get_vocab().items())))
+        words = stable_hash(
+            "\n".join(f"{token} {i}" for token, i in sorted(self._tokenizer.get_vocab().items()))
+        )
         return f"{words}:{stable_hash(str(self._tokenizer.chat_template)) if self.chat else 'no chat'}"
 
     def count(self, text: str) -> int:
@@ -69,7 +78,10 @@ class Renderer:
         return self._ids(self._template(turns, reply=True) + prompt.prefix)
 
     def target_ids(self, request: ScoreRequest) -> list[int]:
-        """Return the token ids to score. Raises :class:`RequestRefusedError` if there are none or one is not in the vocabulary."""
+        """Return the token ids to score.
+
+        Raises :class:`RequestRefusedError` if there are none or one is not in the vocabulary.
+        """
         ids = self._ids(request.target) if isinstance(request.target, str) else list(request.target)
         if request.end_of_turn:
             ids.append(self.end_of_turn(plain=request.prompt.plain))
@@ -79,12 +91,15 @@ class Renderer:
             )
         if min(ids) < 0 or max(ids) >= len(self._tokenizer):
             raise RequestRefusedError(
-                f"the target has token ids that the model does not know: they must be in 0..{len(self._tokenizer) - 1}."
+                "the target has token ids that the model does not know: they must be in "
+                f"0..{len(self._tokenizer) - 1}."
             )
         return ids
 
     def end_of_turn(self, *, plain: bool = False) -> int:
-        """Return the token that ends a reply: in chat the special token that the template puts behind it, else end of sequence."""
+        """Return the token that ends a reply: in chat the special token that the template puts behind it,
+        else end of sequence.
+        """
         special = set(self._tokenizer.all_special_ids)
         if self.chat and not plain:
             reply = "reply"
@@ -108,11 +123,14 @@ class Renderer:
         after = self._tokenizer.decode(context + list(ids), skip_special_tokens=not special)
         return str(after[len(before) :])
 
-    def with_token_texts(self, completion: Completion, prompt_ids: Sequence[int], sampling: Sampling) -> Completion:
-        """Say what each token adds to the text, if log-probabilities were asked for: one rule for all engines.
+    def with_token_texts(
+        self, completion: Completion, prompt_ids: Sequence[int], sampling: Sampling
+    ) -> Completion:
+        """Say what each token adds to the text, if log-probabilities were asked for: one rule for all
+        engines.
 
-        The text is cut where decoding one token more, behind a few others, makes it longer. Bytes that are no whole character
-        yet decode to the replacement character; they wait for the token that completes them.
+        The text is cut where decoding one token more, behind a few others, makes it longer. Bytes that are no
+        whole character yet decode to the replacement character; they wait for the token that completes them.
         """
         if not sampling.logprobs:
             return completion
@@ -133,8 +151,9 @@ class Renderer:
     def fit(self, prompt: Prompt, room: int) -> tuple[list[int], Shortening]:
         """Return at most ``room`` token ids of a prompt, and what had to be left out for that.
 
-        Whole segments go by rising ``drop``, no more than needed; if those that must stay are too long by themselves, the
-        longest message loses tokens from its front. Raises :class:`RequestRefusedError` if nothing would be left.
+        Whole segments go by rising ``drop``, no more than needed; if those that must stay are too long by
+        themselves, the longest message loses tokens from its front. Raises :class:`RequestRefusedError` if
+        nothing would be left.
         """
         ids = self.encode(prompt)
         if not ids:
@@ -143,31 +162,37 @@ class Renderer:
             return ids, NOTHING_LEFT_OUT
         if room < 1:
             raise RequestRefusedError(
-                "no room is left for a prompt: what is to be generated or scored fills the window. Ask for fewer tokens, or choose "
-                "a larger max_context."
+                "no room is left for a prompt: what is to be generated or scored fills the window. Ask for "
+                "fewer tokens, or choose a larger max_context."
             )
         kept, gone = shorten(prompt, lambda smaller: len(self.encode(smaller)) - room, self.count)
         ids, cut = self._cut(kept, room)
         if not ids:
-            raise RequestRefusedError(f"nothing of the prompt is left in a window with room for {room} prompt tokens.")
+            raise RequestRefusedError(
+                f"nothing of the prompt is left in a window with room for {room} prompt tokens."
+            )
         return ids, Shortening(tuple(sorted(Counter(segment.kind for segment in gone).items())), cut)
 
     def _cut(self, prompt: Prompt, room: int) -> tuple[list[int], int]:
-        """Take tokens from the front of the longest message until the prompt has ``room`` at most; return ids and how many went."""
+        """Take tokens from the front of the longest message until the prompt has ``room`` at most.
+
+        Return ids and how many went.
+        """
         cut = 0
         while (excess := len(ids := self.encode(prompt)) - room) > 0:
             contents = [self._ids(message.text) for message in prompt.messages]
             longest = max(range(len(contents)), key=lambda i: len(contents[i]))
             if not contents[longest]:
                 raise RequestRefusedError(
-                    f"a window with room for {room} prompt tokens is too small for this model's chat template and the reply's "
-                    "beginning: choose a larger max_context or ask for fewer tokens."
+                    f"a window with room for {room} prompt tokens is too small for this model's chat "
+                    "template and the reply's beginning: choose a larger max_context or ask for fewer "
+                    "tokens."
                 )
             taken = min(excess, len(contents[longest]))
             # A cut may fall inside a character of several tokens: its remains are dropped too.
-            text = self._tokenizer.decode(contents[longest][taken:], clean_up_tokenization_spaces=False).lstrip(
-                "\ufffd"
-            )
+            text = self._tokenizer.decode(
+                contents[longest][taken:], clean_up_tokenization_spaces=False
+            ).lstrip("\ufffd")
             messages = list(prompt.messages)
             messages[longest] = Message(messages[longest].role, (Segment(text),))
             prompt = dataclasses.replace(prompt, messages=tuple(messages))
@@ -181,9 +206,12 @@ class Renderer:
         import jinja2
 
         try:
-            return str(self._tokenizer.apply_chat_template(list(turns), tokenize=False, add_generation_prompt=reply))
+            return str(
+                self._tokenizer.apply_chat_template(list(turns), tokenize=False, add_generation_prompt=reply)
+            )
         except jinja2.TemplateError as error:
             roles = ", ".join(turn["role"] for turn in turns)
             raise RequestRefusedError(
-                f"the model's chat template refuses a conversation of {roles}: {error}. Choose another prompt, or chat 'no'."
+                f"the model's chat template refuses a conversation of {roles}: {error}. Choose another "
+                "prompt, or chat 'no'."
             ) from None

@@ -1,4 +1,6 @@
-"""Keep Lucene alive beside vLLM: a Java in this process needs the handler of memory faults that it installed."""
+"""Keep Lucene alive beside vLLM: a Java in this process needs the handler of memory faults that it
+installed.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ _SIGACTION_BYTES = 256
 def keep_fault_handler() -> Iterator[None]:
     """Put the handler of SIGSEGV back as it was, whatever libraries that are loaded inside do to it.
 
-    Java provokes memory faults on purpose (null checks, safepoints) and handles them. vLLM loads xgrammar, whose native library
-    replaces the handler by one that ends the process: a search afterwards would sooner or later die with "Segfault encountered".
+    Java provokes memory faults on purpose (null checks, safepoints) and handles them. vLLM loads xgrammar,
+    whose native library replaces the handler by one that ends the process: a search afterwards would sooner
+    or later die with "Segfault encountered".
     """
     library = ctypes.CDLL(None)
     action = ctypes.create_string_buffer(_SIGACTION_BYTES)

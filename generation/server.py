@@ -1,12 +1,14 @@
-r"""The back end for running vLLM servers: one or several OpenAI-compatible endpoints that serve the same model.
+r"""The back end for running vLLM servers: one or several OpenAI-compatible endpoints that serve the same
+model.
 
 Start each with the scoring plug-in (this project must be importable where the server runs)::
 
     vllm serve MODEL --port 8000 --scheduling-policy priority --enable-prompt-tokens-details \
         --logits-processors generation.forced:ForcedDecoding
 
-What a server lacks is found out once, when it is opened: without the plug-in it scores through ``prompt_logprobs`` (right, but
-slow), without priority scheduling it takes requests in order, without token details its cache hits cannot be counted.
+What a server lacks is found out once, when it is opened: without the plug-in it scores through
+``prompt_logprobs`` (right, but slow), without priority scheduling it takes requests in order, without token
+details its cache hits cannot be counted.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ _MAX_AFFINITIES = 100_000
 
 @dataclass(slots=True)
 class _Endpoint:
-    """One server, what it can do, and how much it has to do. ``named``: its model has the name that was asked for."""
+    """One server, what it can do, and how much it has to do.
+
+    ``named``: its model has the name that was asked for.
+    """
 
     url: str
     model: str
@@ -51,8 +56,9 @@ class _Endpoint:
 class ServerGenerator:
     """A :class:`core.protocols.Generator` spread over vLLM servers.
 
-    Requests of one affinity stay on one server, for its prefix cache; a new affinity goes to the server with the least in flight. A
-    request that a server fails to answer is sent again, to the server with the least in flight, after a pause.
+    Requests of one affinity stay on one server, for its prefix cache; a new affinity goes to the server with
+    the least in flight. A request that a server fails to answer is sent again, to the server with the least
+    in flight, after a pause.
     """
 
     def __init__(
@@ -74,7 +80,10 @@ class ServerGenerator:
 
     @classmethod
     async def open(cls, config: ModelConfig) -> ServerGenerator:
-        """Meet the servers. Raises :class:`BackendError` if one cannot be reached, :class:`ConfigError` if they do not fit."""
+        """Meet the servers.
+
+        Raises :class:`BackendError` if one cannot be reached, :class:`ConfigError` if they do not fit.
+        """
         folder = model_folder(config.name, weights=False)
         renderer = Renderer.load(folder, config.chat)
         key = os.environ.get(config.api_key_variable, "")
@@ -95,7 +104,9 @@ class ServerGenerator:
             for endpoint in endpoints:
                 endpoint.window = min(endpoint.window, config.max_context)
         window = min(endpoint.window for endpoint in endpoints)
-        identity = f"server:{stable_hash(endpoints[0].model)}:{folder_digest(folder)}:{window}:chat={renderer.chat}"
+        identity = (
+            f"server:{stable_hash(endpoints[0].model)}:{folder_digest(folder)}:{window}:chat={renderer.chat}"
+        )
         return cls(client, endpoints, renderer, config.retries, identity)
 
     @property
@@ -111,8 +122,11 @@ class ServerGenerator:
         """Continue a prompt."""
         sampling = request.sampling
         ids, shortening = self._renderer.fit(request.prompt, self._window - sampling.max_tokens)
-        # One request per sample, seeded as in the engine of this process: of n > 1, servers tell one sample's cache hits only.
-        replies = await asyncio.gather(*(self._ask(ids, _body(sampling, i), request) for i in range(sampling.n)))
+        # One request per sample, seeded as in the engine of this process: of n > 1, servers tell one sample's
+        # cache hits only.
+        replies = await asyncio.gather(
+            *(self._ask(ids, _body(sampling, i), request) for i in range(sampling.n))
+        )
         samples = (_completion(reply["choices"][0], sampling.logprobs) for reply in replies)
         completions = tuple(self._renderer.with_token_texts(sample, ids, sampling) for sample in samples)
         generated = sum(len(completion.token_ids) for completion in completions)
@@ -136,7 +150,9 @@ class ServerGenerator:
         return Score(tuple(target), completion.logprobs, usage, shortening)
 
     async def score_by_prompt_logprobs(self, request: ScoreRequest) -> Score:
-        """Return the same for servers without the plug-in: the whole prompt is computed again, past the prefix cache."""
+        """Return the same for servers without the plug-in: the whole prompt is computed again, past the
+        prefix cache.
+        """
         target = self._renderer.target_ids(request)
         ids, shortening = self._renderer.fit(request.prompt, self._window - len(target) - 1)
         body = {"max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
@@ -165,7 +181,10 @@ class ServerGenerator:
     async def _ask(
         self, ids: Sequence[int], body: dict[str, Any], request: GenerateRequest | ScoreRequest
     ) -> dict[str, Any]:
-        """Send a completion request, again after a pause if it fails. Raises as :class:`core.protocols.Generator` says."""
+        """Send a completion request, again after a pause if it fails.
+
+        Raises as :class:`core.protocols.Generator` says.
+        """
         problem, failed = "", None
         for attempt in range(self._retries + 1):
             if attempt:
@@ -189,12 +208,14 @@ class ServerGenerator:
                 raise RequestRefusedError(f"the server {endpoint.url} refused a request with {problem}")
         url = failed.url if failed else ""
         raise BackendError(
-            f"no reply after {self._retries + 1} attempts, the last to {url} ({problem}). Look at the server's log; raise "
-            "timeout_s or retries if it is only slow."
+            f"no reply after {self._retries + 1} attempts, the last to {url} ({problem}). Look at the "
+            "server's log; raise timeout_s or retries if it is only slow."
         )
 
 
-async def _meet(client: httpx.AsyncClient, url: str, folder: str, renderer: Renderer, config: ModelConfig) -> _Endpoint:
+async def _meet(
+    client: httpx.AsyncClient, url: str, folder: str, renderer: Renderer, config: ModelConfig
+) -> _Endpoint:
     """Ask a server which model it serves and try out what it can do."""
     try:
         listed = await client.get(f"{url}/v1/models")
@@ -202,7 +223,8 @@ async def _meet(client: httpx.AsyncClient, url: str, folder: str, renderer: Rend
         models = listed.json()["data"]
     except (httpx.TransportError, httpx.InvalidURL) as error:
         raise BackendError(
-            f"the server {url} cannot be reached ({_describe(error)}): start it, or correct --model.urls. The address has no /v1."
+            f"the server {url} cannot be reached ({_describe(error)}): start it, or correct --model.urls. "
+            "The address has no /v1."
         ) from None
     except (httpx.HTTPStatusError, ValueError, KeyError, TypeError) as error:
         raise BackendError(
@@ -233,26 +255,34 @@ def _require_one_model(endpoints: Sequence[_Endpoint]) -> None:
     for other in endpoints[1:]:
         if other.model != first.model and not (first.named and other.named):
             raise ConfigError(
-                f"the server {first.url} serves '{first.model}' and {other.url} serves '{other.model}', but a run asks one model: "
-                "leave one of them out of --model.urls, or start both under one name with --served-model-name."
+                f"the server {first.url} serves '{first.model}' and {other.url} serves '{other.model}', but "
+                "a run asks one model: leave one of them out of --model.urls, or start both under one name "
+                "with --served-model-name."
             )
 
 
-async def _compare_tokenizers(client: httpx.AsyncClient, endpoint: _Endpoint, renderer: Renderer, name: str) -> None:
+async def _compare_tokenizers(
+    client: httpx.AsyncClient, endpoint: _Endpoint, renderer: Renderer, name: str
+) -> None:
     """Refuse a server whose tokenizer splits a text otherwise: it would read our token ids as other words."""
     text = "Ein Dutzend Äpfel, 1984 and the river's end."
     response = await _post(
-        client, f"{endpoint.url}/tokenize", {"model": endpoint.model, "prompt": text, "add_special_tokens": False}
+        client,
+        f"{endpoint.url}/tokenize",
+        {"model": endpoint.model, "prompt": text, "add_special_tokens": False},
     )
     if response.status_code == 200 and orjson.loads(response.content)["tokens"] != renderer.text_ids(text):
         raise ConfigError(
-            f"the server {endpoint.url} serves '{endpoint.model}', whose tokenizer is not that of '{name}': set --model.name to "
-            "the model that it serves, so that prompts are tokenised as it expects."
+            f"the server {endpoint.url} serves '{endpoint.model}', whose tokenizer is not that of '{name}': "
+            "set --model.name to the model that it serves, so that prompts are tokenised as it expects."
         )
 
 
 async def _try_out(client: httpx.AsyncClient, endpoint: _Endpoint) -> None:
-    """Find out whether a server takes priorities and forces tokens. Refuse one whose log-probabilities are not the model's own."""
+    """Find out whether a server takes priorities and forces tokens.
+
+    Refuse one whose log-probabilities are not the model's own.
+    """
     probe = [7, 3]  # hardly what a model would say to token 5
     body = {
         "model": endpoint.model,
@@ -266,7 +296,9 @@ async def _try_out(client: httpx.AsyncClient, endpoint: _Endpoint) -> None:
     body |= {"return_token_ids": True, "vllm_xargs": {FORCED_TOKENS: probe}}
     for priorities in (True, False):
         try:
-            response = await _post(client, f"{endpoint.url}/v1/completions", {**body, "priority": int(priorities)})
+            response = await _post(
+                client, f"{endpoint.url}/v1/completions", {**body, "priority": int(priorities)}
+            )
         except httpx.TransportError as error:
             raise BackendError(
                 f"the server {endpoint.url} does not answer ({_describe(error)}): look at its log."
@@ -279,18 +311,21 @@ async def _try_out(client: httpx.AsyncClient, endpoint: _Endpoint) -> None:
     tokens = choice.get("token_ids")
     if tokens is None:
         raise BackendError(
-            f"the server {endpoint.url} does not return token ids: use a vLLM server of version 0.10.2 or later."
+            f"the server {endpoint.url} does not return token ids: use a vLLM server of version 0.10.2 or "
+            "later."
         )
     if not _are_raw(choice["logprobs"]):
         raise ConfigError(
-            f"the server {endpoint.url} does not report the model's own log-probabilities, by which answers are scored and some "
-            "methods decide: start it with --logprobs-mode raw_logprobs, vLLM's default."
+            f"the server {endpoint.url} does not report the model's own log-probabilities, by which answers "
+            "are scored and some methods decide: start it with --logprobs-mode raw_logprobs, vLLM's default."
         )
     endpoint.priorities, endpoint.forces = priorities, tokens == probe
 
 
 def _are_raw(told: dict[str, Any]) -> bool:
-    """Whether these are log-probabilities from before a token was pushed up: neither logits nor what biases made of them."""
+    """Whether these are log-probabilities from before a token was pushed up: neither logits nor what biases
+    made of them.
+    """
     unlikely, best = told["token_logprobs"][0], (told.get("top_logprobs") or [{}])[0]
     return bool(unlikely < -0.001 and sum(math.exp(min(value, 1.0)) for value in best.values()) < 1.01)
 

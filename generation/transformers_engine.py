@@ -1,4 +1,6 @@
-"""The transformers back end: slow and plain on one machine, and the oracle that the fast ones are checked against."""
+"""The transformers back end: slow and plain on one machine, and the oracle that the fast ones are checked
+against.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,20 @@ _Job: TypeAlias = GenerateJob | ScoreJob
 _Result: TypeAlias = tuple[Completion, ...] | tuple[float, ...]
 
 _MAX_BATCH_TOKENS = 32_768
-"""Most tokens, padding included, in one forward pass: bounds the memory of attention masks and activations."""
+"""Most tokens, padding included, in one forward pass: bounds the memory of attention masks and
+activations.
+"""
 
 
 class TransformersGenerator:
-    """A :class:`core.protocols.Generator` on a transformers model; batches form from what arrives while the model is busy."""
+    """A :class:`core.protocols.Generator` on a transformers model.
 
-    def __init__(self, model: Any, renderer: Renderer, window: int, batch_size: int, fingerprint: str) -> None:
+    Batches form from what arrives while the model is busy.
+    """
+
+    def __init__(
+        self, model: Any, renderer: Renderer, window: int, batch_size: int, fingerprint: str
+    ) -> None:
         """``window``: longest prompt plus completion in tokens. ``batch_size``: most sequences at once."""
         self._model = model
         self._renderer = renderer
@@ -35,12 +44,17 @@ class TransformersGenerator:
         ends = ends if isinstance(ends, list) else [ends]
         self._stop_ids = frozenset(token for token in [*ends, renderer.eos] if token is not None)
         self._pad = min(self._stop_ids, default=0)  # any id would do: padding is masked
-        self._batcher: MicroBatcher[_Job, _Result] = MicroBatcher(self._work, max_batch=batch_size, name="transformers")
+        self._batcher: MicroBatcher[_Job, _Result] = MicroBatcher(
+            self._work, max_batch=batch_size, name="transformers"
+        )
         self._batch_size = batch_size
 
     @classmethod
     def open(cls, config: ModelConfig) -> TransformersGenerator:
-        """Load model, adapter and tokenizer. Raises :class:`ConfigError` or :class:`BackendError` with what is missing."""
+        """Load model, adapter and tokenizer.
+
+        Raises :class:`ConfigError` or :class:`BackendError` with what is missing.
+        """
         import torch
         from transformers import AutoModelForCausalLM
         from transformers.utils import logging
@@ -51,9 +65,13 @@ class TransformersGenerator:
         device = config.device if config.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
         dtype = config.dtype if config.dtype != "auto" else "float32" if device == "cpu" else "bfloat16"
         try:
-            model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype)).to(device).eval()
+            model = (
+                AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype)).to(device).eval()
+            )
         except (OSError, ValueError, RuntimeError) as error:
-            raise BackendError(f"transformers cannot load the model in '{folder}' on {device}: {error}") from error
+            raise BackendError(
+                f"transformers cannot load the model in '{folder}' on {device}: {error}"
+            ) from error
         identity = f"transformers:{folder_digest(folder)}:{dtype}"
         if config.adapter:
             adapter = adapter_folder(config.adapter)
@@ -93,7 +111,9 @@ class TransformersGenerator:
         self._batcher.close()
 
     def _work(self, jobs: Sequence[_Job]) -> list[_Result]:
-        """Serve a batch in the worker thread: sequences of one kind and similar length share a forward pass."""
+        """Serve a batch in the worker thread: sequences of one kind and similar length share a forward
+        pass.
+        """
         results: dict[int, _Result] = {}
         for rows in _alike(jobs, self._batch_size):
             to_score = [job for row in rows if isinstance(job := jobs[row], ScoreJob)]
@@ -106,8 +126,9 @@ class TransformersGenerator:
                     done = generate(self._model, self._renderer, to_generate, self._stop_ids, self._pad)
             except RuntimeError as error:
                 raise BackendError(
-                    f"transformers failed on a batch of {len(rows)} sequences of up to {jobs[rows[-1]].length} tokens: {error}. "
-                    "If memory ran out, choose a smaller batch_size or max_context."
+                    f"transformers failed on a batch of {len(rows)} sequences of up to "
+                    f"{jobs[rows[-1]].length} tokens: {error}. If memory ran out, choose a smaller "
+                    "batch_size or max_context."
                 ) from error
             results.update(zip(rows, done, strict=True))
         return [results[row] for row in range(len(jobs))]

@@ -1,8 +1,9 @@
-"""The vLLM back end in this process: continuous batching, prefix caching, priorities, and scoring by forced decoding.
+"""The vLLM back end in this process: continuous batching, prefix caching, priorities, and scoring by forced
+decoding.
 
-vLLM starts its engine in child processes that import the main module again, so a script that opens it needs the usual
-``if __name__ == "__main__":``. Sampled replies depend on their seed, but vLLM's arithmetic is not batch-invariant: what else is in
-flight can change a last digit, and with it, rarely, a token.
+vLLM starts its engine in child processes that import the main module again, so a script that opens it needs
+the usual ``if __name__ == "__main__":``. Sampled replies depend on their seed, but vLLM's arithmetic is not
+batch-invariant: what else is in flight can change a last digit, and with it, rarely, a token.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from generation.rendering import Renderer
 from generation.segfaults import keep_fault_handler
 
 CPU_BLOCK_SIZE = 32
-"""Only whole blocks are found in the cache, and 32 is the smallest that CPU attention takes. On 96 requests that extended prompts
-of 700 tokens by 30, vLLM computed 5,638 prompt tokens with blocks of 32, and 8,742 with its own choice of 128."""
+"""Only whole blocks are found in the cache, and 32 is the smallest that CPU attention takes. On 96 requests
+that extended prompts of 700 tokens by 30, vLLM computed 5,638 prompt tokens with blocks of 32, and 8,742 with
+its own choice of 128.
+"""
 CPU_MAX_NUM_SEQS = 64
 CPU_KV_CACHE_GB = 4.0
 _SHUTDOWN_S = 10.0
@@ -39,7 +42,10 @@ class VllmGenerator:
     """A :class:`core.protocols.Generator` on an asynchronous vLLM engine of its own."""
 
     def __init__(self, engine: Any, renderer: Renderer, weights: str, adapter: str = "") -> None:
-        """``engine``: an ``AsyncLLM`` with the plug-in of :mod:`generation.forced`. ``weights``: what identifies them."""
+        """``engine``: an ``AsyncLLM`` with the plug-in of :mod:`generation.forced`.
+
+        ``weights``: what identifies them.
+        """
         self._engine = engine
         self._renderer = renderer
         self._adapter = str(Path(adapter).resolve()) if adapter else ""
@@ -50,7 +56,10 @@ class VllmGenerator:
 
     @classmethod
     def open(cls, config: ModelConfig) -> VllmGenerator:
-        """Start an engine (20 to 60 s). Raises :class:`ConfigError` or :class:`BackendError` saying what is missing."""
+        """Start an engine (20 to 60 s).
+
+        Raises :class:`ConfigError` or :class:`BackendError` saying what is missing.
+        """
         folder = model_folder(config.name)
         renderer = Renderer.load(folder, config.chat)
         weights = folder_digest(folder)
@@ -62,7 +71,8 @@ class VllmGenerator:
                 folder, adapter = merged_folder(folder, adapter, _dtype(config)), ""
             else:
                 rank = _lora_rank(adapter, folder)
-        # No variable here may hold the engine: vLLM keeps the frames that imported it, and close() could not free the engine.
+        # No variable here may hold the engine: vLLM keeps the frames that imported it, and close() could not
+        # free the engine.
         return cls(_start(config, folder, rank), renderer, weights, adapter)
 
     @property
@@ -77,19 +87,27 @@ class VllmGenerator:
     async def generate(self, request: GenerateRequest) -> Generation:
         """Continue a prompt. Sample i of n gets the seed ``seed + i``."""
         ids, shortening = self._renderer.fit(request.prompt, self._window - request.sampling.max_tokens)
-        # One engine request per sample is what vLLM itself makes of n > 1; made here, each tells what it found in the cache.
+        # One engine request per sample is what vLLM itself makes of n > 1; made here, each tells what it
+        # found in the cache.
         outputs = await asyncio.gather(
-            *(self._run(ids, _params(request.sampling, i), request.priority) for i in range(request.sampling.n))
+            *(
+                self._run(ids, _params(request.sampling, i), request.priority)
+                for i in range(request.sampling.n)
+            )
         )
         samples = (_completion(output.outputs[0], request.sampling.logprobs) for output in outputs)
-        completions = tuple(self._renderer.with_token_texts(sample, ids, request.sampling) for sample in samples)
+        completions = tuple(
+            self._renderer.with_token_texts(sample, ids, request.sampling) for sample in samples
+        )
         generated = sum(len(completion.token_ids) for completion in completions)
         # The prompt counts once, so the rest of a block that further samples compute again is left out.
         computed = len(ids) - min(output.num_cached_tokens or 0 for output in outputs)
         return Generation(completions, TokenUsage(1, len(ids), generated, computed, generated), shortening)
 
     async def score(self, request: ScoreRequest) -> Score:
-        """Return the log-likelihood of a given continuation, whose tokens count as generated, by forced decoding."""
+        """Return the log-likelihood of a given continuation, whose tokens count as generated, by forced
+        decoding.
+        """
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
@@ -108,21 +126,28 @@ class VllmGenerator:
         sample = output.outputs[0]
         if list(sample.token_ids) != target:
             raise BackendError(
-                "vLLM did not generate the tokens that it was forced to, so it cannot score: its logits processors work in another "
-                "way than expected. Set VLLM_USE_V2_MODEL_RUNNER=0 in the environment, or choose --model.backend transformers."
+                "vLLM did not generate the tokens that it was forced to, so it cannot score: its logits "
+                "processors work in another way than expected. Set VLLM_USE_V2_MODEL_RUNNER=0 in the "
+                "environment, or choose --model.backend transformers."
             )
         usage = TokenUsage(1, len(ids), len(target), len(ids) - (output.num_cached_tokens or 0), len(target))
         return Score(tuple(target), _logprobs(sample), usage, shortening)
 
     async def score_by_prompt_logprobs(self, request: ScoreRequest) -> Score:
-        """Return what :meth:`score` does, the obvious and slow way: for comparison, and to check the fast way."""
+        """Return what :meth:`score` does, the obvious and slow way: for comparison, and to check the fast
+        way.
+        """
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
         target = self._renderer.target_ids(request)
         ids, shortening = self._renderer.fit(request.prompt, self._window - len(target) - 1)
         params = SamplingParams(
-            temperature=0, max_tokens=1, prompt_logprobs=0, detokenize=False, output_kind=RequestOutputKind.FINAL_ONLY
+            temperature=0,
+            max_tokens=1,
+            prompt_logprobs=0,
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
         )
         output = await self._run(ids + target, params, request.priority)
         rows = output.prompt_logprobs[-len(target) :]
@@ -143,7 +168,8 @@ class VllmGenerator:
             self._engine.output_handler.cancel()  # it would report the engine's end as a failure
         await asyncio.to_thread(self._engine.shutdown, timeout=_SHUTDOWN_S)
         self._engine = None
-        gc.collect()  # vLLM cleans up again when the engine is collected, and complains if Python is shutting down by then
+        # vLLM cleans up again when the engine is collected, and complains if Python is shutting down by then
+        gc.collect()
 
     async def _run(self, ids: Sequence[int], params: Any, priority: int) -> Any:
         """Put one request through the engine and return its final ``RequestOutput``."""
@@ -197,12 +223,14 @@ def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
         tensor_parallel_size=config.tensor_parallel,
         enforce_eager=config.enforce_eager == "yes" or (config.enforce_eager == "auto" and on_cpu),
         enable_prefix_caching=config.prefix_cache,
-        # A sampled request with a seed, whose prompt vLLM reads in chunks, ends the whole engine on a CPU: a CPU's random
-        # generator has no offset to wind back ("CPU Generator does not use offset"). So prompts are read whole there.
+        # A sampled request with a seed, whose prompt vLLM reads in chunks, ends the whole engine on a CPU: a
+        # CPU's random generator has no offset to wind back ("CPU Generator does not use offset"). So prompts
+        # are read whole there.
         enable_chunked_prefill=False if on_cpu else None,
         scheduling_policy="priority",
         logits_processors=[PLUGIN],
-        logprobs_mode="raw_logprobs",  # what forced tokens had before they were forced; what FLARE and Self-RAG weigh
+        # what forced tokens had before they were forced; what FLARE and Self-RAG weigh
+        logprobs_mode="raw_logprobs",
         enable_lora=lora_rank > 0,
         max_lora_rank=lora_rank or _LORA_RANKS[0],
         disable_log_stats=True,
@@ -212,9 +240,9 @@ def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
         return AsyncLLM.from_engine_args(arguments)
     except (ValueError, RuntimeError, OSError, AssertionError, NotImplementedError) as error:
         raise BackendError(
-            f"vLLM could not start on '{folder}': {error}. What it printed above says more; often memory is short (choose a "
-            "smaller kv_cache_gb, gpu_memory_utilization or max_context) or vLLM does not know the architecture "
-            "(choose --model.backend transformers)."
+            f"vLLM could not start on '{folder}': {error}. What it printed above says more; often memory is "
+            "short (choose a smaller kv_cache_gb, gpu_memory_utilization or max_context) or vLLM does not "
+            "know the architecture (choose --model.backend transformers)."
         ) from error
 
 
@@ -226,8 +254,8 @@ def _on_cpu() -> bool:
             from vllm.platforms import current_platform
     except ImportError as error:
         raise ConfigError(
-            f"vLLM cannot be imported ({error}): install it with pip install 'corag[gpu]' (or 'corag[cpu]'), or choose "
-            "--model.backend transformers."
+            f"vLLM cannot be imported ({error}): install it with pip install 'corag[gpu]' (or 'corag[cpu]'), "
+            "or choose --model.backend transformers."
         ) from error
     return bool(current_platform.is_cpu())
 
@@ -237,9 +265,12 @@ def _dtype(config: ModelConfig) -> str:
 
 
 def _set_environment() -> None:
-    """Set what vLLM reads from the environment when imported, unless the user has: no chatter, no usage statistics, spawn."""
+    """Set what vLLM reads from the environment when imported, unless the user has: no chatter, no usage
+    statistics, spawn.
+    """
     if (os.cpu_count() or 1) <= 4:
-        # vLLM keeps a core free for its scheduler. Of two cores that is half: with both, everything was about twice as fast.
+        # vLLM keeps a core free for its scheduler. Of two cores that is half: with both, everything was about
+        # twice as fast.
         os.environ.setdefault("VLLM_CPU_NUM_OF_RESERVED_CPU", "0")
     for name, value in {
         "VLLM_LOGGING_LEVEL": "ERROR",
@@ -256,7 +287,9 @@ def _lora_rank(adapter: str, folder: str) -> int:
     rank = int(check_adapter(adapter, folder).get("r", 0))
     fitting = [offered for offered in _LORA_RANKS if offered >= rank]
     if rank < 1 or not fitting:
-        raise ConfigError(f"the adapter '{adapter}' has rank {rank}; vLLM takes ranks from 1 to {_LORA_RANKS[-1]}.")
+        raise ConfigError(
+            f"the adapter '{adapter}' has rank {rank}; vLLM takes ranks from 1 to {_LORA_RANKS[-1]}."
+        )
     return fitting[0]
 
 

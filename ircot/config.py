@@ -21,22 +21,26 @@ class IRCoTConfig(ReaderConfig):
     """Options of IRCoT.
 
     Attributes:
-        preset: values for the other options: "paper" (few-shot, 8 steps, strict exit rule; give ``demonstrations``),
-            "paper_code" (the same with the released code's 10 steps) or "zero_shot" (chat models, lenient exit rule).
+        preset: values for the other options: "paper" (few-shot, 8 steps, strict exit rule; give
+            ``demonstrations``), "paper_code" (the same with the released code's 10 steps) or "zero_shot"
+            (chat models, lenient exit rule).
         k_per_step: passages that each search returns (also ``top_k``). The paper tunes it in {2, 4, 6, 8}.
         max_steps: most thoughts; no search follows the last one.
         paragraph_budget: most passages collected over all steps.
-        budget_policy: "keep_first" ignores passages beyond the budget (the paper), "keep_last" lets the oldest go.
-        stop_rule: "strict" ends on the newest thought's "... answer is: X" by the released code's pattern; "lenient" also
-            when the newest thought holds ``stop_sequence`` in any case.
+        budget_policy: "keep_first" ignores passages beyond the budget (the paper), "keep_last" lets the
+            oldest go.
+        stop_rule: "strict" ends on the newest thought's "... answer is: X" by the released code's pattern;
+            "lenient" also when the newest thought holds ``stop_sequence`` in any case.
         stop_sequence: the words that end a lenient run.
-        strip_question_words: drop who, what, is, ... from queries, as the paper does for BM25; for dense indexes try false.
-        sentence_splitter: how a thought's first sentence is found: "rules", or "spacy" as in the released code.
+        strip_question_words: drop who, what, is, ... from queries, as the paper does for BM25; for dense
+            indexes try false.
+        sentence_splitter: how a thought's first sentence is found: "rules", or "spacy" as in the released
+            code.
         max_thought_tokens: most tokens generated for one thought.
         max_collected_words: longer passages are not collected (released code: 600).
         near_duplicate: passages this similar (percent, title and text) to a kept one are not collected.
-        reasoning_prompt: "auto" (``layout`` with demonstrations, else ``chat_reason``), a shipped name, a file, or a text
-            with {query}, {paragraphs} and {cot_history}.
+        reasoning_prompt: "auto" (``layout`` with demonstrations, else ``chat_reason``), a shipped name, a
+            file, or a text with {query}, {paragraphs} and {cot_history}.
     """
 
     preset: Literal["paper", "paper_code", "zero_shot"] = "zero_shot"
@@ -68,14 +72,14 @@ class IRCoTConfig(ReaderConfig):
         super().__post_init__()
         if min(self.k_per_step, self.max_steps, self.paragraph_budget) < 1:
             raise ConfigError(
-                f"ircot needs k_per_step, max_steps and paragraph_budget of at least 1, but they are {self.k_per_step}, "
-                f"{self.max_steps} and {self.paragraph_budget}."
+                "ircot needs k_per_step, max_steps and paragraph_budget of at least 1, but they are "
+                f"{self.k_per_step}, {self.max_steps} and {self.paragraph_budget}."
             )
 
         if self.preset != "zero_shot" and not self.demonstrations and self.reasoning_prompt == "auto":
             raise ConfigError(
-                f"ircot's preset '{self.preset}' is few-shot: name a file in IRCoT's format with --ircot.demonstrations, "
-                "or 'default' for the shipped ones, or use the preset 'zero_shot'."
+                f"ircot's preset '{self.preset}' is few-shot: name a file in IRCoT's format with "
+                "--ircot.demonstrations, or 'default' for the shipped ones, or use the preset 'zero_shot'."
             )
 
     def reasoning_template(self) -> Template:

@@ -1,7 +1,9 @@
-"""IRCoT (Trivedi, Balasubramanian, Khot, Sabharwal: Interleaving Retrieval with Chain-of-Thought Reasoning, ACL 2023).
+"""IRCoT (Trivedi, Balasubramanian, Khot, Sabharwal: Interleaving Retrieval with Chain-of-Thought Reasoning,
+ACL 2023).
 
-Retrieve with the question; then think one sentence, retrieve with that sentence, and so on; at the end a separate reader answers
-from everything collected. Where paper and released code differ, presets name the side that they take.
+Retrieve with the question; then think one sentence, retrieve with that sentence, and so on; at the end a
+separate reader answers from everything collected. Where paper and released code differ, presets name the side
+that they take.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from ircot.queries import next_query
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """One search of the loop: what was asked, how many passages were new, whether the same query had been asked before."""
+    """One search of the loop: what was asked, how many passages were new, whether the same query had been
+    asked before.
+    """
 
     query: str
     new_passages: int
@@ -34,8 +38,9 @@ class Retrieval:
 class IRCoTAnswer(Answer):
     """IRCoT's result.
 
-    ``passage_ids``: the collected passages, at most the budget. ``retrieved_ids``: all that any search returned.
-    ``stopped``: "answer" (the newest thought states one), "max_steps", "empty_generation" or "budget".
+    ``passage_ids``: the collected passages, at most the budget. ``retrieved_ids``: all that any search
+    returned. ``stopped``: "answer" (the newest thought states one), "max_steps", "empty_generation" or
+    "budget".
     """
 
     cot_sentences: tuple[str, ...] = ()
@@ -91,14 +96,20 @@ async def next_thought(
     prompt = template.render(
         {
             "query": question.text,
-            "paragraphs": render_passages(collected.passages, template, config.max_shown_words, goes_first="first"),
+            "paragraphs": render_passages(
+                collected.passages, template, config.max_shown_words, goes_first="first"
+            ),
             "cot_history": " ".join(thoughts),
             "demonstrations": render_demonstrations(config.examples(), template),
         }
     )
     stop = ("\n",) if prompt.plain else ()  # a chat model may begin with a line break
     reply = await tools.generate(
-        prompt, role="thought", max_tokens=config.max_thought_tokens, stop=stop, path=f"step {len(thoughts) + 1}"
+        prompt,
+        role="thought",
+        max_tokens=config.max_thought_tokens,
+        stop=stop,
+        path=f"step {len(thoughts) + 1}",
     )
     return first_sentence(reply.text, config.sentence_splitter)
 
@@ -117,7 +128,10 @@ def exit_reason(thoughts: list[str], config: IRCoTConfig) -> str:
 async def read_or_conclude(
     question: Question, collected: PassagePool, thoughts: list[str], tools: Tools, config: IRCoTConfig
 ) -> str:
-    """Let the reader answer from all collected paragraphs; without a reader, take the answer from the thoughts (Table 6)."""
+    """Let the reader answer from all collected paragraphs.
+
+    Without a reader, take the answer from the thoughts (Table 6).
+    """
     if config.reader == "none":
         return conclusion(thoughts, config)
     return await read(question, collected.passages, tools, config)

@@ -32,7 +32,9 @@ class BatchSearcher(Protocol):
 
 
 class BatchedRetriever:
-    """A :class:`core.protocols.Retriever` over a :class:`BatchSearcher`: who waits at the same time is searched in one batch."""
+    """A :class:`core.protocols.Retriever` over a :class:`BatchSearcher`: who waits at the same time is
+    searched in one batch.
+    """
 
     def __init__(self, searcher: BatchSearcher, fingerprint: str) -> None:
         self._searcher = searcher
@@ -78,10 +80,14 @@ class BatchedRetriever:
         outcomes: list[Outcome] = [()] * len(items)
         for depth in sorted({k for _, k in items}):
             places = [place for place, (_, k) in enumerate(items) if k == depth]
-            for place, outcome in zip(places, self._searcher.search([items[p][0] for p in places], depth), strict=True):
+            for place, outcome in zip(
+                places, self._searcher.search([items[p][0] for p in places], depth), strict=True
+            ):
                 outcomes[place] = outcome
         return outcomes
 
     def _look_up_batch(self, items: Sequence[Sequence[str]]) -> Sequence[Sequence[Passage]]:
-        found = self._searcher.passages(list(dict.fromkeys(identifier for ids in items for identifier in ids)))
+        found = self._searcher.passages(
+            list(dict.fromkeys(identifier for ids in items for identifier in ids))
+        )
         return [tuple(found[identifier] for identifier in ids if identifier in found) for ids in items]

@@ -26,10 +26,12 @@ from retrieval.store import PassageStore, storing
 
 
 def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
-    """Build the index that ``config`` describes, or return the manifest of the same one if it is already there.
+    """Build the index that ``config`` describes, or return the manifest of the same one if it is already
+    there.
 
     ``report`` is told sentences of progress. An interrupted encoding goes on where it stopped. Raises
-    :class:`core.errors.DataError` for a broken corpus, :class:`core.errors.IndexMismatchError` if the folder holds something else.
+    :class:`core.errors.DataError` for a broken corpus, :class:`core.errors.IndexMismatchError` if the folder
+    holds something else.
     """
     folder = Path(config.out)
     encoder = None if config.kind == "bm25" else Encoder(config.encoder, config.max_passage_tokens)
@@ -76,9 +78,16 @@ def _settings(config: IndexConfig, encoder: Encoder | None) -> IndexSettings:
 
 
 def _build_dense(
-    passages: Iterator[Passage], encoder: Encoder, folder: Path, config: IndexConfig, report: Callable[[str], None]
+    passages: Iterator[Passage],
+    encoder: Encoder,
+    folder: Path,
+    config: IndexConfig,
+    report: Callable[[str], None],
 ) -> int:
-    """Store the texts, encode them, index the vectors; return how many passages were longer than the encoder's limit."""
+    """Store the texts, encode them, index the vectors.
+
+    Return how many passages were longer than the encoder's limit.
+    """
     with (folder / DOCID).open("w", encoding="utf-8") as ids:
         rows = sum(ids.write(f"{passage.id}\n") > 0 for passage in storing(passages, folder))
     if config.kind == "dense" and config.faiss == "ivfpq":

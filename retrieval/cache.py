@@ -11,7 +11,9 @@ from core.types import Hit, Passage
 
 
 class CachedRetriever:
-    """A retriever that asks the one below it once per query and k, and remembers the last ``size`` of them."""
+    """A retriever that asks the one below it once per query and k, and remembers the last ``size`` of
+    them.
+    """
 
     def __init__(self, inner: Retriever, size: int) -> None:
         self._inner = inner
@@ -23,7 +25,10 @@ class CachedRetriever:
         return self._inner.fingerprint
 
     async def search(self, query: str, k: int) -> Sequence[Hit]:
-        """Return up to k hits, best first; none for a blank query, without asking. Raises :class:`ConfigError` if k < 1."""
+        """Return up to k hits, best first; none for a blank query, without asking.
+
+        Raises :class:`ConfigError` if k < 1.
+        """
         if k < 1:
             raise ConfigError(f"a search must ask for at least one passage, but k is {k}.")
         if not query.strip():

@@ -10,7 +10,9 @@ from core.errors import ConfigError
 
 IndexKind = Literal["bm25", "dense", "lucene_flat", "lucene_hnsw"]
 FaissKind = Literal["flat", "hnsw", "ivfpq"]
-CorpusFormat = Literal["jsonl", "beir", "hippo", "dpr", "kilt", "hotpotqa", "2wikimultihopqa", "musique", "popqa"]
+CorpusFormat = Literal[
+    "jsonl", "beir", "hippo", "dpr", "kilt", "hotpotqa", "2wikimultihopqa", "musique", "popqa"
+]
 Bm25Preset = Literal["pyserini", "ircot"]
 
 
@@ -21,9 +23,10 @@ class IndexConfig:
     Attributes:
         corpus: Files that hold the passages, read in this order (.gz is unpacked on the way).
         out: Folder that becomes the index.
-        format: "jsonl", "beir", "hippo" (JSONL or a JSON list with id, title, text, or Pyserini's contents), "dpr" (a table,
-            also wiki18), "kilt" (its knowledge source, or corag/kilt-corpus as JSONL; ids begin with the page's wikipedia_id); the
-            others pool the paragraphs of that dataset's question files.
+        format: "jsonl", "beir", "hippo" (JSONL or a JSON list with id, title, text, or Pyserini's contents),
+            "dpr" (a table, also wiki18), "kilt" (its knowledge source, or corag/kilt-corpus as JSONL; ids
+            begin with the page's wikipedia_id); the others pool the paragraphs of that dataset's question
+            files.
         kind: "bm25" (Lucene), "dense" (FAISS), or Lucene's own vectors: "lucene_flat" (exact), "lucene_hnsw".
         encoder: "default" (all-MiniLM-L6-v2), a Hugging Face name or a local sentence-transformers folder.
         query_prefix: Put before every query, such as "query: " for E5 (kept in the index's manifest).
@@ -68,14 +71,18 @@ class RetrieverConfig:
     """What to search, and how. Give ``index`` or ``url``.
 
     Attributes:
-        index: Index folders, plain Lucene indexes or names of Pyserini's prebuilt ones; several are fused by reciprocal rank.
+        index: Index folders, plain Lucene indexes or names of Pyserini's prebuilt ones; several are fused by
+            reciprocal rank.
         url: Addresses of search servers over one and the same index; searches are spread over them.
-        bm25: "pyserini": k1 0.9, b 0.4, title and text as one field; "ircot": k1 1.2, b 0.75, two fields whose scores add.
+        bm25: "pyserini": k1 0.9, b 0.4, title and text as one field; "ircot": k1 1.2, b 0.75, two fields
+            whose scores add.
         k1: Replaces the preset's k1.
         b: Replaces the preset's b.
-        encoder: For dense indexes; "" = the one that the manifest names. A Pyserini FAISS folder needs it named.
+        encoder: For dense indexes; "" = the one that the manifest names. A Pyserini FAISS folder needs it
+            named.
         query_prefix: For a FAISS folder without a manifest; ours remember theirs.
-        passages_from: For a FAISS folder without texts: the Lucene index (folder or prebuilt name) that has them.
+        passages_from: For a FAISS folder without texts: the Lucene index (folder or prebuilt name) that has
+            them.
         ef_search: Candidates looked at per search in an HNSW graph.
         nprobe: Clusters looked at per search in "ivfpq".
         threads: Threads per batch of searches; 0 = all cores.
@@ -88,7 +95,8 @@ class RetrieverConfig:
         cache_size: Searches remembered (query and k); 0 = none.
     """
 
-    # How fast a search is, and how long a server is waited for. None of them is in a retriever's fingerprint either.
+    # How fast a search is, and how long a server is waited for. None of them is in a retriever's fingerprint
+    # either.
     ENVIRONMENT: ClassVar[tuple[str, ...]] = ("threads", "timeout_s", "retries", "cache_size")
 
     index: list[str] = field(default_factory=list)

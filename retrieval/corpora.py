@@ -26,17 +26,17 @@ class CorpusReport:
 
     def __str__(self) -> str:
         return (
-            f"{self.kept:,} passages kept; dropped: {self.empty:,} empty, {self.repeated_ids:,} with an id already taken, "
-            f"{self.repeated_texts:,} with a title and text already seen"
+            f"{self.kept:,} passages kept; dropped: {self.empty:,} empty, {self.repeated_ids:,} with an id "
+            f"already taken, {self.repeated_texts:,} with a title and text already seen"
         )
 
 
 def read_corpus(paths: Sequence[str | Path], format: CorpusFormat, report: CorpusReport) -> Iterator[Passage]:
     """Stream the passages of corpus files, counting into ``report``.
 
-    Dropped: passages without text, and all but the first of those that share an id, or title and text (spaces squeezed).
-    Remembers two hashes of 8 bytes per passage, not the passages.
-    Raises :class:`DataError` naming the file and line of a broken record.
+    Dropped: passages without text, and all but the first of those that share an id, or title and text (spaces
+    squeezed). Remembers two hashes of 8 bytes per passage, not the passages. Raises :class:`DataError` naming
+    the file and line of a broken record.
     """
     if not paths:
         raise DataError("no corpus file was given: name at least one.")
@@ -56,14 +56,16 @@ def read_corpus(paths: Sequence[str | Path], format: CorpusFormat, report: Corpu
             report.kept += 1
             yield passage
     if not report.kept:
-        raise DataError(f"no passage was found in {', '.join(map(str, paths))} (read as '{format}'): {report}.")
+        raise DataError(
+            f"no passage was found in {', '.join(map(str, paths))} (read as '{format}'): {report}."
+        )
 
 
 def passage_from_record(record: dict[str, Any], where: str) -> Passage:
     """Read one JSON record: ``id``, ``_id`` or ``docid``; ``title`` and ``text``, or Pyserini's ``contents``.
 
-    Contents are title, newline, text, or the text alone beside a ``title``. A record without an id gets one derived from title and
-    text. Raises :class:`DataError` starting with ``where``.
+    Contents are title, newline, text, or the text alone beside a ``title``. A record without an id gets one
+    derived from title and text. Raises :class:`DataError` starting with ``where``.
     """
     text, title = record.get("text"), record.get("title")
     if text is None and isinstance(record.get("contents"), str):
@@ -74,11 +76,13 @@ def passage_from_record(record: dict[str, Any], where: str) -> Passage:
             text = record["contents"]
     if not isinstance(text, str) or not isinstance(title or "", str):
         raise DataError(
-            f"{where}: expected the fields 'id', 'title' and 'text' (or 'id' and 'contents') as strings, but found: "
-            f"{', '.join(sorted(record)) or 'nothing'}."
+            f"{where}: expected the fields 'id', 'title' and 'text' (or 'id' and 'contents') as strings, but "
+            f"found: {', '.join(sorted(record)) or 'nothing'}."
         )
     identifier = next((record[name] for name in ("id", "_id", "docid") if record.get(name) is not None), None)
-    return Passage(passage_id(title or "", text) if identifier is None else str(identifier), title or "", text)
+    return Passage(
+        passage_id(title or "", text) if identifier is None else str(identifier), title or "", text
+    )
 
 
 def _read(paths: Sequence[str | Path], format: CorpusFormat) -> Iterator[Passage]:
@@ -102,7 +106,10 @@ def _read(paths: Sequence[str | Path], format: CorpusFormat) -> Iterator[Passage
 
 
 def _read_dpr(path: str | Path) -> Iterator[Passage]:
-    """DPR's table (also wiki18): tab-separated id, text, title; the header line is optional, texts may be quoted as in CSV."""
+    """DPR's table (also wiki18): tab-separated id, text, title.
+
+    The header line is optional, texts may be quoted as in CSV.
+    """
     csv.field_size_limit(sys.maxsize)
     with open_text(path) as lines:
         rows = csv.reader(lines, delimiter="\t")
@@ -116,11 +123,13 @@ def _read_dpr(path: str | Path) -> Iterator[Passage]:
 
 
 def _read_kilt(path: str | Path) -> Iterator[Passage]:
-    """KILT's knowledge source: an article per line, its ``text`` a list of paragraphs. Or corag/kilt-corpus: a passage per line.
+    """KILT's knowledge source: an article per line, its ``text`` a list of paragraphs.
 
-    A paragraph becomes a passage with the id "<article id>-<place in the list>". The first one repeats the title and those
-    starting with "Section::::" are headings: neither is a passage. A line with ``contents`` gets "<wikipedia_id>-<id>", since its
-    own id is the number of its row.
+    Or corag/kilt-corpus: a passage per line.
+
+    A paragraph becomes a passage with the id "<article id>-<place in the list>". The first one repeats the
+    title and those starting with "Section::::" are headings: neither is a passage. A line with ``contents``
+    gets "<wikipedia_id>-<id>", since its own id is the number of its row.
     """
     for number, article in enumerate(read_jsonl(path), 1):
         if "contents" in article:
@@ -130,8 +139,8 @@ def _read_kilt(path: str | Path) -> Iterator[Passage]:
         title, paragraphs = article.get("wikipedia_title"), article.get("text")
         if identifier is None or not isinstance(title, str) or not isinstance(paragraphs, list):
             raise DataError(
-                f"{path}, record {number}: expected 'wikipedia_id', 'wikipedia_title' and a list 'text', but found: "
-                f"{', '.join(sorted(article))}."
+                f"{path}, record {number}: expected 'wikipedia_id', 'wikipedia_title' and a list 'text', but "
+                f"found: {', '.join(sorted(article))}."
             )
         for place, paragraph in enumerate(paragraphs):
             text = str(paragraph).strip()
@@ -143,7 +152,7 @@ def _kilt_passage(record: dict[str, Any], where: str) -> Passage:
     page, row = (record.get(name) for name in ("wikipedia_id", "id"))
     if page in (None, "") or row in (None, ""):
         raise DataError(
-            f"{where}: a passage of KILT's pages needs 'id', 'wikipedia_id', 'title' and 'contents', but found: "
-            f"{', '.join(sorted(record))}."
+            f"{where}: a passage of KILT's pages needs 'id', 'wikipedia_id', 'title' and 'contents', but "
+            f"found: {', '.join(sorted(record))}."
         )
     return replace(passage_from_record(record, where), id=f"{page}-{row}")

@@ -12,13 +12,17 @@ from core.types import Hit, Passage
 
 
 class FusedRetriever:
-    """Search every retriever ``depth`` deep at the same time (deeper if more is asked for) and fuse the rankings."""
+    """Search every retriever ``depth`` deep at the same time (deeper if more is asked for) and fuse the
+    rankings.
+    """
 
     def __init__(self, retrievers: Sequence[Retriever], *, depth: int, rrf_k: int) -> None:
         self._retrievers = tuple(retrievers)
         self._depth = depth
         self._rrf_k = rrf_k
-        self._fingerprint = stable_hash(f"rrf|{depth}|{rrf_k}|" + "|".join(each.fingerprint for each in retrievers))
+        self._fingerprint = stable_hash(
+            f"rrf|{depth}|{rrf_k}|" + "|".join(each.fingerprint for each in retrievers)
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -32,7 +36,10 @@ class FusedRetriever:
         return fuse(rankings, self._rrf_k)[:k]
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
-        """Return the passages with these ids, each from the first index that has it; unknown ids are left out."""
+        """Return the passages with these ids, each from the first index that has it.
+
+        Unknown ids are left out.
+        """
         found = await asyncio.gather(*(each.passages(ids) for each in self._retrievers))
         by_id = {passage.id: passage for passages in reversed(found) for passage in passages}
         return [by_id[identifier] for identifier in ids if identifier in by_id]

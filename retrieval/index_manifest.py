@@ -1,4 +1,6 @@
-"""What an index folder says about itself: ``corag_index.json``, written last, so its presence means that the index is complete."""
+"""What an index folder says about itself: ``corag_index.json``, written last, so its presence means that the
+index is complete.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,8 @@ def _named(corpus: Sequence[CorpusFile]) -> str:
 class IndexManifest:
     """The manifest of a complete index. ``files``: (name, bytes) of every file that belongs to it.
 
-    ``notes``: sentences about the corpus, such as how many passages were dropped or longer than the encoder's limit.
+    ``notes``: sentences about the corpus, such as how many passages were dropped or longer than the encoder's
+    limit.
     """
 
     settings: IndexSettings
@@ -105,9 +108,13 @@ def hash_corpus(paths: Sequence[str | Path]) -> tuple[CorpusFile, ...]:
     return tuple(files)
 
 
-def write_manifest(folder: Path, settings: IndexSettings, passages: int, notes: Sequence[str]) -> IndexManifest:
+def write_manifest(
+    folder: Path, settings: IndexSettings, passages: int, notes: Sequence[str]
+) -> IndexManifest:
     """Seal a finished index: list its files, write the manifest, drop the mark of an unfinished build."""
-    files = tuple((file.name, file.stat().st_size) for file in sorted(folder.iterdir()) if file.name != BUILDING)
+    files = tuple(
+        (file.name, file.stat().st_size) for file in sorted(folder.iterdir()) if file.name != BUILDING
+    )
     versions = tuple((package, version) for package in _PACKAGES if (version := version_of(package)))
     manifest = IndexManifest(settings, passages, tuple(notes), files, versions)
     write_atomically(folder / INDEX_FILE, json.dumps(dataclasses.asdict(manifest), indent=1) + "\n")
@@ -118,7 +125,8 @@ def write_manifest(folder: Path, settings: IndexSettings, passages: int, notes: 
 def read_manifest(folder: Path) -> IndexManifest | None:
     """Return the manifest of an index folder, None if it has none.
 
-    Raises :class:`IndexMismatchError` if the manifest cannot be read, or a file that it lists is missing or has another size.
+    Raises :class:`IndexMismatchError` if the manifest cannot be read, or a file that it lists is missing or
+    has another size.
     """
     path = folder / INDEX_FILE
     if not path.is_file():
@@ -133,7 +141,9 @@ def read_manifest(folder: Path) -> IndexManifest | None:
             versions=tuple((name, version) for name, version in record["versions"]),
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise IndexMismatchError(f"'{path}' is not a manifest that this version reads ({error!r}). {REBUILD}") from None
+        raise IndexMismatchError(
+            f"'{path}' is not a manifest that this version reads ({error!r}). {REBUILD}"
+        ) from None
     for name, size in manifest.files:
         file = folder / name
         if not file.is_file():
@@ -142,7 +152,8 @@ def read_manifest(folder: Path) -> IndexManifest | None:
             )
         if file.stat().st_size != size:
             raise IndexMismatchError(
-                f"the index file '{file}' has {file.stat().st_size:,} bytes, but {size:,} were written: it is damaged. {REBUILD}"
+                f"the index file '{file}' has {file.stat().st_size:,} bytes, but {size:,} were written: it "
+                f"is damaged. {REBUILD}"
             )
     return manifest
 
@@ -150,8 +161,9 @@ def read_manifest(folder: Path) -> IndexManifest | None:
 def begin_build(folder: Path, settings: IndexSettings, *, overwrite: bool) -> IndexManifest | None:
     """Make the folder ready for a build; return the manifest instead if this very index is already there.
 
-    What an interrupted build of the same settings left is kept. Raises :class:`IndexMismatchError` if the folder has files and is
-    no index of ours, or, naming the difference, holds another index or the vectors of one; ``overwrite`` empties it in that case.
+    What an interrupted build of the same settings left is kept. Raises :class:`IndexMismatchError` if the
+    folder has files and is no index of ours, or, naming the difference, holds another index or the vectors of
+    one; ``overwrite`` empties it in that case.
     """
     folder.mkdir(parents=True, exist_ok=True)
     ours = (folder / INDEX_FILE).is_file() or (folder / BUILDING).is_file()
@@ -166,8 +178,9 @@ def begin_build(folder: Path, settings: IndexSettings, *, overwrite: bool) -> In
     if before and (differences := before.differences(settings)):
         if existing or (folder / SHARDS).is_dir():
             raise IndexMismatchError(
-                f"the folder '{folder}' already holds {'an' if existing else 'an unfinished'} index with other settings "
-                f"({'; '.join(differences)}). Choose another `out`, or set overwrite: true to replace it."
+                f"the folder '{folder}' already holds {'an' if existing else 'an unfinished'} index with "
+                f"other settings ({'; '.join(differences)}). Choose another `out`, or set overwrite: true to "
+                "replace it."
             )
         _empty(folder)
     if existing is None:

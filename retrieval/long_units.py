@@ -1,8 +1,9 @@
-"""Grouping a corpus into long retrieval units (Jiang, Ma, Chen 2024: LongRAG, section 2.1 and its algorithm 1).
+"""Grouping a corpus into long retrieval units (Jiang, Ma, Chen 2024: LongRAG, section 2.1 and its algorithm
+1).
 
-Passages of one title are a document. Documents that link to each other are grouped up to a size, those with the fewest links first.
-Differences from the released code: no document is left out for having no links, a unit is in the corpus's order (there, a set's),
-and a document longer than a unit is split between passages.
+Passages of one title are a document. Documents that link to each other are grouped up to a size, those with
+the fewest links first. Differences from the released code: no document is left out for having no links, a
+unit is in the corpus's order (there, a set's), and a document longer than a unit is split between passages.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class UnitsConfig:
         corpus: Files that hold the passages: those that were indexed.
         out: File to write, a unit per line; replaced if it is there.
         format: As for 'corag index'.
-        links: What relates documents: "field" (records have ``links``, a list of titles or ids), "mentions" (a text names another
-            document's title, as hyperlinks mostly do), "title" (nothing: a unit is what shares a title), or "auto": "field" if
-            any record has links, else "title".
+        links: What relates documents: "field" (records have ``links``, a list of titles or ids), "mentions"
+            (a text names another document's title, as hyperlinks mostly do), "title" (nothing: a unit is what
+            shares a title), or "auto": "field" if any record has links, else "title".
         max_words: Words of a unit at most; 3,000 are about the paper's 4,000 tokens.
     """
 
@@ -51,8 +52,8 @@ class UnitsConfig:
             raise ConfigError(f"max_words must be at least 1, but is {self.max_words}.")
         if self.links == "field" and self.format not in _WITH_FIELDS:
             raise ConfigError(
-                f"records of the format '{self.format}' have no field 'links': choose links 'mentions' or 'title', or a corpus in "
-                f"one of the formats {', '.join(_WITH_FIELDS)}."
+                f"records of the format '{self.format}' have no field 'links': choose links 'mentions' or "
+                f"'title', or a corpus in one of the formats {', '.join(_WITH_FIELDS)}."
             )
 
 
@@ -71,7 +72,10 @@ class UnitsReport:
 
 @dataclass
 class Documents:
-    """A corpus by document: the passages (id, words) of each title in the corpus's order. Texts are not kept."""
+    """A corpus by document: the passages (id, words) of each title in the corpus's order.
+
+    Texts are not kept.
+    """
 
     passages: list[list[tuple[str, int]]] = field(default_factory=list)
     titles: list[str] = field(default_factory=list)
@@ -103,8 +107,8 @@ class Documents:
 def build_units(config: UnitsConfig, report: Callable[[str], None]) -> UnitsReport:
     """Group a corpus into units and write them.
 
-    ``report`` is told a sentence of what was read. Raises :class:`core.errors.DataError` for a broken corpus, or one without links
-    where "field" was asked for.
+    ``report`` is told a sentence of what was read. Raises :class:`core.errors.DataError` for a broken corpus,
+    or one without links where "field" was asked for.
     """
     corpus = CorpusReport()
     documents = Documents.read(read_corpus(config.corpus, config.format, corpus))
@@ -113,8 +117,8 @@ def build_units(config: UnitsConfig, report: Callable[[str], None]) -> UnitsRepo
     source = config.links if any(neighbours) else "title"
     if config.links == "field" and source == "title":
         raise DataError(
-            f"no record of {', '.join(config.corpus)} has 'links' that name another document of it by title or id: choose links "
-            "'mentions' or 'title'."
+            f"no record of {', '.join(config.corpus)} has 'links' that name another document of it by title "
+            "or id: choose links 'mentions' or 'title'."
         )
     units: list[Unit] = []
     sizes: list[int] = []
@@ -130,12 +134,15 @@ def build_units(config: UnitsConfig, report: Callable[[str], None]) -> UnitsRepo
     return UnitsReport(len(units), corpus.kept, len(neighbours), linked, links, mean, max(sizes))
 
 
-def group_documents(sizes: Sequence[int], neighbours: Sequence[Sequence[int]], max_words: int) -> list[list[int]]:
+def group_documents(
+    sizes: Sequence[int], neighbours: Sequence[Sequence[int]], max_words: int
+) -> list[list[int]]:
     """Group documents (LongRAG, algorithm 1).
 
-    ``sizes``: words of each; ``neighbours``: the related documents of each, both ways. From the fewest relations to the most, a
-    document joins the groups of its neighbours, the smallest first, as long as they fit ``max_words`` together. Every document is
-    in one group. Returns groups and their documents in the corpus's order.
+    ``sizes``: words of each; ``neighbours``: the related documents of each, both ways. From the fewest
+    relations to the most, a document joins the groups of its neighbours, the smallest first, as long as they
+    fit ``max_words`` together. Every document is in one group. Returns groups and their documents in the
+    corpus's order.
 
     >>> group_documents([10, 10, 10, 10], [[1], [0, 2], [1], []], 20)
     [[0, 1], [2], [3]]
@@ -183,11 +190,18 @@ def _links(config: UnitsConfig, documents: Documents) -> Iterable[tuple[int, int
     """Return links as (from, to), one way."""
     if config.links == "mentions":
         return _mentions(read_corpus(config.corpus, config.format, CorpusReport()), documents)
-    return () if config.links == "title" or config.format not in _WITH_FIELDS else _field_links(config, documents)
+    return (
+        ()
+        if config.links == "title" or config.format not in _WITH_FIELDS
+        else _field_links(config, documents)
+    )
 
 
 def _field_links(config: UnitsConfig, documents: Documents) -> Iterator[tuple[int, int]]:
-    """Yield the links that records state in their field ``links``; what they name outside the corpus is passed over."""
+    """Yield the links that records state in their field ``links``.
+
+    What they name outside the corpus is passed over.
+    """
     for path in config.corpus:
         for number, record in enumerate(read_records(path), 1):
             named = record.get("links") or []
@@ -201,10 +215,12 @@ def _field_links(config: UnitsConfig, documents: Documents) -> Iterator[tuple[in
 
 
 def _mentions(passages: Iterable[Passage], documents: Documents) -> Iterator[tuple[int, int]]:
-    """Yield a link from every passage's document to those whose titles its text names, the longest title first.
+    """Yield a link from every passage's document to those whose titles its text names, the longest title
+    first.
 
-    Titles match as whole words with their capitals, without a closing bracket such as "(film)". A title that several documents have
-    is passed over, and so is a single word at the start of a sentence, where any word has a capital.
+    Titles match as whole words with their capitals, without a closing bracket such as "(film)". A title that
+    several documents have is passed over, and so is a single word at the start of a sentence, where any word
+    has a capital.
     """
     named: dict[str, dict[tuple[str, ...], int]] = {}
     shared = set()
@@ -223,7 +239,10 @@ def _mentions(passages: Iterable[Passage], documents: Documents) -> Iterator[tup
 
 
 def _titles_in(text: str, named: dict[str, dict[tuple[str, ...], int]]) -> Iterator[int]:
-    """Yield the documents that a text names. ``named``: by first word, the words of a title and its document."""
+    """Yield the documents that a text names.
+
+    ``named``: by first word, the words of a title and its document.
+    """
     matches = list(_WORD.finditer(text))
     words = [match[0] for match in matches]
     place = 0

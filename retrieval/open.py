@@ -28,7 +28,8 @@ async def open_retriever(config: RetrieverConfig) -> Retriever:
     """Open the indexes or search servers of a configuration, fused, reranked and cached as it says.
 
     Raises :class:`IndexMismatchError` for an index that is missing, incomplete or built with another encoder,
-    :class:`core.errors.BackendError` if there is no Java or no server answers, :class:`ConfigError` for settings that clash.
+    :class:`core.errors.BackendError` if there is no Java or no server answers, :class:`ConfigError` for
+    settings that clash.
     """
     if bool(config.index) == bool(config.url):
         raise ConfigError(
@@ -41,13 +42,19 @@ async def open_retriever(config: RetrieverConfig) -> Retriever:
     else:
         retriever = await asyncio.to_thread(_open_indexes, config)
     if config.reranker:
-        retriever = await asyncio.to_thread(RerankedRetriever, retriever, config.reranker, config.rerank_depth)
+        retriever = await asyncio.to_thread(
+            RerankedRetriever, retriever, config.reranker, config.rerank_depth
+        )
     return CachedRetriever(retriever, config.cache_size)
 
 
 def _open_indexes(config: RetrieverConfig) -> Retriever:
     opened = [_open_index(name, config) for name in config.index]
-    return opened[0] if len(opened) == 1 else FusedRetriever(opened, depth=config.fusion_depth, rrf_k=config.rrf_k)
+    return (
+        opened[0]
+        if len(opened) == 1
+        else FusedRetriever(opened, depth=config.fusion_depth, rrf_k=config.rrf_k)
+    )
 
 
 def _open_index(name: str, config: RetrieverConfig) -> BatchedRetriever:
@@ -59,14 +66,16 @@ def _open_index(name: str, config: RetrieverConfig) -> BatchedRetriever:
         return _open_pyserini_faiss(folder, config)
     if not is_lucene_index(folder) or (manifest is None and (folder / BUILDING).is_file()):
         raise IndexMismatchError(
-            f"'{folder}' is not a complete index: it has neither the manifest {INDEX_FILE}, which is written last, nor a plain "
-            "Lucene or Pyserini FAISS index. Run `corag index` with the same settings to finish or build it."
+            f"'{folder}' is not a complete index: it has neither the manifest {INDEX_FILE}, which is written "
+            "last, nor a plain Lucene or Pyserini FAISS index. Run `corag index` with the same settings to "
+            "finish or build it."
         )
     bm25 = Bm25.from_config(config)
     searcher = LuceneSearcher(folder, bm25, config.threads)
     if manifest and searcher.size != manifest.passages:
         raise IndexMismatchError(
-            f"the Lucene index '{folder}' has {searcher.size:,} passages, but its manifest says {manifest.passages:,}. {REBUILD}"
+            f"the Lucene index '{folder}' has {searcher.size:,} passages, but its manifest says "
+            f"{manifest.passages:,}. {REBUILD}"
         )
     return BatchedRetriever(searcher, stable_hash(f"{_contents_fingerprint(folder, manifest)}|{bm25}"))
 
@@ -76,9 +85,10 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
     encoder = Encoder(config.encoder or settings.encoder, int(settings.detail("max_passage_tokens")))
     if encoder.fingerprint != settings.encoder_fingerprint:
         raise IndexMismatchError(
-            f"the index '{folder}' was built with the encoder '{settings.encoder}' ({settings.dimension} dimensions, fingerprint "
-            f"{settings.encoder_fingerprint}), but '{encoder.name}' ({encoder.dimension} dimensions, fingerprint "
-            f"{encoder.fingerprint}) is to search it: use the same encoder, or build the index again with this one."
+            f"the index '{folder}' was built with the encoder '{settings.encoder}' ({settings.dimension} "
+            f"dimensions, fingerprint {settings.encoder_fingerprint}), but '{encoder.name}' "
+            f"({encoder.dimension} dimensions, fingerprint {encoder.fingerprint}) is to search it: use the "
+            "same encoder, or build the index again with this one."
         )
     store = PassageStore(folder)
     if settings.kind == "dense":
@@ -86,23 +96,28 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
     else:
         vectors = LuceneVectorIndex(folder, settings.kind, ef_search=config.ef_search, threads=config.threads)
     searcher = DenseSearcher(encoder, vectors, store, settings.detail("query_prefix"))
-    return BatchedRetriever(searcher, stable_hash(f"{manifest.fingerprint}|{config.ef_search}|{config.nprobe}"))
+    return BatchedRetriever(
+        searcher, stable_hash(f"{manifest.fingerprint}|{config.ef_search}|{config.nprobe}")
+    )
 
 
 def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
-    """A folder with ``index`` and ``docid`` only, as Pyserini builds and downloads them: encoder and texts come from elsewhere."""
+    """A folder with ``index`` and ``docid`` only, as Pyserini builds and downloads them: encoder and texts
+    come from elsewhere.
+    """
     if not config.encoder or not config.passages_from:
         raise IndexMismatchError(
-            f"'{folder}' is a FAISS index of Pyserini's, which names neither its encoder nor its texts: set `encoder` (and "
-            "`query_prefix`), and `passages_from` to the Lucene index of the same corpus."
+            f"'{folder}' is a FAISS index of Pyserini's, which names neither its encoder nor its texts: set "
+            "`encoder` (and `query_prefix`), and `passages_from` to the Lucene index of the same corpus."
         )
     ids = (folder / DOCID).read_text(encoding="utf-8").splitlines()
     encoder = Encoder(config.encoder)
     vectors = _open_faiss(folder, ids.__getitem__, config)
     if vectors.dimension != encoder.dimension or vectors.rows != len(ids):
         raise IndexMismatchError(
-            f"the FAISS index '{folder}' has {vectors.rows:,} vectors of {vectors.dimension} dimensions, but its docid file "
-            f"has {len(ids):,} ids and the encoder '{config.encoder}' gives {encoder.dimension} dimensions: they do not match."
+            f"the FAISS index '{folder}' has {vectors.rows:,} vectors of {vectors.dimension} dimensions, but "
+            f"its docid file has {len(ids):,} ids and the encoder '{config.encoder}' gives "
+            f"{encoder.dimension} dimensions: they do not match."
         )
     source = _find(config.passages_from)
     texts: PassageSource = LuceneSearcher(source, Bm25.from_config(config), config.threads)
@@ -113,7 +128,9 @@ def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetrie
 
 
 def _open_faiss(folder: Path, id_of: Callable[[int], str], config: RetrieverConfig) -> FaissIndex:
-    return FaissIndex(folder / INDEX, id_of, ef_search=config.ef_search, nprobe=config.nprobe, threads=config.threads)
+    return FaissIndex(
+        folder / INDEX, id_of, ef_search=config.ef_search, nprobe=config.nprobe, threads=config.threads
+    )
 
 
 def _contents_fingerprint(folder: Path, manifest: IndexManifest | None) -> str:
@@ -124,12 +141,16 @@ def _contents_fingerprint(folder: Path, manifest: IndexManifest | None) -> str:
 
 
 def _find(name: str) -> Path:
-    """Return the folder of an index: a path as it is, or the download of one of Pyserini's prebuilt indexes."""
+    """Return the folder of an index: a path as it is, or the download of one of Pyserini's prebuilt
+    indexes.
+    """
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder
     if folder.is_absolute() or name.startswith((".", "~")) or "/" in name:
-        raise IndexMismatchError(f"there is no index folder '{name}': check the path, or build it with `corag index`.")
+        raise IndexMismatchError(
+            f"there is no index folder '{name}': check the path, or build it with `corag index`."
+        )
     java_class("java.lang.Object")  # Pyserini would start Java in a way that fails without the vector module
     from pyserini import prebuilt_index_info as known
     from pyserini.util import download_prebuilt_index
@@ -138,7 +159,9 @@ def _find(name: str) -> Path:
     if name not in names:
         close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
         hint = f"did you mean '{close[0]}'?" if close else "build it with `corag index`, or check the path."
-        raise IndexMismatchError(f"'{name}' is neither a folder here nor one of Pyserini's prebuilt indexes: {hint}")
+        raise IndexMismatchError(
+            f"'{name}' is neither a folder here nor one of Pyserini's prebuilt indexes: {hint}"
+        )
     try:
         return Path(download_prebuilt_index(name, verbose=False))
     except (ValueError, OSError) as error:

@@ -29,7 +29,8 @@ class RerankedRetriever:
             raise ConfigError(f"the reranker '{model}' cannot be loaded: {reason(error)}") from None
         if self._model.num_labels != 1:
             raise ConfigError(
-                f"the reranker '{model}' gives {self._model.num_labels} scores per passage, but one is needed."
+                f"the reranker '{model}' gives {self._model.num_labels} scores per passage, but one is "
+                "needed."
             )
         self._inner = inner
         self._depth = depth

@@ -18,7 +18,9 @@ TEXTS, OFFSETS, IDS = "passages.jsonl", "passages.offsets.npy", "passages.ids.np
 
 
 def storing(passages: Iterable[Passage], folder: Path) -> Iterator[Passage]:
-    """Pass passages on while writing them as JSONL; at their end write the offset of every line and a table of ids.
+    """Pass passages on while writing them as JSONL.
+
+    At their end write the offset of every line and a table of ids.
 
     Raises :class:`DataError` for an id that spans lines.
     """
@@ -27,7 +29,8 @@ def storing(passages: Iterable[Passage], folder: Path) -> Iterator[Passage]:
         for passage in passages:
             if passage.id.splitlines() != [passage.id]:
                 raise DataError(
-                    f"the passage id {passage.id!r} is empty or spans lines: give every passage a one-line id."
+                    f"the passage id {passage.id!r} is empty or spans lines: give every passage a one-line "
+                    "id."
                 )
             end += texts.write(orjson.dumps([passage.id, passage.title, passage.text]) + b"\n")
             offsets.append(end)
@@ -48,7 +51,8 @@ class PassageStore:
     """Random access to what :func:`storing` wrote, through memory maps: opening is immediate at any size."""
 
     def __init__(self, folder: Path) -> None:
-        # asarray: the same map seen as a plain array, whose elements are read several times faster than a memmap's
+        # asarray: the same map seen as a plain array, whose elements are read several times faster than a
+        # memmap's
         self._offsets = np.asarray(np.load(folder / OFFSETS, mmap_mode="r"))
         self._sorted_hashes, self._rows = np.asarray(np.load(folder / IDS, mmap_mode="r"))
         with (folder / TEXTS).open("rb") as texts:
@@ -59,7 +63,9 @@ class PassageStore:
 
     def row(self, number: int) -> Passage:
         """Return the passage that was written at this place, counting from 0."""
-        return Passage(*orjson.loads(self._texts[int(self._offsets[number]) : int(self._offsets[number + 1])]))
+        return Passage(
+            *orjson.loads(self._texts[int(self._offsets[number]) : int(self._offsets[number + 1])])
+        )
 
     def rows(self, start: int, stop: int) -> Iterator[Passage]:
         """Stream the passages of these rows."""
@@ -87,7 +93,9 @@ class PassageStore:
         return found
 
     def _look_further(self, identifier: str, wanted: np.uint64, place: int) -> Passage | None:
-        """Search the rows whose ids have the same hash: for unknown ids and the rare hash that two ids share."""
+        """Search the rows whose ids have the same hash: for unknown ids and the rare hash that two ids
+        share.
+        """
         while place < len(self) and self._sorted_hashes[place] == wanted:
             passage = self.row(int(self._rows[place]))
             if passage.id == identifier:

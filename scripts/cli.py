@@ -15,7 +15,9 @@ from core.errors import ConfigError, CoragError, nearest
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A sub-command: the module that has its ``Config`` and ``main(config)``, and the option that a bare argument sets."""
+    """A sub-command: the module that has its ``Config`` and ``main(config)``, and the option that a bare
+    argument sets.
+    """
 
     module: str
     summary: str
@@ -24,39 +26,74 @@ class Command:
 
 COMMANDS = {
     "run": Command("scripts.commands.run", "answer a dataset with one or more methods and print the table"),
-    "sweep": Command("scripts.commands.sweep", "answer a dataset with many settings over one engine and print one table"),
+    "sweep": Command(
+        "scripts.commands.sweep", "answer a dataset with many settings over one engine and print one table"
+    ),
     "ask": Command("scripts.commands.ask", "answer one question and show every step", "question"),
-    "join": Command("scripts.commands.join", "join the shards of a run (--shard) and print its table", "runs"),
-    "sample": Command("scripts.commands.sample", "sample chains for training and keep the best of each question"),
+    "join": Command(
+        "scripts.commands.join", "join the shards of a run (--shard) and print its table", "runs"
+    ),
+    "sample": Command(
+        "scripts.commands.sample", "sample chains for training and keep the best of each question"
+    ),
     "rows": Command("scripts.commands.rows", "turn sampled chains into training rows", "chains"),
-    "rounds": Command("scripts.commands.rounds", "sample, make rows, fine-tune and decode, once or several times"),
+    "rounds": Command(
+        "scripts.commands.rounds", "sample, make rows, fine-tune and decode, once or several times"
+    ),
     "merge": Command("scripts.commands.merge", "fold a LoRA adapter into its base model", "adapter"),
-    "table": Command("scripts.commands.table", "print finished runs on the same questions as one table", "runs"),
-    "ledger": Command("scripts.commands.ledger", "say where the tokens and seconds of finished runs went", "runs"),
-    "compare": Command("scripts.commands.compare", "test two runs against each other on the same questions", "runs"),
-    "judge": Command("scripts.commands.judge", "let a language model say which answers of finished runs are right", "runs"),
-    "export": Command("scripts.commands.export", "write a run as a prediction file, TREC run or dataset of traces", "run"),
-    "report": Command("scripts.commands.report", "turn finished runs into one HTML file: table, tests, plots, traces", "runs"),
+    "table": Command(
+        "scripts.commands.table", "print finished runs on the same questions as one table", "runs"
+    ),
+    "ledger": Command(
+        "scripts.commands.ledger", "say where the tokens and seconds of finished runs went", "runs"
+    ),
+    "compare": Command(
+        "scripts.commands.compare", "test two runs against each other on the same questions", "runs"
+    ),
+    "judge": Command(
+        "scripts.commands.judge", "let a language model say which answers of finished runs are right", "runs"
+    ),
+    "export": Command(
+        "scripts.commands.export", "write a run as a prediction file, TREC run or dataset of traces", "run"
+    ),
+    "report": Command(
+        "scripts.commands.report",
+        "turn finished runs into one HTML file: table, tests, plots, traces",
+        "runs",
+    ),
     "index": Command("scripts.commands.index", "build a Lucene or dense index over a corpus", "corpus"),
     "units": Command("scripts.commands.units", "group a corpus into long units for longrag", "corpus"),
     "serve": Command("scripts.commands.serve", "serve an index over HTTP", "index"),
-    "world": Command("scripts.commands.world", "write the embedded fictional world: corpus, questions, demonstrations", "out"),
-    "methods": Command("scripts.commands.methods", "list the methods, or one method's options and presets", "name"),
-    "datasets": Command("scripts.commands.datasets", "list the datasets with their scorers and task descriptions", "name"),
+    "world": Command(
+        "scripts.commands.world",
+        "write the embedded fictional world: corpus, questions, demonstrations",
+        "out",
+    ),
+    "methods": Command(
+        "scripts.commands.methods", "list the methods, or one method's options and presets", "name"
+    ),
+    "datasets": Command(
+        "scripts.commands.datasets", "list the datasets with their scorers and task descriptions", "name"
+    ),
     "bench": Command(
         "scripts.commands.bench",
         "measure scoring, retrieval, runner, decode, sweep, sample, sft or startup as ratios",
         "name",
     ),
-    "doctor": Command("scripts.commands.doctor", "say what this machine has and what to do about what is missing"),
+    "doctor": Command(
+        "scripts.commands.doctor", "say what this machine has and what to do about what is missing"
+    ),
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit status: 0, 1 (checked and found wanting), 2 (an error of the user's), 130 (interrupted)."""
+    """Run a command and return the exit status: 0, 1 (checked and found wanting), 2 (an error of the user's),
+    130 (interrupted).
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that engines are closed as at any other end
+        # so that engines are closed as at any other end
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if not words or words[0] in ("-h", "--help", "help"):
         print(usage())
         return 0
@@ -67,7 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         print(
-            "corag: interrupted. What a run or an index build had finished is kept: the same command goes on from there.",
+            "corag: interrupted. What a run or an index build had finished is kept: the same command goes "
+            "on from there.",
             file=sys.stderr,
         )
         return 130

@@ -16,7 +16,10 @@ from tests.tiny import save_tiny_model
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what is slow; a file's tests run in one process, and so do all that share the engines below."""
+    """Begin with what is slow.
+
+    A file's tests run in one process, and so do all that share the engines below.
+    """
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     for item in items:
         shared = any(mark.kwargs.get("loop_scope") == "session" for mark in item.iter_markers("asyncio"))
@@ -34,7 +37,9 @@ async def vllm_generator() -> AsyncIterator[VllmGenerator]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def hf_generator() -> AsyncIterator[TransformersGenerator]:
     """The default model in transformers, in float32, with the same window."""
-    generator = TransformersGenerator.open(ModelConfig(backend="transformers", dtype="float32", max_context=2048))
+    generator = TransformersGenerator.open(
+        ModelConfig(backend="transformers", dtype="float32", max_context=2048)
+    )
     yield generator
     await generator.close()
 

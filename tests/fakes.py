@@ -34,7 +34,10 @@ def chat_prompt(text: str | Sequence[Segment], *, system: str = "", prefix: str 
 
 
 class ScriptedGenerator:
-    """Replies from a list, one after the other, or from a function of the request. Keeps every request that it saw."""
+    """Replies from a list, one after the other, or from a function of the request.
+
+    Keeps every request that it saw.
+    """
 
     fingerprint = "scripted"
 
@@ -49,8 +52,9 @@ class ScriptedGenerator:
     ) -> None:
         """``replies`` may give a list of n texts for n samples. ``log_likelihood``: of each target token.
 
-        ``probability``: of each generated word, its white space stripped. ``special``: what is one token each, and left out of
-        replies unless it is asked for. ``cuts``: replies end at ``max_tokens`` words, as engines end them.
+        ``probability``: of each generated word, its white space stripped. ``special``: what is one token
+        each, and left out of replies unless it is asked for. ``cuts``: replies end at ``max_tokens`` words,
+        as engines end them.
         """
         queue = None if callable(replies) else iter(replies)
         self._reply = replies if callable(replies) else lambda request: next(queue)
@@ -75,10 +79,14 @@ class ScriptedGenerator:
             await self._pause(request)
         first = self._reply(request)
         rest = request.sampling.n - 1
-        texts = first if isinstance(first, list) else [first, *(str(self._reply(request)) for _ in range(rest))]
+        texts = (
+            first if isinstance(first, list) else [first, *(str(self._reply(request)) for _ in range(rest))]
+        )
         texts = [before_stop(text, request.sampling.stop) for text in texts]
         if self._cuts:
-            texts = [re.findall(rf"^(?:\s*\S+){{0,{request.sampling.max_tokens}}}", text)[0] for text in texts]
+            texts = [
+                re.findall(rf"^(?:\s*\S+){{0,{request.sampling.max_tokens}}}", text)[0] for text in texts
+            ]
         completions = tuple(self._completion(text, request.sampling) for text in texts)
         prompt, generated = words(request.prompt.text), sum(map(words, texts))
         return Generation(completions, TokenUsage(1, prompt, generated, prompt, generated))
@@ -118,11 +126,13 @@ class ScriptedGenerator:
 class WindowedGenerator(ScriptedGenerator):
     """A scripted model with a window of so many words.
 
-    As the renderer does, it takes what is too long from the messages, the question among them, and refuses only what leaves nothing
-    of these: the reply's beginning is never cut.
+    As the renderer does, it takes what is too long from the messages, the question among them, and refuses
+    only what leaves nothing of these: the reply's beginning is never cut.
     """
 
-    def __init__(self, replies: Iterable[str] | Callable[[GenerateRequest], str | list[str]], window: int) -> None:
+    def __init__(
+        self, replies: Iterable[str] | Callable[[GenerateRequest], str | list[str]], window: int
+    ) -> None:
         super().__init__(replies)
         self.window = window
 

@@ -33,9 +33,19 @@ def served_default_model() -> Iterator[str]:
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model_folder("default")]
     command += ["--port", str(port), "--dtype", "float32", "--max-model-len", "2048", "--block-size", "32"]
     command += ["--max-num-seqs", "16", "--enforce-eager", "--kv-cache-memory-bytes", str(2**29)]
-    command += ["--logits-processors", PLUGIN, "--scheduling-policy", "priority", "--enable-prompt-tokens-details"]
+    command += [
+        "--logits-processors",
+        PLUGIN,
+        "--scheduling-policy",
+        "priority",
+        "--enable-prompt-tokens-details",
+    ]
     root = Path(__file__).parents[1]
-    environment = os.environ | {"PYTHONPATH": str(root), "VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
+    environment = os.environ | {
+        "PYTHONPATH": str(root),
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_NO_USAGE_STATS": "1",
+    }
     with tempfile.TemporaryFile("w+") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
         try:

@@ -1,4 +1,6 @@
-"""The story that tests of methods tell: a question of three hops, the passages that answer it, and one that does not."""
+"""The story that tests of methods tell: a question of three hops, the passages that answer it, and one that
+does not.
+"""
 
 from core.types import Question
 from tests.fakes import passage
@@ -8,7 +10,9 @@ AUTHOR = passage("Mara Velden", "Mara Velden is a writer born in Tarn Hollow.")
 TOWN = passage("Tarn Hollow", "Tarn Hollow lies on the river Issel.")
 NOISE = passage("Glassware", "Glassware is made of sand.")
 WORLD = [BOOK, AUTHOR, TOWN, NOISE]
-QUESTION = Question("q1", "Which river flows by the birthplace of the author of The Glass Orchard?", ("Issel",))
+QUESTION = Question(
+    "q1", "Which river flows by the birthplace of the author of The Glass Orchard?", ("Issel",)
+)
 
 DEMONSTRATIONS = """# METADATA: {"qid": "d1"}
 Wikipedia Title: Alpha

@@ -1,7 +1,8 @@
 """Causal attention for training on a CPU: matrix products block by block.
 
-PyTorch's fused attention takes two to five times as long in bfloat16 on a CPU, most of it in the backward pass. Blocks of queries
-look at the keys up to their own end only, so half of the square is never computed; the softmax is in float32.
+PyTorch's fused attention takes two to five times as long in bfloat16 on a CPU, most of it in the backward
+pass. Blocks of queries look at the keys up to their own end only, so half of the square is never computed;
+the softmax is in float32.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ _BLOCK = 128
 def blockwise(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float, block: int = _BLOCK
 ) -> torch.Tensor:
-    """Return causal attention. ``query``: (rows, heads, tokens, size); ``key``, ``value``: the same with as many heads or fewer.
+    """Return causal attention.
 
-    The result is (rows, tokens, heads, size). Padding must stand behind the text, where no token of the text looks.
+    ``query``: (rows, heads, tokens, size); ``key``, ``value``: the same with as many heads or fewer.
+
+    The result is (rows, tokens, heads, size). Padding must stand behind the text, where no token of the text
+    looks.
     """
     shared = query.shape[1] // key.shape[1]
     keys = key.repeat_interleave(shared, dim=1).transpose(-1, -2)
@@ -41,7 +45,12 @@ def register() -> None:
     from transformers import AttentionInterface, AttentionMaskInterface
 
     def attend(
-        module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: None, **options: Any
+        module: torch.nn.Module,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        mask: None,
+        **options: Any,
     ) -> tuple[torch.Tensor, None]:
         return blockwise(query, key, value, options["scaling"]), None
 
@@ -52,4 +61,6 @@ def register() -> None:
 def suits(config: Any) -> bool:
     """Whether a model's attention is plain: causal over everything, without dropout."""
     plain = getattr(config, "sliding_window", None) is None and not getattr(config, "attention_dropout", 0.0)
-    return bool(plain and set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"})
+    return bool(
+        plain and set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
+    )

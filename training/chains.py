@@ -47,7 +47,8 @@ class ChainRow:
 def read_chains(folders: Sequence[Path]) -> list[ChainRow]:
     """Read the questions of one or more folders, in order.
 
-    Raises :class:`DataError` if a folder is no folder of chains, or two of them sampled for the same question.
+    Raises :class:`DataError` if a folder is no folder of chains, or two of them sampled for the same
+    question.
     """
     rows: dict[str, ChainRow] = {}
     for folder in folders:
@@ -55,31 +56,39 @@ def read_chains(folders: Sequence[Path]) -> list[ChainRow]:
         for name, row in read_rows(folder).items():
             if name in rows:
                 raise DataError(
-                    f"question '{name}' has chains in two of the folders: give folders of different questions."
+                    f"question '{name}' has chains in two of the folders: give folders of different "
+                    "questions."
                 )
             rows[name] = replace(_chain_row(row), annotated=annotated)
     return list(rows.values())
 
 
 def manifest_of_chains(folder: Path) -> Manifest:
-    """Return what chains were sampled with. Raises :class:`DataError` if the folder is no folder of chains."""
+    """Return what chains were sampled with.
+
+    Raises :class:`DataError` if the folder is no folder of chains.
+    """
     manifest = Manifest.read(folder)
     if manifest.method != METHOD:
-        raise DataError(f"'{folder}' holds answers of {manifest.method}, not chains: make some with 'corag sample'.")
+        raise DataError(
+            f"'{folder}' holds answers of {manifest.method}, not chains: make some with 'corag sample'."
+        )
     return manifest
 
 
 def config_of(folders: Sequence[Path]) -> CoRAGConfig:
     """Return the options that the chains were sampled with.
 
-    Raises :class:`ConfigError` with the difference if folders differ, or a prompt has changed since: rows would then ask for other
-    things than decoding does; :class:`DataError` if a folder is no folder of chains.
+    Raises :class:`ConfigError` with the difference if folders differ, or a prompt has changed since: rows
+    would then ask for other things than decoding does; :class:`DataError` if a folder is no folder of chains.
     """
     options = manifest_of_chains(folders[0]).options["corag"]
     for other in folders[1:]:
         if changed := differences(options, manifest_of_chains(other).options["corag"]):
             raise ConfigError(
-                f"'{folders[0]}' and '{other}' were sampled with different options:\n  " + "\n  ".join(changed) + "\n"
+                f"'{folders[0]}' and '{other}' were sampled with different options:\n  "
+                + "\n  ".join(changed)
+                + "\n"
                 "Rows of one training set have one prompt: make their rows apart, or sample again."
             )
     config = CoRAGConfig(**options)
@@ -91,16 +100,20 @@ def config_of(folders: Sequence[Path]) -> CoRAGConfig:
             )
             raise ConfigError(
                 f"'{folder}' was sampled with prompts that have changed since:\n  {shown}\n"
-                "Sample again, or give the old prompts back: chains are what a model said to these very words."
+                "Sample again, or give the old prompts back: chains are what a model said to these very "
+                "words."
             )
     return config
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Statistics of sampled chains. ``answer_found``: share of kept chains one of whose sub-answers holds the gold answer.
+    """Statistics of sampled chains.
 
-    ``score_histogram``: kept chains by mean log-likelihood of the gold answer. ``lengths``: kept chains by hops.
+    ``answer_found``: share of kept chains one of whose sub-answers holds the gold answer.
+
+    ``score_histogram``: kept chains by mean log-likelihood of the gold answer. ``lengths``: kept chains by
+    hops.
     """
 
     questions: int
@@ -144,12 +157,16 @@ def describe(rows: Sequence[ChainRow]) -> Description:
             mentions((hop.sub_answer for hop in chain.hops), row.question.answers) for row, chain in kept
         ),
         answer_matched=_share(
-            any(exact_match(hop.sub_answer, row.question.answers) for hop in chain.hops) for row, chain in kept
+            any(exact_match(hop.sub_answer, row.question.answers) for hop in chain.hops)
+            for row, chain in kept
         ),
         refused_hops=_share(hop.refused for hop in hops),
         mean_score=sum(scores) / len(scores) if scores else 0.0,
         score_histogram={name: places.count(place) for place, name in enumerate(bins)},
-        lengths={str(length): count for length, count in sorted(Counter(len(chain.hops) for _, chain in kept).items())},
+        lengths={
+            str(length): count
+            for length, count in sorted(Counter(len(chain.hops) for _, chain in kept).items())
+        },
         stopped=dict(sorted(Counter(chain.stopped for _, chain in kept).items())),
     )
 
@@ -167,11 +184,15 @@ def _chain_row(row: SavedRow) -> ChainRow:
         SampledChain(
             **chain
             | {
-                "hops": tuple(HopRecord(**hop | {"passage_ids": tuple(hop["passage_ids"])}) for hop in chain["hops"]),
+                "hops": tuple(
+                    HopRecord(**hop | {"passage_ids": tuple(hop["passage_ids"])}) for hop in chain["hops"]
+                ),
                 "means": tuple(map(log_likelihood, chain["means"])),
                 "sums": tuple(map(log_likelihood, chain["sums"])),
             }
         )
         for chain in sampled["chains"]
     )
-    return ChainRow(row.question, tuple(sampled["context_ids"]), chains, sampled["chosen"], sampled["rejected"])
+    return ChainRow(
+        row.question, tuple(sampled["context_ids"]), chains, sampled["chosen"], sampled["rejected"]
+    )

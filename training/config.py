@@ -35,7 +35,8 @@ class TuningOptions:
     Attributes:
         tuning: "lora", "qlora" (the base model in 4 bits, on a GPU) or "full".
         lora: the adapter's size.
-        max_length: tokens of a row at most; 0 for what the rows were made for. Longer rows are refused, never cut.
+        max_length: tokens of a row at most; 0 for what the rows were made for. Longer rows are refused, never
+            cut.
         epochs: passes over the rows.
         max_steps: end after so many steps instead; 0 for whole epochs.
         batch_size: rows per device and step.
@@ -44,13 +45,15 @@ class TuningOptions:
         schedule: how it falls: linear, cosine or constant, after the warm-up.
         warmup: steps of warm-up, or if below 1, the share of all steps.
         weight_decay: of AdamW.
-        precision: of the frozen weights and of the arithmetic; auto is bfloat16 where the hardware multiplies it, else float32.
-        batching: "padded" as rows come, "by_length" (rows of like length together: little padding), or "padding_free" (rows behind
-            one another; wants a GPU with FlashAttention); auto is padding_free where it can be, else by_length.
-        gradient_checkpointing: compute activations again instead of keeping them: less memory, a third more work; auto does
-            on GPUs.
-        attention: implementation in transformers, such as "sdpa" or "flash_attention_2"; auto leaves it to transformers, but on a
-            CPU takes one of our own, which is faster there (training/attention.py).
+        precision: of the frozen weights and of the arithmetic; auto is bfloat16 where the hardware multiplies
+            it, else float32.
+        batching: "padded" as rows come, "by_length" (rows of like length together: little padding), or
+            "padding_free" (rows behind one another; wants a GPU with FlashAttention); auto is padding_free
+            where it can be, else by_length.
+        gradient_checkpointing: compute activations again instead of keeping them: less memory, a third more
+            work; auto does on GPUs.
+        attention: implementation in transformers, such as "sdpa" or "flash_attention_2"; auto leaves it to
+            transformers, but on a CPU takes one of our own, which is faster there (training/attention.py).
         eval_steps: steps between evaluation losses, one per task; 0 for the end only.
         save_steps: steps between checkpoints, from which an interrupted training goes on; 0 for none.
         logging_steps: steps between reports of the loss.
@@ -82,13 +85,21 @@ class TuningOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.batch_size, self.accumulation, self.logging_steps, self.lora.rank) < 1 or self.epochs <= 0:
+        if (
+            min(self.batch_size, self.accumulation, self.logging_steps, self.lora.rank) < 1
+            or self.epochs <= 0
+        ):
             raise ConfigError(
-                "batch_size, accumulation, logging_steps and lora.rank must be at least 1, and epochs above 0."
+                "batch_size, accumulation, logging_steps and lora.rank must be at least 1, and epochs above "
+                "0."
             )
-        if min(self.max_length, self.max_steps, self.eval_steps, self.save_steps) < 0 or self.learning_rate <= 0:
+        if (
+            min(self.max_length, self.max_steps, self.eval_steps, self.save_steps) < 0
+            or self.learning_rate <= 0
+        ):
             raise ConfigError(
-                "max_length, max_steps, eval_steps and save_steps cannot be negative; learning_rate must be above 0."
+                "max_length, max_steps, eval_steps and save_steps cannot be negative; learning_rate must be "
+                "above 0."
             )
 
 
@@ -111,8 +122,11 @@ class SftConfig(TuningOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.rows or not self.out:
-            raise ConfigError("name the rows and where the result goes: training/sft.py --rows ROWS --out FOLDER.")
+            raise ConfigError(
+                "name the rows and where the result goes: training/sft.py --rows ROWS --out FOLDER."
+            )
         if self.tuning == "full" and self.adapter:
             raise ConfigError(
-                "tuning 'full' trains the model itself, so there is no adapter to go on with: leave one of them out."
+                "tuning 'full' trains the model itself, so there is no adapter to go on with: leave one of "
+                "them out."
             )

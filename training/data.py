@@ -1,8 +1,9 @@
 """From kept chains to training rows: what the model will be asked when decoding, and what it should say.
 
-Three tasks (paper, section 3.2): the next sub-query, the sub-answer, the final answer; on request the learned stop (section 5.4)
-and the answer drafted from the chain alone; and as the paper's baseline the final answer without a chain. Prompts come from the
-functions that decoding uses, tokens from the renderer that the engines use, so rows and requests are the same to the byte.
+Three tasks (paper, section 3.2): the next sub-query, the sub-answer, the final answer; on request the learned
+stop (section 5.4) and the answer drafted from the chain alone; and as the paper's baseline the final answer
+without a chain. Prompts come from the functions that decoding uses, tokens from the renderer that the engines
+use, so rows and requests are the same to the byte.
 """
 
 from __future__ import annotations
@@ -37,13 +38,17 @@ class RowsConfig:
     """Which rows are made. The defaults are the paper's.
 
     Attributes:
-        tasks: of sub_query, sub_answer, final_answer, stop, draft (question and chain to answer, without passages: what gold scores
-            ask, in a quarter of the tokens) and no_chain (question and passages to answer: the baseline).
-        ratio: share of the tasks asked at every hop (sub_query, sub_answer, stop) that is kept; answers to the question always are.
-        ratios: shares of single tasks, where they are to be others: rows of sub-queries are short, so a small model can have more.
-        ratio_per: what a share is of, which the paper does not say: of each "hop" by itself, or of each "question" with all hops.
-        max_length: tokens of prompt and completion at most, and no more than the model was made to read; a longer prompt loses
-            passages as in decoding, a completion never.
+        tasks: of sub_query, sub_answer, final_answer, stop, draft (question and chain to answer, without
+            passages: what gold scores ask, in a quarter of the tokens) and no_chain (question and passages to
+            answer: the baseline).
+        ratio: share of the tasks asked at every hop (sub_query, sub_answer, stop) that is kept; answers to
+            the question always are.
+        ratios: shares of single tasks, where they are to be others: rows of sub-queries are short, so a small
+            model can have more.
+        ratio_per: what a share is of, which the paper does not say: of each "hop" by itself, or of each
+            "question" with all hops.
+        max_length: tokens of prompt and completion at most, and no more than the model was made to read; a
+            longer prompt loses passages as in decoding, a completion never.
         validation: share of the questions whose rows are set aside for the evaluation loss.
         seed: decides which rows are kept and which questions are set aside.
     """
@@ -60,21 +65,26 @@ class RowsConfig:
         if not self.tasks:
             raise ConfigError(f"no tasks were given: name some of {', '.join(get_args(Task))}.")
         if unknown := [task for task in self.ratios if task not in self.tasks]:
-            raise ConfigError(f"rows.ratios names {unknown[0]}, which is not among the tasks {', '.join(self.tasks)}.")
+            raise ConfigError(
+                f"rows.ratios names {unknown[0]}, which is not among the tasks {', '.join(self.tasks)}."
+            )
         shares = (self.ratio, *self.ratios.values())
         if not all(0 < share <= 1 for share in shares) or not 0 <= self.validation < 1 or self.max_length < 2:
             raise ConfigError(
-                "rows need ratios in (0, 1], a validation share in [0, 1) and a max_length of 2 tokens or more, but got "
-                f"{', '.join(map(str, shares))}, {self.validation} and {self.max_length}."
+                "rows need ratios in (0, 1], a validation share in [0, 1) and a max_length of 2 tokens or "
+                f"more, but got {', '.join(map(str, shares))}, {self.validation} and {self.max_length}."
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request of decoding and what should be replied. ``hop`` counts from 1; 0 for tasks asked once per question.
+    """A request of decoding and what should be replied.
 
-    ``cut``: the reply is not taught, since decoding does not give it whole. A sampled one was cut off at its limit of tokens, as
-    its engine said; an annotated one is longer than that limit. Gold answers and stops are taught whatever their length.
+    ``hop`` counts from 1; 0 for tasks asked once per question.
+
+    ``cut``: the reply is not taught, since decoding does not give it whole. A sampled one was cut off at its
+    limit of tokens, as its engine said; an annotated one is longer than that limit. Gold answers and stops
+    are taught whatever their length.
     """
 
     question_id: str
@@ -112,12 +122,14 @@ def asked_of(
 ) -> Iterator[Asked]:
     """Yield what decoding would have asked on the way of the kept chain, with what to reply, task by task.
 
-    ``passages`` by id, ``count``: of a text's tokens. Raises :class:`DataError` if a passage is missing or the question has
-    no answer.
+    ``passages`` by id, ``count``: of a text's tokens. Raises :class:`DataError` if a passage is missing or
+    the question has no answer.
     """
     question = row.question
     if not question.answers or not question.answers[0].strip():
-        raise DataError(f"question '{question.id}' has no gold answer to train on: give training questions one each.")
+        raise DataError(
+            f"question '{question.id}' has no gold answer to train on: give training questions one each."
+        )
     chain = chain_of(row, passages)
     context = Context(_hits(row.context_ids, passages, question.id))
 
@@ -144,13 +156,16 @@ def asked_of(
     if _drawn("final_answer", question.id, 0, config):
         yield Asked(question.id, "final_answer", 0, final(chain), question.answers[0])
     if _drawn("draft", question.id, 0, config):
-        yield Asked(question.id, "draft", 0, final_answer_prompt(question.text, chain, (), corag), question.answers[0])
+        yield Asked(
+            question.id, "draft", 0, final_answer_prompt(question.text, chain, (), corag), question.answers[0]
+        )
     if _drawn("no_chain", question.id, 0, config):
         yield Asked(question.id, "no_chain", 0, final(Chain()), question.answers[0])
 
 
 def enough(row: ChainRow) -> int:
-    """Return after how many hops the kept chain should stop: where the gold answer is likeliest (section 5.4).
+    """Return after how many hops the kept chain should stop: where the gold answer is likeliest (section
+    5.4).
 
     Chains from decompositions are scored at their end only, so they should go on to their end.
     """
@@ -160,25 +175,28 @@ def enough(row: ChainRow) -> int:
 
 
 def tokenise(asked: Asked, renderer: Renderer, config: RowsConfig) -> tuple[TrainingRow, Shortening]:
-    """Turn a request and its reply into tokens, as an engine would read the one and write the other, and end its turn.
+    """Turn a request and its reply into tokens, as an engine would read the one and write the other, and end
+    its turn.
 
     Raises :class:`DataError` naming the row if the reply is blank or leaves no room for the prompt.
     """
     if not asked.reply.strip():
-        raise DataError(f"{asked.name} has nothing to learn: the reply is blank. Leave the question out or mend it.")
+        raise DataError(
+            f"{asked.name} has nothing to learn: the reply is blank. Leave the question out or mend it."
+        )
     completion = continuation(asked.prompt, asked.reply)
     target = renderer.target_ids(ScoreRequest(asked.prompt, completion, end_of_turn=True))
     if len(target) >= config.max_length:
         raise DataError(
-            f"{asked.name} has a reply of {len(target)} tokens, but rows have at most {config.max_length}: choose a larger "
-            "max_length, or leave the question out."
+            f"{asked.name} has a reply of {len(target)} tokens, but rows have at most {config.max_length}: "
+            "choose a larger max_length, or leave the question out."
         )
     try:
         ids, shortening = renderer.fit(asked.prompt, config.max_length - len(target))
     except RequestRefusedError as error:
         raise DataError(
-            f"{asked.name} does not fit into rows of {config.max_length} tokens, even without passages ({error}): choose a larger "
-            "max_length."
+            f"{asked.name} does not fit into rows of {config.max_length} tokens, even without passages "
+            f"({error}): choose a larger max_length."
         ) from None
     row = TrainingRow(
         asked.question_id,
@@ -227,7 +245,7 @@ def _hits(ids: tuple[str, ...], passages: Mapping[str, Passage], question_id: st
     missing = [name for name in ids if name not in passages]
     if missing:
         raise DataError(
-            f"the chains of question '{question_id}' read passage '{missing[0]}', which the index does not have: give the index "
-            "that they were sampled with."
+            f"the chains of question '{question_id}' read passage '{missing[0]}', which the index does not "
+            "have: give the index that they were sampled with."
         )
     return tuple(Hit(passages[name], 1 / rank) for rank, name in enumerate(ids, 1))

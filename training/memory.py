@@ -10,10 +10,12 @@ _PAD_BYTES = 2**28
 
 
 def keep_freed_memory() -> bool:
-    """Let glibc keep freed memory for the process instead of giving it back to the system; return whether it does.
+    """Let glibc keep freed memory for the process instead of giving it back to the system.
 
-    Memory that is touched for the first time is slow: without this a first step of 8 rows of 689 tokens took 40 s instead of 18.
-    Where the C library is another, nothing changes.
+    Return whether it does.
+
+    Memory that is touched for the first time is slow: without this a first step of 8 rows of 689 tokens took
+    40 s instead of 18. Where the C library is another, nothing changes.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -47,10 +47,13 @@ class Lengths:
 
 @dataclass
 class Report:
-    """What was written. ``lengths``: by "split/task". ``shortened``: how many of what prompts lost to fit, by row.
+    """What was written.
 
-    ``left_out``: questions without a kept chain, by reason. ``cut``: names of replies that are not taught, since they were cut off
-    at their limit of tokens, or are annotated ones that would be. ``settings``: all that the rows depend on.
+    ``lengths``: by "split/task". ``shortened``: how many of what prompts lost to fit, by row.
+
+    ``left_out``: questions without a kept chain, by reason. ``cut``: names of replies that are not taught,
+    since they were cut off at their limit of tokens, or are annotated ones that would be. ``settings``: all
+    that the rows depend on.
     """
 
     settings: dict[str, Any]
@@ -72,8 +75,8 @@ class Report:
     def lines(self) -> Iterator[str]:
         """Write it for a reader."""
         yield (
-            f"questions {self.questions}, left out {self.left_out or 0}; rows whose prompt was shortened: {len(self.shortened)}; "
-            f"replies that reached their limit of tokens, left out: {len(self.cut)}"
+            f"questions {self.questions}, left out {self.left_out or 0}; rows whose prompt was shortened: "
+            f"{len(self.shortened)}; replies that reached their limit of tokens, left out: {len(self.cut)}"
         )
         yield f"{'split/task':<26} {'rows':>7} {'prompt':>9} {'completion':>11} {'longest':>8}   (mean tokens)"
         for name, found in sorted(self.lengths.items()):
@@ -84,22 +87,26 @@ class Report:
 async def write_rows(
     folders: Sequence[Path], out: Path, retriever: Retriever, renderer: Renderer, config: RowsConfig
 ) -> Report:
-    """Make the rows of some folders of chains and write them to ``out``, a dataset with the splits train and validation.
+    """Make the rows of some folders of chains and write them to ``out``, a dataset with the splits train and
+    validation.
 
-    Rows of the same chains and settings that are there already are left as they are. Raises :class:`ConfigError` if ``out`` holds
-    others, or the index or a prompt is not the one that the chains were sampled with; :class:`DataError` if there is nothing to
-    learn.
+    Rows of the same chains and settings that are there already are left as they are. Raises
+    :class:`ConfigError` if ``out`` holds others, or the index or a prompt is not the one that the chains were
+    sampled with; :class:`DataError` if there is nothing to learn.
     """
     corag = config_of(folders)
     settings = settings_of(folders, retriever, renderer, config, corag)
     if (found := read_report(out)) is not None:
         if found.settings != settings:
-            raise ConfigError(f"'{out}' holds rows of other chains or options: choose another --out, or remove it.")
+            raise ConfigError(
+                f"'{out}' holds rows of other chains or options: choose another --out, or remove it."
+            )
         return found
     report = Report(settings)
     rows: dict[str, list[Any]] = {"train": [], "validation": []}
     with tempfile.TemporaryDirectory(dir=_parent(out), prefix=f"{out.name}.") as temporary:
-        # Chains lie in the order in which they were finished, which may differ between two runs that sampled the same.
+        # Chains lie in the order in which they were finished, which may differ between two runs that sampled
+        # the same.
         every = sorted(read_chains(folders), key=lambda row: row.question.id)
         for start in range(0, len(every), _QUESTIONS_AT_ONCE):
             chunk = every[start : start + _QUESTIONS_AT_ONCE]
@@ -108,7 +115,8 @@ async def write_rows(
                 rows[split] += [_table(made)] if made else []
         if not rows["train"]:
             raise DataError(
-                f"the chains in {', '.join(map(str, folders))} give no training rows: {dict(report.left_out)}."
+                f"the chains in {', '.join(map(str, folders))} give no training rows: "
+                f"{dict(report.left_out)}."
             )
         _save(rows, Path(temporary) / "rows")
         text = json.dumps(asdict(report), indent=1)
@@ -129,7 +137,9 @@ def settings_of(
                 f"the chains in '{folder}' were sampled with the index {manifest.retriever}, but this one is "
                 f"{retriever.fingerprint}: give the same --retriever options."
             )
-        kept = {name: manifest.settings[name] for name in ("options", "prompts", "questions", "model", "seed")}
+        kept = {
+            name: manifest.settings[name] for name in ("options", "prompts", "questions", "model", "seed")
+        }
         chains.append(kept | {"traces": file_digest(folder / TRACES)})  # sampling may have gone on since
     settings = {"chains": chains, "rows": asdict(config), "tokenizer": renderer.fingerprint}
     if "stop" in config.tasks:  # sampling does not use its prompt, so the chains do not say which it was

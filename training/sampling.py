@@ -1,7 +1,7 @@
 """Rejection sampling of chains (paper, section 3.1), and chains from annotated decompositions.
 
-For every training question several chains are sampled, the likelihood of the gold answer is measured after each hop, and the chain
-under which it is likeliest is kept.
+For every training question several chains are sampled, the likelihood of the gold answer is measured after
+each hop, and the chain under which it is likeliest is kept.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ class SampleConfig:
     """How chains are made for training. The defaults are the paper's.
 
     Attributes:
-        source: "model" samples chains and keeps the best; "decomposition" follows the sub-questions that the dataset brings, each
-            with a search of its own, and gives up a question whose passages do not hold a sub-answer.
+        source: "model" samples chains and keeps the best; "decomposition" follows the sub-questions that the
+            dataset brings, each with a search of its own, and gives up a question whose passages do not hold
+            a sub-answer.
         chains: chains sampled per question.
         max_hops: a chain's greatest length is drawn from 1 to this.
         temperature: of sub-queries; sub-answers are greedy.
         sure_above: a chain ends once the gold answer's mean log-likelihood per token is above this.
-        reject_below: a question whose best chain scores below this is left out; without a value, as in the paper, none is.
-        rank_by: the best chain has the greatest "mean" per token or the greatest "sum" (the paper does not say; they differ only
-            between aliases of different length).
+        reject_below: a question whose best chain scores below this is left out; without a value, as in the
+            paper, none is.
+        rank_by: the best chain has the greatest "mean" per token or the greatest "sum" (the paper does not
+            say; they differ only between aliases of different length).
     """
 
     source: Literal["model", "decomposition"] = "model"
@@ -59,18 +61,20 @@ class SampleConfig:
             )
         if self.sure_above > 0 or (self.reject_below is not None and self.reject_below > 0):
             raise ConfigError(
-                "sure_above and reject_below are log-likelihoods per token, which are never above 0, but they are "
-                f"{self.sure_above} and {self.reject_below}."
+                "sure_above and reject_below are log-likelihoods per token, which are never above 0, but "
+                f"they are {self.sure_above} and {self.reject_below}."
             )
 
 
 @dataclass(frozen=True, slots=True)
 class SampledChain:
-    """A candidate. ``means`` and ``sums``: log-likelihood of the gold answer after each hop, per token and whole.
+    """A candidate.
 
-    ``drawn``: the length that was drawn for it. ``stopped``: "length", "match" (a sub-answer is the gold answer), "sure" (the gold
-    answer became likely enough), "repeats" (no new sub-query came) or "unsupported" (an annotated sub-answer is not in the
-    passages).
+    ``means`` and ``sums``: log-likelihood of the gold answer after each hop, per token and whole.
+
+    ``drawn``: the length that was drawn for it. ``stopped``: "length", "match" (a sub-answer is the gold
+    answer), "sure" (the gold answer became likely enough), "repeats" (no new sub-query came) or "unsupported"
+    (an annotated sub-answer is not in the passages).
     """
 
     hops: tuple[HopRecord, ...]
@@ -85,8 +89,8 @@ class SampledChain:
 class SampledChains(Answer):
     """What sampling returns for one question: every candidate, and the index of the one that is kept.
 
-    ``context_ids``: what a search for the question itself found, best first. ``chosen`` is None if the question is left out, and
-    ``rejected`` says why: "threshold", "no chain" or "unsupported".
+    ``context_ids``: what a search for the question itself found, best first. ``chosen`` is None if the
+    question is left out, and ``rejected`` says why: "threshold", "no chain" or "unsupported".
     """
 
     context_ids: tuple[str, ...] = ()
@@ -95,7 +99,9 @@ class SampledChains(Answer):
     rejected: str = ""
 
 
-async def sample_chains(question: Question, tools: Tools, config: SampleConfig, corag: CoRAGConfig) -> SampledChains:
+async def sample_chains(
+    question: Question, tools: Tools, config: SampleConfig, corag: CoRAGConfig
+) -> SampledChains:
     """Sample chains for one question and keep the one under which its gold answer is likeliest.
 
     Raises :class:`DataError` if the question has no gold answer, or no decomposition where that is asked for.
@@ -125,7 +131,9 @@ async def sample_chains(question: Question, tools: Tools, config: SampleConfig, 
 async def sample_chain(
     number: int, question: Question, tools: Tools, config: SampleConfig, corag: CoRAGConfig
 ) -> SampledChain:
-    """Sample one chain: its length from [1, max_hops], its sub-queries at a temperature, the gold answer scored after each hop."""
+    """Sample one chain: its length from [1, max_hops], its sub-queries at a temperature, the gold answer
+    scored after each hop.
+    """
     path = f"chain {number}"
     length = 1 + derive_seed(tools.seed, question.id, "length", path) % config.max_hops
     chain, scores, repeats, stopped = Chain(), list[GoldScore](), 0, "length"
@@ -150,12 +158,17 @@ async def sample_chain(
 
 
 async def follow_decomposition(question: Question, tools: Tools, corag: CoRAGConfig) -> SampledChain:
-    """Make the chain of a question's annotated sub-questions and answers; it ends where the passages do not hold an answer."""
+    """Make the chain of a question's annotated sub-questions and answers.
+
+    It ends where the passages do not hold an answer.
+    """
     chain = Chain()
     answers: list[str] = []
     for number, step in enumerate(question.decomposition, 1):
         sub_query = _REFERENCE.sub(lambda found: _answer_of(found, answers), step.question)
-        hits = await tools.search(sub_query, k=max(corag.search_depth, corag.passages_per_hop), path=f"hop {number}")
+        hits = await tools.search(
+            sub_query, k=max(corag.search_depth, corag.passages_per_hop), path=f"hop {number}"
+        )
         read = top_passages(hits, corag.passages_per_hop)
         if not mentions((passage.contents for passage in read), [step.answer]):
             return _sampled(chain, [], len(question.decomposition), "unsupported")
@@ -172,7 +185,10 @@ def choose(chains: Sequence[SampledChain], config: SampleConfig) -> tuple[int | 
     scored = [index for index, chain in enumerate(chains) if chain.means]
     if not scored:
         return None, "no chain"
-    best = max(scored, key=lambda index: (chains[index].means if config.rank_by == "mean" else chains[index].sums)[-1])
+    best = max(
+        scored,
+        key=lambda index: (chains[index].means if config.rank_by == "mean" else chains[index].sums)[-1],
+    )
     if config.reject_below is not None and chains[best].means[-1] < config.reject_below:
         return None, "threshold"
     return best, ""
@@ -182,12 +198,13 @@ def check_question(question: Question, config: SampleConfig) -> None:
     """Raise :class:`DataError` if a question cannot be sampled for."""
     if not question.answers or not all(answer.strip() for answer in question.answers):
         raise DataError(
-            f"question '{question.id}' has no gold answer, or a blank one: chains are scored by it, so give one."
+            f"question '{question.id}' has no gold answer, or a blank one: chains are scored by it, so give "
+            "one."
         )
     if config.source == "decomposition" and not question.decomposition:
         raise DataError(
-            f"question '{question.id}' brings no decomposition: give questions that do ('corag world', MuSiQue), or "
-            "sample chains from the model (source 'model')."
+            f"question '{question.id}' brings no decomposition: give questions that do ('corag world', "
+            "MuSiQue), or sample chains from the model (source 'model')."
         )
 
 
@@ -196,7 +213,9 @@ def _answer_of(reference: re.Match[str], answers: Sequence[str]) -> str:
     return answers[number - 1] if 1 <= number <= len(answers) else reference[0]
 
 
-def _sampled(chain: Chain, scores: Sequence[GoldScore], drawn: int, stopped: str, repeats: int = 0) -> SampledChain:
+def _sampled(
+    chain: Chain, scores: Sequence[GoldScore], drawn: int, stopped: str, repeats: int = 0
+) -> SampledChain:
     means = tuple(score.mean for score in scores)
     sums = tuple(score.sum for score in scores)
     return SampledChain(tuple(map(hop_record, chain.hops)), means, sums, drawn, stopped, repeats)

@@ -3,8 +3,8 @@
     accelerate launch training/sft.py --config training/configs/cpu.yaml --rows rows/world --out adapters/world
     accelerate launch --config_file training/configs/accelerate_8gpu.yaml training/sft.py --config training/configs/8gpu_full.yaml
 
-The loss is of the completions alone. The folder gets the adapter, and ``training.json``, which says how it was made. The
-same command goes on from the last checkpoint, or does nothing if it had finished.
+The loss is of the completions alone. The folder gets the adapter, and ``training.json``, which says how it
+was made. The same command goes on from the last checkpoint, or does nothing if it had finished.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ ADAPTER = "adapter_config.json"
 def main(config: SftConfig) -> dict[str, Any]:
     """Train, save the adapter or model with its manifest, and return the manifest.
 
-    Raises :class:`ConfigError` or :class:`DataError` for rows that do not suit the model or the options, before anything is
-    trained.
+    Raises :class:`ConfigError` or :class:`DataError` for rows that do not suit the model or the options,
+    before anything is trained.
     """
     out = Path(config.out)
     folder = model_folder(config.model)
@@ -69,7 +69,8 @@ def main(config: SftConfig) -> dict[str, Any]:
     manifest["result"] = {
         "steps": trained.global_step,
         "epochs": epochs,
-        "train_loss": None if last else trained.training_loss,  # transformers averages what came after a resume
+        # transformers averages what came after a resume
+        "train_loss": None if last else trained.training_loss,
         "first_loss": next((entry["loss"] for entry in trainer.state.log_history if "loss" in entry), None),
         "evaluation": {name: value for name, value in losses.items() if name.endswith("_loss")},
         "row_tokens": tokens,
@@ -83,7 +84,9 @@ def main(config: SftConfig) -> dict[str, Any]:
 
 
 def load_rows(config: SftConfig, folder: str) -> Any:
-    """Load the rows, and check that they suit the model in ``folder`` and that each has something to learn and fits."""
+    """Load the rows, and check that they suit the model in ``folder`` and that each has something to learn
+    and fits.
+    """
     import datasets
 
     report = read_report(Path(config.rows))
@@ -92,8 +95,8 @@ def load_rows(config: SftConfig, folder: str) -> Any:
     chat: Literal["auto", "no"] = "no" if report.settings["tokenizer"].endswith("no chat") else "auto"
     if Renderer.load(folder, chat).fingerprint != report.settings["tokenizer"]:
         raise ConfigError(
-            f"the rows in '{config.rows}' were written with another tokenizer or chat template than that of '{config.model}': make "
-            f"them again with 'corag rows --model {config.model}'."
+            f"the rows in '{config.rows}' were written with another tokenizer or chat template than that of "
+            f"'{config.model}': make them again with 'corag rows --model {config.model}'."
         )
     rows = datasets.load_from_disk(config.rows)
     limit = config.max_length or report.settings["rows"]["max_length"]
@@ -114,8 +117,9 @@ def load_rows(config: SftConfig, folder: str) -> Any:
             if wrong:
                 row = rows[split][number]
                 raise DataError(
-                    f"row {number} of '{config.rows}/{split}' ({row['task']} of question '{row['question_id']}') {wrong}. Make the "
-                    "rows again with 'corag rows', with a --rows.max_length that suits."
+                    f"row {number} of '{config.rows}/{split}' ({row['task']} of question "
+                    f"'{row['question_id']}') {wrong}. Make the rows again with 'corag rows', with a "
+                    "--rows.max_length that suits."
                 )
     return rows
 
@@ -161,7 +165,8 @@ def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
         task: validation.filter(lambda row, task=task: row["task"] == task).select_columns(columns)
         for task in sorted(set(validation["task"]))
     }
-    chosen = arguments(config, rows, evaluates=bool(evaluated))  # before the model: it starts the process group
+    # before the model: it starts the process group
+    chosen = arguments(config, rows, evaluates=bool(evaluated))
     model, peft_config = make_model(config, folder)
     trainer = CompletionTrainer(
         model=model,
@@ -173,10 +178,12 @@ def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
     )
     if trainer.aux_loss_enabled:
         raise ConfigError(
-            f"'{config.model}' is a mixture of experts, whose balancing loss is not computed here: use TRL's own SFTTrainer."
+            f"'{config.model}' is a mixture of experts, whose balancing loss is not computed here: use TRL's "
+            "own SFTTrainer."
         )
     for weight in trainer.model.parameters():
-        if weight.requires_grad:  # TRL rounds adapters of 4-bit models to bfloat16, in which small updates are lost
+        # TRL rounds adapters of 4-bit models to bfloat16, in which small updates are lost
+        if weight.requires_grad:
             weight.data = weight.data.float()
     return trainer
 
@@ -189,7 +196,9 @@ def make_model(config: SftConfig, folder: str) -> tuple[Any, Any]:
 
     precision = precision_of(config)
     # Frozen weights may be coarse; trained ones are kept in float32, as small updates would be lost.
-    options: dict[str, Any] = {"dtype": torch.float32 if config.tuning == "full" else getattr(torch, precision)}
+    options: dict[str, Any] = {
+        "dtype": torch.float32 if config.tuning == "full" else getattr(torch, precision)
+    }
     if (attention := attention_of(config, folder)) != "auto":
         options["attn_implementation"] = attention
     if config.tuning == "qlora":
@@ -215,7 +224,10 @@ def make_model(config: SftConfig, folder: str) -> tuple[Any, Any]:
 
 
 def four_bits() -> Any:
-    """Return the quantisation of QLoRA (Dettmers et al. 2023). Raises :class:`ConfigError` where it cannot be had."""
+    """Return the quantisation of QLoRA (Dettmers et al. 2023).
+
+    Raises :class:`ConfigError` where it cannot be had.
+    """
     import importlib.util
 
     import torch
@@ -223,7 +235,8 @@ def four_bits() -> Any:
 
     if not torch.cuda.is_available() or importlib.util.find_spec("bitsandbytes") is None:
         raise ConfigError(
-            "tuning 'qlora' wants a CUDA GPU and the package bitsandbytes: install it, or choose tuning 'lora'."
+            "tuning 'qlora' wants a CUDA GPU and the package bitsandbytes: install it, or choose tuning "
+            "'lora'."
         )
     return BitsAndBytesConfig(
         load_in_4bit=True,
@@ -234,13 +247,18 @@ def four_bits() -> Any:
 
 
 def arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
-    """Say it to TRL. Its own defaults cut rows at 1,024 tokens, check-point activations everywhere and pad at random."""
+    """Say it to TRL.
+
+    Its own defaults cut rows at 1,024 tokens, check-point activations everywhere and pad at random.
+    """
     import torch
     from trl import SFTConfig
 
     on_gpu = torch.cuda.is_available()
     longest = max(len(ids) for split in rows for ids in rows[split]["input_ids"])
-    checkpointing = on_gpu if config.gradient_checkpointing == "auto" else config.gradient_checkpointing == "yes"
+    checkpointing = (
+        on_gpu if config.gradient_checkpointing == "auto" else config.gradient_checkpointing == "yes"
+    )
     batching = batching_of(config)
     return SFTConfig(
         output_dir=str(Path(config.out) / CHECKPOINTS),
@@ -278,7 +296,9 @@ def precision_of(config: SftConfig) -> str:
     """Return the precision of the arithmetic."""
     import torch
 
-    return native_dtype(on_cpu=not torch.cuda.is_available()) if config.precision == "auto" else config.precision
+    return (
+        native_dtype(on_cpu=not torch.cuda.is_available()) if config.precision == "auto" else config.precision
+    )
 
 
 def batching_of(config: SftConfig) -> str:
@@ -289,7 +309,11 @@ def batching_of(config: SftConfig) -> str:
 
     if config.batching != "auto":
         return config.batching
-    return "padding_free" if torch.cuda.is_available() and importlib.util.find_spec("flash_attn") else "by_length"
+    return (
+        "padding_free"
+        if torch.cuda.is_available() and importlib.util.find_spec("flash_attn")
+        else "by_length"
+    )
 
 
 def attention_of(config: SftConfig, folder: str) -> str:
@@ -311,13 +335,18 @@ def attention_of(config: SftConfig, folder: str) -> str:
 
 def last_checkpoint(out: Path) -> str | None:
     """Return the newest whole checkpoint of an interrupted training."""
-    found = sorted((out / CHECKPOINTS).glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+    found = sorted(
+        (out / CHECKPOINTS).glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2])
+    )
     whole = [path for path in found if (path / "trainer_state.json").is_file()]
     return str(whole[-1]) if whole else None
 
 
 def save(trainer: Any, config: SftConfig, out: Path) -> None:
-    """Write adapter or model; an adapter names its base model as the user did, not where it lies on this machine."""
+    """Write adapter or model.
+
+    An adapter names its base model as the user did, not where it lies on this machine.
+    """
     import torch
 
     if config.tuning != "full":
@@ -326,7 +355,8 @@ def save(trainer: Any, config: SftConfig, out: Path) -> None:
                 weight.data = weight.data.to(getattr(torch, config.save_precision))
     trainer.save_model(str(out))
     if config.tuning != "full" and trainer.is_world_process_zero():
-        # Not before: PEFT looks for the base model's configuration when it saves, on the network if the name is no folder.
+        # Not before: PEFT looks for the base model's configuration when it saves, on the network if the name
+        # is no folder.
         settings = json.loads((out / ADAPTER).read_text(encoding="utf-8"))
         write_atomically(
             out / ADAPTER, json.dumps(settings | {"base_model_name_or_path": config.model}, indent=2) + "\n"

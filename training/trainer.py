@@ -15,8 +15,8 @@ from core.seeds import derive_seed
 class EpochSampler(LengthGroupedSampler):  # type: ignore[misc]
     """Rows of like length together, in an order that depends on seed and epoch alone.
 
-    Transformers draws every epoch's order from the global generator, so a training that is resumed in its second epoch would go on
-    with other rows than it had begun with.
+    Transformers draws every epoch's order from the global generator, so a training that is resumed in its
+    second epoch would go on with other rows than it had begun with.
     """
 
     def __init__(self, lengths: list[int], batch_size: int, seed: int) -> None:
@@ -36,10 +36,11 @@ class EpochSampler(LengthGroupedSampler):  # type: ignore[misc]
 class CompletionTrainer(SFTTrainer):  # type: ignore[misc]
     """SFTTrainer whose loss costs what the completions cost.
 
-    Completions of chains have about ten tokens and prompts several hundred. On a CPU, TRL multiplies every position with the
-    vocabulary, which for a small model takes more than half of a step; here the model is told which positions to keep. Loss and
-    gradients are the same: the negative log-likelihood of completion tokens, averaged over those of all devices and accumulated
-    steps. (Evaluation averages the means of its batches, as TRL does.)
+    Completions of chains have about ten tokens and prompts several hundred. On a CPU, TRL multiplies every
+    position with the vocabulary, which for a small model takes more than half of a step; here the model is
+    told which positions to keep. Loss and gradients are the same: the negative log-likelihood of completion
+    tokens, averaged over those of all devices and accumulated steps. (Evaluation averages the means of its
+    batches, as TRL does.)
     """
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
@@ -47,17 +48,24 @@ class CompletionTrainer(SFTTrainer):  # type: ignore[misc]
             return super()._get_train_sampler(train_dataset)
         rows = self.train_dataset if train_dataset is None else train_dataset
         lengths = [len(ids) for ids in rows["input_ids"]]
-        return EpochSampler(lengths, self.args.train_batch_size * self.args.gradient_accumulation_steps, self.args.seed)
+        return EpochSampler(
+            lengths, self.args.train_batch_size * self.args.gradient_accumulation_steps, self.args.seed
+        )
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """Return the loss of a (micro-)batch. ``inputs["labels"]``: (rows, tokens), -100 where nothing is learned."""
+        """Return the loss of a (micro-)batch.
+
+        ``inputs["labels"]``: (rows, tokens), -100 where nothing is learned.
+        """
         inputs = dict(inputs)
         labels = inputs.pop("labels")
-        following = torch.nn.functional.pad(labels, (0, 1), value=-100)[:, 1:]  # position t predicts token t + 1
+        # position t predicts token t + 1
+        following = torch.nn.functional.pad(labels, (0, 1), value=-100)[:, 1:]
         keep = (following != -100).any(dim=0).nonzero().squeeze(-1)
-        # Padding stands behind the text, where causal attention never looks: without a mask the kernels skip half of the work.
+        # Padding stands behind the text, where causal attention never looks: without a mask the kernels skip
+        # half of the work.
         inputs.pop("attention_mask", None)
         outputs = model(**inputs, use_cache=False, logits_to_keep=keep)
         targets = following[:, keep].flatten()

@@ -27,7 +27,10 @@ _SHIPPED = Path(__file__).parent / "shipped/demonstrations"
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """One worked example. ``context`` is everything between the comment line and "Q:", separators included ("" if none)."""
+    """One worked example.
+
+    ``context`` is everything between the comment line and "Q:", separators included ("" if none).
+    """
 
     qid: str
     context: str
@@ -51,19 +54,25 @@ class Demonstration:
 
 
 def demonstration_file(given: str, form: str) -> str:
-    """Return the file that an option means: "default" is the shipped one of this form, any other the user's own.
+    """Return the file that an option means: "default" is the shipped one of this form, any other the user's
+    own.
 
-    ``form``: "chain_of_thought" (IRCoT's), "self_ask", "react" or "iterdrag". The shipped files answer the same four questions,
-    each in the words of its form.
+    ``form``: "chain_of_thought" (IRCoT's), "self_ask", "react" or "iterdrag". The shipped files answer the
+    same four questions, each in the words of its form.
     """
     return str(_SHIPPED / f"{form}.txt") if given == DEFAULT else given
 
 
 def parse_demonstrations(text: str, name: str) -> tuple[Demonstration, ...]:
-    """Parse a file's text. Raises :class:`DataError` naming the demonstration that has no question or no answer."""
+    """Parse a file's text.
+
+    Raises :class:`DataError` naming the demonstration that has no question or no answer.
+    """
     found = []
     for number, block in enumerate(text.strip("\n").split(SEPARATOR), 1):
-        comment, _, rest = block.rpartition("\n# METADATA: ") if "\n# METADATA: " in block else ("", "", block)
+        comment, _, rest = (
+            block.rpartition("\n# METADATA: ") if "\n# METADATA: " in block else ("", "", block)
+        )
         first, _, body = rest.partition("\n")
         metadata = _METADATA.match(first)
         if metadata is None:
@@ -72,7 +81,8 @@ def parse_demonstrations(text: str, name: str) -> tuple[Demonstration, ...]:
         question, answer_mark, answer = tail.partition("\nA: ")
         if not question_mark or not answer_mark or comment:
             raise DataError(
-                f"{name}, demonstration {number}: expected paragraphs, then a line 'Q: ...' and a line 'A: ...'."
+                f"{name}, demonstration {number}: expected paragraphs, then a line 'Q: ...' and a line 'A: "
+                "...'."
             )
         context = head.removeprefix("\n") + "\n" if head.strip() else ""
         qid = _qid(metadata.group(1)) if metadata else str(number)
@@ -89,16 +99,21 @@ def _qid(metadata: str) -> str:
 
 def rebuild(demonstrations: tuple[Demonstration, ...]) -> str:
     """Write demonstrations back in the file's format, the inverse of :func:`parse_demonstrations`."""
-    return SEPARATOR.join(f"{demo.comment}\n{demo.text}" if demo.comment else demo.text for demo in demonstrations)
+    return SEPARATOR.join(
+        f"{demo.comment}\n{demo.text}" if demo.comment else demo.text for demo in demonstrations
+    )
 
 
 @lru_cache(maxsize=64)
 def read_demonstrations(
     path: str, count: int = 0, ids: tuple[str, ...] = (), *, direct: bool = False
 ) -> tuple[Demonstration, ...]:
-    """Read the first ``count`` demonstrations of a file (0: all), or those with these ``ids``, in this order; "" gives none.
+    """Read the first ``count`` demonstrations of a file (0: all), or those with these ``ids``, in this order.
 
-    ``direct``: with bare answers. Raises :class:`DataError` for a file that cannot be read as such, or lacks an id.
+    "" gives none.
+
+    ``direct``: with bare answers. Raises :class:`DataError` for a file that cannot be read as such, or lacks
+    an id.
     """
     if not path:
         return ()
@@ -119,7 +134,8 @@ class DemonstrationConfig(MethodConfig):
     """Options of a method that shows worked examples.
 
     Attributes:
-        demonstrations: file of worked examples in IRCoT's format with chains of thought, "default" for the shipped four, or "".
+        demonstrations: file of worked examples in IRCoT's format with chains of thought, "default" for the
+            shipped four, or "".
         demonstration_count: use the first so many demonstrations; 0 for all.
         demonstration_ids: use the demonstrations with these qids instead, in this order.
     """

@@ -1,7 +1,7 @@
 """Prompts as values: messages made of segments that say what may be left out when the window is too small.
 
-A method never counts tokens. It marks each demonstration or passage as a segment with a ``drop`` rank; the floor
-below drops whole segments, lowest rank first, until the prompt fits, and reports what it dropped.
+A method never counts tokens. It marks each demonstration or passage as a segment with a ``drop`` rank; the
+floor below drops whole segments, lowest rank first, until the prompt fits, and reports what it dropped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _DROP_AFTER: dict[str, int] = {"demonstration": 0, "passage": 1_000_000, "hop": 
 
 
 def drop_rank(kind: Item, place: int) -> int:
-    """Return a list item's ``drop`` by the rule of all methods: demonstrations go first, then passages, then hops.
+    """Return a list item's ``drop`` by the rule of all methods: demonstrations go first, then passages, then
+    hops.
 
     ``place``: among those of its kind, the lowest goes first.
     """
@@ -28,9 +29,9 @@ def drop_rank(kind: Item, place: int) -> int:
 class Segment:
     """A run of prompt text that is kept or dropped as a whole.
 
-    It carries its own separators, so that dropping it leaves the rest as it was. ``drop``: None if it must stay;
-    otherwise segments go in rising order of ``drop`` (equal ranks: in order of appearance), see :func:`drop_rank`.
-    ``kind`` names it in the report, such as "demonstration" or "passage".
+    It carries its own separators, so that dropping it leaves the rest as it was. ``drop``: None if it must
+    stay; otherwise segments go in rising order of ``drop`` (equal ranks: in order of appearance), see
+    :func:`drop_rank`. ``kind`` names it in the report, such as "demonstration" or "passage".
     """
 
     text: str
@@ -55,9 +56,10 @@ class Message:
 class Prompt:
     """What a model is asked to continue.
 
-    ``plain`` prompts are continued as they stand, by chat models too: the one message's text is the prompt, stripped of outer
-    white space. Other prompts go through the model's chat template (a base model gets the messages' texts separated
-    by blank lines). ``prefix`` begins the reply and is not repeated in the completion.
+    ``plain`` prompts are continued as they stand, by chat models too: the one message's text is the prompt,
+    stripped of outer white space. Other prompts go through the model's chat template (a base model gets the
+    messages' texts separated by blank lines). ``prefix`` begins the reply and is not repeated in the
+    completion.
     """
 
     messages: tuple[Message, ...]
@@ -80,10 +82,11 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Shortening:
-    """What was left out of a prompt to fit the window: whole segments by kind, and tokens cut from what had to stay.
+    """What was left out of a prompt to fit the window: whole segments by kind, and tokens cut from what had
+    to stay.
 
-    ``cut_tokens`` is 0 unless the segments that must stay are too long by themselves; then the text of the longest message loses
-    tokens from its front (the question stands at the end).
+    ``cut_tokens`` is 0 unless the segments that must stay are too long by themselves; then the text of the
+    longest message loses tokens from its front (the question stands at the end).
     """
 
     dropped: tuple[tuple[str, int], ...] = ()

@@ -1,4 +1,6 @@
-"""What a prompt shows beside its question, passages and worked examples: written as the prompt says, by one function each."""
+"""What a prompt shows beside its question, passages and worked examples: written as the prompt says, by one
+function each.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ PROMPTS = Path(__file__).parent / "prompts"
 
 
 def load_layout(source: str, folder: Path = PROMPTS) -> Template:
-    """Load a prompt as :func:`load_template` does. What it does not say about writing lists is as in IRCoT's, ``layout``."""
+    """Load a prompt as :func:`load_template` does.
+
+    What it does not say about writing lists is as in IRCoT's, ``layout``.
+    """
     layout = load_template("layout", PROMPTS)
     return layout if source == "layout" else load_template(source, folder).completed(layout)
 
@@ -29,23 +34,32 @@ def render_passages(
 ) -> list[Segment]:
     """Write passages in this order, each cut to ``max_words`` words.
 
-    ``goes_first``: at which end a prompt that is too long loses them: the "last" where the best stands first; the "first" where it
-    stands last, and by IRCoT's rule (released code).
+    ``goes_first``: at which end a prompt that is too long loses them: the "last" where the best stands first;
+    the "first" where it stands last, and by IRCoT's rule (released code).
     """
     items = passage_items(passages, max_words)
-    return template.items("passage", items, range(len(items)) if goes_first == "first" else range(len(items), 0, -1))
+    return template.items(
+        "passage", items, range(len(items)) if goes_first == "first" else range(len(items), 0, -1)
+    )
 
 
 def passage_items(passages: Iterable[Passage], max_words: int | None = None) -> list[dict[str, str]]:
-    """Return passages as :meth:`Template.items` takes them, for a method with its own rule of which goes first."""
-    return [{"title": passage.title, "text": clip_words(passage.text.strip(), max_words)} for passage in passages]
+    """Return passages as :meth:`Template.items` takes them, for a method with its own rule of which goes
+    first.
+    """
+    return [
+        {"title": passage.title, "text": clip_words(passage.text.strip(), max_words)} for passage in passages
+    ]
 
 
 def render_demonstrations(demonstrations: Iterable[Demonstration], template: Template) -> list[Segment]:
     """Write worked examples. In a prompt that is too long the first go first (IRCoT, released code)."""
     return template.items(
         "demonstration",
-        [{"passages": shown.context, "query": shown.question, "answer": shown.answer} for shown in demonstrations],
+        [
+            {"passages": shown.context, "query": shown.question, "answer": shown.answer}
+            for shown in demonstrations
+        ],
     )
 
 

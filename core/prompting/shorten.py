@@ -1,4 +1,6 @@
-"""Making a prompt smaller: which whole segments go first, for a model's window and for a question's token budget."""
+"""Making a prompt smaller: which whole segments go first, for a model's window and for a question's token
+budget.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,15 @@ def shorten(
 ) -> tuple[Prompt, tuple[Segment, ...]]:
     """Leave out whole segments by rising ``drop``, no more than needed; return the rest, and what went.
 
-    ``excess``: tokens that a prompt has too many; ``count``: of a text by itself. If those that must stay are too long, so is the
-    prompt that is returned.
+    ``excess``: tokens that a prompt has too many; ``count``: of a text by itself. If those that must stay are
+    too long, so is the prompt that is returned.
     """
     order = _droppable(prompt)
     sizes = [count(prompt.messages[m].segments[s].text) for m, s in order]
     gone, over = 0, excess(prompt)
     while over > 0 and gone < len(order):
-        while over > 0 and gone < len(order):  # by the segments' own counts: joined they are off by a token or two
+        # by the segments' own counts: joined they are off by a token or two
+        while over > 0 and gone < len(order):
             over -= sizes[gone]
             gone += 1
         over = excess(_without(prompt, order[:gone]))
@@ -31,9 +34,11 @@ def shorten(
 
 
 def affordable(prompt: Prompt, max_tokens: int, tools: Tools) -> Prompt:
-    """Leave out whole segments by rising ``drop`` until the question's budget allows the call, or nothing more may go.
+    """Leave out whole segments by rising ``drop`` until the question's budget allows the call, or nothing
+    more may go.
 
-    Without a budget the prompt stays whole. A prompt that is still too dear is refused when it is asked, as any other.
+    Without a budget the prompt stays whole. A prompt that is still too dear is refused when it is asked, as
+    any other.
     """
     left = tools.left
     if left is None:
@@ -43,7 +48,10 @@ def affordable(prompt: Prompt, max_tokens: int, tools: Tools) -> Prompt:
 
 
 def reserve(prompt: Prompt, max_tokens: int, tools: Tools) -> int:
-    """Return the tokens to hold back so that a call stays affordable; 0 without a budget, where counting would be idle work."""
+    """Return the tokens to hold back so that a call stays affordable.
+
+    0 without a budget, where counting would be idle work.
+    """
     return 0 if tools.left is None else tools.cost(prompt, max_tokens)
 
 
@@ -66,7 +74,9 @@ def _droppable(prompt: Prompt) -> list[tuple[int, int]]:
 def _without(prompt: Prompt, positions: Collection[tuple[int, int]]) -> Prompt:
     gone = set(positions)
     messages = (
-        Message(message.role, tuple(segment for s, segment in enumerate(message.segments) if (m, s) not in gone))
+        Message(
+            message.role, tuple(segment for s, segment in enumerate(message.segments) if (m, s) not in gone)
+        )
         for m, message in enumerate(prompt.messages)
     )
     return replace(prompt, messages=tuple(messages))

@@ -1,12 +1,13 @@
 """Prompt files: data with a version, shipped beside their method or brought by the user.
 
-A file begins with ``version: N``, then has sections headed ``--- user``, ``--- system``, ``--- assistant`` (the beginning
-of the reply, which the model continues) or a single ``--- plain`` (text that the model continues as it stands, without
-a chat template). ``{field}`` marks where a value goes; braces around anything else are ordinary text.
+A file begins with ``version: N``, then has sections headed ``--- user``, ``--- system``, ``--- assistant``
+(the beginning of the reply, which the model continues) or a single ``--- plain`` (text that the model
+continues as it stands, without a chat template). ``{field}`` marks where a value goes; braces around anything
+else are ordinary text.
 
-A prompt with lists in it also says how they are written: ``--- passage``, ``--- hop`` and ``--- demonstration`` hold one item of
-each, followed by a line break, ``--- no_passages`` and ``--- no_hops`` what stands there when the list is empty. What a user's own
-prompt does not say of that is as in a shipped one.
+A prompt with lists in it also says how they are written: ``--- passage``, ``--- hop`` and ``---
+demonstration`` hold one item of each, followed by a line break, ``--- no_passages`` and ``--- no_hops`` what
+stands there when the list is empty. What a user's own prompt does not say of that is as in a shipped one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ _FIELD = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A parsed prompt file. ``identity`` (name, version and hash of the text) goes into the run's manifest."""
+    """A parsed prompt file.
+
+    ``identity`` (name, version and hash of the text) goes into the run's manifest.
+    """
 
     name: str
     version: str
@@ -45,7 +49,10 @@ class Template:
         return f"{self.name} v{self.version} {stable_hash(text)}"
 
     def render(self, values: Mapping[str, str | Sequence[Segment]]) -> Prompt:
-        """Fill the fields with text or segments. Raises :class:`ConfigError` for a field that has no value."""
+        """Fill the fields with text or segments.
+
+        Raises :class:`ConfigError` for a field that has no value.
+        """
         messages: list[Message] = []
         prefix = ""
         for role, body in self.sections:
@@ -61,10 +68,13 @@ class Template:
     def items(
         self, piece: Item, items: Sequence[Mapping[str, str]], places: Sequence[int] | None = None
     ) -> list[Segment]:
-        """Write a list by its piece, one segment per item. In a prompt that is too long, the first items go first.
+        """Write a list by its piece, one segment per item.
 
-        ``places``: one for each item, to have these go in rising order of them instead. Items may use ``{number}`` (from 1) and
-        ``{index}`` (from 0). Raises :class:`ConfigError` if the prompt lacks the piece.
+        In a prompt that is too long, the first items go first.
+
+        ``places``: one for each item, to have these go in rising order of them instead. Items may use
+        ``{number}`` (from 1) and ``{index}`` (from 0). Raises :class:`ConfigError` if the prompt lacks the
+        piece.
         """
         pieces = dict(self.pieces)
         if not items:
@@ -96,7 +106,8 @@ class Template:
                     segments.append(Segment(piece))
             elif piece not in values:
                 raise ConfigError(
-                    f"prompt '{self.name}' uses the field {{{piece}}}, which is not offered here: {nearest(piece, values)}"
+                    f"prompt '{self.name}' uses the field {{{piece}}}, which is not offered here: "
+                    f"{nearest(piece, values)}"
                 )
             else:
                 value = values[piece]
@@ -115,7 +126,8 @@ def parse_template(name: str, text: str) -> Template:
     version = re.search(r"^version:\s*(\S+)\s*$", head, re.MULTILINE)
     if version is None or not parts:
         raise ConfigError(
-            f"prompt file '{name}' must begin with 'version: N' and have a section such as '--- user' or '--- plain'."
+            f"prompt file '{name}' must begin with 'version: N' and have a section such as '--- user' or "
+            "'--- plain'."
         )
     roles = parts[::2]
     known = (*get_args(Section), *get_args(Piece))
@@ -127,19 +139,28 @@ def parse_template(name: str, text: str) -> Template:
     sections = [(role, body) for role, body in texts if role in get_args(Section)]
     pieces = [(role, body) for role, body in texts if role in get_args(Piece)]
     if not sections:
-        raise ConfigError(f"prompt file '{name}' has no section '--- user' or '--- plain': there is nothing to ask.")
+        raise ConfigError(
+            f"prompt file '{name}' has no section '--- user' or '--- plain': there is nothing to ask."
+        )
     if len(sections) > 1 and any(role == "plain" for role, _ in sections):
-        raise ConfigError(f"prompt file '{name}' mixes '--- plain' with other sections: a plain prompt stands alone.")
+        raise ConfigError(
+            f"prompt file '{name}' mixes '--- plain' with other sections: a plain prompt stands alone."
+        )
     return Template(
-        name, version.group(1), cast("tuple[tuple[Section, str], ...]", tuple(sections)), cast("Any", tuple(pieces))
+        name,
+        version.group(1),
+        cast("tuple[tuple[Section, str], ...]", tuple(sections)),
+        cast("Any", tuple(pieces)),
     )
 
 
 @lru_cache(maxsize=256)
 def load_template(source: str, folder: Path) -> Template:
-    """Load a prompt: the name of a file shipped in ``folder``, a user's own file, or the text of a user turn itself.
+    """Load a prompt: the name of a file shipped in ``folder``, a user's own file, or the text of a user turn
+    itself.
 
-    A source that contains a brace or a line break is taken as text. Raises :class:`ConfigError` if no such prompt exists.
+    A source that contains a brace or a line break is taken as text. Raises :class:`ConfigError` if no such
+    prompt exists.
     """
     if "{" in source or "\n" in source:
         return Template("inline", "0", (("user", source),))
@@ -149,11 +170,15 @@ def load_template(source: str, folder: Path) -> Template:
     if not path.is_file():
         shipped = [file.stem for file in folder.glob("*.txt")]
         raise ConfigError(
-            f"there is no prompt '{source}': give a file, a text with {{fields}}, or one of: {', '.join(shipped)}."
+            f"there is no prompt '{source}': give a file, a text with {{fields}}, or one of: "
+            f"{', '.join(shipped)}."
         )
     return parse_template(path.stem, path.read_text(encoding="utf-8"))
 
 
 def load_prompt(source: str, shipped: str, folder: Path) -> Template:
-    """Load a prompt as :func:`load_template` does. What it does not say about writing lists is as in the ``shipped`` one."""
+    """Load a prompt as :func:`load_template` does.
+
+    What it does not say about writing lists is as in the ``shipped`` one.
+    """
     return load_template(source, folder).completed(load_template(shipped, folder))

@@ -63,7 +63,11 @@ def gpu_names() -> list[str]:
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return [line.strip() for line in listed.stdout.splitlines() if line.strip()] if listed.returncode == 0 else []
+    return (
+        [line.strip() for line in listed.stdout.splitlines() if line.strip()]
+        if listed.returncode == 0
+        else []
+    )
 
 
 def version_of(package: str) -> str:

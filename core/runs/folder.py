@@ -1,8 +1,10 @@
-"""A run is a folder: ``manifest.json`` says what was run, ``traces.jsonl`` holds one line per finished question.
+"""A run is a folder: ``manifest.json`` says what was run, ``traces.jsonl`` holds one line per finished
+question.
 
-Lines are only ever appended, each flushed as it is finished, so ``kill -9`` loses at most the questions in flight.
-Opening the folder again with the same settings resumes: a torn last line is dropped, answered questions are kept,
-failed ones are tried again (their later line counts). Other settings are refused, and the difference is shown.
+Lines are only ever appended, each flushed as it is finished, so ``kill -9`` loses at most the questions in
+flight. Opening the folder again with the same settings resumes: a torn last line is dropped, answered
+questions are kept, failed ones are tried again (their later line counts). Other settings are refused, and the
+difference is shown.
 """
 
 from __future__ import annotations
@@ -28,13 +30,17 @@ TRACES = "traces.jsonl"
 
 
 class RunFolder:
-    """An open run. Use it as a context manager: it holds a lock, so that two processes cannot write the same run."""
+    """An open run.
+
+    Use it as a context manager: it holds a lock, so that two processes cannot write the same run.
+    """
 
     def __init__(self, path: Path, settings: Mapping[str, Any], circumstances: Mapping[str, Any]) -> None:
         """Create or resume the run in ``path``.
 
-        ``settings``: all that a result depends on, JSON values, must be equal on resume. ``circumstances``: versions, hardware and
-        the like, kept for every start. Raises :class:`ConfigError` for other settings or a run in use.
+        ``settings``: all that a result depends on, JSON values, must be equal on resume. ``circumstances``:
+        versions, hardware and the like, kept for every start. Raises :class:`ConfigError` for other settings
+        or a run in use.
         """
         self.path = path
         self._opened = unix_time()
@@ -78,7 +84,10 @@ class RunFolder:
         self._lines = traces.open("ab", buffering=0)
 
     def append(self, row: Row) -> None:
-        """Write one row to disk. Raises :class:`DataError` when that fails; what was written before stays whole."""
+        """Write one row to disk.
+
+        Raises :class:`DataError` when that fails; what was written before stays whole.
+        """
         if self._lines is None:
             raise ValueError("the run folder is closed")
         line = row.to_json(self._opened)
@@ -90,8 +99,8 @@ class RunFolder:
         except OSError as error:
             self._lines.truncate(self._good_bytes)
             raise DataError(
-                f"cannot write to '{self.path / TRACES}': {error.strerror}. {len(self.answered)} answered questions "
-                "are safe there: free some space and run the same command again to go on."
+                f"cannot write to '{self.path / TRACES}': {error.strerror}. {len(self.answered)} answered "
+                "questions are safe there: free some space and run the same command again to go on."
             ) from error
         self._good_bytes += len(line)
         if not row.error:
@@ -158,7 +167,10 @@ def write_run(path: Path, manifest: Manifest, lines: Iterable[bytes]) -> None:
 
 
 def read_rows(path: Path) -> dict[str, SavedRow]:
-    """Read a run's rows by question id, in order of first appearance; of several lines for one question the last counts."""
+    """Read a run's rows by question id, in order of first appearance.
+
+    Of several lines for one question the last counts.
+    """
     rows: dict[str, SavedRow] = {}
     for row in read_attempts(path):
         rows[row.question.id] = row
@@ -166,7 +178,9 @@ def read_rows(path: Path) -> dict[str, SavedRow]:
 
 
 def read_attempts(path: Path) -> Iterator[SavedRow]:
-    """Stream the lines of a run as they were written, those of failed questions that were tried again among them."""
+    """Stream the lines of a run as they were written, those of failed questions that were tried again among
+    them.
+    """
     Manifest.read(path)
     for _, record in _parsed_lines(path / TRACES):
         yield SavedRow.from_json(record)
@@ -193,13 +207,17 @@ def read_lines(path: Path) -> dict[str, Line]:
 
 
 def _whole_lines(traces: Path) -> Iterator[bytes]:
-    """Yield the lines that end in a line break: the run may be going on. Raises :class:`DataError` if they cannot be read."""
+    """Yield the lines that end in a line break: the run may be going on.
+
+    Raises :class:`DataError` if they cannot be read.
+    """
     try:
         with traces.open("rb") as stream:
             yield from (line for line in stream if line.endswith(b"\n"))
     except OSError as error:
         raise DataError(
-            f"cannot read the run's lines, '{traces}': {error.strerror}. Copy them there, or answer the questions again."
+            f"cannot read the run's lines, '{traces}': {error.strerror}. Copy them there, or answer the "
+            "questions again."
         ) from error
 
 
@@ -210,7 +228,8 @@ def _parsed_lines(traces: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
             record = orjson.loads(line)
         except ValueError as error:
             raise DataError(
-                f"line {number} of '{traces}' is damaged ({error}): remove it, and the run's command answers its question again."
+                f"line {number} of '{traces}' is damaged ({error}): remove it, and the run's command answers "
+                "its question again."
             ) from None
         if not isinstance(record, dict) or "id" not in record:
             raise DataError(f"line {number} of '{traces}' is not an answered question: remove that line.")

@@ -1,7 +1,8 @@
 """What a run was made with: settings, on which its results depend, and circumstances, on which they do not.
 
-Settings identify a run: one with others is another run, and the two are never mixed in one folder. Circumstances are noted at
-every start and may differ between them. Which is which is decided by the command that makes the run.
+Settings identify a run: one with others is another run, and the two are never mixed in one folder.
+Circumstances are noted at every start and may differ between them. Which is which is decided by the command
+that makes the run.
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The circumstances of one start; what its command, or an older version, did not note is empty. ``written``: all as JSON.
+    """The circumstances of one start; what its command, or an older version, did not note is empty.
 
-    ``questions``: their file. ``model``, ``adapter``, ``index`` and ``url`` are names and places: what they held is among the
-    settings. ``corpus``: what the index was made of. ``aliases``: the hash of their file, "" for none, None if it was not noted.
+    ``written``: all as JSON.
+
+    ``questions``: their file. ``model``, ``adapter``, ``index`` and ``url`` are names and places: what they
+    held is among the settings. ``corpus``: what the index was made of. ``aliases``: the hash of their file,
+    "" for none, None if it was not noted.
     """
 
     written: Mapping[str, Any]
@@ -76,7 +80,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A run's settings as JSON, which is how they are compared, with what everybody reads of them; and its starts, in order."""
+    """A run's settings as JSON, which is how they are compared, with what everybody reads of them.
+
+    And its starts, in order.
+    """
 
     settings: Mapping[str, Any]
     starts: Sequence[Start]
@@ -99,16 +106,20 @@ class Manifest:
             )
             raise DataError(f"'{folder}' is not a run: it has no {MANIFEST}. {inside}") from None
         except OSError as error:
-            raise DataError(f"cannot read '{folder / MANIFEST}': {error.strerror}. Check who may read it.") from None
+            raise DataError(
+                f"cannot read '{folder / MANIFEST}': {error.strerror}. Check who may read it."
+            ) from None
         except ValueError as error:  # broken JSON, or no text at all
             raise DataError(
                 f"'{folder / MANIFEST}' is not valid JSON ({error}): restore it or start a new run."
             ) from None
-        parts = (written.get("settings"), written.get("starts")) if isinstance(written, dict) else (None, None)
+        parts = (
+            (written.get("settings"), written.get("starts")) if isinstance(written, dict) else (None, None)
+        )
         if not isinstance(parts[0], dict) or not isinstance(parts[1], list):
             raise DataError(
-                f"'{folder}' is not a run: its {MANIFEST} has no settings and starts, so is that of something else. Name a folder "
-                "that 'corag run' made."
+                f"'{folder}' is not a run: its {MANIFEST} has no settings and starts, so is that of "
+                "something else. Name a folder that 'corag run' made."
             )
         return cls(parts[0], [Start.from_json(start) for start in parts[1]])
 
@@ -139,7 +150,9 @@ class Manifest:
 
     @property
     def questions(self) -> Mapping[str, str]:
-        """What tells the questions from others: source (their file's hash, or their name on a hub), dataset, split and subset."""
+        """What tells the questions from others: source (their file's hash, or their name on a hub), dataset,
+        split and subset.
+        """
         return dict(self.settings["questions"])
 
     @property

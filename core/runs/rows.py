@@ -1,4 +1,6 @@
-"""One finished question as a line of JSON: written from what a method did, read back into what every reader needs."""
+"""One finished question as a line of JSON: written from what a method did, read back into what every reader
+needs.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,12 @@ from core.types import Answer, GoldHop, Hit, Passage, Question, TokenUsage
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One finished question: what was asked, answered, done, spent. ``error`` is "" unless the question failed.
+    """One finished question: what was asked, answered, done, spent.
 
-    ``answer`` is None for a failed question. ``seconds``: from first call to answer, waiting included. ``begun``: when, in
-    seconds since 1970; the steps' ``started`` counts from there. 0 if that is not known.
+    ``error`` is "" unless the question failed.
+
+    ``answer`` is None for a failed question. ``seconds``: from first call to answer, waiting included.
+    ``begun``: when, in seconds since 1970; the steps' ``started`` counts from there. 0 if that is not known.
     """
 
     question: Question
@@ -38,7 +42,8 @@ class Row:
     def to_json(self, opened: float = 0.0) -> bytes:
         """Write the row as one line. Passages appear by id, title and score.
 
-        ``opened``: seconds since 1970 when the start that answered the question opened its run: rows of one start share it.
+        ``opened``: seconds since 1970 when the start that answered the question opened its run: rows of one
+        start share it.
         """
         record = {
             "id": self.question.id,
@@ -72,13 +77,21 @@ def _step_record(step: Step) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class SavedAnswer(Answer):
-    """An answer read back. ``further``: the fields that its method adds to those of all answers, as JSON values."""
+    """An answer read back.
+
+    ``further``: the fields that its method adds to those of all answers, as JSON values.
+    """
 
     further: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer as it stands in its line."""
-        common = {"text": self.text, "passage_ids": self.passage_ids, "steps": self.steps, "stopped": self.stopped}
+        common = {
+            "text": self.text,
+            "passage_ids": self.passage_ids,
+            "steps": self.steps,
+            "stopped": self.stopped,
+        }
         return common | dict(self.further)
 
 

@@ -1,7 +1,9 @@
-"""A shard is every n-th question of a run, answered into a folder of its own beside the run's; joining makes the run of them.
+"""A shard is every n-th question of a run, answered into a folder of its own beside the run's.
 
-``RUN.shard-2-of-8`` is a run folder like any other, with one file more: ``shard.json`` says which questions it was asked, in order,
-so that joining needs neither the question file nor a model.
+Joining makes the run of them.
+
+``RUN.shard-2-of-8`` is a run folder like any other, with one file more: ``shard.json`` says which questions
+it was asked, in order, so that joining needs neither the question file nor a model.
 """
 
 from __future__ import annotations
@@ -39,11 +41,15 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Read "2/8". Raises :class:`ConfigError` for anything else than a number from 1 to the number of shards."""
+        """Read "2/8".
+
+        Raises :class:`ConfigError` for anything else than a number from 1 to the number of shards.
+        """
         found = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
         if found is None or not 1 <= int(found[1]) <= int(found[2]):
             raise ConfigError(
-                f"there is no shard '{text}': give its number, counted from 1, and the number of shards, such as --shard 2/8."
+                f"there is no shard '{text}': give its number, counted from 1, and the number of shards, "
+                "such as --shard 2/8."
             )
         return cls(int(found[1]), int(found[2]))
 
@@ -54,7 +60,8 @@ class Shard:
         """Return this shard's share. Raises :class:`ConfigError` if some shard would go empty."""
         if self.count > len(items):
             raise ConfigError(
-                f"{len(items)} questions cannot fill {self.count} shards: take at most {len(items)}, so that none is empty."
+                f"{len(items)} questions cannot fill {self.count} shards: take at most {len(items)}, so that "
+                "none is empty."
             )
         return list(items[self.number - 1 :: self.count])
 
@@ -69,11 +76,13 @@ def note_questions(folder: Path, ids: Sequence[str]) -> None:
 
 
 def join(path: Path, out: Path | None = None) -> Path:
-    """Join the shards of a run into the run, its rows in the order of the question file, and return its folder.
+    """Join the shards of a run into the run, its rows in the order of the question file, and return its
+    folder.
 
-    ``path``: the run, whose shards lie beside it, or any one of them. ``out``: where to write, instead of the run's own folder.
-    Joining again changes nothing but for what the shards have answered since. Raises :class:`ConfigError` or
-    :class:`DataError` when a shard is missing, unfinished or was made with other settings, or another run is in the way.
+    ``path``: the run, whose shards lie beside it, or any one of them. ``out``: where to write, instead of the
+    run's own folder. Joining again changes nothing but for what the shards have answered since. Raises
+    :class:`ConfigError` or :class:`DataError` when a shard is missing, unfinished or was made with other
+    settings, or another run is in the way.
     """
     run, shards = find_shards(path)
     settings = _common_settings(shards)
@@ -96,7 +105,10 @@ def join(path: Path, out: Path | None = None) -> Path:
 
 
 def find_shards(path: Path) -> tuple[Path, dict[Shard, Path]]:
-    """Return a run and the folders of its shards in order. Raises :class:`DataError` if some are missing or none has begun."""
+    """Return a run and the folders of its shards in order.
+
+    Raises :class:`DataError` if some are missing or none has begun.
+    """
     named = _NAME.fullmatch(path.name)
     run = path.with_name(named["run"]) if named else path
     if named:
@@ -106,21 +118,21 @@ def find_shards(path: Path) -> tuple[Path, dict[Shard, Path]]:
         counts = sorted({int(found["count"]) for found in beside if found and found["run"] == run.name})
         if not counts:
             raise DataError(
-                f"the run '{run}' has no shards beside it ({run.name}.shard-1-of-...): name a run that was answered with "
-                "'corag run --shard 1/8' and so on, or any one of its shards."
+                f"the run '{run}' has no shards beside it ({run.name}.shard-1-of-...): name a run that was "
+                "answered with 'corag run --shard 1/8' and so on, or any one of its shards."
             )
         if len(counts) > 1:
             raise ConfigError(
-                f"the run '{run}' was split in several ways, into {_listed(counts)} shards: name one shard of those to join, "
-                f"such as {Shard(1, counts[-1]).folder(run)}."
+                f"the run '{run}' was split in several ways, into {_listed(counts)} shards: name one shard "
+                f"of those to join, such as {Shard(1, counts[-1]).folder(run)}."
             )
         count = counts[0]
     shards = {shard: shard.folder(run) for shard in (Shard(number, count) for number in range(1, count + 1))}
     missing = [shard.number for shard, folder in shards.items() if not (folder / SHARD).is_file()]
     if missing:
         raise DataError(
-            f"the run '{run}' lacks shard {_listed(missing)} of {count}: answer it with the same 'corag run' and "
-            f"--shard {missing[0]}/{count}, then join again."
+            f"the run '{run}' lacks shard {_listed(missing)} of {count}: answer it with the same 'corag run' "
+            f"and --shard {missing[0]}/{count}, then join again."
         )
     return run, shards
 
@@ -138,7 +150,8 @@ def _refuse_differences(folder: Path, settings: Any, other: str, others: Any) ->
         shown = "\n  ".join(changed)
         raise ConfigError(
             f"'{folder}' and {other} were made with different settings:\n  {shown}\n"
-            "Shards of one run have the same settings: answer them with the same options, or join them into another --out."
+            "Shards of one run have the same settings: answer them with the same options, or join them into "
+            "another --out."
         )
 
 
@@ -146,7 +159,9 @@ def _question_order(run: Path, shards: Mapping[Shard, Path]) -> list[str]:
     """Put the questions of all shards in the order of the question file."""
     asked = {shard: _asked(folder) for shard, folder in shards.items()}
     count, total = len(shards), sum(map(len, asked.values()))
-    positions = {(shard.number - 1) + count * i: name for shard, ids in asked.items() for i, name in enumerate(ids)}
+    positions = {
+        (shard.number - 1) + count * i: name for shard, ids in asked.items() for i, name in enumerate(ids)
+    }
     order = [positions[i] for i in range(total) if i in positions]
     if len(order) != total or len(set(order)) != total:
         sizes = _listed([len(ids) for ids in asked.values()])
@@ -176,7 +191,10 @@ def _check_finished(shards: Mapping[Shard, Path], lines: Mapping[str, Line]) -> 
 
 
 def _united(target: Path, joined: Mapping[str, Line]) -> dict[str, Line]:
-    """Add what the target has beyond the shards. Raises :class:`ConfigError` if it has other answers to the same questions."""
+    """Add what the target has beyond the shards.
+
+    Raises :class:`ConfigError` if it has other answers to the same questions.
+    """
     present = read_lines(target)
     united: dict[str, Line] = {}
     differing = 0
@@ -186,8 +204,8 @@ def _united(target: Path, joined: Mapping[str, Line]) -> dict[str, Line]:
         differing += bool(there and not there.failed and not line.failed and there.text != line.text)
     if differing:
         raise ConfigError(
-            f"the run '{target}' has answers of its own to {differing} of the shards' {len(joined)} questions, so it is not "
-            "theirs: join them into another folder with --out, or remove that run."
+            f"the run '{target}' has answers of its own to {differing} of the shards' {len(joined)} "
+            "questions, so it is not theirs: join them into another folder with --out, or remove that run."
         )
     return united | present
 

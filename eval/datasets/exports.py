@@ -1,8 +1,9 @@
 """A run's rows in the formats of other tools: official prediction files, TREC runs, a table of traces.
 
-A failed question is exported with an empty answer, because official scripts want every question. No method here predicts sentences
-or triples: supporting facts and evidence are taken from an answer's fields ``supporting_facts`` ([title, sentence] pairs) and
-``evidences`` ([subject, relation, object]) where a method of yours fills them, and are empty otherwise.
+A failed question is exported with an empty answer, because official scripts want every question. No method
+here predicts sentences or triples: supporting facts and evidence are taken from an answer's fields
+``supporting_facts`` ([title, sentence] pairs) and ``evidences`` ([subject, relation, object]) where a method
+of yours fills them, and are empty otherwise.
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ def two_wiki_prediction(rows: Rows) -> dict[str, dict[str, Any]]:
 
 
 def musique_lines(rows: Rows, questions: Iterable[Record], top_k: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield MuSiQue's prediction lines for the rows' questions, in the order of the question file, which the script insists on.
+    """Yield MuSiQue's prediction lines for the rows' questions, in the order of the question file, which the
+    script insists on.
 
-    Support: those of the question's own paragraphs that are among the first ``top_k`` passages collected (0: among all), so it is
-    empty if another corpus was searched. Every question is held to be answerable.
+    Support: those of the question's own paragraphs that are among the first ``top_k`` passages collected (0:
+    among all), so it is empty if another corpus was searched. Every question is held to be answerable.
     """
     for record in questions:
         name = require_id(record, "questions")
@@ -63,26 +65,34 @@ def musique_lines(rows: Rows, questions: Iterable[Record], top_k: int = 0) -> It
 
 
 def kilt_lines(rows: Rows, top_k: int = 0, formats: Collection[str] = ()) -> Iterator[dict[str, Any]]:
-    """Yield KILT's prediction lines; provenance: the pages of the first ``top_k`` passages collected (0: of all), in their order.
+    """Yield KILT's prediction lines.
 
-    ``formats``: what the corpora searched were read as ('corag index --format'). Raises :class:`DataError` for a corpus whose ids
-    are numbers of rows, which look like pages and are none, and for a passage whose id does not begin with a page's number.
+    Provenance: the pages of the first ``top_k`` passages collected (0: of all), in their order.
+
+    ``formats``: what the corpora searched were read as ('corag index --format'). Raises :class:`DataError`
+    for a corpus whose ids are numbers of rows, which look like pages and are none, and for a passage whose id
+    does not begin with a page's number.
     """
     if "dpr" in formats:
         raise DataError(
-            "the run searched a corpus of the format 'dpr', whose passage ids are numbers of rows, not of Wikipedia's pages: "
-            "KILT's provenance needs ids that begin with the wikipedia_id ('corag index --format kilt')."
+            "the run searched a corpus of the format 'dpr', whose passage ids are numbers of rows, not of "
+            "Wikipedia's pages: KILT's provenance needs ids that begin with the wikipedia_id ('corag index "
+            "--format kilt')."
         )
     for name, row in rows.items():
         titles = {
-            hit.passage.id: hit.passage.title for step in row.steps if isinstance(step, SearchStep) for hit in step.hits
+            hit.passage.id: hit.passage.title
+            for step in row.steps
+            if isinstance(step, SearchStep)
+            for hit in step.hits
         }
         pages: dict[str, str] = {}
         for passage in _passages(row, top_k):
             if not page_of(passage).isdecimal():
                 raise DataError(
-                    f"the passage '{passage}' of question '{name}' does not say which page it is of: KILT's provenance needs "
-                    "passage ids that begin with the wikipedia_id, such as 290 or 290-3 ('corag index --format kilt')."
+                    f"the passage '{passage}' of question '{name}' does not say which page it is of: KILT's "
+                    "provenance needs passage ids that begin with the wikipedia_id, such as 290 or 290-3 "
+                    "('corag index --format kilt')."
                 )
             pages.setdefault(page_of(passage), titles.get(passage, ""))
         provenance = [{"wikipedia_id": page, "title": title} for page, title in pages.items()]
@@ -93,8 +103,9 @@ def kilt_lines(rows: Rows, top_k: int = 0, formats: Collection[str] = ()) -> Ite
 def trec_lines(rows: Rows, tag: str, top_k: int = 0) -> Iterator[str]:
     """Yield a TREC run: ``qid Q0 docid rank score tag``, the passages collected in the method's own order.
 
-    That order is fused over searches for CoRAG, of collection for IRCoT. Scores carry the order and nothing else: the last passage
-    of a question has 1, the one before it 2. Raises :class:`DataError` for an id with white space, which the format cannot hold.
+    That order is fused over searches for CoRAG, of collection for IRCoT. Scores carry the order and nothing
+    else: the last passage of a question has 1, the one before it 2. Raises :class:`DataError` for an id with
+    white space, which the format cannot hold.
     """
     if tag.split() != [tag]:
         raise ConfigError(f"the tag of a TREC run is one word, but '{tag}' was given.")
@@ -104,13 +115,17 @@ def trec_lines(rows: Rows, tag: str, top_k: int = 0) -> Iterator[str]:
             for identity in (name, passage):
                 if identity.split() != [identity]:
                     raise DataError(
-                        f"the id '{identity}' is empty or has white space in it, which a TREC run cannot hold."
+                        f"the id '{identity}' is empty or has white space in it, which a TREC run cannot "
+                        "hold."
                     )
             yield f"{name} Q0 {passage} {rank} {len(passages) - rank + 1} {tag}"
 
 
 def trace_record(row: SavedRow) -> dict[str, Any]:
-    """Flatten a row for a table with one line per question; ``answer_json`` keeps all that the method returned."""
+    """Flatten a row for a table with one line per question.
+
+    ``answer_json`` keeps all that the method returned.
+    """
     answer, usage, steps = row.answer, row.total_usage, row.steps
     return question_columns(row.question) | {
         "prediction": row.text,
@@ -140,7 +155,12 @@ def trace_record(row: SavedRow) -> dict[str, Any]:
             if isinstance(step, GenerateStep)
         ],
         "scorings": [
-            {"role": step.role, "path": step.path, "log_likelihood": step.log_likelihood, "tokens": step.tokens}
+            {
+                "role": step.role,
+                "path": step.path,
+                "log_likelihood": step.log_likelihood,
+                "tokens": step.tokens,
+            }
             for step in steps
             if isinstance(step, ScoreStep)
         ],
@@ -149,7 +169,8 @@ def trace_record(row: SavedRow) -> dict[str, Any]:
 
 
 def write_dataset(rows: Rows, out: Path) -> None:
-    """Write the traces as one Parquet file, which ``datasets.Dataset.from_parquet`` reads and the Hugging Face hub shows.
+    """Write the traces as one Parquet file, which ``datasets.Dataset.from_parquet`` reads and the Hugging
+    Face hub shows.
 
     Raises :class:`DataError` if it cannot be written.
     """

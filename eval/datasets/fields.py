@@ -28,13 +28,22 @@ def text_field(record: Record, field: str, where: str) -> str:
     """Return a field that must hold text, stripped."""
     value = record.get(field)
     if not isinstance(value, str) or not value.strip():
-        found = f"is {value!r:.60}" if field in record else f"is missing; the record has {', '.join(map(repr, record))}"
-        raise DataError(f"{name_record(record, where)}: field '{field}' must be a non-empty text, but {found}.")
+        found = (
+            f"is {value!r:.60}"
+            if field in record
+            else f"is missing; the record has {', '.join(map(repr, record))}"
+        )
+        raise DataError(
+            f"{name_record(record, where)}: field '{field}' must be a non-empty text, but {found}."
+        )
     return value.strip()
 
 
 def gold_answer(record: Record, where: str) -> tuple[str, ...]:
-    """Return the field ``answer``; nothing where it is absent, None or "", as in test splits (Hugging Face fills in None)."""
+    """Return the field ``answer``.
+
+    Nothing where it is absent, None or "", as in test splits (Hugging Face fills in None).
+    """
     return () if record.get("answer") in (None, "") else (text_field(record, "answer", where),)
 
 

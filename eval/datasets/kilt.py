@@ -1,10 +1,12 @@
-"""KILT (Petroni et al. 2021): entity linking, slot filling, open question answering and fact checking in one format.
+"""KILT (Petroni et al. 2021): entity linking, slot filling, open question answering and fact checking in one
+format.
 
-A record has an ``input``, and in ``output`` its gold answers and, for each, the Wikipedia pages that bear it out. Test files have
-no ``output``; their questions can be answered and exported, not scored. Gold pages are named by ``wikipedia_id``, so passages of
-the corpus must say which page they are of: a passage's id is the ``wikipedia_id`` itself or begins with it, followed by "-" or "#"
-and anything ("290", "290-3", "290#3"). ``corag index --format kilt`` gives such ids to the paragraphs of KILT's knowledge source,
-and to the passages of corag/kilt-corpus.
+A record has an ``input``, and in ``output`` its gold answers and, for each, the Wikipedia pages that bear it
+out. Test files have no ``output``; their questions can be answered and exported, not scored. Gold pages are
+named by ``wikipedia_id``, so passages of the corpus must say which page they are of: a passage's id is the
+``wikipedia_id`` itself or begins with it, followed by "-" or "#" and anything ("290", "290-3", "290#3").
+``corag index --format kilt`` gives such ids to the paragraphs of KILT's knowledge source, and to the passages
+of corag/kilt-corpus.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from eval.datasets.paragraphs import name_record
 
 _SEPARATOR = "[SEP]"
 _LINKING = (
-    "say which Wikipedia page the words between [START_ENT] and [END_ENT] stand for, by the exact title of that page"
+    "say which Wikipedia page the words between [START_ENT] and [END_ENT] stand for, by the exact title of "
+    "that page"
 )
 _SLOT = "complete a fact: before [SEP] stands the subject, after it the relation; reply with the object"
 
@@ -50,7 +53,8 @@ KILT_TASKS = {
 
 
 def task_description(dataset: str) -> str:
-    """Return what the questions of a dataset are like, as a prompt may say it: CoRAG's option ``task``, unless it is stated.
+    """Return what the questions of a dataset are like, as a prompt may say it: CoRAG's option ``task``,
+    unless it is stated.
 
     Raises :class:`ConfigError` for a dataset that has no description of its own.
     """
@@ -62,9 +66,9 @@ def task_description(dataset: str) -> str:
 def kilt(record: Record, where: str) -> Question:
     """Read a record of any KILT task. The input is kept as it is, marks included; no template is filled in.
 
-    ``supporting`` are the gold pages of all answers; ``pages`` keeps them apart: one set for each way to bear an answer out.
-    ``kind`` is the relation, for inputs of the form "subject [SEP] relation".
-    Raises :class:`DataError` naming ``where`` and the field, also for outputs without any answer.
+    ``supporting`` are the gold pages of all answers; ``pages`` keeps them apart: one set for each way to bear
+    an answer out. ``kind`` is the relation, for inputs of the form "subject [SEP] relation". Raises
+    :class:`DataError` naming ``where`` and the field, also for outputs without any answer.
     """
     place = name_record(record, where)
     outputs = [_output(value, place) for value in list_field(record, "output", place)]
@@ -94,9 +98,13 @@ def _output(output: Any, place: str) -> tuple[str, tuple[str, ...]]:
 
 
 def provenance_pages(output: Mapping[str, Any], place: str) -> Sequence[str]:
-    """Return the ``wikipedia_id`` of every piece of an output's provenance that has one, in order, repeats included."""
+    """Return the ``wikipedia_id`` of every piece of an output's provenance that has one, in order, repeats
+    included.
+    """
     provenance = output.get("provenance") or []
     if not isinstance(provenance, list) or not all(isinstance(piece, Mapping) for piece in provenance):
-        raise DataError(f"{place}: an output's provenance must be a list of objects, but is {provenance!r:.60}.")
+        raise DataError(
+            f"{place}: an output's provenance must be a list of objects, but is {provenance!r:.60}."
+        )
     pages = (piece.get("wikipedia_id") for piece in provenance)
     return [str(page).strip() for page in pages if page not in (None, "")]

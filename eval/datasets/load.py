@@ -37,13 +37,19 @@ DATASETS = tuple(_PARSERS)
 
 
 def load_questions(
-    source: str, dataset: str = "jsonl", split: str = "", limit: int = 0, *, subset: str = "", aliases: str = ""
+    source: str,
+    dataset: str = "jsonl",
+    split: str = "",
+    limit: int = 0,
+    *,
+    subset: str = "",
+    aliases: str = "",
 ) -> list[Question]:
     """Read the questions of a file, or of a Hugging Face dataset if ``split`` is given.
 
     Args:
-        source: a file (.json, .jsonl, .csv, .tsv; optionally .gz), or a name such as "hotpotqa/hotpot_qa". For "beir", a file of
-            judgements (qrels).
+        source: a file (.json, .jsonl, .csv, .tsv; optionally .gz), or a name such as "hotpotqa/hotpot_qa".
+            For "beir", a file of judgements (qrels).
         dataset: one of ``DATASETS``; "jsonl" is our own format, see :mod:`eval.datasets.plain`.
         split: the split of a Hugging Face dataset, such as "validation".
         limit: take the first so many questions; 0 takes all.
@@ -59,7 +65,9 @@ def load_questions(
     if limit < 0:
         raise ConfigError(f"the limit on questions is {limit}: give 0 for all, or a positive number.")
     if aliases and dataset != "2wikimultihopqa":
-        raise ConfigError(f"an aliases file belongs to 2wikimultihopqa, but the dataset is {dataset}: leave it out.")
+        raise ConfigError(
+            f"an aliases file belongs to 2wikimultihopqa, but the dataset is {dataset}: leave it out."
+        )
     if subset and not split:
         raise ConfigError(
             f"subset '{subset}' belongs to a Hugging Face dataset: give its split too, such as 'validation'."
@@ -71,8 +79,12 @@ def load_questions(
         where = f"{source}, record {number}"
         question = _PARSERS[dataset](record, where)
         if question.id in questions:
-            raise DataError(f"{where}: the id '{question.id}' was used before; every question needs an id of its own.")
-        questions[question.id] = official.with_aliases(question, record, known_aliases) if known_aliases else question
+            raise DataError(
+                f"{where}: the id '{question.id}' was used before; every question needs an id of its own."
+            )
+        questions[question.id] = (
+            official.with_aliases(question, record, known_aliases) if known_aliases else question
+        )
     if not questions:
         raise DataError(f"{source} holds no questions: check that the file is complete.")
     return list(questions.values())
@@ -87,7 +99,9 @@ def read_question_records(source: str, dataset: str, split: str = "", subset: st
 
 def _file_records(source: str) -> Iterator[Record]:
     if not Path(source).is_file():
-        raise DataError(f"there is no file '{source}': check the path, or give a split to read a Hugging Face dataset.")
+        raise DataError(
+            f"there is no file '{source}': check the path, or give a split to read a Hugging Face dataset."
+        )
     suffix = Path(source.removesuffix(".gz")).suffix
     return (
         _table_records(source, "\t" if suffix == ".tsv" else ",")
@@ -114,7 +128,8 @@ def _hub_records(name: str, subset: str, split: str) -> Iterator[Record]:
         table: Any = load_dataset(name, subset or None, split=split)
     except (OSError, ValueError, RuntimeError) as error:
         raise DataError(
-            f"cannot load the Hugging Face dataset '{name}' (subset '{subset or 'default'}', split '{split}'): "
-            f"{reason(error).rstrip('.')}. It is downloaded once and then kept; without a network, give a file and no split."
+            f"cannot load the Hugging Face dataset '{name}' (subset '{subset or 'default'}', split "
+            f"'{split}'): {reason(error).rstrip('.')}. It is downloaded once and then kept; without a "
+            "network, give a file and no split."
         ) from error
     return iter(table)

@@ -1,8 +1,9 @@
 """One function per dataset: a raw record of its official release becomes a :class:`Question`.
 
-``where`` names the record in errors. Supporting ids are those that :mod:`eval.datasets.paragraphs` gives to the same paragraphs. A record
-without paragraphs (for use with an open corpus) has none. HotpotQA, 2WikiMultihopQA and MuSiQue hide the answers of their test
-splits: a record whose field ``answer`` is absent, None or "" has no gold answer, and is not scored.
+``where`` names the record in errors. Supporting ids are those that :mod:`eval.datasets.paragraphs` gives to
+the same paragraphs. A record without paragraphs (for use with an open corpus) has none. HotpotQA,
+2WikiMultihopQA and MuSiQue hide the answers of their test splits: a record whose field ``answer`` is absent,
+None or "" has no gold answer, and is not scored.
 """
 
 from __future__ import annotations
@@ -41,10 +42,13 @@ def hotpotqa(record: Record, where: str) -> Question:
 
 
 def two_wiki(record: Record, where: str) -> Question:
-    """2WikiMultihopQA (Ho et al. 2020). ``hops`` counts the evidence triples, which a comparison takes side by side.
+    """2WikiMultihopQA (Ho et al. 2020).
 
-    Sub-questions (``qa_pairs``) exist in a decomposed release only, which answers them in sentences; the short answer is taken from
-    the evidence triples where one fits. They do not say which passage answers them.
+    ``hops`` counts the evidence triples, which a comparison takes side by side.
+
+    Sub-questions (``qa_pairs``) exist in a decomposed release only, which answers them in sentences; the
+    short answer is taken from the evidence triples where one fits. They do not say which passage answers
+    them.
     """
     place = name_record(record, where)
     return Question(
@@ -64,13 +68,14 @@ def two_wiki(record: Record, where: str) -> Question:
 def musique(record: Record, where: str) -> Question:
     """MuSiQue-Answerable (Trivedi et al. 2022). ``kind`` is the shape of reasoning, such as "3hop1".
 
-    Sub-questions are kept as written: ``#1`` stands for the answer of the first. Unanswerable questions (of MuSiQue-Full)
-    are refused, because no scorer here rewards abstaining.
+    Sub-questions are kept as written: ``#1`` stands for the answer of the first. Unanswerable questions (of
+    MuSiQue-Full) are refused, because no scorer here rewards abstaining.
     """
     place = name_record(record, where)
     if record.get("answerable") is False:
         raise DataError(
-            f"{place}: this question is unanswerable (MuSiQue-Full); use the answerable release, 'musique_ans'."
+            f"{place}: this question is unanswerable (MuSiQue-Full); use the answerable release, "
+            "'musique_ans'."
         )
     paragraphs = _paragraphs(record, "musique", where)
     identity = require_id(record, where)
@@ -88,15 +93,17 @@ def musique(record: Record, where: str) -> Question:
 
 
 def numbered_paragraphs(record: Record, where: str) -> list[tuple[int, Paragraph]]:
-    """Return a MuSiQue question's paragraphs with the numbers (``idx``) that its supporting ones are named by.
+    """Return a MuSiQue question's paragraphs with the numbers (``idx``) that its supporting ones are named
+    by.
 
-    A paragraph without a number has that of its place. Raises :class:`DataError` if there are no paragraphs, or a number is none.
+    A paragraph without a number has that of its place. Raises :class:`DataError` if there are no paragraphs,
+    or a number is none.
     """
     place = name_record(record, where)
     if not record.get("paragraphs"):
         raise DataError(
-            f"{place}: the question comes without paragraphs, which MuSiQue's predicted_support_idxs number: name the official "
-            "file with --questions."
+            f"{place}: the question comes without paragraphs, which MuSiQue's predicted_support_idxs number: "
+            "name the official file with --questions."
         )
     paragraphs = paragraphs_of(record, "musique", where)
     numbers = [row.get("idx") for row in paragraph_rows(record, place)]
@@ -104,14 +111,19 @@ def numbered_paragraphs(record: Record, where: str) -> list[tuple[int, Paragraph
         numbered = [index if number is None else int(number) for index, number in enumerate(numbers)]
     except (TypeError, ValueError):
         raise DataError(
-            f"{place}: the field 'idx' of each of 'paragraphs' must be a number, but they are {numbers!r:.60}."
+            f"{place}: the field 'idx' of each of 'paragraphs' must be a number, but they are "
+            f"{numbers!r:.60}."
         ) from None
     return list(zip(numbered, paragraphs, strict=True))
 
 
 def bamboogle(record: Record, where: str) -> Question:
-    """Bamboogle (Press et al. 2023): question and answer only, for an open corpus. Ids derive from the text."""
-    record = {name.lower(): value for name, value in record.items()}  # the official sheet writes Question, Answer
+    """Bamboogle (Press et al. 2023): question and answer only, for an open corpus.
+
+    Ids derive from the text.
+    """
+    # the official sheet writes Question, Answer
+    record = {name.lower(): value for name, value in record.items()}
     text = text_field(record, "question", where)
     return Question(f"bamboogle-{stable_hash(text)}", text, (text_field(record, "answer", where),))
 
@@ -149,10 +161,12 @@ def with_aliases(question: Question, record: Record, aliases: Mapping[str, tuple
 
 
 def _two_wiki_hop(index: int, pair: Record, evidences: list[Any], place: str) -> GoldHop:
-    """Return a sub-question with the object of the triple (subject, relation, object) that its sentence states.
+    """Return a sub-question with the object of the triple (subject, relation, object) that its sentence
+    states.
 
-    Sub-questions mostly stand in the order of the triples; a date may be written in two ways, and then the subject tells. What the
-    sub-question itself names, such as the subject that its sentence repeats, is not its answer.
+    Sub-questions mostly stand in the order of the triples; a date may be written in two ways, and then the
+    subject tells. What the sub-question itself names, such as the subject that its sentence repeats, is not
+    its answer.
     """
     question, sentence = text_field(pair, "question", place), text_field(pair, "answer", place)
     triples = [triple for triple in evidences if isinstance(triple, list | tuple) and len(triple) == 3]
@@ -171,7 +185,9 @@ def _musique_hop(step: Record, paragraphs: list[Paragraph], place: str) -> GoldH
     elif isinstance(index, int) and 0 <= index < len(paragraphs):
         passage = paragraphs[index].passage.id
     else:
-        raise DataError(f"{place}: paragraph_support_idx is {index!r}, but there are {len(paragraphs)} paragraphs.")
+        raise DataError(
+            f"{place}: paragraph_support_idx is {index!r}, but there are {len(paragraphs)} paragraphs."
+        )
     return GoldHop(text_field(step, "question", place), text_field(step, "answer", place), passage)
 
 

@@ -1,6 +1,8 @@
-"""The paragraphs that come with the questions of HotpotQA, 2WikiMultihopQA, MuSiQue and PopQA, pooled into one corpus.
+"""The paragraphs that come with the questions of HotpotQA, 2WikiMultihopQA, MuSiQue and PopQA, pooled into
+one corpus.
 
-A pooled corpus is small, so recall on it is far higher than on open Wikipedia: write "pooled-distractor" beside every figure.
+A pooled corpus is small, so recall on it is far higher than on open Wikipedia: write "pooled-distractor"
+beside every figure.
 """
 
 from __future__ import annotations
@@ -47,17 +49,19 @@ def read_pooled(paths: Sequence[str | Path], dataset: str) -> Iterator[Passage]:
 def paragraphs_of(record: Mapping[str, Any], dataset: str, where: str) -> list[Paragraph]:
     """Return the paragraphs of one raw question record, in the record's order.
 
-    ``where`` names the record in errors, such as ``"dev.json, record 3"``. HotpotQA and 2WikiMultihopQA records have a
-    ``context`` of ``[[title, [sentence, ...]], ...]`` or ``{"title": [...], "sentences": [[...], ...]}`` and
-    ``supporting_facts``; all four datasets may have ``paragraphs`` of objects with title, text (or paragraph_text) and
-    is_supporting (or is_gold). A field may also hold its value as JSON or Python text.
+    ``where`` names the record in errors, such as ``"dev.json, record 3"``. HotpotQA and 2WikiMultihopQA
+    records have a ``context`` of ``[[title, [sentence, ...]], ...]`` or ``{"title": [...], "sentences":
+    [[...], ...]}`` and ``supporting_facts``; all four datasets may have ``paragraphs`` of objects with title,
+    text (or paragraph_text) and is_supporting (or is_gold). A field may also hold its value as JSON or Python
+    text.
 
-    No paragraph is gold where the dataset hides it (test splits), nor where a gold one is absent because the context was retrieved
-    (HotpotQA's fullwiki files): recall of the others would be a different measure.
+    No paragraph is gold where the dataset hides it (test splits), nor where a gold one is absent because the
+    context was retrieved (HotpotQA's fullwiki files): recall of the others would be a different measure.
     """
     if dataset not in POOLED_DATASETS:
         raise ConfigError(
-            f"'{dataset}' is not a dataset whose questions bring paragraphs: {nearest(dataset, POOLED_DATASETS)}"
+            f"'{dataset}' is not a dataset whose questions bring paragraphs: "
+            f"{nearest(dataset, POOLED_DATASETS)}"
         )
     where = name_record(record, where)
     if "paragraphs" not in record and dataset in ("hotpotqa", "2wikimultihopqa"):
@@ -66,7 +70,9 @@ def paragraphs_of(record: Mapping[str, Any], dataset: str, where: str) -> list[P
 
 
 def paragraph_rows(record: Mapping[str, Any], where: str) -> list[Mapping[str, Any]]:
-    """Return a record's ``paragraphs`` as objects with all their fields, in the record's order, however they are stored."""
+    """Return a record's ``paragraphs`` as objects with all their fields, in the record's order, however they
+    are stored.
+    """
     return _rows(_field(record, "paragraphs", where), "paragraphs", where)
 
 
@@ -82,7 +88,10 @@ def name_record(record: Mapping[str, Any], where: str) -> str:
 
 
 def unpack(value: object, field: str, where: str) -> Any:
-    """Return the value of a field that may be stored as JSON or Python text. Raises :class:`DataError` if that text is broken."""
+    """Return the value of a field that may be stored as JSON or Python text.
+
+    Raises :class:`DataError` if that text is broken.
+    """
     if not isinstance(value, str):
         return value
     try:
@@ -92,13 +101,16 @@ def unpack(value: object, field: str, where: str) -> Any:
     try:
         return ast.literal_eval(value)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise DataError(f"{where}: field '{field}' holds text that is neither JSON nor a Python literal.") from None
+        raise DataError(
+            f"{where}: field '{field}' holds text that is neither JSON nor a Python literal."
+        ) from None
 
 
 def _field(record: Mapping[str, Any], field: str, where: str) -> Any:
     if field not in record:
         raise DataError(
-            f"{where}: field '{field}' is missing; the record has {', '.join(map(repr, record)) or 'no fields'}."
+            f"{where}: field '{field}' is missing; the record has "
+            f"{', '.join(map(repr, record)) or 'no fields'}."
         )
     return unpack(record[field], field, where)
 
@@ -120,8 +132,8 @@ def _from_object(row: Mapping[str, Any], where: str) -> Paragraph:
     title = row.get("title")
     if not isinstance(title, str) or not isinstance(text, str) or not isinstance(gold, bool | None):
         raise DataError(
-            f"{where}: each of 'paragraphs' needs a title, a text (or paragraph_text) and, if known, is_supporting (or "
-            f"is_gold) true or false, but one is {dict(row)!r:.100}."
+            f"{where}: each of 'paragraphs' needs a title, a text (or paragraph_text) and, if known, "
+            f"is_supporting (or is_gold) true or false, but one is {dict(row)!r:.100}."
         )
     return Paragraph(_passage(title, text), gold is True)
 
@@ -134,13 +146,18 @@ def _from_context(record: Mapping[str, Any], where: str) -> list[Paragraph]:
     paragraphs = []
     for title, sentences in context:
         if not isinstance(sentences, list) or not all(isinstance(sentence, str) for sentence in sentences):
-            raise DataError(f"{where}: the sentences of '{title}' in field 'context' must be a list of texts.")
+            raise DataError(
+                f"{where}: the sentences of '{title}' in field 'context' must be a list of texts."
+            )
         paragraphs.append(Paragraph(_passage(title, " ".join(sentences)), title in gold_titles))
     return paragraphs
 
 
 def supporting_facts(record: Mapping[str, Any], where: str) -> list[tuple[str, Any]]:
-    """Return the (title, number of the sentence) pairs of a HotpotQA or 2WikiMultihopQA record; none where they are hidden."""
+    """Return the (title, number of the sentence) pairs of a HotpotQA or 2WikiMultihopQA record.
+
+    None where they are hidden.
+    """
     if record.get("supporting_facts") is None:
         return []
     facts = unpack(record["supporting_facts"], "supporting_facts", where)
@@ -165,6 +182,8 @@ def _pairs(value: object, columns: tuple[str, str], field: str, where: str) -> l
 
 
 def _passage(title: str, text: str) -> Passage:
-    """Make a passage of one line: HotpotQA's sentences begin with a space, those of 2WikiMultihopQA do not."""
+    """Make a passage of one line: HotpotQA's sentences begin with a space, those of 2WikiMultihopQA do
+    not.
+    """
     title, text = " ".join(title.split()), " ".join(text.split())
     return Passage(passage_id(title, text), title, text)

@@ -6,9 +6,10 @@
      "supporting": ["p17", "p4"], "type": "bridge", "hops": 2,
      "decomposition": [{"question": "Where was Ada born?", "answer": "Orvale", "passage_id": "p17"}]}
 
-``id``, ``question`` and ``answers`` (the gold answer first, then its aliases) are required.
-``context_ids`` names passages that were retrieved for the question beforehand, best first: CoRAG then does not search for it.
-``wikipedia_ids`` is a list of lists of page ids, for gold passages that are known by their page only (:mod:`eval.datasets.kilt`).
+``id``, ``question`` and ``answers`` (the gold answer first, then its aliases) are required. ``context_ids``
+names passages that were retrieved for the question beforehand, best first: CoRAG then does not search for it.
+``wikipedia_ids`` is a list of lists of page ids, for gold passages that are known by their page only
+(:mod:`eval.datasets.kilt`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ _HOP_FIELDS = (*_HOP_REQUIRED, "passage_id")
 
 
 def parse_question(record: Mapping[str, Any], where: str) -> Question:
-    """Check one record and make it a :class:`Question`. Raises :class:`DataError` naming ``where`` and the field."""
+    """Check one record and make it a :class:`Question`.
+
+    Raises :class:`DataError` naming ``where`` and the field.
+    """
     _check_fields(record, _REQUIRED, _FIELDS, where)
     hops = record.get("hops", 0)
     if not isinstance(hops, int) or isinstance(hops, bool) or hops < 0:
@@ -87,17 +91,23 @@ def _decomposition(record: Mapping[str, Any], where: str) -> tuple[GoldHop, ...]
 def _pages(record: Mapping[str, Any], where: str) -> tuple[tuple[str, ...], ...]:
     groups = record.get("wikipedia_ids", [])
     if not isinstance(groups, list):
-        raise DataError(f"{where}: field 'wikipedia_ids' must be a list of lists of page ids, but is {groups!r:.60}.")
+        raise DataError(
+            f"{where}: field 'wikipedia_ids' must be a list of lists of page ids, but is {groups!r:.60}."
+        )
     return tuple(_texts({"wikipedia_ids": group}, "wikipedia_ids", where) for group in groups)
 
 
-def _check_fields(record: Mapping[str, Any], required: tuple[str, ...], known: tuple[str, ...], where: str) -> None:
+def _check_fields(
+    record: Mapping[str, Any], required: tuple[str, ...], known: tuple[str, ...], where: str
+) -> None:
     for field in record:
         if field not in known:
             raise DataError(f"{where}: unknown field '{field}': {nearest(field, known)}")
     for field in required:
         if field not in record:
-            raise DataError(f"{where}: field '{field}' is missing; the record has {', '.join(map(repr, record))}.")
+            raise DataError(
+                f"{where}: field '{field}' is missing; the record has {', '.join(map(repr, record))}."
+            )
 
 
 def _text(record: Mapping[str, Any], field: str, where: str) -> str:

@@ -1,7 +1,7 @@
 """Single-hop sets such as Natural Questions, TriviaQA and PopQA, in the layouts that toolkits share them in.
 
-FlashRAG's: a JSON object per line with ``id``, ``question``, ``golden_answers`` and, maybe, ``metadata``. BEIR's: a folder with
-``queries.jsonl``, ``corpus.jsonl`` and judgements in ``qrels/NAME.tsv``.
+FlashRAG's: a JSON object per line with ``id``, ``question``, ``golden_answers`` and, maybe, ``metadata``.
+BEIR's: a folder with ``queries.jsonl``, ``corpus.jsonl`` and judgements in ``qrels/NAME.tsv``.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from eval.datasets.paragraphs import name_record, record_id
 
 
 def flashrag(record: Record, where: str) -> Question:
-    """Read a record of FlashRAG's. ``kind`` is the metadata's ``type`` or, in PopQA, the relation asked for (``prop``).
+    """Read a record of FlashRAG's.
 
-    Raises :class:`DataError` for a record without gold answers, and for multiple choice, whose answers are numbers of choices.
+    ``kind`` is the metadata's ``type`` or, in PopQA, the relation asked for (``prop``).
+
+    Raises :class:`DataError` for a record without gold answers, and for multiple choice, whose answers are
+    numbers of choices.
     """
     place = name_record(record, where)
     if record.get("choices"):
         raise DataError(
-            f"{place}: this is a multiple-choice question, which no scorer here compares: use a set with text answers."
+            f"{place}: this is a multiple-choice question, which no scorer here compares: use a set with "
+            "text answers."
         )
     answers = texts_field(record, "golden_answers", place)
     if not answers:
@@ -44,8 +48,8 @@ def flashrag(record: Record, where: str) -> Question:
 def beir(record: Record, where: str) -> Question:
     """Make a question of what :func:`beir_records` found.
 
-    BEIR has no place for answers; they are taken from the query's metadata if it has ``answers`` or ``answer``, as some conversions
-    do. Otherwise only recall can be measured.
+    BEIR has no place for answers; they are taken from the query's metadata if it has ``answers`` or
+    ``answer``, as some conversions do. Otherwise only recall can be measured.
     """
     place = name_record(record, where)
     about = _metadata(record, place)
@@ -58,22 +62,26 @@ def beir(record: Record, where: str) -> Question:
 
 
 def beir_records(qrels: str) -> Iterator[dict[str, Any]]:
-    """Stream the queries that a file of judgements names, in its order, each with the ids ``judged`` relevant (score above 0).
+    """Stream the queries that a file of judgements names, in its order, each with the ids ``judged`` relevant
+    (score above 0).
 
-    Raises :class:`DataError` if :func:`beir_queries` does, it lacks a query, or a line is not a query's id, a passage's id and a
-    whole number.
+    Raises :class:`DataError` if :func:`beir_queries` does, it lacks a query, or a line is not a query's id, a
+    passage's id and a whole number.
     """
     judged = _read_qrels(qrels)
     found = beir_queries(qrels)
     queries = {record_id(record): record for record in read_jsonl(found) if record_id(record) in judged}
     for identity, passages in judged.items():
         if identity not in queries:
-            raise DataError(f"'{qrels}' judges passages for the query '{identity}', which '{found}' does not have.")
+            raise DataError(
+                f"'{qrels}' judges passages for the query '{identity}', which '{found}' does not have."
+            )
         yield {**queries[identity], "judged": passages}
 
 
 def beir_queries(qrels: str) -> Path:
-    """Return the ``queries.jsonl`` of a file of judgements: beside the file's folder, as BEIR has it, or beside the file.
+    """Return the ``queries.jsonl`` of a file of judgements: beside the file's folder, as BEIR has it, or
+    beside the file.
 
     Raises :class:`DataError` if it is in neither place.
     """
@@ -81,8 +89,8 @@ def beir_queries(qrels: str) -> Path:
     found = next((place for place in places if place.is_file()), None)
     if found is None:
         raise DataError(
-            f"there is no queries.jsonl for '{qrels}': expected '{places[0]}' or '{places[1]}'. In BEIR's layout name the "
-            "judgements as the question file, such as nq/qrels/test.tsv."
+            f"there is no queries.jsonl for '{qrels}': expected '{places[0]}' or '{places[1]}'. In BEIR's "
+            "layout name the judgements as the question file, such as nq/qrels/test.tsv."
         )
     return found
 
@@ -98,8 +106,8 @@ def _read_qrels(path: str) -> dict[str, list[str]]:
                 relevant = int(score) > 0
             except ValueError:
                 raise DataError(
-                    f"{path}, line {number}: expected a query's id, a passage's id and a whole number, separated by tabs, but "
-                    f"found {cells!r:.80}."
+                    f"{path}, line {number}: expected a query's id, a passage's id and a whole number, "
+                    f"separated by tabs, but found {cells!r:.80}."
                 ) from None
             gold = judged.setdefault(query, [])
             if relevant:

@@ -21,7 +21,8 @@ class Setup(MethodOptions):
     """What every command that answers questions needs to know.
 
     Attributes:
-        method: one or more methods, separated by commas ('corag methods' lists them), or FILE.py:FUNCTION for one of your own.
+        method: one or more methods, separated by commas ('corag methods' lists them), or FILE.py:FUNCTION for
+            one of your own.
         model: the language model and its engine.
         retriever: the index or server to search.
         seed: all randomness derives from it.
@@ -49,8 +50,12 @@ class Setup(MethodOptions):
 
 @asynccontextmanager
 async def open_backends(setup: Setup) -> AsyncIterator[tuple[Generator, Retriever | None]]:
-    """Open the retriever (if a method searches) and then the model; close both at the end, whatever happens."""
-    for name in setup.method:  # a missing prompt or demonstration file is found before minutes go into an engine
+    """Open the retriever (if a method searches) and then the model.
+
+    Close both at the end, whatever happens.
+    """
+    # a missing prompt or demonstration file is found before minutes go into an engine
+    for name in setup.method:
         setup.of(name).check_files()
     async with AsyncExitStack() as stack:
         retriever = None
@@ -67,6 +72,6 @@ def require_index(retriever: RetrieverConfig) -> None:
     """Raise :class:`ConfigError` if there is nothing to search."""
     if not retriever.index and not retriever.url:
         raise ConfigError(
-            "no index was given to search: build one with 'corag index' and name it with --retriever.index, or name a server with "
-            "--retriever.url."
+            "no index was given to search: build one with 'corag index' and name it with --retriever.index, "
+            "or name a server with --retriever.url."
         )

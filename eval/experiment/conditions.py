@@ -1,4 +1,6 @@
-"""What a reader must know beside a table's figures: questions, model, retriever, corpus and prompts, from the runs' manifests."""
+"""What a reader must know beside a table's figures: questions, model, retriever, corpus and prompts, from the
+runs' manifests.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,21 @@ PAGES = "Pages are read from passage ids: right only if these begin with the wik
 
 
 def conditions(manifests: Mapping[str, Manifest]) -> tuple[list[str], dict[str, str]]:
-    """Return the sentences that hold for all runs, and by run what tells it from the others, prompts always."""
+    """Return the sentences that hold for all runs, and by run what tells it from the others, prompts
+    always.
+    """
     parts = {
         "Questions": {name: f"{each.last.questions} ({each.dataset})" for name, each in manifests.items()},
         "Model": {name: _model(manifest) for name, manifest in manifests.items()},
         "Retriever": {
-            name: f"{each.last.searched} ({each.retriever})" for name, each in manifests.items() if each.searches
+            name: f"{each.last.searched} ({each.retriever})"
+            for name, each in manifests.items()
+            if each.searches
         },
         "Corpus": {
-            name: corpus_searched(each.last) or "not known here" for name, each in manifests.items() if each.searches
+            name: corpus_searched(each.last) or "not known here"
+            for name, each in manifests.items()
+            if each.searches
         },
     }
     shared = []
@@ -40,13 +48,17 @@ def conditions(manifests: Mapping[str, Manifest]) -> tuple[list[str], dict[str, 
 
 
 def conditions_record(manifests: Mapping[str, Manifest]) -> dict[str, Any]:
-    """Write the conditions as JSON: the sentences that hold for all runs, and by run what tells it from the others."""
+    """Write the conditions as JSON: the sentences that hold for all runs, and by run what tells it from the
+    others.
+    """
     shared, own = conditions(manifests)
     return {"shared": shared, "own": own}
 
 
 def corpus_of(indexes: Sequence[str]) -> str:
-    """Name the corpora of some indexes with their numbers of passages, "" if none of them is a folder that tells."""
+    """Name the corpora of some indexes with their numbers of passages, "" if none of them is a folder that
+    tells.
+    """
     named = []
     for manifest in filter(None, map(_index_manifest, indexes)):
         files = ", ".join(Path(file.path).name for file in manifest.settings.corpus)
@@ -60,7 +72,9 @@ def corpus_searched(start: Start) -> str:
 
 
 def index_formats(manifest: Manifest) -> set[str]:
-    """Return the formats ('corag index --format') of the corpora that a run's starts searched, "" for one not known here."""
+    """Return the formats ('corag index --format') of the corpora that a run's starts searched, "" for one not
+    known here.
+    """
     if not manifest.searches:
         return set()
     indexes = [index for start in manifest.starts for index in start.index or [""]]
@@ -69,7 +83,10 @@ def index_formats(manifest: Manifest) -> set[str]:
 
 
 def pages_note(manifests: Iterable[Manifest]) -> str:
-    """Say under which condition measures by Wikipedia page are right; "" if the corpora of these runs fulfil it."""
+    """Say under which condition measures by Wikipedia page are right.
+
+    "" if the corpora of these runs fulfil it.
+    """
     return PAGES if any(index_formats(manifest) - {"kilt"} for manifest in manifests) else ""
 
 

@@ -1,4 +1,6 @@
-"""A question's steps drawn as a tree: chains, hops, rollouts and thoughts, redrawn in a terminal as they come."""
+"""A question's steps drawn as a tree: chains, hops, rollouts and thoughts, redrawn in a terminal as they
+come.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ class Fold(IntEnum):
 
 @dataclass
 class Node:
-    """What happened at one place of a method. ``found``: passages, None before the search. ``chosen``: on the way that was kept."""
+    """What happened at one place of a method.
+
+    ``found``: passages, None before the search. ``chosen``: on the way that was kept.
+    """
 
     name: str = ""
     children: dict[str, Node] = field(default_factory=dict)
@@ -77,11 +82,18 @@ class Node:
         if child.kind == "rollout":
             return fold >= Fold.LINES
         passed_over = child.kind == "child" and not child.count("child")
-        return fold >= Fold.NEWEST and passed_over and any(each.count("child") for each in self.children.values())
+        return (
+            fold >= Fold.NEWEST
+            and passed_over
+            and any(each.count("child") for each in self.children.values())
+        )
 
 
 class Drawing:
-    """Turns steps, given one by one, into a tree by the parts of their paths; model text is shown as it is, never as markup."""
+    """Turns steps, given one by one, into a tree by the parts of their paths.
+
+    Model text is shown as it is, never as markup.
+    """
 
     def __init__(self, question: str, refusal: str) -> None:
         """``refusal``: the sentence of a sub-answer whose passages did not tell; it is drawn dim."""
@@ -108,7 +120,9 @@ class Drawing:
             node.notes.append((f"{step.role}: prompt shortened", "yellow"))
 
     def finish(self, answer: Answer | None) -> None:
-        """Take from CoRAG's answer what steps do not say: what states are worth, why chains ended, which one was chosen."""
+        """Take from CoRAG's answer what steps do not say: what states are worth, why chains ended, which one
+        was chosen.
+        """
         if not isinstance(answer, CoRAGAnswer):
             return
         for record in answer.chains:
@@ -152,7 +166,10 @@ class Drawing:
         return self.fitted(console, (Fold.NOTHING, Fold.ROLLOUTS))[0]
 
     def _at(self, path: str) -> Node:
-        """Return the node of a path. Asking again for a sub-query happens at the place that first asked for it."""
+        """Return the node of a path.
+
+        Asking again for a sub-query happens at the place that first asked for it.
+        """
         node = self._root
         for part in filter(None, path.split("/")):
             if part.startswith("retry "):
@@ -184,7 +201,8 @@ class Drawing:
             node.notes.append((f"{label} {_plain(text)}", "dim"))
         else:
             node.lines += [
-                Text.assemble((f"{_plain(step.role)}  ", "bold"), _plain(each) or "(nothing)") for each in step.texts
+                Text.assemble((f"{_plain(step.role)}  ", "bold"), _plain(each) or "(nothing)")
+                for each in step.texts
             ]
 
     def _grow(self, branch: Tree, node: Node, fold: Fold) -> None:
@@ -203,7 +221,11 @@ class Drawing:
             if not folded and not alone:
                 self._grow(twig, child, fold)
         if passed_over := node.count("child") - sum(child.kind == "child" for child in drawn):
-            branch.add(Text(f"and {passed_over} that {'was' if passed_over == 1 else 'were'} passed over", style="dim"))
+            branch.add(
+                Text(
+                    f"and {passed_over} that {'was' if passed_over == 1 else 'were'} passed over", style="dim"
+                )
+            )
         for line in node.lines:
             branch.add(line)
 
@@ -216,7 +238,9 @@ class Drawing:
             yield self._label(hops[-1])
 
     def _label(self, node: Node, fold: Fold = Fold.NOTHING) -> Text:
-        """Write a node: name, score, sub-query and sub-answer, what else is known of it, and whether it was chosen."""
+        """Write a node: name, score, sub-query and sub-answer, what else is known of it, and whether it was
+        chosen.
+        """
         name = Text(_plain(node.name), style="bold green" if node.chosen else "bold")
         parts = [name, *_scores(node)]
         if node.sub_query or node.found is not None:
@@ -243,7 +267,8 @@ class Drawing:
 def live(drawing: Drawing, console: Console) -> Iterator[Callable[[Step], None]]:
     """Keep a drawing on the terminal while it grows, and leave it there whole, also if the method fails.
 
-    Yields the watcher of its steps, to be called in an event loop. Steps that come in one burst are drawn together.
+    Yields the watcher of its steps, to be called in an event loop. Steps that come in one burst are drawn
+    together.
     """
     folds = list(Fold)
     waiting: asyncio.TimerHandle | None = None
@@ -284,7 +309,10 @@ def _has_score(node: Node) -> bool:
 
 
 def _scores(node: Node) -> list[Text]:
-    """Write a chain's score, or what a state of the tree is worth; while it is being judged, what scores came in."""
+    """Write a chain's score, or what a state of the tree is worth.
+
+    While it is being judged, what scores came in.
+    """
     state = node.kind == "child"
     known = None if node.record is None else node.record.value if state else node.record.score
     if known is not None:

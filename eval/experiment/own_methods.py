@@ -28,7 +28,8 @@ PARAMETERS = ["question", "tools", "config"]
 class Entry:
     """A method: its algorithm, the class of its options, one line about it.
 
-    ``code``: of a method of the user's own, what identifies its file, so that a run is not resumed with other code; else "".
+    ``code``: of a method of the user's own, what identifies its file, so that a run is not resumed with other
+    code; else "".
     """
 
     function: Callable[..., Awaitable[Answer]]
@@ -64,8 +65,8 @@ def load_entry(spec: str) -> Entry:
     source, _, name = spec.rpartition(":")
     if not source or not name.isidentifier():
         raise ConfigError(
-            f"'{spec}' is no method: write FILE.py:FUNCTION or MODULE:FUNCTION, as {PAGE} shows, or the name of one "
-            "that 'corag methods' lists."
+            f"'{spec}' is no method: write FILE.py:FUNCTION or MODULE:FUNCTION, as {PAGE} shows, or the name "
+            "of one that 'corag methods' lists."
         )
     module = _load_file(source, file_digest(source)) if source.endswith(".py") else _load_module(source)
     function = getattr(module, name, None)
@@ -103,7 +104,8 @@ def _load_module(name: str) -> ModuleType:
             if not f"{name}.".startswith(f"{error.name}."):
                 raise  # it is there, but imports what is not
             raise ConfigError(
-                f"there is no module '{name}': put its folder on PYTHONPATH, or name its file, as in {name}.py:FUNCTION."
+                f"there is no module '{name}': put its folder on PYTHONPATH, or name its file, as in "
+                f"{name}.py:FUNCTION."
             ) from None
 
     return typing.cast("ModuleType", _run(load, name))
@@ -133,14 +135,18 @@ def _config_of(function: Callable[..., Any], spec: str) -> type[MethodConfig]:
     """Find the class of a method's options in the annotation of its last parameter."""
     if list(inspect.signature(function).parameters) != PARAMETERS:
         raise ConfigError(
-            f"'{spec}' takes {inspect.signature(function)}, but a method takes (question: Question, tools: Tools, config: "
-            f"YourConfig): see {PAGE}."
+            f"'{spec}' takes {inspect.signature(function)}, but a method takes (question: Question, tools: "
+            f"Tools, config: YourConfig): see {PAGE}."
         )
     config = _run(lambda: typing.get_type_hints(function), spec).get("config")
-    if not (isinstance(config, type) and issubclass(config, MethodConfig) and "__dataclass_fields__" in vars(config)):
+    if not (
+        isinstance(config, type)
+        and issubclass(config, MethodConfig)
+        and "__dataclass_fields__" in vars(config)
+    ):
         raise ConfigError(
-            f"the parameter 'config' of '{spec}' must be annotated with a class of options, a frozen dataclass that derives from "
-            f"core.method.MethodConfig: see {PAGE}."
+            f"the parameter 'config' of '{spec}' must be annotated with a class of options, a frozen "
+            f"dataclass that derives from core.method.MethodConfig: see {PAGE}."
         )
     return config
 

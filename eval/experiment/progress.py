@@ -20,7 +20,12 @@ class Progress:
     """
 
     def __init__(
-        self, name: str, *, total: int, finished: int = 0, parts: tuple[str, Callable[[Row], int]] | None = None
+        self,
+        name: str,
+        *,
+        total: int,
+        finished: int = 0,
+        parts: tuple[str, Callable[[Row], int]] | None = None,
     ) -> None:
         """``finished`` questions were answered by an earlier start and do not count for the rate.
 
@@ -95,7 +100,9 @@ async def answer_waiting(
 ) -> None:
     """Answer the questions that a run does not hold yet, and show how far it is."""
     waiting = [question for question in questions if question.id not in run.answered]
-    with Progress(title, total=len(questions), finished=len(questions) - len(waiting), parts=parts) as progress:
+    with Progress(
+        title, total=len(questions), finished=len(questions) - len(waiting), parts=parts
+    ) as progress:
 
         def record(row: Row) -> None:
             run.append(row)

@@ -23,12 +23,15 @@ class QuestionFile:
     """Options that choose questions.
 
     Attributes:
-        questions: a question file, or the name of a Hugging Face dataset; for beir a file of judgements (nq/qrels/test.tsv).
-        dataset: the file's format and scorer, such as jsonl, hotpotqa, musique, flashrag or kilt_fever ('corag datasets').
+        questions: a question file, or the name of a Hugging Face dataset; for beir a file of judgements
+            (nq/qrels/test.tsv).
+        dataset: the file's format and scorer, such as jsonl, hotpotqa, musique, flashrag or kilt_fever
+            ('corag datasets').
         split: which split of a Hugging Face dataset.
         subset: which configuration of a Hugging Face dataset, such as "distractor".
-        shuffle: take the questions in an order drawn from this number, before skip and limit; 0 leaves them in the file's. For
-            files that are sorted, such as MuSiQue's by hops, of which the first hundred are no sample.
+        shuffle: take the questions in an order drawn from this number, before skip and limit; 0 leaves them
+            in the file's. For files that are sorted, such as MuSiQue's by hops, of which the first hundred
+            are no sample.
         skip: leave out the first so many questions.
         limit: take so many questions only, the first after those; 0 for all.
         shard: take a share of these only, such as "2/8": every eighth from the second on.
@@ -51,11 +54,13 @@ class QuestionFile:
 
     def __post_init__(self) -> None:
         if not self.questions:
-            raise ConfigError("no questions were given: name a file with --questions ('corag world' writes one).")
+            raise ConfigError(
+                "no questions were given: name a file with --questions ('corag world' writes one)."
+            )
         if self.limit < 0 or self.skip < 0:
             raise ConfigError(
-                f"limit must be 0 (all questions) or a number of questions, and skip not below 0, but they are {self.limit} "
-                f"and {self.skip}."
+                "limit must be 0 (all questions) or a number of questions, and skip not below 0, but they "
+                f"are {self.limit} and {self.skip}."
             )
         if self.shard:
             Shard.parse(self.shard)
@@ -93,7 +98,9 @@ class QuestionFile:
             questions = random.Random(self.shuffle).sample(questions, len(questions))
         questions = questions[self.skip : last or None]
         if not questions:
-            raise ConfigError(f"skip leaves out all {self.skip} questions of '{self.questions}' and more: skip fewer.")
+            raise ConfigError(
+                f"skip leaves out all {self.skip} questions of '{self.questions}' and more: skip fewer."
+            )
         return Shard.parse(self.shard).of(questions) if self.shard else questions
 
 
@@ -112,8 +119,8 @@ class FurtherQuestions(QuestionFile):
     def __post_init__(self) -> None:
         if self.shard:
             raise ConfigError(
-                f"dev and test questions are not sharded, but these are to be shard {self.shard}: choose some of them with their "
-                "skip and limit."
+                f"dev and test questions are not sharded, but these are to be shard {self.shard}: choose "
+                "some of them with their skip and limit."
             )
         if self.questions:
             super().__post_init__()

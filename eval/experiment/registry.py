@@ -50,18 +50,25 @@ Options = TypeVar("Options", bound=MethodConfig)
 def _method(
     function: Callable[[Question, Tools, Options], Awaitable[Answer]], config: type[Options], summary: str
 ) -> Options:
-    """Declare a method: the field holds its options, and what else there is to know of it stands beside the field."""
+    """Declare a method: the field holds its options, and what else there is to know of it stands beside the
+    field.
+    """
     return field(default_factory=config, metadata={"entry": Entry(function, config, summary)})
 
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """Options of every method, each in a section of its own. A new method needs a line here and nothing else."""
+    """Options of every method, each in a section of its own.
+
+    A new method needs a line here and nothing else.
+    """
 
     closed_book: ClosedBookConfig = _method(
         closed_book, ClosedBookConfig, "the model's own knowledge, no retrieval (NoR)"
     )
-    one_step: OneStepConfig = _method(one_step, OneStepConfig, "retrieve once with the question, then read (OneR)")
+    one_step: OneStepConfig = _method(
+        one_step, OneStepConfig, "retrieve once with the question, then read (OneR)"
+    )
     corag: CoRAGConfig = _method(
         corag,
         CoRAGConfig,
@@ -71,7 +78,9 @@ class MethodOptions:
         ircot, IRCoTConfig, "interleave retrieval with a chain of thought, then read (Trivedi et al. 2023)"
     )
     self_ask: SelfAskConfig = _method(
-        self_ask, SelfAskConfig, "ask follow-up questions and search for their answers (Self-Ask: Press et al. 2023)"
+        self_ask,
+        SelfAskConfig,
+        "ask follow-up questions and search for their answers (Self-Ask: Press et al. 2023)",
     )
     react: ReActConfig = _method(
         react, ReActConfig, "think, then search, look up or finish, step by step (ReAct: Yao et al. 2023)"
@@ -107,13 +116,19 @@ class MethodOptions:
         "search in the middle of the reasoning, insert what documents tell (Search-o1: Li et al. 2025)",
     )
     drag: DRAGConfig = _method(
-        drag, DRAGConfig, "many documents and demonstrations in one prompt, within a budget (DRAG: Yue et al. 2024)"
+        drag,
+        DRAGConfig,
+        "many documents and demonstrations in one prompt, within a budget (DRAG: Yue et al. 2024)",
     )
     iterdrag: IterDRAGConfig = _method(
-        iterdrag, IterDRAGConfig, "DRAG with sub-queries whose documents stay in the prompt (IterDRAG: Yue et al. 2024)"
+        iterdrag,
+        IterDRAGConfig,
+        "DRAG with sub-queries whose documents stay in the prompt (IterDRAG: Yue et al. 2024)",
     )
     longrag: LongRAGConfig = _method(
-        longrag, LongRAGConfig, "few long units of related passages, read in two turns (LongRAG: Jiang et al. 2024)"
+        longrag,
+        LongRAGConfig,
+        "few long units of related passages, read in two turns (LongRAG: Jiang et al. 2024)",
     )
     recursive: RecursiveConfig = _method(
         recursive,
@@ -125,7 +140,8 @@ class MethodOptions:
 
     @classmethod
     def extended(cls, named: Sequence[str]) -> type[MethodOptions]:
-        """Return this class with a section more for each method of the user's own among those that were named.
+        """Return this class with a section more for each method of the user's own among those that were
+        named.
 
         Raises :class:`ConfigError` if one cannot be loaded, or its name is taken.
         """
@@ -147,7 +163,9 @@ class MethodOptions:
 
 def methods_of(options: type[MethodOptions]) -> Mapping[str, Entry]:
     """Return the methods that a class of options has sections for, by name."""
-    return {section.name: section.metadata["entry"] for section in fields(options) if "entry" in section.metadata}
+    return {
+        section.name: section.metadata["entry"] for section in fields(options) if "entry" in section.metadata
+    }
 
 
 METHODS = methods_of(MethodOptions)
@@ -167,12 +185,15 @@ def _with_method(options: type[MethodOptions], name: str, entry: Entry) -> type[
         or name in {section.name for section in fields(options)}
     ):
         raise ConfigError(
-            f"your method '{name}' has the name of another {'method' if name in known else 'option or kind of run'}: "
-            "rename its function, for its options are called after it."
+            f"your method '{name}' has the name of another "
+            f"{'method' if name in known else 'option or kind of run'}: rename its function, for its options "
+            "are called after it."
         )
     section = (name, entry.config, field(default_factory=entry.config, metadata={"entry": entry}))
     named_alike = {"__doc__": options.__doc__, "__module__": options.__module__}
-    extended = make_dataclass(options.__name__, [section], bases=(options,), frozen=True, namespace=named_alike)
+    extended = make_dataclass(
+        options.__name__, [section], bases=(options,), frozen=True, namespace=named_alike
+    )
     return cast("type[MethodOptions]", extended)
 
 
@@ -183,7 +204,8 @@ def check_names(names: Sequence[str], known: Mapping[str, Entry] = METHODS) -> N
     for name in names:
         if name not in known:
             raise ConfigError(
-                f"there is no method '{name}': {nearest(name, known)} (A method of your own: FILE.py:FUNCTION, see {PAGE}.)"
+                f"there is no method '{name}': {nearest(name, known)} (A method of your own: "
+                f"FILE.py:FUNCTION, see {PAGE}.)"
             )
 
 

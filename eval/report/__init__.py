@@ -1,1 +1,3 @@
-"""Runs as one self-contained HTML page: tables, plots and every question's trace, read without a server or a network."""
+"""Runs as one self-contained HTML page: tables, plots and every question's trace, read without a server or a
+network.
+"""

@@ -1,4 +1,6 @@
-"""Data inside a page: JSON, gzipped and in base64, so that nothing in it can end a script element, decoded when it is looked at."""
+"""Data inside a page: JSON, gzipped and in base64, so that nothing in it can end a script element, decoded
+when it is looked at.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ def element(name: str, packed: str) -> str:
 
 
 class Passages:
-    """Every passage that a report names, numbered from 0 in order of appearance; titles as far as they are known."""
+    """Every passage that a report names, numbered from 0 in order of appearance.
+
+    Titles as far as they are known.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -46,7 +51,9 @@ class Passages:
     def named(self) -> list[tuple[int, str, str]]:
         """Return (number, id, title) of all that were asked for since the last call."""
         named, self._named = self._named, {}
-        return [(self._numbers[identifier], identifier, self._titles.get(identifier, "")) for identifier in named]
+        return [
+            (self._numbers[identifier], identifier, self._titles.get(identifier, "")) for identifier in named
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +78,9 @@ def chunked(items: Iterable[Any], passages: Passages) -> Chunks:
     waiting: list[bytes] = []
 
     def flush() -> None:
-        packed.append(pack(b'{"passages":%b,"items":[%b]}' % (orjson.dumps(passages.named()), b",".join(waiting))))
+        packed.append(
+            pack(b'{"passages":%b,"items":[%b]}' % (orjson.dumps(passages.named()), b",".join(waiting)))
+        )
         waiting.clear()
 
     passages.named()

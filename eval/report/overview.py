@@ -1,4 +1,6 @@
-"""What a report says about whole runs: figures, tests against every baseline, groups of questions, conditions."""
+"""What a report says about whole runs: figures, tests against every baseline, groups of questions,
+conditions.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ MEASURES = ("em", "f1")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The questions of one kind or number of hops, and how a run did on them; ``name`` is "" if the dataset does not say."""
+    """The questions of one kind or number of hops, and how a run did on them.
+
+    ``name`` is "" if the dataset does not say.
+    """
 
     name: str
     n: int
@@ -34,7 +39,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class RoleUsage:
-    """Mean tokens per question that went to one role: prompt and generated, and what of both was really computed."""
+    """Mean tokens per question that went to one role: prompt and generated, and what of both was really
+    computed.
+    """
 
     role: str
     calls: float
@@ -55,8 +62,8 @@ class Stop:
 class RunFigures:
     """One run.
 
-    ``seconds``: median per question, waiting included. ``conditions``: what must be known beside the figures, in words;
-    ``settings``: everything that the results depend on, flat, values as JSON.
+    ``seconds``: median per question, waiting included. ``conditions``: what must be known beside the figures,
+    in words; ``settings``: everything that the results depend on, flat, values as JSON.
     """
 
     name: str
@@ -73,7 +80,9 @@ class RunFigures:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A run minus the baseline in one measure; ``adjusted``: the p-value by Holm's rule over all tests with this baseline.
+    """A run minus the baseline in one measure.
+
+    ``adjusted``: the p-value by Holm's rule over all tests with this baseline.
 
     ``detectable``: the smallest true difference that so many questions are likely to show.
     """
@@ -88,9 +97,9 @@ class Difference:
 class Overview:
     """Everything that a report shows at once.
 
-    ``differences``: by measure, baseline and run (indices of ``runs``); None for the baseline itself. ``frontier``: by measure, the
-    runs that no other run beats at equal or fewer tokens. ``left_out``: questions that some run lacks. ``further``: titles of the
-    further measures that some run has.
+    ``differences``: by measure, baseline and run (indices of ``runs``); None for the baseline itself.
+    ``frontier``: by measure, the runs that no other run beats at equal or fewer tokens. ``left_out``:
+    questions that some run lacks. ``further``: titles of the further measures that some run has.
     """
 
     runs: Sequence[RunFigures]
@@ -106,7 +115,9 @@ class Overview:
 
 
 def common_rows(runs: Sequence[Run], questions: Sequence[str]) -> list[list[SavedRow]]:
-    """Return each run's rows of these questions, with the gold answers of the first run: another may be older than its aliases."""
+    """Return each run's rows of these questions, with the gold answers of the first run: another may be older
+    than its aliases.
+    """
     asked = runs[0].rows
     return [[replace(run.rows[name], question=asked[name].question) for name in questions] for run in runs]
 
@@ -114,14 +125,17 @@ def common_rows(runs: Sequence[Run], questions: Sequence[str]) -> list[list[Save
 def describe(
     runs: Sequence[Run], questions: Sequence[str], scorer: Scorer, recall_at: int
 ) -> tuple[Overview, list[list[Scores]]]:
-    """Return the overview of some runs on questions that all of them have, and the scores of every question by run."""
+    """Return the overview of some runs on questions that all of them have, and the scores of every question
+    by run.
+    """
     every = common_rows(runs, questions)
     scores = [
         [score_row(row, scorer, recall_at, searches=run.manifest.searches) for row in rows]
         for run, rows in zip(runs, every, strict=True)
     ]
     figures = [
-        _figures(run, rows, found, scorer, recall_at) for run, rows, found in zip(runs, every, scores, strict=True)
+        _figures(run, rows, found, scorer, recall_at)
+        for run, rows, found in zip(runs, every, scores, strict=True)
     ]
     overview = Overview(
         runs=figures,
@@ -132,7 +146,9 @@ def describe(
         left_out=len({name for run in runs for name in run.rows}) - len(questions),
         recall_at=recall_at,
         further={
-            name: title for name, title in FURTHER.items() if any(name in each.summary.further for each in figures)
+            name: title
+            for name, title in FURTHER.items()
+            if any(name in each.summary.further for each in figures)
         },
         differences=differences_to_baselines([run.name for run in runs], questions, scores),
         frontier={measure: _frontier(figures, measure) for measure in MEASURES},
@@ -143,13 +159,17 @@ def describe(
 def differences_to_baselines(
     names: Sequence[str], questions: Sequence[str], scores: Sequence[Sequence[Scores]]
 ) -> dict[str, list[list[Difference | None]]]:
-    """Test every run against every other one, as 'corag table --baseline' does for one baseline with EM and F1.
+    """Test every run against every other one, as 'corag table --baseline' does for one baseline with EM and
+    F1.
 
     Questions without gold answers are left out; if there are no others, or no other run, nothing is tested.
     """
     scored = [place for place, score in enumerate(scores[0]) if score.scored]
     measured = {
-        name: {measure: {questions[place]: getattr(run[place], measure) for place in scored} for measure in MEASURES}
+        name: {
+            measure: {questions[place]: getattr(run[place], measure) for place in scored}
+            for measure in MEASURES
+        }
         for name, run in zip(names, scores, strict=True)
     }
     differences: dict[str, list[list[Difference | None]]] = {
@@ -165,7 +185,9 @@ def differences_to_baselines(
 
 def _frontier(figures: Sequence[RunFigures], measure: str) -> list[int]:
     means: list[Interval | None] = [getattr(each.summary, measure) for each in figures]
-    return pareto_set([each.summary.tokens for each in figures], [mean.mean if mean else 0.0 for mean in means])
+    return pareto_set(
+        [each.summary.tokens for each in figures], [mean.mean if mean else 0.0 for mean in means]
+    )
 
 
 def _figures(
@@ -223,7 +245,9 @@ def _usage_by_role(rows: Sequence[SavedRow]) -> list[RoleUsage]:
     ]
 
 
-def _groups(rows: Sequence[SavedRow], scores: Sequence[Scores], key: Callable[[Question], Any]) -> list[Group]:
+def _groups(
+    rows: Sequence[SavedRow], scores: Sequence[Scores], key: Callable[[Question], Any]
+) -> list[Group]:
     members: dict[Any, list[Scores]] = {}
     for row, score in zip(rows, scores, strict=True):
         if score.scored:

@@ -104,7 +104,10 @@ def _traces(run: Run, rows: Sequence[SavedRow], passages: Passages) -> Chunks:
 
 
 def _index(
-    rows: Sequence[Sequence[SavedRow]], scores: Sequence[Sequence[Scores]], traces: Sequence[Chunks], about: Chunks
+    rows: Sequence[Sequence[SavedRow]],
+    scores: Sequence[Sequence[Scores]],
+    traces: Sequence[Chunks],
+    about: Chunks,
 ) -> dict[str, Any]:
     """Return what the list of questions needs, in columns: searching and sorting look at every question."""
     asked = [row.question for row in rows[0]]

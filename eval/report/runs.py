@@ -15,8 +15,8 @@ from core.runs.rows import SavedRow
 class Run:
     """A run on disk.
 
-    ``corpus``: what its index was built from, "" if that is not known. ``rows``: by question id, without steps and what its method
-    adds to answers, so that many runs fit into memory.
+    ``corpus``: what its index was built from, "" if that is not known. ``rows``: by question id, without
+    steps and what its method adds to answers, so that many runs fit into memory.
     """
 
     name: str

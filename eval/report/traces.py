@@ -1,4 +1,6 @@
-"""What a report shows of single questions, as compact JSON values: a row's steps, and the question's gold passages."""
+"""What a report shows of single questions, as compact JSON values: a row's steps, and the question's gold
+passages.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from eval.scoring.retrieval_metrics import page_of, pages_of
 def trace(row: SavedRow, passages: Passages, refusal: str) -> dict[str, Any]:
     """Return a row of a run for the trace explorer; passages appear by their number.
 
-    ``refusal``: CoRAG's sentence for a sub-answer that the passages do not tell, "" for other methods. What is empty is left out.
+    ``refusal``: CoRAG's sentence for a sub-answer that the passages do not tell, "" for other methods. What
+    is empty is left out.
     """
     steps = row.steps
     shown: dict[str, Any] = {
@@ -42,12 +45,18 @@ def trace(row: SavedRow, passages: Passages, refusal: str) -> dict[str, Any]:
 
 
 def _of_gold_pages(row: SavedRow, steps: Sequence[Step], passages: Passages) -> dict[str, Any]:
-    """Return which passages are of a gold page, and the place of each gold page among the different ones collected, 0 if missed.
+    """Return which passages are of a gold page, and the place of each gold page among the different ones
+    collected, 0 if missed.
 
     A page is called by the title of its passages, where a search found one.
     """
     pages, found = gold_ids(row.question), pages_of(row.passage_ids)
-    titles = {hit.passage.id: hit.passage.title for step in steps if isinstance(step, SearchStep) for hit in step.hits}
+    titles = {
+        hit.passage.id: hit.passage.title
+        for step in steps
+        if isinstance(step, SearchStep)
+        for hit in step.hits
+    }
     named = dict.fromkeys([*row.passage_ids, *row.further.get("context_ids", ()), *titles])
     bearing = [name for name in named if page_of(name) in pages]
     for name in bearing:
@@ -64,7 +73,9 @@ def gold_ids(question: Question) -> Sequence[str]:
 
 
 def gold(question: Question, passages: Passages) -> dict[str, Any]:
-    """Return what a dataset says about how a question is answered: its gold passages, or pages, and its decomposition."""
+    """Return what a dataset says about how a question is answered: its gold passages, or pages, and its
+    decomposition.
+    """
     hops = [
         [hop.question, hop.answer, passages.number(hop.passage_id) if hop.passage_id else None]
         for hop in question.decomposition
@@ -76,7 +87,10 @@ def gold(question: Question, passages: Passages) -> dict[str, Any]:
 def _step(step: Step, passages: Passages, refusal: str) -> dict[str, Any]:
     place: dict[str, Any] = {"kind": step.kind, "path": step.path, "seconds": round(step.seconds, 3)}
     if isinstance(step, SearchStep):
-        hits = [[passages.number(hit.passage.id, hit.passage.title), float(f"{hit.score:.5g}")] for hit in step.hits]
+        hits = [
+            [passages.number(hit.passage.id, hit.passage.title), float(f"{hit.score:.5g}")]
+            for hit in step.hits
+        ]
         return place | {"query": step.query, "k": step.k, "hits": hits}
     asked = place | {"role": step.role, "usage": _usage(step.usage)}
     lost = {"dropped": step.shortening.dropped, "cut": step.shortening.cut_tokens}
@@ -89,13 +103,19 @@ def _step(step: Step, passages: Passages, refusal: str) -> dict[str, Any]:
         cleaned, refused = clean_sub_answer(texts[0], refusal)
         texts = [cleaned]
     cut_off = sum(reason == "length" for reason in step.finish_reasons)
-    return _filled(asked | {"prompt": step.prompt} | lost | {"texts": texts, "refused": refused, "cut_off": cut_off})
+    return _filled(
+        asked | {"prompt": step.prompt} | lost | {"texts": texts, "refused": refused, "cut_off": cut_off}
+    )
 
 
 def _chain(chain: Mapping[str, Any], passages: Passages) -> dict[str, Any]:
-    """A state of the tree may have been taken over from a rollout, without steps of its own, so it brings its newest hop."""
+    """A state of the tree may have been taken over from a rollout, without steps of its own, so it brings its
+    newest hop.
+    """
     hops = chain["hops"]
-    shown = {name: chain[name] for name in ("path", "score", "value", "stopped", "repeats")} | {"hops": len(hops)}
+    shown = {name: chain[name] for name in ("path", "score", "value", "stopped", "repeats")} | {
+        "hops": len(hops)
+    }
     if hops and chain["path"].rpartition("/")[2].startswith("child "):
         found = [passages.number(name) for name in hops[-1]["passage_ids"]]
         shown["newest"] = [hops[-1]["sub_query"], hops[-1]["sub_answer"], hops[-1]["refused"], found]

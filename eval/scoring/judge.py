@@ -1,7 +1,7 @@
 """A language model as judge of answers: yes or no, one question at a time.
 
-A judge is a method like any other, so its verdicts lie in a run folder, can be resumed, and have their tokens counted. It decodes
-greedily.
+A judge is a method like any other, so its verdicts lie in a run folder, can be resumed, and have their tokens
+counted. It decodes greedily.
 """
 
 from __future__ import annotations
@@ -38,14 +38,18 @@ class JudgeConfig(MethodConfig):
 
     def __post_init__(self) -> None:
         if self.max_reply_tokens < 1:
-            raise ConfigError(f"a judge needs max_reply_tokens of at least 1, but it is {self.max_reply_tokens}.")
+            raise ConfigError(
+                f"a judge needs max_reply_tokens of at least 1, but it is {self.max_reply_tokens}."
+            )
 
     def templates(self) -> tuple[Template, ...]:
         """The judge's prompt."""
         return (load_template(self.prompt, PROMPTS),)
 
 
-async def judge(question: Question, tools: Tools, config: JudgeConfig, predictions: Mapping[str, str]) -> Answer:
+async def judge(
+    question: Question, tools: Tools, config: JudgeConfig, predictions: Mapping[str, str]
+) -> Answer:
     """Judge the answer that ``predictions`` has for the question by its gold answers.
 
     The text returned is the reply as it came; ``stopped`` is the :data:`Verdict`.
@@ -61,7 +65,9 @@ async def judge(question: Question, tools: Tools, config: JudgeConfig, predictio
 
 
 def verdict_of(reply: str) -> Verdict:
-    """Read a reply: its first word if that is yes or no, else whichever of the two it mentions; both or neither cannot be read.
+    """Read a reply: its first word if that is yes or no, else whichever of the two it mentions.
+
+    Both or neither cannot be read.
 
     >>> [verdict_of(reply) for reply in ("Yes.", "The answer is wrong: No", "Yes and no", "Maybe")]
     ['yes', 'no', 'yes', 'unreadable']

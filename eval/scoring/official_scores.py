@@ -1,8 +1,9 @@
 """The official scores of whole prediction files, supporting facts, evidence and provenance included.
 
-Each function takes what the official script of its dataset takes, already parsed, and returns means over the gold questions, as
-fractions and unrounded. What :mod:`eval.datasets.exports` writes is checked with these. What a gold question lacks, such as the supporting
-facts in a release without them, is not scored: the scripts compare with nothing there, and call an empty prediction right.
+Each function takes what the official script of its dataset takes, already parsed, and returns means over the
+gold questions, as fractions and unrounded. What :mod:`eval.datasets.exports` writes is checked with these.
+What a gold question lacks, such as the supporting facts in a release without them, is not scored: the scripts
+compare with nothing there, and call an empty prediction right.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from eval.scoring.scorers import NOTHING_RIGHT, SCORERS, ItemScore, harmonic_mea
 
 Predictions = Mapping[str, Mapping[str, Any]]
 Parts = Mapping[str, ItemScore | None]
-"""A question's scores by part: None for a part that the prediction lacks; one that the gold record lacks is not among them."""
+"""A question's scores by part: None for a part that the prediction lacks; one that the gold record lacks is
+not among them.
+"""
 Aliases = Mapping[str, tuple[str, ...]]
 _NO_ALIASES: Aliases = {}
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -52,7 +55,10 @@ def evidence_score(predicted: Iterable[Sequence[str]], gold: Sequence[Iterable[S
 
 
 def joint_score(parts: Iterable[ItemScore]) -> ItemScore:
-    """Multiply the parts' EM, precision and recall; F1 is made of the products (HotpotQA, 2WikiMultihopQA)."""
+    """Multiply the parts' EM, precision and recall.
+
+    F1 is made of the products (HotpotQA, 2WikiMultihopQA).
+    """
     ems, precisions, recalls = zip(*((part.em, part.precision, part.recall) for part in parts), strict=True)
     precision, recall = math.prod(precisions), math.prod(recalls)
     return ItemScore(math.prod(ems), harmonic_mean(precision, recall), precision, recall)
@@ -61,7 +67,8 @@ def joint_score(parts: Iterable[ItemScore]) -> ItemScore:
 def hotpotqa_scores(prediction: Predictions, gold: Iterable[Record]) -> dict[str, float]:
     """Score ``{"answer": {id: text}, "sp": {id: [[title, sentence], ...]}}`` by hotpot_evaluate_v1.
 
-    A question whose answer or facts are missing from the prediction scores 0 in these and in the joint measures.
+    A question whose answer or facts are missing from the prediction scores 0 in these and in the joint
+    measures.
     """
     rows: list[Parts] = []
     for record in gold:
@@ -78,9 +85,11 @@ def hotpotqa_scores(prediction: Predictions, gold: Iterable[Record]) -> dict[str
 def two_wiki_scores(
     prediction: Predictions, gold: Iterable[Record], aliases: Aliases = _NO_ALIASES
 ) -> dict[str, float]:
-    """Score "answer", "sp" and ``"evidence": {id: [[subject, relation, object], ...]}`` by the script's version 1.1.
+    """Score "answer", "sp" and ``"evidence": {id: [[subject, relation, object], ...]}`` by the script's
+    version 1.1.
 
-    ``aliases``: what ``id_aliases.json`` says; without it the figures are lower. The script prints percentages.
+    ``aliases``: what ``id_aliases.json`` says; without it the figures are lower. The script prints
+    percentages.
     """
     rows: list[Parts] = []
     for record in gold:
@@ -103,8 +112,8 @@ def musique_scores(predictions: Sequence[Record], gold: Sequence[Record]) -> dic
     """
     if [record["id"] for record in predictions] != [record["id"] for record in gold]:
         raise DataError(
-            f"MuSiQue's predictions must have the ids of the gold file in its order, but the {len(predictions)} predictions do "
-            f"not match the {len(gold)} gold questions."
+            "MuSiQue's predictions must have the ids of the gold file in its order, but the "
+            f"{len(predictions)} predictions do not match the {len(gold)} gold questions."
         )
     rows: list[Parts] = []
     for predicted, record in zip(predictions, gold, strict=True):
@@ -112,16 +121,20 @@ def musique_scores(predictions: Sequence[Record], gold: Sequence[Record]) -> dic
         found = list(dict.fromkeys(map(int, predicted["predicted_support_idxs"])))
         wanted = [number for number, paragraph in numbered_paragraphs(record, "gold") if paragraph.gold]
         support = support_score(found, wanted) if found or wanted else ItemScore(1.0, 1.0, 0.0, 0.0)
-        rows.append({"answer": SCORERS["musique"].score(predicted["predicted_answer"], answers), "support": support})
+        rows.append(
+            {"answer": SCORERS["musique"].score(predicted["predicted_answer"], answers), "support": support}
+        )
     return _means(rows)
 
 
 def kilt_scores(predictions: Iterable[Record], gold: Iterable[Record]) -> dict[str, float]:
-    """Score lines {"id", "output": [{"answer", "provenance": [{"wikipedia_id"}, ...]}]} by KILT's eval_downstream.
+    """Score lines {"id", "output": [{"answer", "provenance": [{"wikipedia_id"}, ...]}]} by KILT's
+    eval_downstream.
 
-    The KILT scores count an answer only if the R-precision of its pages is 1. An empty ``provenance``, which Hugging Face's release
-    fills in where the official files have none, is no set to be found. Raises :class:`DataError` for a gold question without a
-    prediction, and for a prediction without exactly one output with an answer.
+    The KILT scores count an answer only if the R-precision of its pages is 1. An empty ``provenance``, which
+    Hugging Face's release fills in where the official files have none, is no set to be found. Raises
+    :class:`DataError` for a gold question without a prediction, and for a prediction without exactly one
+    output with an answer.
     """
     rule = SCORERS["kilt"]
     by_id = {str(record["id"]).strip(): record for record in predictions}
@@ -129,7 +142,9 @@ def kilt_scores(predictions: Iterable[Record], gold: Iterable[Record]) -> dict[s
     for record in gold:
         question = kilt(record, "gold")
         if question.id not in by_id:
-            raise DataError(f"there is no prediction for question '{question.id}': KILT wants one for every question.")
+            raise DataError(
+                f"there is no prediction for question '{question.id}': KILT wants one for every question."
+            )
         outputs = list_field(by_id[question.id], "output", f"prediction '{question.id}'")
         if len(outputs) != 1 or "answer" not in outputs[0]:
             raise DataError(f"prediction '{question.id}' must have exactly one output with an answer.")
@@ -137,9 +152,15 @@ def kilt_scores(predictions: Iterable[Record], gold: Iterable[Record]) -> dict[s
         item = rule.score(prediction, question.answers)
         measures = {"accuracy": rule.accuracy_of(prediction, question.answers), "em": item.em, "f1": item.f1}
         pages = provenance_pages(outputs[0], question.id)
-        sets = [found for output in list_field(record, "output", "gold") if (found := provenance_pages(output, "gold"))]
+        sets = [
+            found
+            for output in list_field(record, "output", "gold")
+            if (found := provenance_pages(output, "gold"))
+        ]
         rows.append(
-            measures | with_provenance(measures, r_precision(pages, sets)) | {"recall@5": page_recall(pages, sets, 5)}
+            measures
+            | with_provenance(measures, r_precision(pages, sets))
+            | {"recall@5": page_recall(pages, sets, 5)}
         )
     return _averages(rows)
 
@@ -150,7 +171,8 @@ def _gold_triples(record: Record, aliases: Aliases) -> list[list[tuple[str, str,
     ids = list_field(record, "evidences_id", "gold") or [("", "", "")] * len(triples)
     if len(ids) != len(triples):
         raise DataError(
-            f"gold: question '{require_id(record, 'gold')}' has {len(triples)} evidences, but {len(ids)} evidences_id."
+            f"gold: question '{require_id(record, 'gold')}' has {len(triples)} evidences, but {len(ids)} "
+            "evidences_id."
         )
     return [
         [
@@ -177,7 +199,10 @@ def _plain(triple: Sequence[str]) -> tuple[str, ...]:
 
 
 def _with_joint(parts: Parts, wanted: int) -> Parts:
-    """Add the joint score if the gold record has all parts wanted; None unless the prediction has them too."""
+    """Add the joint score if the gold record has all parts wanted.
+
+    None unless the prediction has them too.
+    """
     if len(parts) < wanted:
         return parts
     predicted = [item for item in parts.values() if item is not None]
@@ -185,7 +210,9 @@ def _with_joint(parts: Parts, wanted: int) -> Parts:
 
 
 def _means(rows: Sequence[Parts]) -> dict[str, float]:
-    """Average as :func:`_averages` does; a part's measures are called part_em, part_f1 and so on, an answer's just em, f1.
+    """Average as :func:`_averages` does.
+
+    A part's measures are called part_em, part_f1 and so on, an answer's just em, f1.
 
     A part that a prediction lacks counts as 0; one that all predictions lack is left out.
     """

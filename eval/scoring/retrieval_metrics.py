@@ -1,6 +1,7 @@
 """How much of what a question needs was found among the passages that a method collected.
 
-By passage (IRCoT's recall), by the answer's words in the texts (CoRAG's table 4), and by Wikipedia page (KILT, eval_retrieval).
+By passage (IRCoT's recall), by the answer's words in the texts (CoRAG's table 4), and by Wikipedia page
+(KILT, eval_retrieval).
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ _NOT_IN_TEXT = frozenset({"", "yes", "no", "noanswer"})
 
 
 def supporting_recall(collected: Sequence[str], supporting: Sequence[str], k: int) -> float | None:
-    """Return the share of the gold passages among the first k different passages collected (a set measure, as in IRCoT).
+    """Return the share of the gold passages among the first k different passages collected (a set measure, as
+    in IRCoT).
 
     ``collected``: passage ids in order of collection. None if the question has no gold passages.
 
@@ -29,7 +31,8 @@ def supporting_recall(collected: Sequence[str], supporting: Sequence[str], k: in
 
 
 def answer_recall(texts: Iterable[str], answers: Sequence[str]) -> float | None:
-    """Return 1 if any text holds any gold answer as a run of whole normalised words, else 0 (CoRAG's table 4).
+    """Return 1 if any text holds any gold answer as a run of whole normalised words, else 0 (CoRAG's table
+    4).
 
     None if no answer can be looked for in a text: yes, no, or empty after normalising.
 
@@ -57,7 +60,8 @@ def pages_of(passage_ids: Iterable[str]) -> list[str]:
 
 
 def r_precision(pages: Sequence[str], gold: Sequence[Iterable[str]]) -> float:
-    """Return the share of gold pages among the first R different pages found, R being how many are gold (KILT).
+    """Return the share of gold pages among the first R different pages found, R being how many are gold
+    (KILT).
 
     ``gold``: the sets of pages that each bear an answer out; the best one counts. 0 if there are none.
 
@@ -91,6 +95,8 @@ def page_recall(pages: Sequence[str], gold: Sequence[Iterable[str]], k: int) -> 
 
 
 def with_provenance(measures: Mapping[str, float], precision: float) -> dict[str, float]:
-    """Return the R-precision of an answer's pages, and its measures as KILT counts them: 0 unless that precision is 1."""
+    """Return the R-precision of an answer's pages, and its measures as KILT counts them: 0 unless that
+    precision is 1.
+    """
     gated = {f"kilt_{name}": value if precision == 1 else 0.0 for name, value in measures.items()}
     return {"r_precision": precision, **gated}

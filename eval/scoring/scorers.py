@@ -1,7 +1,8 @@
 """Answer scorers: the official rule of each dataset, re-implemented, one scorer per rule.
 
-They share one normaliser and differ in what earns F1: see each function. All take the best of each metric over the gold
-answers, as the official scripts do. Scores are fractions in [0, 1] per question; means and rounding are left to the table.
+They share one normaliser and differ in what earns F1: see each function. All take the best of each metric
+over the gold answers, as the official scripts do. Scores are fractions in [0, 1] per question; means and
+rounding are left to the table.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ NOTHING_RIGHT = ItemScore(0.0, 0.0, 0.0, 0.0)
 class Scorer:
     """A dataset's way to compare a prediction with one gold answer, applied to all gold answers.
 
-    ``title`` is what a table prints beside the figures. ``accuracy``: the rule's further measure of an answer against one gold
-    answer, if it has one.
+    ``title`` is what a table prints beside the figures. ``accuracy``: the rule's further measure of an answer
+    against one gold answer, if it has one.
     """
 
     name: str
@@ -46,9 +47,14 @@ class Scorer:
     accuracy: Callable[[str, str], float] | None = None
 
     def score(self, prediction: str, answers: Sequence[str]) -> ItemScore:
-        """Return the best of each measure over the gold answers. Raises :class:`DataError` if there are none."""
+        """Return the best of each measure over the gold answers.
+
+        Raises :class:`DataError` if there are none.
+        """
         if not answers:
-            raise DataError("a question without gold answers cannot be scored: give at least one in 'answers'.")
+            raise DataError(
+                "a question without gold answers cannot be scored: give at least one in 'answers'."
+            )
         items = [self.compare(prediction, answer) for answer in answers]
         return ItemScore(
             max(item.em for item in items),
@@ -59,18 +65,27 @@ class Scorer:
 
     def accuracy_of(self, prediction: str, answers: Sequence[str]) -> float:
         """Return the rule's accuracy, best over the gold answers; 0 for a rule that has none."""
-        return max((self.accuracy(prediction, answer) for answer in answers), default=0.0) if self.accuracy else 0.0
+        return (
+            max((self.accuracy(prediction, answer) for answer in answers), default=0.0)
+            if self.accuracy
+            else 0.0
+        )
 
 
 def squad_score(prediction: str, answer: str) -> ItemScore:
-    """EM, and F1 over token counts (Rajpurkar et al. 2016; what CoRAG reports). F1 is 0 when both are empty after normalising."""
+    """EM, and F1 over token counts (Rajpurkar et al. 2016; what CoRAG reports).
+
+    F1 is 0 when both are empty after normalising.
+    """
     predicted, gold = normalize_answer(prediction), normalize_answer(answer)
     shared = (Counter(predicted.split()) & Counter(gold.split())).total()
     return _item(float(predicted == gold), shared, len(predicted.split()), len(gold.split()))
 
 
 def hotpotqa_score(prediction: str, answer: str) -> ItemScore:
-    """SQuAD's, except that F1 is 0 when one side is yes, no or noanswer and the other differs (hotpot_evaluate_v1; 2Wiki v1.1)."""
+    """SQuAD's, except that F1 is 0 when one side is yes, no or noanswer and the other differs
+    (hotpot_evaluate_v1; 2Wiki v1.1).
+    """
     predicted, gold = normalize_answer(prediction), normalize_answer(answer)
     if predicted != gold and not _CLOSED.isdisjoint((predicted, gold)):
         return NOTHING_RIGHT
@@ -78,7 +93,9 @@ def hotpotqa_score(prediction: str, answer: str) -> ItemScore:
 
 
 def musique_score(prediction: str, answer: str) -> ItemScore:
-    """SQuAD 2.0's: as SQuAD's, but two answers that are both empty after normalising agree, F1 1 (MuSiQue v1.0)."""
+    """SQuAD 2.0's: as SQuAD's, but two answers that are both empty after normalising agree, F1 1 (MuSiQue
+    v1.0).
+    """
     item = squad_score(prediction, answer)
     return item if normalize_answer(answer) else ItemScore(item.em, item.em, item.em, item.em)
 
@@ -86,8 +103,9 @@ def musique_score(prediction: str, answer: str) -> ItemScore:
 def drop_score(prediction: str, answer: str) -> ItemScore:
     """DROP's (Dua et al. 2019; IIRC, and IRCoT's choice of settings), for answers of one span.
 
-    Tokens also split at hyphens, numbers compare by value, F1 is over token sets, rounded to 2 decimals, and 0 if the gold
-    answer has numbers of which the prediction has none. IRCoT repairs mis-encoded text before; this does not.
+    Tokens also split at hyphens, numbers compare by value, F1 is over token sets, rounded to 2 decimals, and
+    0 if the gold answer has numbers of which the prediction has none. IRCoT repairs mis-encoded text before;
+    this does not.
     """
     predicted, gold = _drop_tokens(prediction), _drop_tokens(answer)
     numbers = {token for token in gold if _is_number(token)}
@@ -100,7 +118,9 @@ def drop_score(prediction: str, answer: str) -> ItemScore:
 
 
 def kilt_score(prediction: str, answer: str) -> ItemScore:
-    """SQuAD's, except that a blank prediction earns nothing, whatever is left of the gold answer (KILT, eval_downstream)."""
+    """SQuAD's, except that a blank prediction earns nothing, whatever is left of the gold answer (KILT,
+    eval_downstream).
+    """
     return squad_score(prediction, answer) if prediction.strip() else NOTHING_RIGHT
 
 
@@ -110,7 +130,9 @@ def same_text(prediction: str, answer: str) -> float:
 
 
 def contains(prediction: str, answer: str) -> float:
-    """FlashRAG's accuracy: 1 if the normalised gold answer stands anywhere in the normalised prediction, inside a word too."""
+    """FlashRAG's accuracy: 1 if the normalised gold answer stands anywhere in the normalised prediction,
+    inside a word too.
+    """
     return float(normalize_answer(answer) in normalize_answer(prediction))
 
 
@@ -120,7 +142,10 @@ def harmonic_mean(precision: float, recall: float) -> float:
 
 
 def _item(em: float, shared: int, predicted: int, gold: int) -> ItemScore:
-    """Score ``shared`` tokens among so many predicted and gold ones; F1 without the rounding of two divisions."""
+    """Score ``shared`` tokens among so many predicted and gold ones.
+
+    F1 without the rounding of two divisions.
+    """
     if not shared:
         return ItemScore(em, 0.0, 0.0, 0.0)
     return ItemScore(em, 2 * shared / (predicted + gold), shared / predicted, shared / gold)
@@ -164,15 +189,19 @@ def scorer(name: str) -> Scorer:
 
 
 def default_scorer(dataset: str) -> Scorer:
-    """Return a dataset's own scorer; SQuAD-style, as in CoRAG's paper, for datasets without an official script."""
+    """Return a dataset's own scorer.
+
+    SQuAD-style, as in CoRAG's paper, for datasets without an official script.
+    """
     return SCORERS["kilt"] if dataset in KILT_TASKS else SCORERS.get(dataset, SCORERS["squad"])
 
 
 def scorer_title(chosen: Scorer, questions: Sequence[Question], aliases: str | None = None) -> str:
-    """Name the scorer as a table should: 2WikiMultihopQA without its aliases file scores lower, so the row must say so.
+    """Name the scorer as a table should: 2WikiMultihopQA without its aliases file scores lower, so the row
+    must say so.
 
-    ``aliases``: that file, or its hash, where it is known: a few questions may have no alias in it, and are scored as with it.
-    Without it, answers may still have brought aliases of their own.
+    ``aliases``: that file, or its hash, where it is known: a few questions may have no alias in it, and are
+    scored as with it. Without it, answers may still have brought aliases of their own.
     """
     named = any(len(question.answers) > 1 for question in questions)
     if chosen.name == "2wikimultihopqa" and not aliases and not named:

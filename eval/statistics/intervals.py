@@ -1,7 +1,7 @@
 """Error bars for means over questions, and paired tests between two runs on the same questions.
 
-Everything here resamples questions, through scipy, with seeds derived from ``seed``, and ignores their order, so the same scores
-give the same figures however the run was scheduled.
+Everything here resamples questions, through scipy, with seeds derived from ``seed``, and ignores their order,
+so the same scores give the same figures however the run was scheduled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _ALIKE = 1e-9  # closer values than this are equal: differences of fractions are
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean over n questions and its bootstrap interval; ``low`` and ``high`` are None when n is 1: one value has no spread."""
+    """A mean over n questions and its bootstrap interval.
+
+    ``low`` and ``high`` are None when n is 1: one value has no spread.
+    """
 
     mean: float
     low: float | None
@@ -32,9 +35,11 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Second run minus first, paired by question: the mean difference with its interval, and a two-sided p-value.
+    """Second run minus first, paired by question: the mean difference with its interval, and a two-sided
+    p-value.
 
-    ``detectable``: the smallest true difference that so many questions are likely to show (see :func:`paired_power`).
+    ``detectable``: the smallest true difference that so many questions are likely to show (see
+    :func:`paired_power`).
     """
 
     difference: Interval
@@ -54,10 +59,13 @@ class Spread:
 def bootstrap_mean(
     values: Sequence[float], *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> Interval | None:
-    """Return the mean of fractions and its percentile bootstrap interval (Efron 1979); None if there are no values.
+    """Return the mean of fractions and its percentile bootstrap interval (Efron 1979).
 
-    Where all values are equal, resampling would give an interval without width, however few they are. Then it is the exact one of
-    Clopper and Pearson (1934) for how many other values there may be, each of them as far away as a fraction can be.
+    None if there are no values.
+
+    Where all values are equal, resampling would give an interval without width, however few they are. Then it
+    is the exact one of Clopper and Pearson (1934) for how many other values there may be, each of them as far
+    away as a fraction can be.
 
     >>> bootstrap_mean([0.0] * 100)
     Interval(mean=0.0, low=0.0, high=0.0362..., n=100)
@@ -76,7 +84,9 @@ def _bootstrap(
         return Interval(mean, None, None, 1)
     if np.ptp(data) < _ALIKE:
         others = float(binomtest(0, data.size).proportion_ci(level, method="exact").high)
-        return Interval(mean, mean - others * (mean - bounds[0]), mean + others * (bounds[1] - mean), data.size)
+        return Interval(
+            mean, mean - others * (mean - bounds[0]), mean + others * (bounds[1] - mean), data.size
+        )
     found = bootstrap(
         (data,),
         np.mean,
@@ -111,7 +121,8 @@ def compare_paired(
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Return mean and standard deviation of one measure over runs that differ in their seed or their demonstrations only.
+    """Return mean and standard deviation of one measure over runs that differ in their seed or their
+    demonstrations only.
 
     Raises :class:`DataError` if there are no values.
 
@@ -127,10 +138,11 @@ def spread(values: Sequence[float]) -> Spread:
 def paired_power(
     differences: Sequence[float] | NDArray[np.float64], *, power: float = 0.8, level: float = 0.05
 ) -> float | None:
-    """Return the smallest true mean difference that a two-sided paired test on so many questions finds with this power.
+    """Return the smallest true mean difference that a two-sided paired test on so many questions finds with
+    this power.
 
-    Taken from the spread of the observed differences by question, by the t approximation. None if there are fewer than two, or all
-    are equal: then nothing tells how far they would spread.
+    Taken from the spread of the observed differences by question, by the t approximation. None if there are
+    fewer than two, or all are equal: then nothing tells how far they would spread.
     """
     data = np.asarray(differences, dtype=np.float64)
     if data.size < 2 or np.ptp(data) < _ALIKE:
@@ -141,17 +153,23 @@ def paired_power(
 def unpaired_power(
     first: Sequence[float], second: Sequence[float], *, power: float = 0.8, level: float = 0.05
 ) -> float | None:
-    """Return the same for a test that does not know which values belong to one question (Welch's degrees of freedom)."""
+    """Return the same for a test that does not know which values belong to one question (Welch's degrees of
+    freedom).
+    """
     samples = [np.asarray(values, dtype=np.float64) for values in (first, second)]
     if min(data.size for data in samples) < 2 or all(np.ptp(data) < _ALIKE for data in samples):
         return None
     errors = [float(data.var(ddof=1)) / data.size for data in samples]
-    freedom = sum(errors) ** 2 / sum(error**2 / (data.size - 1) for error, data in zip(errors, samples, strict=True))
+    freedom = sum(errors) ** 2 / sum(
+        error**2 / (data.size - 1) for error, data in zip(errors, samples, strict=True)
+    )
     return _detectable(math.sqrt(sum(errors)), freedom, power, level)
 
 
 def _detectable(error: float, freedom: float, power: float, level: float) -> float:
-    """Return the true difference whose estimate, with this standard error, is significant with the given probability."""
+    """Return the true difference whose estimate, with this standard error, is significant with the given
+    probability.
+    """
     from scipy.stats import t  # slow to import
 
     return float((t.ppf(1 - level / 2, freedom) + t.ppf(power, freedom)) * error)
@@ -172,7 +190,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _sign_flip_test(differences: NDArray[np.float64], resamples: int, seed: int) -> float:
-    """Return the two-sided p-value of differences symmetric around zero; exact if there are no more patterns than ``resamples``.
+    """Return the two-sided p-value of differences symmetric around zero.
+
+    Exact if there are no more patterns than ``resamples``.
 
     Else the observed pattern counts as one of them, so it is never 0 (Phipson & Smyth 2010).
     """
@@ -203,12 +223,14 @@ def _require_same_questions(first: Mapping[str, float], second: Mapping[str, flo
     for name, missing in (("second", first.keys() - second.keys()), ("first", second.keys() - first.keys())):
         if missing:
             raise DataError(
-                f"{len(missing)} question(s) are missing from the {name} run, such as '{min(missing)}': a paired "
-                "comparison needs the same questions in both; run both on the same file with the same limit."
+                f"{len(missing)} question(s) are missing from the {name} run, such as '{min(missing)}': a "
+                "paired comparison needs the same questions in both; run both on the same file with the "
+                "same limit."
             )
     for name, scores in (("first", first), ("second", second)):
         for question, value in scores.items():
             if not math.isfinite(value):
                 raise DataError(
-                    f"question '{question}' of the {name} run has the score {value}: expected a finite number."
+                    f"question '{question}' of the {name} run has the score {value}: expected a finite "
+                    "number."
                 )

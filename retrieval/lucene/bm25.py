@@ -1,8 +1,8 @@
 """Lucene BM25 through Pyserini's jar: build an index that Pyserini opens too, and search it in batches.
 
-A document has three indexed fields: ``contents`` (title, newline, text: what Pyserini searches), ``title`` and ``text``
-(searched apart, scores added, as IRCoT's Elasticsearch did). The raw JSON is stored, as Pyserini's users expect. An index that
-``corag index`` built also has a passage store beside Lucene's files.
+A document has three indexed fields: ``contents`` (title, newline, text: what Pyserini searches), ``title``
+and ``text`` (searched apart, scores added, as IRCoT's Elasticsearch did). The raw JSON is stored, as
+Pyserini's users expect. An index that ``corag index`` built also has a passage store beside Lucene's files.
 """
 
 from __future__ import annotations
@@ -39,8 +39,13 @@ class Bm25:
 
     @classmethod
     def from_config(cls, config: RetrieverConfig) -> Bm25:
-        """Resolve a preset. "ircot" is Elasticsearch's default similarity on title and text (Trivedi et al. 2023, their code)."""
-        k1, b, fields = (0.9, 0.4, ("contents",)) if config.bm25 == "pyserini" else (1.2, 0.75, ("title", "text"))
+        """Resolve a preset.
+
+        "ircot" is Elasticsearch's default similarity on title and text (Trivedi et al. 2023, their code).
+        """
+        k1, b, fields = (
+            (0.9, 0.4, ("contents",)) if config.bm25 == "pyserini" else (1.2, 0.75, ("title", "text"))
+        )
         k1 = k1 if config.k1 is None else config.k1
         b = b if config.b is None else config.b
         if k1 < 0 or not 0 <= b <= 1:
@@ -53,17 +58,31 @@ def is_lucene_index(folder: Path) -> bool:
     return folder.is_dir() and any(folder.glob("segments_*"))
 
 
-def build_lucene(passages: Iterable[Passage], folder: Path, threads: int, report: Callable[[str], None]) -> None:
+def build_lucene(
+    passages: Iterable[Passage], folder: Path, threads: int, report: Callable[[str], None]
+) -> None:
     """Index passages into a folder, replacing a Lucene index that is there."""
-    arguments = ["-index", java_path(folder), "-collection", "JsonCollection", "-input", "", "-threads", str(threads)]
-    indexer = java_class("io.anserini.index.SimpleIndexer")([*arguments, "-storeRaw", "-fields", "title", "text"])
+    arguments = [
+        "-index",
+        java_path(folder),
+        "-collection",
+        "JsonCollection",
+        "-input",
+        "",
+        "-threads",
+        str(threads),
+    ]
+    indexer = java_class("io.anserini.index.SimpleIndexer")(
+        [*arguments, "-storeRaw", "-fields", "title", "text"]
+    )
     stream, count = iter(passages), 0
     try:
         while chunk := [_document(passage) for passage in islice(stream, _INDEX_CHUNK)]:
             taken = indexer.addRawDocuments(chunk)
             if taken != len(chunk):
                 raise DataError(
-                    f"Lucene refused {len(chunk) - taken} of the passages {count:,} to {count + len(chunk):,}."
+                    f"Lucene refused {len(chunk) - taken} of the passages {count:,} to "
+                    f"{count + len(chunk):,}."
                 )
             if count // 100_000 < (count + taken) // 100_000:
                 report(f"{count + taken:,} passages indexed")
@@ -79,11 +98,13 @@ def _document(passage: Passage) -> str:
 
 
 class LuceneSearcher:
-    """A :class:`retrieval.batched.BatchSearcher` over a Lucene index, ours or any that Pyserini built with ``-storeRaw``.
+    """A :class:`retrieval.batched.BatchSearcher` over a Lucene index, ours or any that Pyserini built with
+    ``-storeRaw``.
 
-    Lucene searches a chunk of queries with all threads while another thread decodes the hits of the chunk before. The hits of a
-    chunk cross over from Java as one JSON string: a call per document would cost more than the search. If there is a passage
-    store, only ids and scores cross over, which halves the time; else the stored documents do.
+    Lucene searches a chunk of queries with all threads while another thread decodes the hits of the chunk
+    before. The hits of a chunk cross over from Java as one JSON string: a call per document would cost more
+    than the search. If there is a passage store, only ids and scores cross over, which halves the time; else
+    the stored documents do.
     """
 
     def __init__(self, folder: Path, bm25: Bm25, threads: int = 0) -> None:
@@ -108,7 +129,9 @@ class LuceneSearcher:
     def search(self, queries: Sequence[str], k: int) -> Sequence[Outcome]:
         """Return for each query up to k hits, best first; equal scores are ordered by id, as in Pyserini."""
         chunks = [queries[start : start + _SEARCH_CHUNK] for start in range(0, len(queries), _SEARCH_CHUNK)]
-        decoding = [self._decoder.submit(self._decode, self._search_chunk(chunk, k), chunk) for chunk in chunks]
+        decoding = [
+            self._decoder.submit(self._decode, self._search_chunk(chunk, k), chunk) for chunk in chunks
+        ]
         return [outcome for decoded in decoding for outcome in decoded.result()]
 
     def passages(self, ids: Sequence[str]) -> dict[str, Passage]:
@@ -131,7 +154,10 @@ class LuceneSearcher:
                 self._store.close()
 
     def _search_chunk(self, queries: Sequence[str], k: int) -> bytes:
-        """Return the hits of each query as one JSON object, by the query's number; for a refused query, the reason as text."""
+        """Return the hits of each query as one JSON object, by the query's number.
+
+        For a refused query, the reason as text.
+        """
         if len(queries) > 1:
             numbers = to_java_list(map(str, range(len(queries))))  # equal ids would collapse into one result
             arguments = (to_java_list(queries), numbers, k, self._threads)
@@ -187,12 +213,13 @@ class LuceneSearcher:
         fields = _indexed_fields(self._folder)
         if missing := [field for field in bm25.fields if field not in fields]:
             raise IndexMismatchError(
-                f"the Lucene index '{self._folder}' has the fields {', '.join(fields)}, but not {', '.join(missing)}: "
-                "build it with `corag index`, or search it with bm25: pyserini."
+                f"the Lucene index '{self._folder}' has the fields {', '.join(fields)}, but not "
+                f"{', '.join(missing)}: build it with `corag index`, or search it with bm25: pyserini."
             )
         if self._searcher.doc(0).get("raw") is None:
             raise IndexMismatchError(
-                f"the Lucene index '{self._folder}' does not store its documents: build it with Pyserini's --storeRaw."
+                f"the Lucene index '{self._folder}' does not store its documents: build it with Pyserini's "
+                "--storeRaw."
             )
 
     def _gone(self, error: Exception) -> BackendError:

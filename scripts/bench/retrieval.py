@@ -1,10 +1,12 @@
-"""How fast batches formed from many awaiting callers are, against a one-query-at-a-time loop and Pyserini's batch_search.
+"""How fast batches formed from many awaiting callers are, against a one-query-at-a-time loop and Pyserini's
+batch_search.
 
-"loop" is what most toolkits do: Pyserini's ``search`` for one query, then its ``doc`` for each hit. "careful loop" reads the
-documents that came with the hits instead, "own loop" awaits our retriever query after query. Every contender ends with the
-passages of all hits in hand, but for "batch_search without passages", which leaves them in Java: a bound, not a use. Each
-repeat times all of them in turn, and a ratio is the median over repeats of the ratio within a repeat, so that other load on the
-machine hits both sides alike. Nothing is cached between repeats.
+"loop" is what most toolkits do: Pyserini's ``search`` for one query, then its ``doc`` for each hit. "careful
+loop" reads the documents that came with the hits instead, "own loop" awaits our retriever query after query.
+Every contender ends with the passages of all hits in hand, but for "batch_search without passages", which
+leaves them in Java: a bound, not a use. Each repeat times all of them in turn, and a ratio is the median over
+repeats of the ratio within a repeat, so that other load on the machine hits both sides alike. Nothing is
+cached between repeats.
 """
 
 from __future__ import annotations
@@ -33,12 +35,18 @@ _WARM_UP_ROUNDS = 3
 _STOP_WORDS = "the of and in a to was is for on as with by at from an it his that are".split()
 
 
-async def main(passages: int = 50_000, queries: int = 1_000, threads: int = 2, repeats: int = 5) -> dict[str, float]:
-    """Return queries per second of each contender, and how many times faster than each of them the awaiting callers are served."""
+async def main(
+    passages: int = 50_000, queries: int = 1_000, threads: int = 2, repeats: int = 5
+) -> dict[str, float]:
+    """Return queries per second of each contender, and how many times faster than each of them the awaiting
+    callers are served.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         texts = Texts(seed=0)
         corpus = Path(scratch, "corpus.jsonl")
-        corpus.write_text("".join(json.dumps(passage) + "\n" for passage in texts.passages(passages)), encoding="utf-8")
+        corpus.write_text(
+            "".join(json.dumps(passage) + "\n" for passage in texts.passages(passages)), encoding="utf-8"
+        )
         index = str(Path(scratch, "index"))
         build_index(IndexConfig(corpus=[str(corpus)], out=index, threads=threads), lambda _: None)
         retriever = await open_retriever(RetrieverConfig(index=[index], threads=threads, cache_size=0))
@@ -50,7 +58,10 @@ async def main(passages: int = 50_000, queries: int = 1_000, threads: int = 2, r
     def ratio(name: str) -> float:
         return statistics.median(theirs / own for theirs, own in zip(seconds[name], ours, strict=True))
 
-    speeds = {f"queries per second, {name}": len(asked) / statistics.median(taken) for name, taken in seconds.items()}
+    speeds = {
+        f"queries per second, {name}": len(asked) / statistics.median(taken)
+        for name, taken in seconds.items()
+    }
     return speeds | {
         "speedup_over_loop": ratio("loop"),
         "speedup_over_careful_loop": ratio("careful loop"),
@@ -69,7 +80,10 @@ def _contenders(
     numbers = [str(number) for number in range(len(queries))]
 
     async def loop() -> object:
-        return [[(searcher.doc(hit.docid).raw(), hit.score) for hit in searcher.search(query, K)] for query in queries]
+        return [
+            [(searcher.doc(hit.docid).raw(), hit.score) for hit in searcher.search(query, K)]
+            for query in queries
+        ]
 
     async def careful_loop() -> object:
         return [_with_passages(searcher.search(query, K)) for query in queries]
@@ -98,7 +112,9 @@ def _contenders(
 
 
 def _with_passages(hits: Sequence[Any]) -> list[Hit]:
-    """Read the stored passages of Pyserini's hits, without a second search for each as its ``doc(id)`` would do."""
+    """Read the stored passages of Pyserini's hits, without a second search for each as its ``doc(id)`` would
+    do.
+    """
     found = []
     for hit in hits:
         record = orjson.loads(hit.lucene_document.get("raw"))
@@ -106,7 +122,9 @@ def _with_passages(hits: Sequence[Any]) -> list[Hit]:
     return found
 
 
-async def _race(contenders: dict[str, Callable[[], Awaitable[object]]], repeats: int) -> dict[str, list[float]]:
+async def _race(
+    contenders: dict[str, Callable[[], Awaitable[object]]], repeats: int
+) -> dict[str, list[float]]:
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for round_number in range(_WARM_UP_ROUNDS + repeats):  # Java compiles what is hot during the first rounds
         for name, contender in contenders.items():
@@ -118,7 +136,9 @@ async def _race(contenders: dict[str, Callable[[], Awaitable[object]]], repeats:
 
 
 class Texts:
-    """Encyclopaedia-like filler: two fifths stop words, the rest of some 60,000 words with Zipf-like frequencies, rare names."""
+    """Encyclopaedia-like filler: two fifths stop words, the rest of some 60,000 words with Zipf-like
+    frequencies, rare names.
+    """
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -150,5 +170,7 @@ class Texts:
         return [self._random.choice(_STOP_WORDS) if self._random.random() < 0.4 else word for word in content]
 
     def _word(self, syllables: int) -> str:
-        letters = (self._random.choice("bcdfghklmnprstvw") + self._random.choice("aeiou") for _ in range(syllables))
+        letters = (
+            self._random.choice("bcdfghklmnprstvw") + self._random.choice("aeiou") for _ in range(syllables)
+        )
         return "".join(letters)

@@ -1,12 +1,15 @@
-"""Sampling chains for training with gold scores by forced decoding, against the same with scores by prompt_logprobs.
+"""Sampling chains for training with gold scores by forced decoding, against the same with scores by
+prompt_logprobs.
 
-Both sample the same questions of the embedded world with the same seeds on one engine, whose prefix cache is emptied in between,
-behind a memory of temperature-0 replies of their own: only the way of scoring differs. prompt_logprobs passes by the prefix
-cache, and multiplies every token of the prompt with the whole vocabulary, normalises and ranks these rows and carries them over as
-Python objects, which on a CPU costs more than reading the prompt. Forced decoding makes such rows for the answer's tokens only.
-Sub-queries and sub-answers cost both the same, so the scores of the finished run are also timed by themselves, all at once and
-with a cold cache. And every gold answer is scored after every hop: the world's questions have one or two, while 1,000 of PopQA's
-have 4.5 on average. ``answers`` gives each question so many, made up, to measure what such a set costs.
+Both sample the same questions of the embedded world with the same seeds on one engine, whose prefix cache is
+emptied in between, behind a memory of temperature-0 replies of their own: only the way of scoring differs.
+prompt_logprobs passes by the prefix cache, and multiplies every token of the prompt with the whole
+vocabulary, normalises and ranks these rows and carries them over as Python objects, which on a CPU costs more
+than reading the prompt. Forced decoding makes such rows for the answer's tokens only. Sub-queries and
+sub-answers cost both the same, so the scores of the finished run are also timed by themselves, all at once
+and with a cold cache. And every gold answer is scored after every hop: the world's questions have one or two,
+while 1,000 of PopQA's have 4.5 on average. ``answers`` gives each question so many, made up, to measure what
+such a set costs.
 """
 
 from __future__ import annotations
@@ -44,8 +47,8 @@ async def main(
 
     ``answers``: gold answers of each question at least.
 
-    ``memo_share``: of the generations and scores that were asked for, sampled ones included, the share that the memory saved.
-    ``adapter``: of the model, in both.
+    ``memo_share``: of the generations and scores that were asked for, sampled ones included, the share that
+    the memory saved. ``adapter``: of the model, in both.
     """
     config = SampleConfig(chains=chains, max_hops=max_hops)
     with tempfile.TemporaryDirectory() as folder:
@@ -101,7 +104,8 @@ async def main(
 
 
 def with_answers(question: Question, count: int) -> Question:
-    """Return a question with further gold answers, about as long as its first and never given, until there are so many.
+    """Return a question with further gold answers, about as long as its first and never given, until there
+    are so many.
 
     >>> with_answers(Question("q", "Where?", ("Oslo",)), 2).answers
     ('Oslo', 'Oslo of 0001')
@@ -140,4 +144,9 @@ async def score(
 
 def _chains(rows: Sequence[Row]) -> list[int]:
     """Hops of every chain that was sampled."""
-    return [len(chain.hops) for row in rows if isinstance(row.answer, SampledChains) for chain in row.answer.chains]
+    return [
+        len(chain.hops)
+        for row in rows
+        if isinstance(row.answer, SampledChains)
+        for chain in row.answer.chains
+    ]

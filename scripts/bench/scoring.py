@@ -1,8 +1,9 @@
-"""Scoring by forced decoding against prompt_logprobs, in speed, and against a transformers forward pass, in value.
+"""Scoring by forced decoding against prompt_logprobs, in speed, and against a transformers forward pass, in
+value.
 
-Prompts of 700 tokens and more that the engine has just generated from are scored 16 at a time, which is what CoRAG's training and
-search do all the time. Two engines run one after the other: float32 for speed and the largest difference, bfloat16 for the
-average difference.
+Prompts of 700 tokens and more that the engine has just generated from are scored 16 at a time, which is what
+CoRAG's training and search do all the time. Two engines run one after the other: float32 for speed and the
+largest difference, bfloat16 for the average difference.
 """
 
 from __future__ import annotations
@@ -35,11 +36,14 @@ _REPEATS = 3
 
 
 async def main(prompts: int = 16, tokens: int = 700) -> dict[str, float]:
-    """Return the figures by name: "speedup" (forced over prompt_logprobs) and the differences per token from transformers.
+    """Return the figures by name: "speedup" (forced over prompt_logprobs) and the differences per token from
+    transformers.
 
     ``prompts``: how many are scored at a time. ``tokens``: each prompt has at least as many.
     """
-    oracle = TransformersGenerator.open(ModelConfig(backend="transformers", dtype="float32", max_context=2048))
+    oracle = TransformersGenerator.open(
+        ModelConfig(backend="transformers", dtype="float32", max_context=2048)
+    )
     texts = [_passages(seed, tokens, oracle.count_tokens) for seed in range(prompts)]
     rounds = [
         _requests(texts, shift) for shift in range(_REPEATS + 1)
@@ -83,7 +87,9 @@ def _passages(seed: int, tokens: int, count: Callable[[str], int]) -> str:
     lines: list[str] = []
     while count(" ".join(lines)) < tokens:
         a, b = dice.sample(_PLACES, 2)
-        lines.append(dice.choice(_FACTS).format(a=a, b=b, year=dice.randint(1700, 1990), n=dice.randint(2, 20)))
+        lines.append(
+            dice.choice(_FACTS).format(a=a, b=b, year=dice.randint(1700, 1990), n=dice.randint(2, 20))
+        )
     return " ".join(lines) + f" The river that runs past {dice.choice(_PLACES)} comes from"
 
 
@@ -97,11 +103,15 @@ async def _generate(generator: VllmGenerator, texts: Sequence[str]) -> None:
     await asyncio.gather(*(generator.generate(request) for request in requests))
 
 
-async def _all(requests: Sequence[ScoreRequest], score: Callable[[ScoreRequest], Awaitable[Score]]) -> list[Score]:
+async def _all(
+    requests: Sequence[ScoreRequest], score: Callable[[ScoreRequest], Awaitable[Score]]
+) -> list[Score]:
     return list(await asyncio.gather(*(score(request) for request in requests)))
 
 
-async def _seconds(requests: Sequence[ScoreRequest], score: Callable[[ScoreRequest], Awaitable[Score]]) -> float:
+async def _seconds(
+    requests: Sequence[ScoreRequest], score: Callable[[ScoreRequest], Awaitable[Score]]
+) -> float:
     start = time.perf_counter()
     await _all(requests, score)
     return time.perf_counter() - start

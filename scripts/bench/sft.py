@@ -1,10 +1,12 @@
-"""Fine-tuning as training/sft.py does it on a CPU against TRL's defaults, in real (non-padding) tokens per second.
+"""Fine-tuning as training/sft.py does it on a CPU against TRL's defaults, in real (non-padding) tokens per
+second.
 
-Ours has the options of training/configs/cpu.yaml. Of an epoch over rows of the embedded world's decompositions, as many batches as
-are timed are taken, from short to long. TRL's ``SFTTrainer`` gets the rows of just these batches, with ``SFTConfig``'s
-defaults: random order, gradient checkpointing, weights in float32 under autocast; where bfloat16 is merely emulated, both compute
-in float32. Before the first timed step each takes one on the longest batch that does not count, since memory that is touched for
-the first time is slow. The losses of one batch are compared as each trains, and in float32 on the same weights.
+Ours has the options of training/configs/cpu.yaml. Of an epoch over rows of the embedded world's
+decompositions, as many batches as are timed are taken, from short to long. TRL's ``SFTTrainer`` gets the rows
+of just these batches, with ``SFTConfig``'s defaults: random order, gradient checkpointing, weights in float32
+under autocast; where bfloat16 is merely emulated, both compute in float32. Before the first timed step each
+takes one on the longest batch that does not count, since memory that is touched for the first time is slow.
+The losses of one batch are compared as each trains, and in float32 on the same weights.
 """
 
 from __future__ import annotations
@@ -41,7 +43,10 @@ ROWS = RowsConfig(ratio=0.6, max_length=1024)
 
 
 async def main(steps: int = 7, questions: int = 100) -> dict[str, float]:
-    """Return tokens per second of both, ``speedup``, shares of padding, and losses before the first step. At most 100 questions."""
+    """Return tokens per second of both, ``speedup``, shares of padding, and losses before the first step.
+
+    At most 100 questions.
+    """
     import datasets
     import torch
     from torch.utils.data import DataLoader
@@ -51,7 +56,9 @@ async def main(steps: int = 7, questions: int = 100) -> dict[str, float]:
     from training.trainer import CompletionTrainer
 
     if torch.cuda.is_available():
-        raise ConfigError("'corag bench sft' measures a CPU, but there is a GPU: hide it with CUDA_VISIBLE_DEVICES=''.")
+        raise ConfigError(
+            "'corag bench sft' measures a CPU, but there is a GPU: hide it with CUDA_VISIBLE_DEVICES=''."
+        )
     datasets.disable_progress_bars()
     logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as scratch:
@@ -61,7 +68,9 @@ async def main(steps: int = 7, questions: int = 100) -> dict[str, float]:
         rows = await make_rows(Path(scratch), folder, questions)
         ours = make_trainer(config, folder, {"train": rows})
         made, collate = ours.train_dataset, ours.data_collator
-        whole = [batch for batch in ours.get_train_dataloader().batch_sampler if len(batch) == config.batch_size]
+        whole = [
+            batch for batch in ours.get_train_dataloader().batch_sampler if len(batch) == config.batch_size
+        ]
         epoch = sorted(whole, key=lambda batch: max(len(made[place]["input_ids"]) for place in batch))
         chosen = [epoch[int((number + 0.5) * len(epoch) / steps)] for number in range(steps)]
         longest = collate([made[place] for place in epoch[-1]])
@@ -115,7 +124,9 @@ async def make_rows(root: Path, folder: str, questions: int) -> Any:
 
 
 def train(trainer: Any, longest: Mapping[str, Any], probe: Mapping[str, Any]) -> dict[str, float]:
-    """Measure the probe's loss, take a step on the longest batch that does not count, then train and time every step."""
+    """Measure the probe's loss, take a step on the longest batch that does not count, then train and time
+    every step.
+    """
     from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
     trainer.remove_callback(PrinterCallback)
@@ -135,7 +146,12 @@ def train(trainer: Any, longest: Mapping[str, Any], probe: Mapping[str, Any]) ->
     trainer.training_step = timed
     trainer.train()
     seconds = time.perf_counter() - started
-    return {"tokens": real, "tokens_per_second": real / seconds, "padding_share": 1 - real / padded, "loss": loss}
+    return {
+        "tokens": real,
+        "tokens_per_second": real / seconds,
+        "padding_share": 1 - real / padded,
+        "loss": loss,
+    }
 
 
 def loss_of(way: Any, trainer: Any, model: Any, batch: Mapping[str, Any]) -> float:

@@ -11,7 +11,9 @@ HEAVY = ("torch", "vllm", "transformers", "jnius", "pyserini", "faiss", "sentenc
 
 
 async def main(repeats: int = 7) -> dict[str, float]:
-    """Return median seconds of 'corag --help', of 'python -c pass', their ratio, and how many heavy packages were imported."""
+    """Return median seconds of 'corag --help', of 'python -c pass', their ratio, and how many heavy packages
+    were imported.
+    """
     help_seconds = _median_seconds([sys.executable, "-m", "scripts.cli", "--help"], repeats)
     empty_seconds = _median_seconds([sys.executable, "-c", "pass"], repeats)
     return {

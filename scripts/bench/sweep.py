@@ -1,8 +1,8 @@
 """A sweep against its cells run each alone: how many tokens the engine has to compute.
 
-The cells are nested in two ways, in chains (best of 8 contains best of 4) and in hops (six contain four). Alone, a cell begins with
-an empty memory of replies and an empty prefix cache, as if it were run by itself; what it shares within itself, it keeps. The sweep
-carries both over from cell to cell.
+The cells are nested in two ways, in chains (best of 8 contains best of 4) and in hops (six contain four).
+Alone, a cell begins with an empty memory of replies and an empty prefix cache, as if it were run by itself;
+what it shares within itself, it keeps. The sweep carries both over from cell to cell.
 """
 
 from __future__ import annotations
@@ -35,16 +35,22 @@ CORAG = CoRAGConfig.of_preset("small_model")
 
 
 async def main(questions: int = 4, adapter: str = "") -> dict[str, float]:
-    """Return tokens and seconds of both ways, and ``computed_token_ratio``: of computed tokens, alone over together."""
+    """Return tokens and seconds of both ways, and ``computed_token_ratio``: of computed tokens, alone over
+    together.
+    """
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         retriever = await open_world(root, dev=1, test=questions)
         index = RetrieverConfig(index=[str(root / "bm25")])
-        base = run.Config(questions=str(root / "world/test.jsonl"), method=["corag"], corag=CORAG, retriever=index)
+        base = run.Config(
+            questions=str(root / "world/test.jsonl"), method=["corag"], corag=CORAG, retriever=index
+        )
         cells = [replace(cell, questions=base.load()) for cell in read_cells(base, "", GRID)]
         engine = VllmGenerator.open(ModelConfig(adapter=adapter))
 
-        async def answer(way: str, memory_of: Callable[[], Awaitable[Generator]]) -> tuple[list[SavedRow], float]:
+        async def answer(
+            way: str, memory_of: Callable[[], Awaitable[Generator]]
+        ) -> tuple[list[SavedRow], float]:
             """Answer all cells, each with the memory that it is given; return the rows and the seconds."""
             rows: list[SavedRow] = []
             started = time.perf_counter()

@@ -1,4 +1,5 @@
-"""Answer one question and show every step as it happens: drawn as a growing tree in a terminal, in lines elsewhere.
+"""Answer one question and show every step as it happens: drawn as a growing tree in a terminal, in lines
+elsewhere.
 
 corag ask "Which river flows through the birthplace of Mara Velden?" --retriever.index indexes/world-bm25
 corag ask "..." --method corag --corag.strategy tree --retriever.index indexes/world-bm25
@@ -61,7 +62,11 @@ async def _ask(config: Config) -> int:
             row = await answer_and_show(name, config, console, generator, retriever)
             failed |= bool(row.error)
             if config.json:
-                print(json.dumps({"method": name, "answer": row.answer and asdict(row.answer), "error": row.error}))
+                print(
+                    json.dumps(
+                        {"method": name, "answer": row.answer and asdict(row.answer), "error": row.error}
+                    )
+                )
     return int(failed)
 
 
@@ -82,7 +87,9 @@ async def answer_and_show(
 
 @contextmanager
 def shown(drawing: Drawing, config: Config, console: Console) -> Iterator[Callable[[Step], None]]:
-    """Show steps as they come: a drawing that grows in a terminal, lines and then the drawing elsewhere, or lines only."""
+    """Show steps as they come: a drawing that grows in a terminal, lines and then the drawing elsewhere, or
+    lines only.
+    """
     if (
         not config.plain and console.is_interactive and console.file.isatty()
     ):  # the first is also said of a coloured pipe
@@ -101,15 +108,21 @@ def shown(drawing: Drawing, config: Config, console: Console) -> Iterator[Callab
 
 
 def step_printer(console: Console, show_text: int) -> Callable[[Step], None]:
-    """Return a watcher that prints each step of a question: searches with what they found, texts with what they cost."""
+    """Return a watcher that prints each step of a question: searches with what they found, texts with what
+    they cost.
+    """
 
     def show(step: Step) -> None:
         if isinstance(step, SearchStep):
-            console.print("[bold]search[/bold] " + (escape(repr(step.query)) if step.query else "skipped: empty query"))
+            console.print(
+                "[bold]search[/bold] " + (escape(repr(step.query)) if step.query else "skipped: empty query")
+            )
             for rank, hit in enumerate(step.hits, 1):
                 text = " ".join(hit.passage.text.split())
                 clipped = f": {text[:show_text]}{'…' if len(text) > show_text else ''}" if show_text else ""
-                console.print(f"  {rank:>2}. {hit.passage.title} ({hit.score:.3f}){clipped}", style="dim", markup=False)
+                console.print(
+                    f"  {rank:>2}. {hit.passage.title} ({hit.score:.3f}){clipped}", style="dim", markup=False
+                )
         elif isinstance(step, GenerateStep):
             for text in step.texts:
                 console.print(f"[bold]{step.role}[/bold] ", end="")
@@ -117,7 +130,8 @@ def step_printer(console: Console, show_text: int) -> Callable[[Step], None]:
             if step.shortening:
                 dropped = ", ".join(f"{count} {kind}(s)" for kind, count in step.shortening.dropped)
                 console.print(
-                    f"  prompt shortened: {dropped or 'no segment'} dropped, {step.shortening.cut_tokens} tokens cut",
+                    f"  prompt shortened: {dropped or 'no segment'} dropped, {step.shortening.cut_tokens} "
+                    "tokens cut",
                     style="yellow",
                 )
 
@@ -132,8 +146,8 @@ def show_result(console: Console, row: Row) -> None:
     usage = row.total_usage
     console.print(f"[bold green]answer[/bold green] {escape(row.answer.text)}")
     console.print(
-        f"{row.answer.steps} steps, stopped: {row.answer.stopped}; {len(row.answer.passage_ids)} passages; {usage.calls} calls; "
-        f"{usage.total} tokens ({usage.computed} computed); {row.seconds:.1f} s",
+        f"{row.answer.steps} steps, stopped: {row.answer.stopped}; {len(row.answer.passage_ids)} passages; "
+        f"{usage.calls} calls; {usage.total} tokens ({usage.computed} computed); {row.seconds:.1f} s",
         style="dim",
     )
     console.print("passages: " + " ".join(row.answer.passage_ids), style="dim")

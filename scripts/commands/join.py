@@ -2,8 +2,9 @@
 
     corag join runs/test/ircot-5e6f7a8b
 
-A run is named by its own folder, beside which its shards lie, or by any one of them. Several runs (the methods of one
-'corag run') share a table; the last line printed is JSON. Joining again is safe, and takes up what the shards answered since.
+A run is named by its own folder, beside which its shards lie, or by any one of them. Several runs (the
+methods of one 'corag run') share a table; the last line printed is JSON. Joining again is safe, and takes up
+what the shards answered since.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Config(Runs):
         super().__post_init__()
         if self.out != "auto" and len(self.runs) > 1:
             raise ConfigError(
-                f"--out names the folder of one joined run, but {len(self.runs)} runs were given: join them one by one."
+                f"--out names the folder of one joined run, but {len(self.runs)} runs were given: join them "
+                "one by one."
             )
 
 
@@ -61,7 +63,7 @@ def one_table(joined: list[Path]) -> dict[str, Path]:
         (other.questions, other.model) != (first.questions, first.model) for other in others
     ):
         raise ConfigError(
-            f"{', '.join(map(str, joined))} are joined, but do not go into one table, which has one row per method, on the same "
-            "questions with the same model: join them one by one for their tables."
+            f"{', '.join(map(str, joined))} are joined, but do not go into one table, which has one row per "
+            "method, on the same questions with the same model: join them one by one for their tables."
         )
     return runs

@@ -2,8 +2,9 @@
 
     corag judge runs/test/one_step-1a2b3c4d runs/test/corag-5e6f7a8b --model.name meta-llama/Llama-3.1-8B-Instruct
 
-The verdicts lie in a folder of each run, one per judge, so the same command again goes on where it was. A question that failed
-counts as wrong without being asked about; so does a verdict that cannot be read, and the table says how many there were.
+The verdicts lie in a folder of each run, one per judge, so the same command again goes on where it was. A
+question that failed counts as wrong without being asked about; so does a verdict that cannot be read, and the
+table says how many there were.
 """
 
 from __future__ import annotations
@@ -64,10 +65,11 @@ class Config(Runs):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a judge says of one run: the share of right answers over all ``n`` questions with gold answers, and beside it their EM.
+    """What a judge says of one run: the share of right answers over all ``n`` questions with gold answers,
+    and beside it their EM.
 
-    ``unreadable`` verdicts and questions that the ``judge_failed`` at count as wrong, as do the run's own ``failed`` questions.
-    ``scorer``: what the EM is by, as a table names it.
+    ``unreadable`` verdicts and questions that the ``judge_failed`` at count as wrong, as do the run's own
+    ``failed`` questions. ``scorer``: what the EM is by, as a table names it.
     """
 
     right: Interval | None
@@ -81,7 +83,10 @@ class Judged:
 
 
 def main(config: Config) -> int:
-    """Judge the runs, print a table and a line of JSON; return 0, or 1 if the judge failed at every question of some run."""
+    """Judge the runs, print a table and a line of JSON.
+
+    Return 0, or 1 if the judge failed at every question of some run.
+    """
     folders = [Path(run) for run in config.runs]
     config.judge.check_files()  # and the runs, before minutes go into an engine
     runs = dict(zip(names_of(folders), folders, strict=True))
@@ -94,7 +99,11 @@ def main(config: Config) -> int:
     print_judged(judged, f"{config.model.name}, prompt {prompt.identity}", known)
     records = {name: record_of(one) for name, one in judged.items()}
     print(json.dumps({"judged": records, "prompt": prompt.identity, "conditions": known}))
-    return 1 if any(one.judge_failed and one.judge_failed + one.failed == one.n for one in judged.values()) else 0
+    return (
+        1
+        if any(one.judge_failed and one.judge_failed + one.failed == one.n for one in judged.values())
+        else 0
+    )
 
 
 async def judge_runs(runs: Mapping[str, Path], config: Config) -> dict[str, Judged]:
@@ -107,7 +116,10 @@ async def judge_runs(runs: Mapping[str, Path], config: Config) -> dict[str, Judg
 
 
 async def judge_run(run: Path, config: Config, generator: Generator) -> Judged:
-    """Judge what has not been judged of one run and count the verdicts. Raises :class:`ConfigError` if nothing can be judged."""
+    """Judge what has not been judged of one run and count the verdicts.
+
+    Raises :class:`ConfigError` if nothing can be judged.
+    """
     manifest = manifest_of_answers(run)
     rows = rows_with_gold(run)
     predictions = {row.question.id: row.answer.text for row in rows if row.answer}
@@ -120,7 +132,9 @@ async def judge_run(run: Path, config: Config, generator: Generator) -> Judged:
     folder = run / f"{JUDGE}-{stable_hash(json.dumps(settings, sort_keys=True))[:8]}"
     questions = [row.question for row in rows if row.answer]
     with RunFolder(folder, settings, environment() | {"model": asdict(config.model)}) as judging:
-        await answer_waiting(judging, questions, answer_one, f"{JUDGE} {run.name}", in_flight=config.batch_size)
+        await answer_waiting(
+            judging, questions, answer_one, f"{JUDGE} {run.name}", in_flight=config.batch_size
+        )
     chosen = chosen_scorer(manifest.last.scorer, manifest.dataset)
     ems = [score_row(row, chosen, 1, searches=False).em for row in rows]
     title = scorer_title(chosen, [row.question for row in rows], manifest.last.aliases)
@@ -131,7 +145,9 @@ def rows_with_gold(run: Path) -> list[SavedRow]:
     """Return a run's rows of questions with gold answers. Raises :class:`ConfigError` if there are none."""
     rows = [row for row in read_rows(run).values() if row.question.answers]
     if not rows:
-        raise ConfigError(f"the run '{run}' has no finished question with gold answers: there is nothing to judge.")
+        raise ConfigError(
+            f"the run '{run}' has no finished question with gold answers: there is nothing to judge."
+        )
     return rows
 
 
@@ -149,7 +165,9 @@ def judge_settings(manifest: Manifest, config: JudgeConfig, model: str) -> dict[
 
 
 def count_verdicts(folder: Path, n: int, answered: int, em: Interval | None, scorer: str) -> Judged:
-    """Count the verdicts in a judge's folder, over n questions of which so many were answered, to go beside their EM."""
+    """Count the verdicts in a judge's folder, over n questions of which so many were answered, to go beside
+    their EM.
+    """
     verdicts = [row.answer.stopped if row.answer else "failed" for row in read_rows(folder).values()]
     right = [float(verdict == "yes") for verdict in verdicts] + [0.0] * (n - len(verdicts))
     return Judged(
@@ -165,7 +183,9 @@ def count_verdicts(folder: Path, n: int, answered: int, em: Interval | None, sco
 
 
 def print_judged(judged: Mapping[str, Judged], who: str, known: Mapping[str, Any]) -> None:
-    """Print a line per run, then what the EM is by, and what the runs were made with (:func:`conditions_record`)."""
+    """Print a line per run, then what the EM is by, and what the runs were made with
+    (:func:`conditions_record`).
+    """
     table = Table("method")
     for heading in ("n", "judged right", "EM", "failed", "judge failed", "unreadable"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -175,8 +195,8 @@ def print_judged(judged: Mapping[str, Judged], who: str, known: Mapping[str, Any
     console = wide_console()
     console.print(table)
     console.print(
-        f"Percent with 95% bootstrap intervals; what failed or cannot be read counts as wrong. Judge: {who}. A judge is a model: "
-        "look at some of its verdicts before you believe it.",
+        f"Percent with 95% bootstrap intervals; what failed or cannot be read counts as wrong. Judge: {who}. "
+        "A judge is a model: look at some of its verdicts before you believe it.",
         soft_wrap=True,
         markup=False,
     )

@@ -2,8 +2,9 @@
 
     corag ledger runs/test/ircot-5e6f7a8b runs/test/corag-1a2b3c4d
 
-By role: what was asked of the model, what the engine found in its cache, what was remembered, what it computed. By stage: how long
-questions waited. And the share of the time in which no request of the run was at the engine. The last line printed is JSON.
+By role: what was asked of the model, what the engine found in its cache, what was remembered, what it
+computed. By stage: how long questions waited. And the share of the time in which no request of the run was at
+the engine. The last line printed is JSON.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def read_ledger(folder: Path) -> Ledger:
 
 def show(console: Console, ledger: Ledger, title: str) -> None:
     """Print a ledger under its title."""
-    console.print(f"{title} ({ledger.questions} questions, {ledger.failed} failed)", soft_wrap=True, markup=False)
+    console.print(
+        f"{title} ({ledger.questions} questions, {ledger.failed} failed)", soft_wrap=True, markup=False
+    )
     console.print(roles_table(ledger))
     console.print(stages_table(ledger))
     for line in remarks(ledger):
@@ -88,20 +91,24 @@ def remarks(ledger: Ledger) -> list[str]:
     """Say how to read the tables, and what the engine did meanwhile."""
     lines = [
         "Tokens: prompt + generated = in cache + remembered + computed; share: of all computed tokens.",
-        "Seconds of a stage: waiting; calls made at the same time are added up. Mean, p50 and p95 are per question.",
+        "Seconds of a stage: waiting; calls made at the same time are added up. Mean, p50 and p95 are per "
+        "question.",
     ]
     if ledger.remembered_searches and (searching := ledger.stages[SearchStep.kind]):
         lines.append(
-            f"Of {searching.calls:,} searches {ledger.remembered_searches:,} were remembered: an equal one had been made."
+            f"Of {searching.calls:,} searches {ledger.remembered_searches:,} were remembered: an equal one "
+            "had been made."
         )
     if ledger.retried:
         lines.append(
-            f"Besides: {ledger.retried} failed attempts that were tried again, {ledger.retried_usage.total:,} tokens."
+            f"Besides: {ledger.retried} failed attempts that were tried again, "
+            f"{ledger.retried_usage.total:,} tokens."
         )
     if ledger.wall is None:
         return [
             *lines,
-            "Wall time and engine idle share: unknown, for the run's lines do not say when they were written.",
+            "Wall time and engine idle share: unknown, for the run's lines do not say when they were "
+            "written.",
         ]
     starts = f" in {len(ledger.starts)} starts, added up" if len(ledger.starts) > 1 else ""
     lines.append(f"Wall time: {ledger.wall:,.1f} s{starts}, without loading engine and index.")
@@ -109,15 +116,18 @@ def remarks(ledger: Ledger) -> list[str]:
         lines.append("Engine idle share: unknown, for the run keeps no steps.")
     else:
         lines.append(
-            f"Engine idle share: {100 * ledger.idle_share:.1f}% of the wall time, with no request of this run in flight; "
-            f"{ledger.in_flight:.1f} were on average."
+            f"Engine idle share: {100 * ledger.idle_share:.1f}% of the wall time, with no request of this "
+            f"run in flight; {ledger.in_flight:.1f} were on average."
         )
     if len(ledger.starts) > 1:
         lines.append(
-            "A start that was killed left no trace of the questions in flight: the engine was idle that much less."
+            "A start that was killed left no trace of the questions in flight: the engine was idle that "
+            "much less."
         )
     if ledger.untimed:
-        lines.append(f"{ledger.untimed} lines do not say when they were written and are left out of these times.")
+        lines.append(
+            f"{ledger.untimed} lines do not say when they were written and are left out of these times."
+        )
     return lines
 
 
@@ -131,7 +141,14 @@ def _table(first: str, *others: str) -> Table:
 
 def _tokens(spending: Spending) -> list[str]:
     usage = spending.usage
-    figures = [usage.calls, usage.prompt, usage.generated, spending.in_cache, spending.remembered, usage.computed]
+    figures = [
+        usage.calls,
+        usage.prompt,
+        usage.generated,
+        spending.in_cache,
+        spending.remembered,
+        usage.computed,
+    ]
     return ["-" if figure is None else f"{figure:,}" for figure in figures]
 
 

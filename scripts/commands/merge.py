@@ -34,7 +34,9 @@ class Config:
 
     def __post_init__(self) -> None:
         if not self.adapter or not self.out:
-            raise ConfigError("name the adapter and the folder of the merged model: corag merge ADAPTER --out MODEL.")
+            raise ConfigError(
+                "name the adapter and the folder of the merged model: corag merge ADAPTER --out MODEL."
+            )
         if Path(self.out).exists() and (not Path(self.out).is_dir() or any(Path(self.out).iterdir())):
             raise ConfigError(f"'{self.out}' is in the way: choose another --out, or remove it.")
 
@@ -45,14 +47,26 @@ def main(config: Config) -> int:
     manifest = read_manifest(Path(adapter))
     if config.model == "auto" and manifest is None:
         raise ConfigError(
-            f"the adapter '{config.adapter}' does not say what it was trained for: name its base with --model."
+            f"the adapter '{config.adapter}' does not say what it was trained for: name its base with "
+            "--model."
         )
-    name = config.model if manifest is None or config.model != "auto" else str(manifest["settings"]["base"]["name"])
+    name = (
+        config.model
+        if manifest is None or config.model != "auto"
+        else str(manifest["settings"]["base"]["name"])
+    )
     folder = model_folder(name)
     merge_adapter(folder, adapter, Path(config.out), config.dtype)
     if manifest is not None:
         shutil.copy(Path(adapter) / TRAINING, Path(config.out) / "merged_training.json")
     print(
-        json.dumps({"folder": config.out, "base": name, "adapter": config.adapter, "digest": folder_digest(config.out)})
+        json.dumps(
+            {
+                "folder": config.out,
+                "base": name,
+                "adapter": config.adapter,
+                "digest": folder_digest(config.out),
+            }
+        )
     )
     return 0

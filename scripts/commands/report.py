@@ -1,9 +1,11 @@
-"""Turn finished runs on the same questions into one HTML file: table, tests, plots and every question's trace.
+"""Turn finished runs on the same questions into one HTML file: table, tests, plots and every question's
+trace.
 
     corag report runs/test/one_step-1a2b3c4d runs/test/corag-5e6f7a8b --out report.html
     corag report runs/test/* --retriever.index indexes/test-bm25      # with the passages' texts
 
-The file needs no server and no network. Like 'corag table' it is about the questions that every run has answered or failed at.
+The file needs no server and no network. Like 'corag table' it is about the questions that every run has
+answered or failed at.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ class Config(Runs):
         out: the HTML file to write; a file of that name is replaced.
         scorer: how answers are scored; "auto" takes that of the first run.
         recall_at: recall is measured over so many collected passages; 0 takes that of the first run.
-        retriever: the index that the runs searched, for the passages' texts; without it they are shown by title.
+        retriever: the index that the runs searched, for the passages' texts; without it they are shown by
+            title.
     """
 
     USAGE = "corag report RUN RUN ... --out report.html"
@@ -53,7 +56,8 @@ class Config(Runs):
         super().__post_init__()
         if Path(self.out).is_dir():
             raise ConfigError(
-                f"'{self.out}' is a folder: name the HTML file to write, such as --out {self.out}/report.html."
+                f"'{self.out}' is a folder: name the HTML file to write, such as --out "
+                f"{self.out}/report.html."
             )
 
 
@@ -64,10 +68,15 @@ def main(config: Config) -> int:
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     written = html_page(report, texts, made)
     write_atomically(config.out, written)
-    figures = {"questions": report.overview.n, "runs": len(report.overview.runs), "passages": len(report.passages.ids)}
+    figures = {
+        "questions": report.overview.n,
+        "runs": len(report.overview.runs),
+        "passages": len(report.passages.ids),
+    }
     size = len(written) / 1e6
     print(
-        f"{config.out}: {figures['runs']} runs on {figures['questions']:,} questions, {size:.1f} MB. Open it in a browser."
+        f"{config.out}: {figures['runs']} runs on {figures['questions']:,} questions, {size:.1f} MB. Open it "
+        "in a browser."
     )
     if texts.found:
         print(f"It has the texts of {texts.found:,} of {figures['passages']:,} passages.")
@@ -76,7 +85,10 @@ def main(config: Config) -> int:
 
 
 def report_of(config: Config) -> Report:
-    """Make the report. Raises :class:`ConfigError` for runs of different question files, chains, or no common question."""
+    """Make the report.
+
+    Raises :class:`ConfigError` for runs of different question files, chains, or no common question.
+    """
     folders = [Path(run) for run in config.runs]
     manifests = [manifest_of_answers(folder) for folder in folders]
     check_same_file(manifests)
@@ -87,7 +99,10 @@ def report_of(config: Config) -> Report:
 
 
 async def texts_of(report: Report, config: RetrieverConfig) -> Texts:
-    """Fetch the passages' texts from the index, if one is named. Raises :class:`ConfigError` if it has none of them."""
+    """Fetch the passages' texts from the index, if one is named.
+
+    Raises :class:`ConfigError` if it has none of them.
+    """
     if not config.index and not config.url:
         return Texts()
     retriever = await open_retriever(config)

@@ -2,9 +2,10 @@
 
     corag rounds --config training/configs/world_rounds.yaml --questions world/train.jsonl --retriever.index world-bm25 --out made
 
-Every stage is a command of its own, whose options lie beside its result as YAML, and goes on where it was; so does the same 'corag
-rounds'. With several rounds, chains are sampled by what the round before trained (iterative rejection sampling, section 4.4 of the
-paper). With --learner, chains of the small --model train a larger one (weak to strong).
+Every stage is a command of its own, whose options lie beside its result as YAML, and goes on where it was; so
+does the same 'corag rounds'. With several rounds, chains are sampled by what the round before trained
+(iterative rejection sampling, section 4.4 of the paper). With --learner, chains of the small --model train a
+larger one (weak to strong).
 """
 
 from __future__ import annotations
@@ -60,11 +61,15 @@ class Config(QuestionFile):
 
     Attributes:
         out: folder of everything that is made.
-        rounds: how many times chains are sampled and a model trained on them; 0 after a warm start for that alone.
-        warm_start: first train on the annotated decompositions of so many questions, which are then not sampled for. A model too
-            small to write sub-queries by itself learns their form from them. 0 for none.
-        per_round: questions that a round samples for, each round others; 0 for all of them in every round, as in the paper.
-        start_from: whether a round trains a new adapter on the "base" model, or goes on with the "previous" one.
+        rounds: how many times chains are sampled and a model trained on them; 0 after a warm start for that
+            alone.
+        warm_start: first train on the annotated decompositions of so many questions, which are then not
+            sampled for. A model too small to write sub-queries by itself learns their form from them. 0 for
+            none.
+        per_round: questions that a round samples for, each round others; 0 for all of them in every round, as
+            in the paper.
+        start_from: whether a round trains a new adapter on the "base" model, or goes on with the "previous"
+            one.
         learning_rate_share: a training that goes on from an adapter takes this share of sft's learning rate.
         sample: how chains are sampled; the source is the model but for the warm start.
         rows: which training rows are made of them.
@@ -74,11 +79,12 @@ class Config(QuestionFile):
         learner: the model that is trained, if it is not the same.
         retriever: the index of the training questions.
         test: what every round is decoded on.
-        launch: arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; nothing for one process, on the
-            CPU if there is no GPU.
+        launch: arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; nothing for
+            one process, on the CPU if there is no GPU.
         seed: of sampling and decoding.
         batch_size: questions in flight at the same time.
-        may_fail: questions of a stage that may fail; if more do, the same command asks them again, before it trains on the others.
+        may_fail: questions of a stage that may fail; if more do, the same command asks them again, before it
+            trains on the others.
     """
 
     out: str = ""
@@ -117,8 +123,8 @@ class Config(QuestionFile):
             (self.model.backend == "server", "a server cannot change its adapter: choose backend vllm or transformers"),
             (
                 self.learner and (self.rounds > 1 or self.warm_start or self.start_from == "previous"),
-                "a learner other than the model that samples cannot sample the next round, and has no previous adapter: give "
-                "rounds 1, start_from base and no warm_start",
+                "a learner other than the model that samples cannot sample the next round, and has no "
+                "previous adapter: give rounds 1, start_from base and no warm_start",
             ),
         ):  # fmt: skip
             if wrong:
@@ -139,7 +145,8 @@ class Config(QuestionFile):
 class Turn:
     """Chains from some questions, and a training on them.
 
-    ``adapter``: of the model that samples; ``start``: what the training goes on with; "" for the base model alone.
+    ``adapter``: of the model that samples; ``start``: what the training goes on with; "" for the base model
+    alone.
     """
 
     name: str
@@ -152,7 +159,10 @@ class Turn:
 
 @dataclass(frozen=True)
 class Stage:
-    """A command by its options, and the folder that it makes. ``after``: results of earlier stages that it reads."""
+    """A command by its options, and the folder that it makes.
+
+    ``after``: results of earlier stages that it reads.
+    """
 
     result: Path
     options: StageOptions
@@ -160,7 +170,10 @@ class Stage:
 
 
 def main(config: Config) -> int:
-    """Perform every stage that is not finished; print a table of the rounds if they are decoded, and a line of JSON."""
+    """Perform every stage that is not finished.
+
+    Print a table of the rounds if they are decoded, and a line of JSON.
+    """
     planned = turns(config, len(config.load()))
     keep_plan(Path(config.out), planned)
     test = config.held_out
@@ -199,13 +212,17 @@ def turns(config: Config, total: int) -> list[Turn]:
 
 
 def keep_plan(root: Path, planned: Sequence[Turn]) -> None:
-    """Note which questions every turn takes. Raises :class:`ConfigError` if the folder was begun with other turns.
+    """Note which questions every turn takes.
+
+    Raises :class:`ConfigError` if the folder was begun with other turns.
 
     Its folders of chains may hold questions that are now another turn's.
     """
     file = root / "turns.json"
     turns_now = [asdict(turn) for turn in planned]
-    if file.is_file() and (changed := differences(json.loads(file.read_text(encoding="utf-8")), turns_now, "turns")):
+    if file.is_file() and (
+        changed := differences(json.loads(file.read_text(encoding="utf-8")), turns_now, "turns")
+    ):
         raise ConfigError(
             f"'{root}' was begun with other turns:\n  " + "\n  ".join(changed) + "\n"
             "Give the same rounds, warm_start, per_round and questions, or choose another --out."
@@ -233,11 +250,18 @@ def stages(config: Config, planned: Sequence[Turn]) -> list[Stage]:
             out=str(chains),
         )
         writing = rows.Config(
-            [str(chains)], str(training_rows), config.trained, config.model.chat, config.rows, config.retriever
+            [str(chains)],
+            str(training_rows),
+            config.trained,
+            config.model.chat,
+            config.rows,
+            config.retriever,
         )
         given = {each.name: getattr(config.sft, each.name) for each in fields(TuningOptions)}
         given["learning_rate"] *= config.learning_rate_share if turn.start else 1
-        tuning = SftConfig(**given, rows=str(training_rows), out=str(adapter), model=config.trained, adapter=turn.start)
+        tuning = SftConfig(
+            **given, rows=str(training_rows), out=str(adapter), model=config.trained, adapter=turn.start
+        )
         made += [
             Stage(chains, sampling, _paths(turn.adapter)),
             Stage(training_rows, writing, (chains,)),
@@ -249,8 +273,13 @@ def stages(config: Config, planned: Sequence[Turn]) -> list[Stage]:
 
 
 def _sampling(chosen: SampleConfig, source: Literal["model", "decomposition"]) -> SampleConfig:
-    """Say how a turn's chains are made; annotated ones are not rejected by the score of a model that has learned nothing yet."""
-    return replace(chosen, source=source, reject_below=None if source == "decomposition" else chosen.reject_below)
+    """Say how a turn's chains are made.
+
+    Annotated ones are not rejected by the score of a model that has learned nothing yet.
+    """
+    return replace(
+        chosen, source=source, reject_below=None if source == "decomposition" else chosen.reject_below
+    )
 
 
 def decoding(config: Config, folder: Path, adapter: str) -> Stage:
@@ -271,10 +300,11 @@ def decoding(config: Config, folder: Path, adapter: str) -> Stage:
 
 
 def perform(stage: Stage, command: Sequence[str], may_fail: int = 0) -> None:
-    """Run a stage's command unless it has finished with these options, on what is there now of the stages before it.
+    """Run a stage's command unless it has finished with these options, on what is there now of the stages
+    before it.
 
-    It has not finished if more than ``may_fail`` questions failed. Raises :class:`BackendError` if it fails, or questions failed
-    whose chains the next stage wants; what it had done is kept.
+    It has not finished if more than ``may_fail`` questions failed. Raises :class:`BackendError` if it fails,
+    or questions failed whose chains the next stage wants; what it had done is kept.
     """
     options = json.loads(json.dumps(asdict(stage.options)))
     text = yaml.safe_dump(options, sort_keys=False, width=120)
@@ -289,8 +319,9 @@ def perform(stage: Stage, command: Sequence[str], may_fail: int = 0) -> None:
     status = subprocess.run([*command, "--config", str(file)], check=False).returncode
     if status:
         raise BackendError(
-            f"the stage that makes '{stage.result}' ended with exit status {status}: its own message stands above. Once that is "
-            "mended, or the folder removed if it was made with other options, the same command goes on from there."
+            f"the stage that makes '{stage.result}' ended with exit status {status}: its own message stands "
+            "above. Once that is mended, or the folder removed if it was made with other options, the same "
+            "command goes on from there."
         )
     if isinstance(stage.options, sample.Config | run.Config) and not all_answered(stage.options, may_fail):
         return
@@ -313,7 +344,10 @@ def command_of(stage: Stage, launch: Sequence[str]) -> list[str]:
 
 
 def default_launch() -> list[str]:
-    """Return accelerate's arguments for one process; what precision to compute in is the training's own business."""
+    """Return accelerate's arguments for one process.
+
+    What precision to compute in is the training's own business.
+    """
     import torch
 
     one = ["--num_processes", "1", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
@@ -331,7 +365,10 @@ def _contents(options: StageOptions) -> list[str]:
     if isinstance(options, SftConfig):
         return read_by_tuning(options)
     indexes = [file_digest(Path(index) / INDEX_FILE) for index in options.retriever.index]
-    return [*(read_by_rows(options) if isinstance(options, rows.Config) else read_by_asking(options)), *indexes]
+    return [
+        *(read_by_rows(options) if isinstance(options, rows.Config) else read_by_asking(options)),
+        *indexes,
+    ]
 
 
 def _paths(adapter: str) -> tuple[Path, ...]:

@@ -1,10 +1,11 @@
-"""Turn sampled chains into training rows: prompt and completion for every task, tokenised as decoding does it.
+"""Turn sampled chains into training rows: prompt and completion for every task, tokenised as decoding does
+it.
 
     corag rows chains/world --retriever.index indexes/world-bm25 --out rows/world
     corag rows chains/world --rows.tasks no_chain --retriever.index indexes/world-bm25 --out rows/world-no-chain
 
-Several folders of chains go into one set. Passages are read from the index by id; nothing is searched again and no model is
-started.
+Several folders of chains go into one set. Passages are read from the index by id; nothing is searched again
+and no model is started.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Config:
     Attributes:
         chains: one or more folders that 'corag sample' wrote.
         out: folder of the rows.
-        model: the model that will be trained, whose tokenizer the rows are written for: "default", a folder or a Hugging Face name.
+        model: the model that will be trained, whose tokenizer the rows are written for: "default", a folder
+            or a Hugging Face name.
         chat: whether prompts go through the model's chat template, as in decoding; auto does if it has one.
         rows: which rows are made.
         retriever: the index that the chains were sampled with.
@@ -70,19 +72,23 @@ async def make(config: Config) -> Report:
     chosen = within_window(config, folder)
     retriever = await open_retriever(config.retriever)
     try:
-        return await write_rows([Path(chain) for chain in config.chains], Path(config.out), retriever, renderer, chosen)
+        return await write_rows(
+            [Path(chain) for chain in config.chains], Path(config.out), retriever, renderer, chosen
+        )
     finally:
         await retriever.close()
 
 
 def within_window(config: Config, folder: str) -> RowsConfig:
-    """Return the options of the rows, none longer than the model in ``folder`` can read: decoding would shorten prompts too."""
+    """Return the options of the rows, none longer than the model in ``folder`` can read: decoding would
+    shorten prompts too.
+    """
     window = context_window(folder)
     if window is None or config.rows.max_length <= window:
         return config.rows
     print(
-        f"corag: '{config.model}' was made to read {window} tokens at once, so rows have at most so many, not "
-        f"{config.rows.max_length}.",
+        f"corag: '{config.model}' was made to read {window} tokens at once, so rows have at most so many, "
+        f"not {config.rows.max_length}.",
         file=sys.stderr,
     )
     return replace(config.rows, max_length=window)

@@ -3,8 +3,9 @@
     corag run --questions world/test.jsonl --method closed_book,one_step,ircot --retriever.index indexes/world-bm25
     corag run --config experiment.yaml --limit 100
 
-Each method gets a run folder of its own. The same command again resumes; the last line printed is JSON. With --shard 2/8 it
-answers every eighth question from the second on; 'corag join' joins the shards (scripts/recipes/batch_inference.sh does it all).
+Each method gets a run folder of its own. The same command again resumes; the last line printed is JSON. With
+--shard 2/8 it answers every eighth question from the second on; 'corag join' joins the shards
+(scripts/recipes/batch_inference.sh does it all).
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ class Config(Setup, QuestionFile):
         QuestionFile.__post_init__(self)
         if self.batch_size < 1 or self.recall_at < 1:
             raise ConfigError(
-                f"batch_size and recall_at must be at least 1, but they are {self.batch_size} and {self.recall_at}."
+                f"batch_size and recall_at must be at least 1, but they are {self.batch_size} and "
+                f"{self.recall_at}."
             )
 
 
@@ -82,7 +84,10 @@ def main(config: Config) -> int:
 
 
 def report(runs: Mapping[str, Path], questions: Sequence[Question], chosen: Scorer, recall_at: int) -> int:
-    """Print the table of some runs, then a line of JSON; return 0, or 1 if every question of some method failed."""
+    """Print the table of some runs, then a line of JSON.
+
+    Return 0, or 1 if every question of some method failed.
+    """
     summaries = summarise_runs(runs, questions, chosen, recall_at)
     aliases = Manifest.read(next(iter(runs.values()))).last.aliases
     print_table(summaries, runs, scorer_title(chosen, questions, aliases))
@@ -102,9 +107,14 @@ def status(summaries: Sequence[Summary]) -> int:
 
 
 async def answer_dataset(config: Config, questions: Questions) -> dict[str, Path]:
-    """Answer every question with every method, resuming what there is; return the run folder of each method."""
+    """Answer every question with every method, resuming what there is.
+
+    Return the run folder of each method.
+    """
     async with open_backends(config) as (generator, retriever):
-        return {name: await answer_run(config, name, questions, generator, retriever) for name in config.method}
+        return {
+            name: await answer_run(config, name, questions, generator, retriever) for name in config.method
+        }
 
 
 async def answer_run(
@@ -116,7 +126,10 @@ async def answer_run(
     *,
     cell: str = "",
 ) -> Path:
-    """Answer with one method what its run does not hold yet, and return the run's folder. ``cell``: its name in a sweep."""
+    """Answer with one method what its run does not hold yet, and return the run's folder.
+
+    ``cell``: its name in a sweep.
+    """
     settings = run_settings(config, method, generator, retriever)
     folder = run_path(config, method, settings, cell)
     chosen = {
@@ -166,7 +179,9 @@ async def answer_rest(
     await answer_waiting(run, questions, answer_one, title, in_flight=config.batch_size)
 
 
-def run_settings(config: Config, name: str, generator: Generator, retriever: Retriever | None) -> dict[str, Any]:
+def run_settings(
+    config: Config, name: str, generator: Generator, retriever: Retriever | None
+) -> dict[str, Any]:
     """Everything that the method's results depend on; ``limit`` and ``batch_size`` are not among it."""
     return method_settings(config, name) | {
         "model": generator.fingerprint,
@@ -190,7 +205,10 @@ def method_settings(config: Config, name: str) -> dict[str, Any]:
 
 
 def run_path(config: Config, name: str, settings: Mapping[str, Any], cell: str = "") -> Path:
-    """Return the folder of a method's run; the automatic name changes with the settings, so it is never refused."""
+    """Return the folder of a method's run.
+
+    The automatic name changes with the settings, so it is never refused.
+    """
     if config.out != "auto":
         run = Path(config.out) / (re.sub(r"[^\w.=-]+", "-", cell) or name)
     else:
@@ -207,7 +225,10 @@ def summarise_runs(
     recall_at: int,
     texts: Mapping[str, Texts] = NO_TEXTS,
 ) -> list[Summary]:
-    """Read the runs back from disk and summarise the given questions of each. ``texts``: passages by id, for some runs."""
+    """Read the runs back from disk and summarise the given questions of each.
+
+    ``texts``: passages by id, for some runs.
+    """
     asked = {question.id: question for question in questions}
     summaries = []
     for name, folder in runs.items():
@@ -215,7 +236,9 @@ def summarise_runs(
         searches = Manifest.read(folder).searches
         # Gold answers come from the question file: aliases may have been added to it since.
         rows = [replace(found[key], question=question) for key, question in asked.items() if key in found]
-        summaries.append(summarise(name, rows, chosen, recall_at=recall_at, searches=searches, texts=texts.get(name)))
+        summaries.append(
+            summarise(name, rows, chosen, recall_at=recall_at, searches=searches, texts=texts.get(name))
+        )
     return summaries
 
 
@@ -233,23 +256,31 @@ def print_table(summaries: Sequence[Summary], runs: Mapping[str, Path], scoring:
     shared, own = conditions(manifests)
     recall_at = summaries[0].recall_at
     console.print(
-        f"EM, F1 and recall@{recall_at} in percent with 95% bootstrap intervals (exact where all score alike). Scorer: {scoring}."
+        f"EM, F1 and recall@{recall_at} in percent with 95% bootstrap intervals (exact where all score "
+        f"alike). Scorer: {scoring}."
     )
     if note := pages_note(manifests[each.method] for each in summaries if "r_precision" in each.further):
         console.print(note, soft_wrap=True, markup=False)
     for line in shared:
         console.print(line, soft_wrap=True, markup=False)
     for summary in summaries:
-        console.print(f"{summary.method}: {runs[summary.method]} ({own[summary.method]})", soft_wrap=True, markup=False)
+        console.print(
+            f"{summary.method}: {runs[summary.method]} ({own[summary.method]})", soft_wrap=True, markup=False
+        )
         if summary.unscored:
             console.print(
-                f"{summary.method}: {summary.unscored} questions have no gold answers: not scored.", markup=False
+                f"{summary.method}: {summary.unscored} questions have no gold answers: not scored.",
+                markup=False,
             )
         for measure, n in summary.measured_on_fewer.items():
             title = FURTHER.get(measure, measure)
-            console.print(f"{summary.method}: {title} is of {n} of {summary.n} questions, which can be measured by it.")
+            console.print(
+                f"{summary.method}: {title} is of {n} of {summary.n} questions, which can be measured by it."
+            )
         if summary.failed:
-            console.print(f"{summary.method}: {summary.failed} failed, first: {summary.first_error}", markup=False)
+            console.print(
+                f"{summary.method}: {summary.failed} failed, first: {summary.first_error}", markup=False
+            )
 
 
 def print_further(console: Console, summaries: Sequence[Summary]) -> None:

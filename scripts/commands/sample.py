@@ -1,9 +1,11 @@
-"""Sample chains for training: many per question, each scored by the gold answer's likelihood, the best one kept.
+"""Sample chains for training: many per question, each scored by the gold answer's likelihood, the best one
+kept.
 
     corag sample --questions world/train.jsonl --retriever.index indexes/world-bm25 --out chains/world
 
-The folder is a run like any other: one line per question with every candidate, appended as it is finished; the same command again
-goes on where it was. 'corag rows' makes training rows of one or more such folders, so shards (--shard 1/8) need no joining.
+The folder is a run like any other: one line per question with every candidate, appended as it is finished;
+the same command again goes on where it was. 'corag rows' makes training rows of one or more such folders, so
+shards (--shard 1/8) need no joining.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ class Config(QuestionFile):
     @property
     def folder(self) -> Path:
         """Where the chains go."""
-        out = Path("chains") / Path(self.questions).name.split(".")[0] if self.out == "auto" else Path(self.out)
+        out = (
+            Path("chains") / Path(self.questions).name.split(".")[0] if self.out == "auto" else Path(self.out)
+        )
         return Shard.parse(self.shard).folder(out) if self.shard else out
 
 
@@ -105,7 +109,8 @@ async def sample(config: Config, questions: Sequence[Question]) -> None:
 
 def settings_of(config: Config, generator: Generator, retriever: Retriever) -> dict[str, Any]:
     """Everything that the chains depend on."""
-    # A chain ends at a sub-answer that is an alias, and is scored by the likeliest one. Without aliases nothing is noted.
+    # A chain ends at a sub-answer that is an alias, and is scored by the likeliest one. Without aliases
+    # nothing is noted.
     aliases = {"aliases": file_digest(config.aliases)} if config.aliases else {}
     return {
         "method": METHOD,

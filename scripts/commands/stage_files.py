@@ -23,7 +23,10 @@ def read_by_asking(options: sample.Config | run.Config) -> list[str]:
 
 
 def read_by_rows(options: rows.Config) -> list[str]:
-    """Identify the tokenizer and, if rows ask it, the stop prompt by content. The other prompts are those of the chains."""
+    """Identify the tokenizer and, if rows ask it, the stop prompt by content.
+
+    The other prompts are those of the chains.
+    """
     if "stop" not in options.rows.tasks:
         return _folders(options.model)
     corag = config_of([Path(chains) for chains in options.chains])
@@ -36,9 +39,12 @@ def read_by_tuning(options: SftConfig) -> list[str]:
 
 
 def all_answered(options: sample.Config | run.Config, may_fail: int) -> bool:
-    """Whether all questions that a command was asked are answered, but for ``may_fail`` at most; says so if they are not.
+    """Whether all questions that a command was asked are answered, but for ``may_fail`` at most.
 
-    Raises :class:`BackendError` if chains are missing: rows are made of all chains at once, and later ones cannot be added.
+    Says so if they are not.
+
+    Raises :class:`BackendError` if chains are missing: rows are made of all chains at once, and later ones
+    cannot be added.
     """
     folder = options.folder if isinstance(options, sample.Config) else Path(options.out) / "corag"
     lines = read_lines(folder).values() if (folder / TRACES).is_file() else ()
@@ -50,11 +56,14 @@ def all_answered(options: sample.Config | run.Config, may_fail: int) -> bool:
     if len(failed) <= may_fail:
         return True
     said = (
-        f"of the {len(asked)} questions of '{folder}', {len(failed)} failed, the first, '{failed[0].question.id}', with:\n"
+        f"of the {len(asked)} questions of '{folder}', {len(failed)} failed, the first, "
+        f"'{failed[0].question.id}', with:\n"
         f"  {failed[0].error.splitlines()[0]}\nThe same command asks them again"
     )
     if isinstance(options, sample.Config):
-        raise BackendError(f"{said}, before it trains on the others. To leave them out, give --may_fail {len(failed)}.")
+        raise BackendError(
+            f"{said}, before it trains on the others. To leave them out, give --may_fail {len(failed)}."
+        )
     print(f"corag: {said}.", file=sys.stderr)
     return False
 

@@ -1,13 +1,15 @@
-"""Answer a dataset with many settings: a table, the Pareto set, the curve of accuracy against tokens, the best cell per budget.
+"""Answer a dataset with many settings: a table, the Pareto set, the curve of accuracy against tokens, the
+best cell per budget.
 
     corag sweep --config eval/configs/world.yaml
     corag sweep --config scripts/configs/decoding.yaml --cells scripts/configs/decoding_cells.yaml --questions test.jsonl ...
 
-A cell is a name and what it changes: options of 'corag run', as "corag.max_hops: 4" or nested. A grid is a list of blocks of
-options, each with a value or a list of values; its cells are their combinations. Cells of the same model share one engine, its
-prefix cache and its memory of replies: where best of 4 has been, best of 8 asks for four chains only. Each cell has a run folder of
-its own, so the same command again goes on where it was; once every question is answered it prints the report and starts no engine.
-Questions that failed are tried again, as 'corag run' tries them again, so a cell that has any opens its engine each time.
+A cell is a name and what it changes: options of 'corag run', as "corag.max_hops: 4" or nested. A grid is a
+list of blocks of options, each with a value or a list of values; its cells are their combinations. Cells of
+the same model share one engine, its prefix cache and its memory of replies: where best of 4 has been, best of
+8 asks for four chains only. Each cell has a run folder of its own, so the same command again goes on where it
+was; once every question is answered it prints the report and starts no engine. Questions that failed are
+tried again, as 'corag run' tries them again, so a cell that has any opens its engine each time.
 """
 
 from __future__ import annotations
@@ -41,20 +43,28 @@ from scripts.commands import run
 from scripts.commands.sweep_report import report
 
 CAPACITY = 500_000
-"""Replies of a kind that an engine of a sweep remembers: 0.7 GB if all are met. Best of 8 with 6 hops samples 48 per question."""
+"""Replies of a kind that an engine of a sweep remembers: 0.7 GB if all are met. Best of 8 with 6 hops samples
+48 per question.
+"""
 FINISHED = "finished.txt"
 
 
 @dataclass(frozen=True)
 class Config(run.Config):
-    """Options of 'corag sweep': those of 'corag run', for what all cells have in common, the cells, and how they are reported.
+    """Options of 'corag sweep': those of 'corag run', for what all cells have in common, the cells, and how
+    they are reported.
 
     Attributes:
-        cells: cells, each a name and the options that it changes ("method" is one of them); or a YAML file of them.
-        grid: blocks of options, each with a value or a list of values, to be combined into cells; or a YAML file of them.
-        dev: further questions, answered by the same cells, on which the best cell under each budget is chosen.
-        out: folder of the sweep; "auto" is runs/NAME-OF-QUESTIONS/sweep and digits that change with what the cells share.
-        metric: what cells are compared by: "f1", "em", "recall", or a measure of the scorer's, such as KILT's "kilt_em".
+        cells: cells, each a name and the options that it changes ("method" is one of them); or a YAML file of
+            them.
+        grid: blocks of options, each with a value or a list of values, to be combined into cells; or a YAML
+            file of them.
+        dev: further questions, answered by the same cells, on which the best cell under each budget is
+            chosen.
+        out: folder of the sweep; "auto" is runs/NAME-OF-QUESTIONS/sweep and digits that change with what the
+            cells share.
+        metric: what cells are compared by: "f1", "em", "recall", or a measure of the scorer's, such as KILT's
+            "kilt_em".
         budgets: tokens per question under each of which the best cell is named.
         resamples: of the bootstrap that gives the fitted curve its intervals.
     """
@@ -99,7 +109,8 @@ def main(config: Config) -> int:
 def dev_cells(config: Config, tested: Sequence[Cell]) -> list[Cell]:
     """Return the same cells over the dev questions; none without.
 
-    Raises :class:`ConfigError` if these are among the others, or have one index where the cells search several.
+    Raises :class:`ConfigError` if these are among the others, or have one index where the cells search
+    several.
     """
     dev = config.dev.beside(config)
     if not dev.questions:
@@ -108,12 +119,14 @@ def dev_cells(config: Config, tested: Sequence[Cell]) -> list[Cell]:
     reported = {question.text for question in tested[0].questions}
     if shared := [question.id for question in questions if question.text in reported]:
         raise ConfigError(
-            f"{len(shared)} of the dev questions are among those that are reported on, such as '{shared[0]}': cells must be "
-            "chosen on others. Take others with skip and limit, or from another file."
+            f"{len(shared)} of the dev questions are among those that are reported on, such as "
+            f"'{shared[0]}': cells must be chosen on others. Take others with skip and limit, or from "
+            "another file."
         )
     if dev.has_index and len({repr(cell.config.retriever) for cell in tested if cell.searches}) > 1:
         raise ConfigError(
-            "the cells search different indexes, but dev.retriever names one: build the indexes over both corpora and leave it out."
+            "the cells search different indexes, but dev.retriever names one: build the indexes over both "
+            "corpora and leave it out."
         )
     options = dev.question_options | {"out": str(config.folder / "dev")}
     if dev.has_index:
@@ -122,10 +135,14 @@ def dev_cells(config: Config, tested: Sequence[Cell]) -> list[Cell]:
 
 
 def scored(questions: run.Questions) -> run.Questions:
-    """Return the questions. Raises :class:`ConfigError` if some have no gold answers: cells are compared by their scores."""
+    """Return the questions.
+
+    Raises :class:`ConfigError` if some have no gold answers: cells are compared by their scores.
+    """
     if blank := [question.id for question in questions if not question.answers]:
         raise ConfigError(
-            f"{len(blank)} of the questions have no gold answers, such as '{blank[0]}': a sweep compares scores, so leave them out."
+            f"{len(blank)} of the questions have no gold answers, such as '{blank[0]}': a sweep compares "
+            "scores, so leave them out."
         )
     return questions
 
@@ -149,8 +166,8 @@ BACK_ENDS = Openers()
 async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
     """Answer what is not finished, cell after cell, each with all its questions in flight.
 
-    Cells of one model come together, in their order otherwise; models in the order in which they first appear. One engine is open
-    at a time, since it may fill a GPU; an index stays open for all.
+    Cells of one model come together, in their order otherwise; models in the order in which they first
+    appear. One engine is open at a time, since it may fill a GPU; an index stays open for all.
     """
     for cell in cells:  # what is missing is found before hours go into the first cells
         cell.config.of(cell.method).check_files()
@@ -183,7 +200,10 @@ async def answer_cell(cell: Cell, generator: Generator, indexes: Mapping[str, Re
 
 
 def is_finished(cell: Cell) -> bool:
-    """Whether a cell's run holds an answer to every question, by the settings, model and index of now; a failure is none."""
+    """Whether a cell's run holds an answer to every question, by the settings, model and index of now.
+
+    A failure is none.
+    """
     mark = cell.folder / FINISHED
     if not all(file.is_file() for file in (mark, cell.folder / MANIFEST, cell.folder / TRACES)):
         return False
@@ -196,7 +216,8 @@ def is_finished(cell: Cell) -> bool:
 def mark_of(cell: Cell) -> str:
     """Identify what a cell's answers depend on, as far as it is known without its engine and index.
 
-    Their settings, and the content of the folders that they name; what is named on a hub counts as what it is called.
+    Their settings, and the content of the folders that they name; what is named on a hub counts as what it is
+    called.
     """
     config = cell.config
     weights = [_content(folder) for folder in (config.model.name, adapter_folder(config.model.adapter))]

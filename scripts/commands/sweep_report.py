@@ -58,7 +58,9 @@ def report(out: Path, tests: Sequence[Cell], devs: Sequence[Cell], options: Repo
 
 @dataclass(frozen=True)
 class Known:
-    """What a reader must know beside the figures of some cells: how they are scored, what they share, and by cell what else."""
+    """What a reader must know beside the figures of some cells: how they are scored, what they share, and by
+    cell what else.
+    """
 
     scorer: str
     shared: Sequence[str]
@@ -79,14 +81,24 @@ def record_of(
     """Write a sweep as a JSON object; scores are fractions, but in percent where they are the curve's y."""
     config = tested[0].cell.config
     known, known_of_dev = known_of(tested), known_of(developed) if developed else None
-    of_dev = {"dev_scorer_title": known_of_dev.scorer, "dev_conditions": known_of_dev.shared} if known_of_dev else {}
+    of_dev = (
+        {"dev_scorer_title": known_of_dev.scorer, "dev_conditions": known_of_dev.shared}
+        if known_of_dev
+        else {}
+    )
     return {
-        "questions": {"file": config.questions, "dataset": config.dataset, "n": len(tested[0].cell.questions)},
+        "questions": {
+            "file": config.questions,
+            "dataset": config.dataset,
+            "n": len(tested[0].cell.questions),
+        },
         "metric": options.metric,
         "scorer_title": known.scorer,
         "conditions": known.shared,
         **of_dev,
-        "cells": {each.name: cell_record(each, known) | {"pareto": each.name in found.pareto} for each in tested},
+        "cells": {
+            each.name: cell_record(each, known) | {"pareto": each.name in found.pareto} for each in tested
+        },
         "dev_cells": {each.name: cell_record(each, known_of_dev) for each in developed if known_of_dev},
         "pareto": found.pareto,
         "failed": found.failed,
@@ -95,10 +107,15 @@ def record_of(
             "x": "tokens per question",
             "y": f"{MEASURES[options.metric]} in percent",
             "log": "natural",
-            **{name: {"refused": fit} if isinstance(fit, str) else asdict(fit) for name, fit in found.fits.items()},
+            **{
+                name: {"refused": fit} if isinstance(fit, str) else asdict(fit)
+                for name, fit in found.fits.items()
+            },
         },
         "best_under_budget": {
-            "chosen_on": developed[0].cell.config.questions if developed else "the same questions: optimistic",
+            "chosen_on": developed[0].cell.config.questions
+            if developed
+            else "the same questions: optimistic",
             "choices": [asdict(choice) for choice in found.choices],
         },
         "shared_work": spending_record([*tested, *developed]),
@@ -106,7 +123,9 @@ def record_of(
 
 
 def cell_record(each: Measured, known: Known) -> dict[str, Any]:
-    """Write a cell as a JSON object: what the table says of it, and the options and conditions that tell it from the others."""
+    """Write a cell as a JSON object: what the table says of it, and the options and conditions that tell it
+    from the others.
+    """
     told = {"method": each.cell.method, "options": each.options, "folder": str(each.cell.folder)}
     told["conditions"] = known.own[each.name]
     return json_record(each.summary) | {"remembered_tokens": each.spent.remembered} | told
@@ -126,7 +145,9 @@ def spending_record(cells: Sequence[Measured]) -> dict[str, int | None]:
 
 
 def csv_of(tested: Sequence[Measured], developed: Sequence[Measured], found: Findings, metric: str) -> str:
-    """Write a line per cell, then one per cell on the dev questions; options that differ are columns, scores fractions.
+    """Write a line per cell, then one per cell on the dev questions.
+
+    Options that differ are columns, scores fractions.
 
     ``metric``: what the Pareto set is by.
     The last two columns say how the line is scored, and all that must be known beside it.
@@ -182,7 +203,9 @@ def csv_of(tested: Sequence[Measured], developed: Sequence[Measured], found: Fin
 def plot(out: Path, tested: Sequence[Measured], found: Findings, metric: str, title: str) -> list[Path]:
     """Draw sweep.png and sweep.svg and return their paths; without matplotlib, say how to get them."""
     if importlib.util.find_spec("matplotlib") is None:
-        print("corag: no pictures: pip install matplotlib, then the same command draws them.", file=sys.stderr)
+        print(
+            "corag: no pictures: pip install matplotlib, then the same command draws them.", file=sys.stderr
+        )
         return []
     files = [out / "sweep.png", out / "sweep.svg"]
     shown = [each for each in tested if each.name not in found.failed]
@@ -190,12 +213,16 @@ def plot(out: Path, tested: Sequence[Measured], found: Findings, metric: str, ti
         return []
     groups = groups_of([each.cell for each in shown], [each.options for each in shown])
     points = [point_of(each, group, found, metric) for each, group in zip(shown, groups, strict=True)]
-    draw_scaling(points, files, measure=MEASURES[metric], title=title, line=line_of(points, found, MEASURES[metric]))
+    draw_scaling(
+        points, files, measure=MEASURES[metric], title=title, line=line_of(points, found, MEASURES[metric])
+    )
     return files
 
 
 def line_of(points: Sequence[Point], found: Findings, measure: str) -> Line | None:
-    """Return the curve that is drawn: the one through the Pareto set, or else the one through all cells, if there is any."""
+    """Return the curve that is drawn: the one through the Pareto set, or else the one through all cells, if
+    there is any.
+    """
     for name, title in (("pareto", "frontier"), ("all", "all cells")):
         fit = found.fits[name]
         if isinstance(fit, Fit):
@@ -203,7 +230,9 @@ def line_of(points: Sequence[Point], found: Findings, measure: str) -> Line | No
             said = [title, f"{fit.points} points"]
             said += [] if fit.r_squared is None else [f"R² {fit.r_squared:.2f}"]
             said += [f"b at its {fit.at_limit} limit"] if fit.at_limit else []
-            return Line(fit.curve, min(spent), max(spent), f"{fit.curve.formula(measure)}  ({', '.join(said)})")
+            return Line(
+                fit.curve, min(spent), max(spent), f"{fit.curve.formula(measure)}  ({', '.join(said)})"
+            )
     return None
 
 
@@ -223,7 +252,11 @@ def point_of(each: Measured, group: str, found: Findings, metric: str) -> Point:
 
 
 def print_findings(
-    console: Console, tested: Sequence[Measured], developed: Sequence[Measured], found: Findings, options: Reporting
+    console: Console,
+    tested: Sequence[Measured],
+    developed: Sequence[Measured],
+    found: Findings,
+    options: Reporting,
 ) -> None:
     """Print the Pareto set, the curves, and the best cell under each budget."""
     measure = MEASURES[options.metric]
@@ -238,7 +271,9 @@ def print_findings(
     for cell in (scores[name] for name in found.pareto):
         figures = f"{cell.mean_tokens:>9,.0f} tokens  {measure} {100 * cell.mean_score:5.1f}"
         console.print(f"  {figures}  {cell.name}", soft_wrap=True, markup=False)
-    console.print(f"Curves (x: tokens per question, {measure} in percent, natural logarithm, 95% bootstrap intervals):")
+    console.print(
+        f"Curves (x: tokens per question, {measure} in percent, natural logarithm, 95% bootstrap intervals):"
+    )
     for name, title in (("pareto", "through the Pareto set"), ("all", "through all cells")):
         fit = found.fits[name]
         told = fit if isinstance(fit, str) else fit_line(fit, measure)
@@ -248,13 +283,18 @@ def print_findings(
     if unused := sorted(set(options.budgets) - {choice.budget for choice in found.choices}):
         named = ", ".join(f"{budget:,}" for budget in unused)
         console.print(
-            f"No line for {named}: no cell is that cheap, or a smaller budget affords them all.", soft_wrap=True
+            f"No line for {named}: no cell is that cheap, or a smaller budget affords them all.",
+            soft_wrap=True,
         )
     if developed:
         asked = developed[0].cell
-        console.print(f"Chosen on {len(asked.questions)} dev questions: {asked.config.questions}.", soft_wrap=True)
+        console.print(
+            f"Chosen on {len(asked.questions)} dev questions: {asked.config.questions}.", soft_wrap=True
+        )
     else:
-        console.print("Chosen on the very questions that are reported: optimistic. Name others with --dev.questions.")
+        console.print(
+            "Chosen on the very questions that are reported: optimistic. Name others with --dev.questions."
+        )
 
 
 def fit_line(fit: Fit, measure: str) -> str:
@@ -279,7 +319,9 @@ def budget_table(found: Findings, chosen_on_dev: bool, measure: str) -> Table:
         table.add_column(heading, justify="left" if heading == "cell" else "right", no_wrap=heading != "cell")
     for choice in found.choices:
         figures = [f"{choice.chosen_tokens:,.0f}", f"{100 * choice.chosen_score:.1f}"] if dev else []
-        table.add_row(f"{choice.budget:,}", choice.cell, *figures, f"{choice.tokens:,.0f}", percent(choice.score))
+        table.add_row(
+            f"{choice.budget:,}", choice.cell, *figures, f"{choice.tokens:,.0f}", percent(choice.score)
+        )
     return table
 
 
@@ -289,7 +331,10 @@ def print_spending(console: Console, cells: Sequence[Measured]) -> None:
     line = f"Shared work: the cells count {spent.usage.total:,} tokens, of which {spent.usage.computed:,} were computed"
     if spent.remembered is not None and spent.in_cache is not None:
         line += (
-            f", {spent.remembered:,} remembered from equal requests and {spent.in_cache:,} found in the prefix cache"
+            f", {spent.remembered:,} remembered from equal requests and {spent.in_cache:,} found in the "
+            "prefix cache"
         )
-    searches, remembered = (sum(getattr(each, name) for each in cells) for name in ("searches", "remembered_searches"))
+    searches, remembered = (
+        sum(getattr(each, name) for each in cells) for name in ("searches", "remembered_searches")
+    )
     console.print(f"{line}. Of {searches:,} searches {remembered:,} were remembered.", soft_wrap=True)

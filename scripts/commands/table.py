@@ -5,7 +5,8 @@
     corag table runs/test/* --kinds bridge,comparison            # of these types of question; --min_hops 2 of so many hops
     corag table seeds/* --over seeds                             # mean and deviation over runs that differ in nothing else
 
-The rows are the questions that every run has answered or failed at; a run is called by what tells its path from the others'.
+The rows are the questions that every run has answered or failed at; a run is called by what tells its path
+from the others'.
 """
 
 from __future__ import annotations
@@ -69,12 +70,15 @@ class TableOptions:
     Attributes:
         scorer: how answers are scored; "auto" takes that of the first run.
         recall_at: recall is measured over so many collected passages; 0 takes that of the first run.
-        baseline: the run, by its name in the table or the end of its path, that every other is tested against.
+        baseline: the run, by its name in the table or the end of its path, that every other is tested
+            against.
         measures: the measures to test; all of them without any. More tests mean a stricter correction.
-        over: "seeds" or "demonstrations" adds mean and standard deviation over the runs that differ in nothing else.
+        over: "seeds" or "demonstrations" adds mean and standard deviation over the runs that differ in
+            nothing else.
         kinds: types of question to show, as their dataset names them ("bridge"); all without any.
         min_hops: show questions of so many hops or more.
-        answer_recall: also look for the gold answers in the texts of the passages, which the runs' indexes must have here.
+        answer_recall: also look for the gold answers in the texts of the passages, which the runs' indexes
+            must have here.
     """
 
     scorer: str = "auto"
@@ -104,11 +108,16 @@ def main(config: Config) -> int:
 
 
 def show(runs: Mapping[str, Path], options: TableOptions = PLAIN) -> int:
-    """Print the table of some runs by name. Raises :class:`ConfigError` if they answered different questions, or none."""
+    """Print the table of some runs by name.
+
+    Raises :class:`ConfigError` if they answered different questions, or none.
+    """
     manifests = {name: manifest_of_answers(run) for name, run in runs.items()}
     check_same_file(list(manifests.values()))
     if options.measures and not options.baseline:
-        raise ConfigError("measures says what to test against a baseline: name one with --baseline, or leave it out.")
+        raise ConfigError(
+            "measures says what to test against a baseline: name one with --baseline, or leave it out."
+        )
     groups = group_runs({name: manifest.settings for name, manifest in manifests.items()}, options.over)
     baseline = baseline_of(runs, options.baseline)
     first = next(iter(manifests.values()))
@@ -122,7 +131,9 @@ def show(runs: Mapping[str, Path], options: TableOptions = PLAIN) -> int:
         print(note)
     record = figures(summaries, runs, chosen)
     if baseline:
-        record |= show_against(only(rows, questions), manifests, chosen, recall_at, baseline, options.measures, texts)
+        record |= show_against(
+            only(rows, questions), manifests, chosen, recall_at, baseline, options.measures, texts
+        )
     if groups:
         means = {
             name: mean_of([summary for summary in summaries if summary.method in members])
@@ -160,7 +171,10 @@ def scoring_of(manifest: Manifest, scorer: str, recall_at: int) -> tuple[Scorer,
 def measured_alike(
     rows: Rows, manifests: Manifests, chosen: Scorer, recall_at: int, texts: Mapping[str, Texts] = NO_TEXTS
 ) -> dict[str, Measures]:
-    """Return each run's measures by question id, all by the gold answers of the first run; no recall without searches."""
+    """Return each run's measures by question id, all by the gold answers of the first run.
+
+    No recall without searches.
+    """
     asked = next(iter(rows.values()))
     return {
         name: measures_of(
@@ -175,7 +189,10 @@ def measured_alike(
 
 
 def gold_note(rows: Rows, manifests: Manifests) -> str:
-    """Say where the gold answers that runs keep differ, as they do after a change of --aliases; "" if they do not."""
+    """Say where the gold answers that runs keep differ, as they do after a change of --aliases.
+
+    "" if they do not.
+    """
     (first, asked), *others = rows.items()
     said = []
     for name, found in others:
@@ -185,22 +202,35 @@ def gold_note(rows: Rows, manifests: Manifests) -> str:
     for name, manifest in manifests.items():
         if len({start.aliases for start in manifest.starts if start.aliases is not None}) > 1:
             said.append(f"the starts of '{name}' had different --aliases")
-    return f"Stored gold answers differ: {'; '.join(said)}. All runs are scored by those of '{first}'." if said else ""
+    return (
+        f"Stored gold answers differ: {'; '.join(said)}. All runs are scored by those of '{first}'."
+        if said
+        else ""
+    )
 
 
 def texts_of(runs: Mapping[str, Path], manifests: Manifests, options: TableOptions) -> dict[str, Texts]:
     """Return where to read each run's passages, if that is asked for."""
     if not options.answer_recall:
         return {}
-    return {name: passage_texts(runs[name], manifest.last) for name, manifest in manifests.items() if manifest.searches}
+    return {
+        name: passage_texts(runs[name], manifest.last)
+        for name, manifest in manifests.items()
+        if manifest.searches
+    }
 
 
 def meant(rows: Mapping[str, SavedRow], options: TableOptions) -> Mapping[str, SavedRow]:
-    """Return the rows of the questions that are to be shown. Raises :class:`ConfigError` if there are none."""
+    """Return the rows of the questions that are to be shown.
+
+    Raises :class:`ConfigError` if there are none.
+    """
     kinds = {row.question.kind for row in rows.values()}
     for kind in options.kinds:
         if rows and kind not in kinds:
-            raise ConfigError(f"no question is of the type '{kind}': {nearest(kind, [each for each in kinds if each])}")
+            raise ConfigError(
+                f"no question is of the type '{kind}': {nearest(kind, [each for each in kinds if each])}"
+            )
     kept = {
         name: row
         for name, row in rows.items()
@@ -209,13 +239,17 @@ def meant(rows: Mapping[str, SavedRow], options: TableOptions) -> Mapping[str, S
     if rows and not kept:
         typed = f" of type {' or '.join(options.kinds)}" if options.kinds else ""
         raise ConfigError(
-            f"no question{typed} has {options.min_hops} hops or more (some datasets do not tell): lower --min_hops."
+            f"no question{typed} has {options.min_hops} hops or more (some datasets do not tell): lower "
+            "--min_hops."
         )
     return kept
 
 
 def common_questions(rows: Rows) -> list[Question]:
-    """Return the questions that every run has answered or failed at. Raises :class:`ConfigError` if there are none."""
+    """Return the questions that every run has answered or failed at.
+
+    Raises :class:`ConfigError` if there are none.
+    """
     if empty := [name for name, found in rows.items() if not found]:
         raise ConfigError(f"the run '{empty[0]}' has no finished question yet: wait for it, or leave it out.")
     first, *others = rows.values()
@@ -228,9 +262,15 @@ def common_questions(rows: Rows) -> list[Question]:
 def unfinished_note(rows: Rows, questions: Sequence[Question]) -> str:
     """Say how many questions are left out since some run has not answered them; "" if none are."""
     known = {name for found in rows.values() for name in found}
-    lacking = [f"'{run}' lacks {len(known) - len(found):,}" for run, found in rows.items() if len(found) < len(known)]
+    lacking = [
+        f"'{run}' lacks {len(known) - len(found):,}" for run, found in rows.items() if len(found) < len(known)
+    ]
     left_out = len(known) - len(questions)
-    return f"{left_out:,} of {len(known):,} questions are left out: {', '.join(lacking)} of them." if left_out else ""
+    return (
+        f"{left_out:,} of {len(known):,} questions are left out: {', '.join(lacking)} of them."
+        if left_out
+        else ""
+    )
 
 
 def only(rows: Rows, questions: Sequence[Question]) -> Rows:
@@ -239,7 +279,8 @@ def only(rows: Rows, questions: Sequence[Question]) -> Rows:
 
 
 def baseline_of(runs: Mapping[str, Path], baseline: str) -> str:
-    """Return the name of the run that is called so, whose path is or ends so, or whose folder begins so before a dash; "" for "".
+    """Return the name of the run that is called so, whose path is or ends so, or whose folder begins so
+    before a dash; "" for "".
 
     Raises :class:`ConfigError` if there is no such run, more than one, or none besides it.
     """
@@ -255,7 +296,9 @@ def baseline_of(runs: Mapping[str, Path], baseline: str) -> str:
         return baseline if baseline in runs else fitting[0]
     if fitting:
         raise ConfigError(f"the baseline '{baseline}' may be {' or '.join(fitting)}: give more of its path.")
-    raise ConfigError(f"there is no run '{baseline}' in the table to be the baseline: {nearest(baseline, runs)}")
+    raise ConfigError(
+        f"there is no run '{baseline}' in the table to be the baseline: {nearest(baseline, runs)}"
+    )
 
 
 def check_same_file(manifests: Sequence[Manifest]) -> None:
@@ -264,12 +307,16 @@ def check_same_file(manifests: Sequence[Manifest]) -> None:
     for other in others:
         if changed := differences(first, other, "questions"):
             raise ConfigError(
-                f"the runs answered different question files ({'; '.join(changed)}): give runs on the same file."
+                f"the runs answered different question files ({'; '.join(changed)}): give runs on the same "
+                "file."
             )
 
 
 def manifest_of_answers(run: Path) -> Manifest:
-    """Read a run's manifest. Raises :class:`ConfigError` if it holds chains for training or a judge's verdicts, not answers."""
+    """Read a run's manifest.
+
+    Raises :class:`ConfigError` if it holds chains for training or a judge's verdicts, not answers.
+    """
     manifest = Manifest.read(run)
     if manifest.method == METHOD:
         raise ConfigError(f"'{run}' holds sampled chains, which have no answers: give runs of 'corag run'.")

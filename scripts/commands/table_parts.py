@@ -1,4 +1,6 @@
-"""What a table shows besides a line per run: tests against a baseline, means over seeds, answers looked for in texts."""
+"""What a table shows besides a line per run: tests against a baseline, means over seeds, answers looked for
+in texts.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ _VARYING: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 def chosen_measures(measured: Mapping[str, Measures], wanted: Sequence[str]) -> Mapping[str, Measures]:
-    """Keep the wanted measures, all if none are named. Raises :class:`ConfigError` for one that no run has."""
+    """Keep the wanted measures, all if none are named.
+
+    Raises :class:`ConfigError` for one that no run has.
+    """
     known = {measure for measures in measured.values() for measure in measures}
     for name in wanted:
         if name not in known:
@@ -58,8 +63,9 @@ def print_comparisons(compared: Sequence[Against], baseline: str, recall_at: int
     console = wide_console()
     console.print(table)
     console.print(
-        f"Differences in points with 95% bootstrap intervals, paired by question; sign-flip test, Holm over {len(compared)} tests. "
-        "A true difference under the last column's points is likely to go unseen (80% power, 5% level before correction).",
+        "Differences in points with 95% bootstrap intervals, paired by question; sign-flip test, Holm over "
+        f"{len(compared)} tests. A true difference under the last column's points is likely to go unseen "
+        "(80% power, 5% level before correction).",
         soft_wrap=True,
     )
 
@@ -70,7 +76,8 @@ def measure_title(measure: str, recall_at: int) -> str:
 
 
 def group_runs(settings: Mapping[str, Mapping[str, Any]], over: Over) -> dict[str, list[str]]:
-    """Return the runs that differ in nothing but their seed or their demonstrations, by the name of the first; {} for over "".
+    """Return the runs that differ in nothing but their seed or their demonstrations, by the name of the
+    first; {} for over "".
 
     Raises :class:`ConfigError` if there are no two such runs, naming what else the first two differ in.
     """
@@ -84,7 +91,8 @@ def group_runs(settings: Mapping[str, Mapping[str, Any]], over: Over) -> dict[st
         first, *others = rest.values()
         also = f" The first two also differ in {'; '.join(differences(first, others[0]))}." if others else ""
         raise ConfigError(
-            f"no two of the runs differ in nothing but their {over}: there is nothing to take a mean over.{also}"
+            f"no two of the runs differ in nothing but their {over}: there is nothing to take a mean "
+            f"over.{also}"
         )
     return {members[0]: members for members in groups.values()}
 
@@ -137,8 +145,9 @@ def print_means(means: Means, over: Over, recall_at: int) -> None:
     console = wide_console()
     console.print(table)
     console.print(
-        f"Mean ± standard deviation (n - 1) over runs that differ in their {over} only, each group called by its first run. This "
-        "is how far such runs scatter; how far other questions would take them is what the intervals above say.",
+        f"Mean ± standard deviation (n - 1) over runs that differ in their {over} only, each group called by "
+        "its first run. This is how far such runs scatter; how far other questions would take them is what "
+        "the intervals above say.",
         soft_wrap=True,
     )
 
@@ -152,16 +161,17 @@ def _mean_and_deviation(value: Spread | None, measure: str) -> str:
 
 
 def passage_texts(run: Path, start: Start) -> Texts:
-    """Return where to read the passages that a start of a run searched: the store beside its index, which needs no search engine.
+    """Return where to read the passages that a start of a run searched: the store beside its index, which
+    needs no search engine.
 
-    Raises :class:`ConfigError` if no index of the run lies here with its texts, and :class:`DataError` when asked for an id that it
-    lacks.
+    Raises :class:`ConfigError` if no index of the run lies here with its texts, and :class:`DataError` when
+    asked for an id that it lacks.
     """
     stores = [PassageStore(Path(index)) for index in start.index if has_store(Path(index))]
     if not stores:
         raise ConfigError(
-            f"the texts of the passages of '{run}' are not at hand: {start.searched} is not the folder of an index made by "
-            "'corag index'. Leave --answer_recall out."
+            f"the texts of the passages of '{run}' are not at hand: {start.searched} is not the folder of an "
+            "index made by 'corag index'. Leave --answer_recall out."
         )
 
     def read(ids: Sequence[str]) -> list[str]:
@@ -170,7 +180,8 @@ def passage_texts(run: Path, start: Start) -> Texts:
             found |= store.passages([name for name in ids if name not in found])
         if missing := [name for name in ids if name not in found]:
             raise DataError(
-                f"the index '{start.index[0]}' has no passage '{missing[0]}', which '{run}' found: it was built anew since."
+                f"the index '{start.index[0]}' has no passage '{missing[0]}', which '{run}' found: it was "
+                "built anew since."
             )
         return [found[name].contents for name in ids]
 

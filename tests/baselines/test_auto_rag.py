@@ -25,7 +25,8 @@ async def test_the_model_asks_twice_and_then_answers():
     answer, generator, tools = await replay(
         [
             "I need the author first.\nNeed Information: who wrote it\nQuery: The Glass Orchard novel",
-            "The author is Mara Velden. Her birthplace is missing.\nRefined Query: Mara Velden born in Tarn Hollow",
+            "The author is Mara Velden. Her birthplace is missing.\nRefined Query: Mara Velden born in Tarn "
+            "Hollow",
             "Tarn Hollow lies on the Issel.\nFinal Answer: Issel.",
         ]
     )
@@ -38,7 +39,9 @@ async def test_the_model_asks_twice_and_then_answers():
     assert answer.passage_ids == ("the glass orchard", "tarn hollow", "mara velden")
     first, second, third = generator.prompts
     assert second.startswith(first) and third.startswith(second)
-    assert "Retrieved Document_1:\nThe Glass Orchard\nThe Glass Orchard is a novel by Mara Velden.\n" in second
+    assert (
+        "Retrieved Document_1:\nThe Glass Orchard\nThe Glass Orchard is a novel by Mara Velden.\n" in second
+    )
     assert "Retrieved Document_2:\nMara Velden\n" in third
     turns = [message.role for message in generator.requests[-1].prompt.messages]
     assert turns == ["user", "assistant", "user", "assistant", "user"]
@@ -81,7 +84,9 @@ async def test_after_the_searches_the_model_writes_documents_and_then_has_to_ans
     assert generator.requests[3].sampling.stop == (), "a document that the model writes may mention another"
     last = generator.requests[-1].prompt
     assert "Retrieved Document_4:" in last.text and "Tarn Hollow is on the Issel." in last.text
-    assert last.prefix == "Still missing.\nQuery: Mara Velden\nFinal Answer:", "its own turn goes on with the answer"
+    assert last.prefix == "Still missing.\nQuery: Mara Velden\nFinal Answer:", (
+        "its own turn goes on with the answer"
+    )
     assert last.messages[-1].role == "user"
 
 
@@ -111,7 +116,9 @@ async def test_a_turn_that_says_neither_looks_further_down_the_same_query():
 
 
 async def test_without_a_query_no_document_is_written():
-    answer, generator, tools = await replay(["Query: Mara Velden", "So it must be the Issel.", "Issel"], max_rounds=1)
+    answer, generator, tools = await replay(
+        ["Query: Mara Velden", "So it must be the Issel.", "Issel"], max_rounds=1
+    )
     assert (answer.text, answer.stopped, answer.unparsable) == ("Issel", "max_rounds", 1)
     assert roles(tools) == ["turn", "turn", "final"]
     assert generator.requests[-1].prompt.prefix == "So it must be the Issel.\nFinal Answer:"
@@ -124,8 +131,12 @@ async def test_nothing_found_is_said_and_the_dialogue_goes_on():
 
 
 async def test_a_failed_search_is_a_failed_question():
-    tools = Tools(QUESTION, ScriptedGenerator(["Query: Mara"]), WordRetriever([passage("A", "a")], failing="Mara"))
-    row = await answer_question(QUESTION, lambda question, own: auto_rag(question, own, AutoRAGConfig()), tools)
+    tools = Tools(
+        QUESTION, ScriptedGenerator(["Query: Mara"]), WordRetriever([passage("A", "a")], failing="Mara")
+    )
+    row = await answer_question(
+        QUESTION, lambda question, own: auto_rag(question, own, AutoRAGConfig()), tools
+    )
     assert row.answer is None and SearchFailedError.__name__ in row.error
 
 

@@ -33,7 +33,9 @@ async def test_closed_book_shows_demonstrations_without_their_passages(tmp_path)
     file = tmp_path / "demos.txt"
     file.write_text(DEMONSTRATIONS)
     generator = ScriptedGenerator(["Issel"])
-    answer = await closed_book(QUESTION, Tools(QUESTION, generator), ClosedBookConfig(demonstrations=str(file)))
+    answer = await closed_book(
+        QUESTION, Tools(QUESTION, generator), ClosedBookConfig(demonstrations=str(file))
+    )
     assert generator.prompts[0] == f"Q: Who founded Alpha?\nA: Beta\n\n\nQ: {QUESTION.text}\nA:"
     assert answer.text == "Issel"
 
@@ -63,7 +65,9 @@ async def test_a_budget_too_small_for_all_passages_is_answered_with_fewer():
         answer, generator, tools = await replay(one_step, config, ["Issel"], budget=budget)
         assert (answer.text, answer.stopped, answer.steps) == ("Issel", stopped, 1)
         assert answer.passage_ids == whole.passage_ids and tools.spent.total <= budget
-        assert generator.prompts[0].count("Wikipedia Title:") == shown and QUESTION.text in generator.prompts[0]
+        assert (
+            generator.prompts[0].count("Wikipedia Title:") == shown and QUESTION.text in generator.prompts[0]
+        )
 
 
 async def test_a_budget_too_small_for_all_demonstrations_is_answered_with_fewer(tmp_path):
@@ -98,7 +102,9 @@ async def test_every_method_reports_a_failed_search_as_a_failed_question(name):
 
 async def test_searching_without_a_retriever_is_a_sentence():
     with pytest.raises(ConfigError, match=r"--retriever\.index"):
-        await one_step(Question("q", "Who?"), Tools(Question("q", "Who?"), ScriptedGenerator([])), OneStepConfig())
+        await one_step(
+            Question("q", "Who?"), Tools(Question("q", "Who?"), ScriptedGenerator([])), OneStepConfig()
+        )
 
 
 def test_baselines_need_a_reader():

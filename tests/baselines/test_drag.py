@@ -39,7 +39,9 @@ def asking(times, replies):
 
 
 async def iterate(times, replies, config=None, *given, **named):
-    return await replay(iterdrag, config or IterDRAGConfig(), (), *given, generator=asking(times, replies), **named)
+    return await replay(
+        iterdrag, config or IterDRAGConfig(), (), *given, generator=asking(times, replies), **named
+    )
 
 
 def searched(tools):
@@ -55,18 +57,26 @@ def in_order(text, *parts):
 @pytest.fixture
 def demonstrations(tmp_path):
     file = tmp_path / "demonstrations.txt"
-    file.write_text(DEMONSTRATIONS + "\n\n\n" + DEMONSTRATIONS.replace("Alpha", "Delta").replace('"d1"', '"d2"'))
+    file.write_text(
+        DEMONSTRATIONS + "\n\n\n" + DEMONSTRATIONS.replace("Alpha", "Delta").replace('"d1"', '"d2"')
+    )
     return str(file)
 
 
 async def test_one_prompt_with_the_best_document_next_to_the_question():
-    answer, generator, tools = await replay(drag, DRAGConfig(documents=3), ["Issel.\nBecause it flows there."])
+    answer, generator, tools = await replay(
+        drag, DRAGConfig(documents=3), ["Issel.\nBecause it flows there."]
+    )
     assert (answer.text, answer.stopped, answer.steps, answer.documents) == ("Issel", "read", 1, 3)
     assert answer.passage_ids == ("the glass orchard", "tarn hollow", "glassware"), "best first in the trace"
-    assert in_order(generator.prompts[0], "Title: Glassware", "Title: Tarn Hollow", "Title: The Glass", QUESTION.text)
+    assert in_order(
+        generator.prompts[0], "Title: Glassware", "Title: Tarn Hollow", "Title: The Glass", QUESTION.text
+    )
     assert tools.ledger["reader"] == tools.spent and tools.spent.calls == 1
     _, generator, _ = await replay(drag, DRAGConfig(documents=3, document_order="best_first"), ["Issel"])
-    assert in_order(generator.prompts[0], "Title: The Glass", "Title: Tarn Hollow", "Title: Glassware", QUESTION.text)
+    assert in_order(
+        generator.prompts[0], "Title: The Glass", "Title: Tarn Hollow", "Title: Glassware", QUESTION.text
+    )
 
 
 async def test_demonstrations_are_shown_with_what_is_found_for_them(demonstrations):
@@ -78,7 +88,10 @@ async def test_demonstrations_are_shown_with_what_is_found_for_them(demonstratio
     assert answer.demonstrations == 2
     shown = generator.prompts[0]
     assert in_order(
-        shown, "says the corpus.", "Question: Who founded Alpha?\nAnswer: Beta\n", "Question: Who founded Delta?"
+        shown,
+        "says the corpus.",
+        "Question: Who founded Alpha?\nAnswer: Beta\n",
+        "Question: Who founded Delta?",
     )
     assert in_order(
         shown, "Question: Who founded Delta?\nAnswer: Beta\n", "The Glass Orchard is a novel", QUESTION.text
@@ -93,7 +106,8 @@ async def test_demonstrations_are_shown_with_what_is_found_for_them(demonstratio
 
 
 @pytest.mark.parametrize(
-    ("left_out", "demonstrations_left", "documents_left"), [(0, 2, 3), (1, 1, 3), (2, 0, 3), (3, 0, 2), (5, 0, 0)]
+    ("left_out", "demonstrations_left", "documents_left"),
+    [(0, 2, 3), (1, 1, 3), (2, 0, 3), (3, 0, 2), (5, 0, 0)],
 )
 async def test_a_budget_leaves_out_demonstrations_first_and_then_the_worst_documents(
     demonstrations, left_out, demonstrations_left, documents_left
@@ -103,7 +117,9 @@ async def test_a_budget_leaves_out_demonstrations_first_and_then_the_worst_docum
     )
     _, generator, tools = await replay(drag, config, ["Issel"])
     prompt = generator.requests[0].prompt
-    segments = sorted((s for s in prompt.messages[0].segments if s.drop is not None), key=lambda segment: segment.drop)
+    segments = sorted(
+        (s for s in prompt.messages[0].segments if s.drop is not None), key=lambda segment: segment.drop
+    )
     budget = tools.cost(prompt, 10) - sum(words(segment.text) for segment in segments[:left_out])
     answer, generator, tools = await replay(drag, config, ["Issel"], budget=budget)
     assert (answer.demonstrations, answer.documents) == (demonstrations_left, documents_left)
@@ -157,13 +173,20 @@ async def test_two_sub_queries_whose_documents_stay_and_then_the_answer():
     answer, generator, tools = await iterate(2, replies, IterDRAGConfig(documents=2))
     assert (answer.text, answer.stopped, answer.steps) == ("Issel", "answer", 2)
     assert searched(tools) == [QUESTION.text, WHO, WHERE]
-    assert answer.passage_ids == ("the glass orchard", "mara velden", "tarn hollow"), "each once, the searches in turn"
-    assert answer.sub_queries == (SubQuery(WHO, (), "Mara Velden."), SubQuery(WHERE, ("mara velden",), "Tarn Hollow."))
+    assert answer.passage_ids == ("the glass orchard", "mara velden", "tarn hollow"), (
+        "each once, the searches in turn"
+    )
+    assert answer.sub_queries == (
+        SubQuery(WHO, (), "Mara Velden."),
+        SubQuery(WHERE, ("mara velden",), "Tarn Hollow."),
+    )
     calls = {role: usage.calls for role, usage in tools.ledger.items()}
     assert calls == {"step": 3, "intermediate": 2}, "a model that keeps to the form is asked once for a line"
     # Documents stay: best last within a search, the newest search last, the transcript behind the question.
     last = generator.requests[-1].prompt
-    assert in_order(last.text, "Title: Tarn Hollow", "Title: The Glass Orchard", "Title: Mara Velden", QUESTION.text)
+    assert in_order(
+        last.text, "Title: Tarn Hollow", "Title: The Glass Orchard", "Title: Mara Velden", QUESTION.text
+    )
     assert last.text.count("Title: Tarn Hollow") == 1
     lines = f"Follow up: {WHO}\nIntermediate answer: Mara Velden.\n"
     begun = [request.prompt.prefix for request in generator.requests]
@@ -186,7 +209,13 @@ async def test_for_a_model_out_of_the_form_the_likelier_of_the_two_openings_is_w
         (target, prefix) for prefix in ("", later) for target in ("Follow", "So")
     ]
     begun = [request.prompt.prefix for request in generator.requests]
-    assert begun == ["", "Follow up:", later[: -len(" Mara Velden.\n")], later, f"{later}So the final answer is:"]
+    assert begun == [
+        "",
+        "Follow up:",
+        later[: -len(" Mara Velden.\n")],
+        later,
+        f"{later}So the final answer is:",
+    ]
     calls = {role: usage.calls for role, usage in tools.ledger.items()}
     assert calls == {"step": 2, "opening": 4, "follow_up": 1, "intermediate": 1, "final": 1}
 
@@ -198,12 +227,21 @@ async def test_the_cap_asks_for_the_final_answer():
 
     answer, generator, tools = await iterate(9, reply, IterDRAGConfig(documents=1, max_iterations=3))
     assert (answer.text, answer.stopped, answer.steps) == ("Issel", "max_iterations", 3)
-    assert len(searched(tools)) == 4 and tools.ledger["follow_up"].calls == 3 and tools.ledger["final"].calls == 1
+    assert (
+        len(searched(tools)) == 4
+        and tools.ledger["follow_up"].calls == 3
+        and tools.ledger["final"].calls == 1
+    )
     assert len(generator.scored) == 6, "there is nothing to choose after the last sub-query"
 
 
 @pytest.mark.parametrize(
-    "reply", ["So the final answer is: Issel.", "**So the final answer is:** Issel.", "\nSo the final answer is: Issel"]
+    "reply",
+    [
+        "So the final answer is: Issel.",
+        "**So the final answer is:** Issel.",
+        "\nSo the final answer is: Issel",
+    ],
 )
 async def test_an_answer_without_sub_queries(reply):
     answer, _, tools = await iterate(9, [reply])
@@ -215,20 +253,30 @@ async def test_an_answer_without_sub_queries(reply):
 async def test_a_sub_query_without_words_ends_in_the_final_answer(malformed):
     answer, generator, tools = await iterate(9, [f"Follow up: {WHO}", "Mara Velden.", *malformed, "Issel"])
     assert (answer.text, answer.stopped, answer.steps) == ("Issel", "empty_generation", 1)
-    assert generator.requests[-1].prompt.prefix.endswith("Intermediate answer: Mara Velden.\nSo the final answer is:")
+    assert generator.requests[-1].prompt.prefix.endswith(
+        "Intermediate answer: Mara Velden.\nSo the final answer is:"
+    )
     assert searched(tools) == [QUESTION.text, WHO]
 
 
-@pytest.mark.parametrize("made_up", ["\nIntermediate answer: On Mars.", "\nIt is said so.", "**", "\nFollow up: Who?"])
+@pytest.mark.parametrize(
+    "made_up", ["\nIntermediate answer: On Mars.", "\nIt is said so.", "**", "\nFollow up: Who?"]
+)
 async def test_what_a_model_makes_up_behind_its_line_is_dropped(made_up):
     replies = [f"* Follow up: {WHO}{made_up}", f"Intermediate answer: Mara Velden.{made_up}", "Hm.", "Issel"]
     answer, generator, _ = await iterate(1, replies)
     assert [(sub.text, sub.answer) for sub in answer.sub_queries] == [(WHO, "Mara Velden.")]
-    assert answer.text == "Issel" and "Mars" not in generator.prompts[-1] and "said so" not in generator.prompts[-1]
+    assert (
+        answer.text == "Issel"
+        and "Mars" not in generator.prompts[-1]
+        and "said so" not in generator.prompts[-1]
+    )
 
 
 async def test_an_opening_that_is_written_again_is_read_once():
-    answer, _, _ = await iterate(1, ["Hm.", f"Follow up: {WHO}", "Mara Velden.", "So the final answer is:", "Issel"])
+    answer, _, _ = await iterate(
+        1, ["Hm.", f"Follow up: {WHO}", "Mara Velden.", "So the final answer is:", "Issel"]
+    )
     assert [sub.text for sub in answer.sub_queries] == [WHO] and answer.text == "Issel"
 
 
@@ -287,7 +335,9 @@ async def test_iterdrag_shows_demonstrations_in_its_own_form_only(tmp_path, demo
     answer = STEPS.partition("\nA: ")[2]
     assert f"Question: Where was the one who founded Alpha born?\n{answer}\n" in generator.prompts[0]
     _, generator, _ = await replay(drag, DRAGConfig(documents=1, demonstrations=str(file)), ["x"], retriever)
-    assert "founded Alpha born?\nAnswer: Gamma\n" in generator.prompts[0], "drag takes the answers of the same file"
+    assert "founded Alpha born?\nAnswer: Gamma\n" in generator.prompts[0], (
+        "drag takes the answers of the same file"
+    )
 
 
 def test_impossible_options_are_refused():

@@ -1,4 +1,6 @@
-"""What holds of every method: a question's ledger is what was asked for it, and a run that was torn goes on where it was."""
+"""What holds of every method: a question's ledger is what was asked for it, and a run that was torn goes on
+where it was.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from tests.baselines.test_self_rag import NAMES
 from tests.fakes import ScriptedGenerator, WordRetriever, words
 from tests.story import WORLD
 
-QUESTIONS = [Question(f"q{number}", f"Who wrote book {number} of Mara Velden?", ("X",)) for number in range(12)]
+QUESTIONS = [
+    Question(f"q{number}", f"Who wrote book {number} of Mara Velden?", ("X",)) for number in range(12)
+]
 # Replies that make a method search again ...
 MOVES = {
     "self_ask": "Yes.\nFollow up: Where was Mara Velden born?",
@@ -52,7 +56,8 @@ def reply(request, method):
     draw = random.Random(request.prompt.text)
     if method not in MOVES or draw.random() < 0.3:
         return draw.choice(REPLIES)
-    return MOVES[method].replace("Tarn", f"{draw.randrange(9)} Tarn")  # the same query need not be searched again
+    # the same query need not be searched again
+    return MOVES[method].replace("Tarn", f"{draw.randrange(9)} Tarn")
 
 
 def model(method):
@@ -103,9 +108,13 @@ async def test_a_torn_run_goes_on_and_questions_at_the_same_time_do_not_mix(tmp_
     traces.write_bytes(b"".join(lines[:5]) + lines[5][:-25])
     finished = set(read_rows(tmp_path / "torn"))
     _, used = await run_all(tmp_path / "torn", method, in_flight=8)
-    assert len(finished) == 5 and {tools.question.id for tools in used} == {each.id for each in QUESTIONS} - finished
+    assert (
+        len(finished) == 5
+        and {tools.question.id for tools in used} == {each.id for each in QUESTIONS} - finished
+    )
     whole, torn = (
-        {name: (row.answer, row.usage) for name, row in read_rows(tmp_path / run).items()} for run in ("whole", "torn")
+        {name: (row.answer, row.usage) for name, row in read_rows(tmp_path / run).items()}
+        for run in ("whole", "torn")
     )
     assert whole == torn and len(whole) == len(QUESTIONS)
 
@@ -116,7 +125,17 @@ def test_every_method_stands_in_the_table_of_methods_with_its_options():
     assert all(fields(entry.config) for entry in METHODS.values())
 
 
-BACK_ENDS = {"generation", "retrieval", "vllm", "torch", "transformers", "openai", "httpx", "pyserini", "faiss"}
+BACK_ENDS = {
+    "generation",
+    "retrieval",
+    "vllm",
+    "torch",
+    "transformers",
+    "openai",
+    "httpx",
+    "pyserini",
+    "faiss",
+}
 
 
 @pytest.mark.parametrize("package", ["baselines", "ircot", "corag"])

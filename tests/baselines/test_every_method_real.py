@@ -1,4 +1,6 @@
-"""Every method with a real model in vLLM, behind a vLLM server and in transformers: one code path, three back ends."""
+"""Every method with a real model in vLLM, behind a vLLM server and in transformers: one code path, three back
+ends.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,17 @@ from tests.story import QUESTION, WORLD
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
-ANSWERING = [name for name in METHODS if name != "self_rag"]  # which refuses a model without reflection tokens
-SHORT = {"max_hops": 2, "max_steps": 2, "max_sentences": 2, "max_segments": 1, "max_rounds": 2, "max_turns": 2, "k": 1}
+# which refuses a model without reflection tokens
+ANSWERING = [name for name in METHODS if name != "self_rag"]
+SHORT = {
+    "max_hops": 2,
+    "max_steps": 2,
+    "max_sentences": 2,
+    "max_segments": 1,
+    "max_rounds": 2,
+    "max_turns": 2,
+    "k": 1,
+}
 SHORT |= {"k_per_step": 1, "look_ahead_tokens": 4, "mode": "multi_hop", "documents": 2}
 
 
@@ -45,7 +56,9 @@ async def answers(generator: Generator) -> Mapping[str, tuple[Row, Tools]]:
     used = {name: Tools(QUESTION, generator, WordRetriever(WORLD)) for name in ANSWERING}
     rows = await asyncio.gather(
         *(
-            answer_question(QUESTION, partial(METHODS[name].function, config=short(METHODS[name].config())), tools)
+            answer_question(
+                QUESTION, partial(METHODS[name].function, config=short(METHODS[name].config())), tools
+            )
             for name, tools in used.items()
         )
     )

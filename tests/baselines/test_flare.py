@@ -1,4 +1,6 @@
-"""FLARE replayed by hand: sure and unsure sentences, both kinds of queries, the caps, the early stop, and what goes wrong."""
+"""FLARE replayed by hand: sure and unsure sentences, both kinds of queries, the caps, the early stop, and
+what goes wrong.
+"""
 
 import math
 from functools import partial
@@ -21,7 +23,8 @@ from tests.story import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN, WORLD
 
 UNSURE = {"Oslo.": 0.2, "Rhine.": 0.3, "nearly": 0.5}
 SCRIPT = [
-    "The Glass Orchard was written by Mara Velden. She was born in Oslo.",  # a draft, and it is sure: its second sentence is cut
+    # a draft, and it is sure: its second sentence is cut
+    "The Glass Orchard was written by Mara Velden. She was born in Oslo.",
     " She was born in Oslo. So the answer is: Oslo.",  # a draft, and it is not
     " She was born in Tarn Hollow. It is a town.",  # written again
     " So the answer is: Issel. Bye.",
@@ -53,7 +56,8 @@ async def test_an_unsure_sentence_is_searched_for_without_its_unsure_words_and_w
     assert [draft.searched for draft in answer.drafts] == [False, True, False]
     assert answer.drafts[1].text == " She was born in Oslo."
     assert [draft.confidence for draft in answer.drafts] == pytest.approx([0.95, 0.2, 0.95])
-    # The draft saw the question's passage, the sentence written again the new one in its place, and so does the next draft.
+    # The draft saw the question's passage, the sentence written again the new one in its place, and so does
+    # the next draft.
     assert [(BOOK.text in prompt, AUTHOR.text in prompt) for prompt in generator.prompts] == [
         (True, False), (True, False), (False, True), (False, True),
     ]  # fmt: skip
@@ -146,7 +150,9 @@ async def test_explicit_queries_are_questions_that_the_unsure_words_answer():
     answer, generator, tools = await replay(replies, FLAREConfig(k=1, query="questions"))
     assert queries(tools) == [QUESTION.text, "Where was Mara Velden born?"]
     assert 'the answer is "Oslo."' in generator.prompts[1] and "She was born in Oslo." in generator.prompts[1]
-    assert answer.drafts[1].queries == () and not answer.drafts[1].searched, "what is no question is not searched for"
+    assert answer.drafts[1].queries == () and not answer.drafts[1].searched, (
+        "what is no question is not searched for"
+    )
     assert answer.sentences[0] == "She was born in Tarn Hollow." and tools.ledger["question"].calls == 2
     # Sure enough to know no unsure word, but not sure enough: the draft itself is the query.
     _, _, tools = await replay(
@@ -171,23 +177,36 @@ async def test_the_best_passage_is_the_last_to_be_left_out():
     assert BOOK.text in draft.text and TOWN.text not in draft.text
     # So it is where a budget leaves room for one of them: a spent one is answered with the best.
     forced = [await replay(["Issel"], config, budget=budget) for budget in range(100, 180)]
-    seen = [[place.text in asked.prompts[0] for place in (BOOK, TOWN)] for _, asked, _ in forced if asked.prompts]
+    seen = [
+        [place.text in asked.prompts[0] for place in (BOOK, TOWN)] for _, asked, _ in forced if asked.prompts
+    ]
     assert [True, False] in seen and [False, True] not in seen
 
 
 async def test_a_spent_budget_answers_with_what_there_is():
     def solve(request):
         prefix = request.prompt.prefix
-        return "Issel" if prefix.endswith("answer is:") else f" Fact {prefix.count('Fact')} is about glass. More."
+        return (
+            "Issel"
+            if prefix.endswith("answer is:")
+            else f" Fact {prefix.count('Fact')} is about glass. More."
+        )
 
-    unforced = FLAREConfig(k=1, look_ahead_tokens=20, max_answer_tokens=10, max_sentences=4, force_answer=False)
+    unforced = FLAREConfig(
+        k=1, look_ahead_tokens=20, max_answer_tokens=10, max_sentences=4, force_answer=False
+    )
     seen = set()
     for budget in range(100, 1200, 25):
         answer, _, tools = await replay(solve, unforced, budget=budget)
         assert tools.spent.total <= budget
         assert answer.text == "Issel" or answer.stopped == "max_sentences" or not tools.spent.calls
         seen.add((answer.stopped, answer.steps, bool(answer.text)))
-    assert {("budget", 0, False), ("budget", 0, True), ("budget", 3, True), ("max_sentences", 4, True)} <= seen
+    assert {
+        ("budget", 0, False),
+        ("budget", 0, True),
+        ("budget", 3, True),
+        ("max_sentences", 4, True),
+    } <= seen
     answer, _, _ = await replay([], budget=1)
     assert (answer.stopped, answer.text) == ("budget", "")
 
@@ -207,7 +226,15 @@ async def test_few_shot_layout(tmp_path):
 
 
 def test_queries_from_tokens():
-    tokens = [(" In", -0.1), (" June", -2.0), ("", -3.0), ("é", -0.1), (" Em", -0.1), ("ma", -0.1), (" died", -0.1)]
+    tokens = [
+        (" In", -0.1),
+        (" June", -2.0),
+        ("", -3.0),
+        ("é", -0.1),
+        (" Em", -0.1),
+        ("ma", -0.1),
+        (" died", -0.1),
+    ]
     tokens += [(" in", -0.1), (" Bath", -5.0), (".", -1.5)]
     assert masked(tokens, 0.4) == "In é Emma died in"
     assert masked(tokens, 0) == "In Juneé Emma died in Bath."

@@ -1,4 +1,6 @@
-"""ITER-RETGEN replayed by hand: two and more rounds, the cap, the early stop, poor generations, nothing found, no tokens left."""
+"""ITER-RETGEN replayed by hand: two and more rounds, the cap, the early stop, poor generations, nothing
+found, no tokens left.
+"""
 
 from functools import partial
 
@@ -61,7 +63,9 @@ async def test_the_cap_and_the_early_stop():
     settling = IterRetGenConfig(k=1, iterations=7, stop_when_settled=True)
     answer, generator, _ = await replay(replies, settling)
     assert (answer.stopped, answer.steps, answer.text) == ("settled", 3, "Issel"), "'the Issel' is 'Issel'"
-    answer, _, _ = await replay(["", "", "Issel"], IterRetGenConfig(k=1, iterations=3, stop_when_settled=True))
+    answer, _, _ = await replay(
+        ["", "", "Issel"], IterRetGenConfig(k=1, iterations=3, stop_when_settled=True)
+    )
     assert (answer.stopped, answer.steps) == ("iterations", 3), "two empty answers settle nothing"
 
 
@@ -88,7 +92,9 @@ async def test_a_full_window_keeps_the_best_passage_of_a_round():
 
 
 async def test_a_spent_budget_answers_with_the_last_round():
-    answer, generator, tools = await replay([FIRST, SECOND], IterRetGenConfig(k=1, max_answer_tokens=20), budget=140)
+    answer, generator, tools = await replay(
+        [FIRST, SECOND], IterRetGenConfig(k=1, max_answer_tokens=20), budget=140
+    )
     assert (answer.stopped, answer.steps, answer.text) == ("budget", 1, "Tarn Hollow")
     assert len(generator.requests) == 1 and tools.spent.total <= 140
     answer, _, _ = await replay([], budget=1)

@@ -23,7 +23,9 @@ UNITS = [
 @pytest.fixture
 def units(tmp_path):
     file = tmp_path / "units.jsonl"
-    file.write_text("".join(json.dumps({"id": unit.id, "passages": unit.passage_ids}) + "\n" for unit in UNITS))
+    file.write_text(
+        "".join(json.dumps({"id": unit.id, "passages": unit.passage_ids}) + "\n" for unit in UNITS)
+    )
     return str(file)
 
 
@@ -42,12 +44,22 @@ async def test_whole_units_are_read_in_two_turns(units):
     )
     assert (answer.text, answer.stopped, answer.steps) == ("Issel", "read", 2)
     assert answer.unit_ids == ("u1", "u2"), "a unit is as good as its best passage, and only k are read"
-    # Mara Velden is not among the three passages found, but in the unit of one that is; found ones come first.
-    assert answer.passage_ids == ("the glass orchard", "tarn hollow", "mara velden") and answer.passages_read == 3
+    # Mara Velden is not among the three passages found, but in the unit of one that is; found ones come
+    # first.
+    assert (
+        answer.passage_ids == ("the glass orchard", "tarn hollow", "mara velden")
+        and answer.passages_read == 3
+    )
     read, extract = generator.prompts
-    assert read.index("Title: Mara Velden") < read.index("Title: The Glass Orchard") < read.index("Title: Tarn Hollow")
+    assert (
+        read.index("Title: Mara Velden")
+        < read.index("Title: The Glass Orchard")
+        < read.index("Title: Tarn Hollow")
+    )
     assert "Glassware" not in read and read.index("Tarn Hollow lies") < read.index(QUESTION.text)
-    assert f"Question: {QUESTION.text}\nLong answer: {answer.long_answer}" in extract and "Title:" not in extract
+    assert (
+        f"Question: {QUESTION.text}\nLong answer: {answer.long_answer}" in extract and "Title:" not in extract
+    )
     assert extract.count("Short answer:") == 9, "eight examples and the question"
     assert [step.k for step in tools.steps if isinstance(step, SearchStep)] == [3]
     assert list(tools.ledger) == ["long_answer", "short_answer"] and tools.spent.calls == 2
@@ -64,7 +76,12 @@ async def test_without_units_the_passages_of_a_title_are_one():
 
 async def test_an_empty_long_answer_ends_it_and_malformed_short_ones_are_cut(units):
     answer, generator, _ = await replay(["  "], units=units)
-    assert (answer.text, answer.stopped, answer.steps, len(generator.requests)) == ("", "empty_generation", 1, 1)
+    assert (answer.text, answer.stopped, answer.steps, len(generator.requests)) == (
+        "",
+        "empty_generation",
+        1,
+        1,
+    )
     answer, _, _ = await replay(["long", '"Issel"\n\nQuestion: another'], units=units)
     assert answer.text == "Issel"
     answer, _, _ = await replay(["long", "The short answer is: Issel."], units=units)
@@ -87,14 +104,18 @@ async def test_a_budget_drops_the_end_of_the_worst_unit_and_keeps_the_second_tur
     answer, generator, tools = await replay(replies, budget=budget, **options)
     assert (answer.text, answer.stopped, answer.passages_read) == ("Issel", "read", 3)
     assert "Glassware" not in generator.prompts[0] and tools.spent.total <= budget
-    assert "glassware" in answer.passage_ids, "recall is about what was retrieved; what was read is counted apart"
+    assert "glassware" in answer.passage_ids, (
+        "recall is about what was retrieved; what was read is counted apart"
+    )
     answer, generator, tools = await replay(["never"], budget=60, **options)
     assert (answer.text, answer.stopped, answer.steps, tools.spent.total) == ("", "budget", 0, 0)
 
 
 async def test_a_failed_search_is_a_failed_question(units):
     tools = Tools(QUESTION, ScriptedGenerator([]), WordRetriever(WORLD, failing="river"))
-    row = await answer_question(QUESTION, lambda question, own: longrag(question, own, LongRAGConfig()), tools)
+    row = await answer_question(
+        QUESTION, lambda question, own: longrag(question, own, LongRAGConfig()), tools
+    )
     assert row.answer is None and SearchFailedError.__name__ in row.error
 
 

@@ -44,7 +44,9 @@ def toy() -> TransformersGenerator:
     tokenizer.add_tokens(NAMES, special_tokens=True)
     torch.manual_seed(0)
     size = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), max_position_embeddings=1024, **size)).eval()
+    model = LlamaForCausalLM(
+        LlamaConfig(vocab_size=len(tokenizer), max_position_embeddings=1024, **size)
+    ).eval()
     return TransformersGenerator(model, Renderer(tokenizer, chat=False), 1024, 8, "toy")
 
 
@@ -61,5 +63,7 @@ async def test_self_rag_scores_reflection_tokens_as_single_tokens() -> None:
     (retrieval,) = generator._renderer.text_ids("[Retrieval]")
     (closing,) = generator._renderer.text_ids("</paragraph>")
     assert ids.count(retrieval) == 1 and ids[-1] == closing
-    assert generator._renderer.encode(config.prompt_at("Who?", ""))[-1] == generator._renderer.text_ids("\n")[0]
+    assert (
+        generator._renderer.encode(config.prompt_at("Who?", ""))[-1] == generator._renderer.text_ids("\n")[0]
+    )
     await generator.close()

@@ -19,7 +19,8 @@ from tests.story import AUTHOR, BOOK, NOISE, QUESTION, TOWN, WORLD
 
 SOLUTION = [
     " I need the author.\nAction 1: search[The Glass Orchard]\n",
-    " Mara Velden wrote it. Where was she born?\nAction 2: Search[writer Mara Velden]\nObservation 2: She was born on Mars.",
+    " Mara Velden wrote it. Where was she born?\nAction 2: Search[writer Mara Velden]\nObservation 2: She "
+    "was born on Mars.",
     " Tarn Hollow. Its river?\nAction 3: lookup[river]",
     " Nothing yet.\nAction 4: search(river at Tarn Hollow)",
     " So it is the Issel.\nAction 5: finish[the Issel]",
@@ -37,9 +38,13 @@ async def test_five_steps_to_the_answer():
     assert answer.passage_ids == ("the glass orchard", "mara velden", "tarn hollow")
     queries = [step.query for step in tools.steps if isinstance(step, SearchStep)]
     assert queries == ["The Glass Orchard", "writer Mara Velden", "river at Tarn Hollow"]
-    assert [step.action for step in answer.trajectory][2:4] == ["lookup[river]", "search[river at Tarn Hollow]"]
+    assert [step.action for step in answer.trajectory][2:4] == [
+        "lookup[river]",
+        "search[river at Tarn Hollow]",
+    ]
     assert answer.trajectory[2].observation == "No sentence with 'river' in what was found so far."
-    # The next prompt goes on where the transcript is, with the real observation and not the one that the model made up.
+    # The next prompt goes on where the transcript is, with the real observation and not the one that the
+    # model made up.
     assert "Mars" not in generator.prompts[2] and generator.prompts[2].endswith("Thought 3:")
     assert (
         "Thought 2: Mara Velden wrote it. Where was she born?\nAction 2: search[writer Mara Velden]\n"
@@ -72,11 +77,15 @@ async def test_a_reply_without_an_action_is_the_answer():
     answer, _, _ = await replay(["The Issel"])
     assert (answer.text, answer.stopped) == ("The Issel", "unparsable")
     answer, _, _ = await replay(["The author is Mara Velden.\n\nHer birthplace lies on\nthe Issel."])
-    assert answer.text == "The author is Mara Velden. Her birthplace lies on the Issel", "no line of it is lost"
+    assert answer.text == "The author is Mara Velden. Her birthplace lies on the Issel", (
+        "no line of it is lost"
+    )
     answer, _, _ = await replay(["Mara Velden wrote it.\nSo the answer is: Issel.\nI am sure."])
     assert answer.text == "Issel", "but a stated answer is the answer"
     answer, _, _ = await replay(["  ", "Issel"])
-    assert (answer.text, answer.stopped, answer.calls) == ("Issel", "unparsable", 2), "nothing said is no answer"
+    assert (answer.text, answer.stopped, answer.calls) == ("Issel", "unparsable", 2), (
+        "nothing said is no answer"
+    )
 
 
 async def test_a_lookup_shows_sentences_of_all_passages_with_their_numbers_and_the_next_one_goes_on():
@@ -103,7 +112,12 @@ async def test_nothing_found_is_said_and_the_loop_goes_on():
 
 
 async def test_actions_that_do_not_exist_and_repeated_ones_are_noted():
-    calls = ["Action: calculate[3 + 4]", "Action: search[Glass]", "Action: search[Glass]", "Action: think[hm]"]
+    calls = [
+        "Action: calculate[3 + 4]",
+        "Action: search[Glass]",
+        "Action: search[Glass]",
+        "Action: think[hm]",
+    ]
     answer, _, _ = await replay([*calls, "Action: finish[7]"])
     assert answer.trajectory[0].observation.startswith("Invalid action: calculate[3 + 4].")
     assert [step.repeated for step in answer.trajectory] == [False, False, True, False, False]
@@ -112,7 +126,9 @@ async def test_actions_that_do_not_exist_and_repeated_ones_are_noted():
 
 async def test_a_failed_search_is_a_failed_question():
     tools = Tools(QUESTION, ScriptedGenerator(SOLUTION), WordRetriever(WORLD, failing="Orchard"))
-    row = await answer_question(QUESTION, lambda question, tools: react(question, tools, ReActConfig()), tools)
+    row = await answer_question(
+        QUESTION, lambda question, tools: react(question, tools, ReActConfig()), tools
+    )
     assert row.answer is None and "SearchFailedError" in row.error
 
 
@@ -155,7 +171,8 @@ async def test_paper_layout(paper):
     assert generator.requests[0].prompt.plain
     asked = f"Question: {QUESTION.text}\n"
     examples = "".join(
-        f"Question: Example {number}?\nThought 1: Easy.\nAction 1: Finish[{number}]\n" for number in range(1, 7)
+        f"Question: Example {number}?\nThought 1: Easy.\nAction 1: Finish[{number}]\n"
+        for number in range(1, 7)
     )
     assert first.endswith(f"follow.\n{examples}{asked}Thought 1:")
     assert second == first + (
@@ -163,9 +180,13 @@ async def test_paper_layout(paper):
         f"Observation 1: The Glass Orchard: {BOOK.text}\nThought 2:"
     )
     segments = generator.requests[1].prompt.messages[0].segments
-    dropped = sorted((segment for segment in segments if segment.drop is not None), key=lambda segment: segment.drop)
+    dropped = sorted(
+        (segment for segment in segments if segment.drop is not None), key=lambda segment: segment.drop
+    )
     assert [segment.kind for segment in dropped] == ["demonstration"] * 6 + ["hop"]
-    assert [example.text[:19] for example in dropped[:6]] == [f"Question: Example {number}" for number in range(1, 7)]
+    assert [example.text[:19] for example in dropped[:6]] == [
+        f"Question: Example {number}" for number in range(1, 7)
+    ]
 
 
 async def test_paper_asks_again_for_the_action_and_leaves_the_answer_empty(paper):
@@ -182,13 +203,19 @@ async def test_paper_has_seven_steps_and_no_forced_answer(paper):
     answer, generator, _ = await replay(replies, paper)
     assert (answer.text, answer.stopped, answer.steps) == ("", "max_steps", 7)
     assert (answer.calls, answer.bad_parses, answer.searches) == (14, 7, 0)
-    assert "Thought 1: Hm.\nAction 1: nothing\nObservation 1: Invalid action: nothing." in generator.prompts[-1]
+    assert (
+        "Thought 1: Hm.\nAction 1: nothing\nObservation 1: Invalid action: nothing." in generator.prompts[-1]
+    )
 
 
 async def test_paper_shows_five_sentences_of_one_passage(paper):
     long = passage("Glass Orchard", " ".join(f"The glass has part {number}." for number in range(1, 8)))
     answer, _, _ = await replay(
-        ["Action 1: Search[glass orchard]", *(f"Action {n}: Lookup[glass]" for n in (2, 3)), "Action 4: Finish[7]"],
+        [
+            "Action 1: Search[glass orchard]",
+            *(f"Action {n}: Lookup[glass]" for n in (2, 3)),
+            "Action 4: Finish[7]",
+        ],
         paper,
         WordRetriever([long, NOISE]),
     )
@@ -276,7 +303,9 @@ def test_what_is_written_in_the_format_is_read_back(thought, name, argument, num
 
 @given(
     st.lists(
-        st.sampled_from(["Action:", "search", "finish", "[", "]", "(", ")", "\n", " ", "Observation 2:", "x", '"']),
+        st.sampled_from(
+            ["Action:", "search", "finish", "[", "]", "(", ")", "\n", " ", "Observation 2:", "x", '"']
+        ),
         max_size=12,
     )
 )
@@ -306,7 +335,9 @@ def test_lookups_go_over_all_documents_and_advance():
     assert looked_up(library, " mara velden") == ("(Result 2 / 2)", [author])
     assert looked_up(library, "mara velden") == looked_up(library, "mara velden") == ("No more results.", [])
     assert looked_up(library, "sand") == ("(Result 1 / 1)", [f"[2] Glassware: {NOISE.text}"])
-    assert looked_up(library, "Mara Velden", 9) == ("(Results 1 to 2 / 2)", [book, author]), "another term starts again"
+    assert looked_up(library, "Mara Velden", 9) == ("(Results 1 to 2 / 2)", [book, author]), (
+        "another term starts again"
+    )
     library.add(hits(TOWN), 5)
     assert looked_up(library, "Mara Velden")[0] == "(Result 1 / 2)", "so does a search"
     assert looked_up(library, "")[0].startswith("No sentence")

@@ -1,4 +1,6 @@
-"""Recursive RAG replayed by hand: each mode over two steps and more, its caps and stops, malformed replies, empty retrieval."""
+"""Recursive RAG replayed by hand: each mode over two steps and more, its caps and stops, malformed replies,
+empty retrieval.
+"""
 
 import asyncio
 
@@ -16,7 +18,9 @@ from tests.story import NOISE, QUESTION, WORLD
 
 PUMPS = passage("Pumps", "Pumps move water. See also Valve manual.")
 VALVES = passage("Valve manual", "Valves close pipes. For more information, see Seal catalogue; it is long.")
-SEALS = passage("Seal catalogue", "Seals are flat ([gasket notes](notes/gasket_(flat).md)). They refer to it.")
+SEALS = passage(
+    "Seal catalogue", "Seals are flat ([gasket notes](notes/gasket_(flat).md)). They refer to it."
+)
 GASKETS = passage("Gasket notes", "Gaskets are made of cork.")
 LIBRARY = [GASKETS, SEALS, VALVES, PUMPS]  # of equal hits the earlier one wins, so that references lead on
 LEAFLETS = "one two three four five six seven".split()
@@ -32,7 +36,9 @@ CHAIN = "SUB1: Who wrote The Glass Orchard?\nDEPENDS: none\nSUB2: Where was #1 b
 SHORT = {"max_step_tokens": 40, "max_sub_answer_tokens": 8, "max_answer_tokens": 8, "k": 1, "k_per_step": 1}
 
 
-async def replay(replies, *, question=QUESTION, retriever=None, budget=0, pause=None, generator=None, **options):
+async def replay(
+    replies, *, question=QUESTION, retriever=None, budget=0, pause=None, generator=None, **options
+):
     generator = generator or ScriptedGenerator(replies, pause)
     tools = Tools(question, generator, retriever or WordRetriever(WORLD), budget=budget)
     answer = await recursive(question, tools, RecursiveConfig(**options))
@@ -56,12 +62,15 @@ def decomposing(plan, answers=("Mara Velden", "Tarn Hollow", "Issel"), final="Is
             return plan
         if asked.startswith("COMBINE"):
             return final
-        return next((answer for answer in answers if answer in "".join(shown) and answer not in asked), "unknown")
+        return next(
+            (answer for answer in answers if answer in "".join(shown) and answer not in asked), "unknown"
+        )
 
     return reply
 
 
-# ---- simple ----------------------------------------------------------------------------------------------------------------
+# ---- simple
+# ----------------------------------------------------------------------------------------------------------------
 
 
 async def test_simple_searches_once_and_reads():
@@ -72,7 +81,8 @@ async def test_simple_searches_once_and_reads():
     assert (answer.text, answer.passage_ids) == ("unknown", ())
 
 
-# ---- recursive: following references ---------------------------------------------------------------------------------------
+# ---- recursive: following references
+# ---------------------------------------------------------------------------------------
 
 
 async def follow(world=LIBRARY, **options):
@@ -100,7 +110,9 @@ async def test_references_end_by_themselves_at_the_cap_of_documents_or_with_noth
 
 
 async def test_five_references_of_a_step_are_followed_at_the_same_time():
-    hub = passage("Pumps", "Which pumps move water? " + " ".join(f"See also leaflet {name}." for name in LEAFLETS))
+    hub = passage(
+        "Pumps", "Which pumps move water? " + " ".join(f"See also leaflet {name}." for name in LEAFLETS)
+    )
     _, _, tools = await follow([hub], max_depth=2)
     assert queries(tools) == [HOW.text, *(f"leaflet {name}" for name in LEAFLETS[:5])]
     assert [step.path for step in tools.steps[1:3]] == ["step 2/query 1", "step 2/query 2"]
@@ -116,7 +128,11 @@ async def test_five_references_of_a_step_are_followed_at_the_same_time():
         ("For further information please read the annual report!", ["the annual report"]),
         ("For more information see also Tarn Hollow; it is old.", ["Tarn Hollow"]),
         ("See also [Mara](m.md) and [Tarn Hollow](t.md 'a town').", ["Mara", "Tarn Hollow"]),
-        ("![a photograph](p.png) refer to it. See also Rye. He was referred to us. Oversee also nothing here.", []),
+        (
+            "![a photograph](p.png) refer to it. See also Rye. He was referred to us. Oversee also nothing "
+            "here.",
+            [],
+        ),
         ("See also Emma Woodhouse. See also Emma Woodhouse.", ["Emma Woodhouse"]),
     ],
 )
@@ -124,7 +140,8 @@ def test_what_counts_as_a_reference(text, found):
     assert references(text) == found
 
 
-# ---- multi_hop and self_query: rounds of searching and judging -------------------------------------------------------------
+# ---- multi_hop and self_query: rounds of searching and judging
+# -------------------------------------------------------------
 
 WHO = "ANSWERABLE: no\nMISSING: where the author was born\nNEXT_QUERY: Mara Velden is a writer born where"
 TOWN = "ANSWERABLE: no\nMISSING: the river\nNEXT_QUERY: Tarn Hollow lies on which river"
@@ -132,10 +149,18 @@ TOWN = "ANSWERABLE: no\nMISSING: the river\nNEXT_QUERY: Tarn Hollow lies on whic
 
 async def test_multi_hop_searches_for_what_is_missing_until_the_cap():
     answer, generator, tools = await replay([WHO, TOWN, "Issel"], mode="multi_hop", k_per_step=1)
-    assert answer.queries == (QUESTION.text, "Mara Velden is a writer born where", "Tarn Hollow lies on which river")
+    assert answer.queries == (
+        QUESTION.text,
+        "Mara Velden is a writer born where",
+        "Tarn Hollow lies on which river",
+    )
     assert (answer.text, answer.steps, answer.stopped) == ("Issel", 3, "max_steps")
     assert answer.passage_ids == ("the glass orchard", "mara velden", "tarn hollow")
-    assert [step.role for step in tools.steps if isinstance(step, GenerateStep)] == ["judge", "judge", "reader"]
+    assert [step.role for step in tools.steps if isinstance(step, GenerateStep)] == [
+        "judge",
+        "judge",
+        "reader",
+    ]
     assert "2. Mara Velden is a writer born where" in generator.prompts[1], "the searches so far are shown"
     assert generator.prompts[1].endswith(f"Question: {QUESTION.text}")
 
@@ -161,13 +186,21 @@ async def test_a_judgement_that_cannot_be_read_ends_the_search_and_is_counted(mo
 async def test_the_model_may_search_on_when_nothing_was_found(mode):
     judged = "SUFFICIENT: no\nFOLLOW_UP: sand"
     replies = [judged if mode == "self_query" else "NEXT_QUERY: sand", "ANSWERABLE: yes", "unknown"]
-    answer, _, _ = await replay(replies, question=Question("q", "Why?"), mode=mode, retriever=WordRetriever([NOISE]))
-    assert (answer.queries, answer.passage_ids, answer.stopped) == (("Why?", "sand"), ("glassware",), "sufficient")
+    answer, _, _ = await replay(
+        replies, question=Question("q", "Why?"), mode=mode, retriever=WordRetriever([NOISE])
+    )
+    assert (answer.queries, answer.passage_ids, answer.stopped) == (
+        ("Why?", "sand"),
+        ("glassware",),
+        "sufficient",
+    )
 
 
 async def test_self_query_searches_for_all_gaps_at_once_until_the_cap():
     gaps = "SUFFICIENT: no\nGAP: the author's birthplace\nFOLLOW_UP: writer born\nGAP: the river\nFOLLOW_UP: lies on the river"
-    answer, _, tools = await replay([gaps, "SUFFICIENT: no\nGAPS: sand", "Issel"], mode="self_query", k_per_step=1)
+    answer, _, tools = await replay(
+        [gaps, "SUFFICIENT: no\nGAPS: sand", "Issel"], mode="self_query", k_per_step=1
+    )
     assert answer.queries == (QUESTION.text, "writer born", "lies on the river", "sand")
     assert (answer.text, answer.steps, answer.stopped) == ("Issel", 3, "max_steps")
     assert [step.path for step in tools.steps if isinstance(step, SearchStep)][1:3] == [
@@ -185,7 +218,8 @@ async def test_self_query_stops_early():
     assert (answer.steps, answer.stopped) == (1, "no_query")
 
 
-# ---- decompose -------------------------------------------------------------------------------------------------------------
+# ---- decompose
+# -------------------------------------------------------------------------------------------------------------
 
 
 async def test_sub_questions_are_answered_in_the_order_of_their_dependencies():
@@ -246,7 +280,8 @@ async def test_the_shipped_prompts_of_a_decomposition_in_order():
     assert "2. Where was Mara Velden born? -> unknown" in generator.prompts[3]
 
 
-# ---- auto ------------------------------------------------------------------------------------------------------------------
+# ---- auto
+# ------------------------------------------------------------------------------------------------------------------
 
 
 async def test_auto_takes_the_mode_that_the_model_names():
@@ -281,7 +316,8 @@ async def test_the_tutorials_choice_by_words_costs_no_call(text, mode):
     assert answer.mode == mode and "mode" not in tools.ledger
 
 
-# ---- rows and options -------------------------------------------------------------------------------------------------------
+# ---- rows and options
+# -------------------------------------------------------------------------------------------------------
 
 
 async def test_rows_are_written_and_a_failed_search_fails_the_question():
@@ -291,7 +327,9 @@ async def test_rows_are_written_and_a_failed_search_fails_the_question():
     tools = Tools(QUESTION, ScriptedGenerator(decomposing(CHAIN)), WordRetriever(WORLD))
     assert b'"sub_answer":"Mara Velden"' in (await answer_question(QUESTION, method, tools)).to_json()
     failing = WordRetriever(WORLD, failing="Mara Velden")
-    row = await answer_question(QUESTION, method, Tools(QUESTION, ScriptedGenerator(decomposing(CHAIN)), failing))
+    row = await answer_question(
+        QUESTION, method, Tools(QUESTION, ScriptedGenerator(decomposing(CHAIN)), failing)
+    )
     assert row.answer is None and SearchFailedError.__name__ in row.error
 
 
@@ -302,4 +340,6 @@ def test_options_and_prompts():
     names = [template.name for template in RecursiveConfig(mode="decompose").templates()]
     assert names == ["recursive_plan", "recursive_sub_answer", "recursive_combine", "chat_direct"]
     assert len(RecursiveConfig().templates()) == 7
-    assert "recursive_mode" not in {template.name for template in RecursiveConfig.of_preset("tutorial").templates()}
+    assert "recursive_mode" not in {
+        template.name for template in RecursiveConfig.of_preset("tutorial").templates()
+    }

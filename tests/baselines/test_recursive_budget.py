@@ -1,4 +1,6 @@
-"""Recursive RAG within a token budget: never more, an answer all the same, and nothing that depends on timing."""
+"""Recursive RAG within a token budget: never more, an answer all the same, and nothing that depends on
+timing.
+"""
 
 import asyncio
 import random
@@ -42,7 +44,8 @@ async def test_a_choice_that_cannot_be_afforded_is_counted():
 @pytest.mark.parametrize(("budget", "answered"), [(0, 3), (250, 0), (275, 1), (300, 3), (325, 3)])
 async def test_results_do_not_depend_on_which_sub_question_is_answered_first(budget, answered):
     plan = (
-        "SUB1: Mara Velden born?\nSUB2: On which river lies Tarn Hollow?\nSUB3: What glassware?\nSUB4: Sand #1 #2 #3?"
+        "SUB1: Mara Velden born?\nSUB2: On which river lies Tarn Hollow?\nSUB3: What glassware?\nSUB4: Sand "
+        "#1 #2 #3?"
     )
     outcomes = []
     for order in range(4):
@@ -55,7 +58,9 @@ async def test_results_do_not_depend_on_which_sub_question_is_answered_first(bud
         answer, _, tools = await replay(reply, mode="decompose", pause=pause, budget=budget, **SHORT, **WORDS)
         outcomes.append((answer, tools.spent))
     assert all(outcome == outcomes[0] for outcome in outcomes)
-    assert sum(finding.status == "answered" for finding in answer.findings) == answered, "no budget is split to nothing"
+    assert sum(finding.status == "answered" for finding in answer.findings) == answered, (
+        "no budget is split to nothing"
+    )
     assert answer.stopped == ("budget" if 0 < budget <= 300 else "plan")
 
 

@@ -1,4 +1,6 @@
-"""Thirteen defects of the tutorial code that recursive RAG is made after, each with what must happen instead."""
+"""Thirteen defects of the tutorial code that recursive RAG is made after, each with what must happen
+instead.
+"""
 
 from dataclasses import replace
 from itertools import count
@@ -41,9 +43,17 @@ async def test_defect_2_a_document_without_an_id_is_known_by_its_content():
 
 
 async def test_defect_3_documents_that_refer_to_each_other_do_not_loop():
-    world = [passage("Beta town", "Stay. See also Alpha town."), passage("Alpha town", "Go there. See also Beta town.")]
+    world = [
+        passage("Beta town", "Stay. See also Alpha town."),
+        passage("Alpha town", "Go there. See also Beta town."),
+    ]
     answer, _, tools = await replay(
-        ["x"], question=Question("q", "Go there"), mode="recursive", k=1, max_depth=50, retriever=WordRetriever(world)
+        ["x"],
+        question=Question("q", "Go there"),
+        mode="recursive",
+        k=1,
+        max_depth=50,
+        retriever=WordRetriever(world),
     )
     assert queries(tools) == ["Go there", "Beta town", "Alpha town"]
     assert (answer.stopped, answer.passage_ids) == ("no_references", ("alpha town", "beta town"))
@@ -61,7 +71,9 @@ async def test_defect_4_only_the_word_after_the_label_decides(mode):
     "query", ["nonexistent rivers of Tarn Hollow", "None of them by Mara Velden", "Nonesuch House"]
 )
 async def test_defect_5_a_query_that_holds_the_letters_none_is_searched_for(query):
-    answer, _, _ = await replay([f"ANSWERABLE: no\nNEXT_QUERY: {query}", "ANSWERABLE: yes", "x"], mode="multi_hop")
+    answer, _, _ = await replay(
+        [f"ANSWERABLE: no\nNEXT_QUERY: {query}", "ANSWERABLE: yes", "x"], mode="multi_hop"
+    )
     assert answer.queries == (QUESTION.text, query)
     for nothing in ("none", "None.", "N/A", "(none)", "-", "none, that is all"):
         answer, _, _ = await replay([f"ANSWERABLE: no\nNEXT_QUERY: {nothing}", "x"], mode="multi_hop")
@@ -80,7 +92,9 @@ async def test_defect_7_a_malformed_line_repeats_no_sub_question():
     assert (answer.malformed, answer.fallbacks) == (2, 0)
 
 
-@pytest.mark.parametrize("needs", ["sub1, sub2", "1, 2", "SUB1 and SUB2", "#1; #2", "[1] [2]", "**SUB1**, **SUB2**"])
+@pytest.mark.parametrize(
+    "needs", ["sub1, sub2", "1, 2", "SUB1 and SUB2", "#1; #2", "[1] [2]", "**SUB1**, **SUB2**"]
+)
 def test_defect_7_lists_of_dependencies_are_heeded(needs):
     plan = parse_plan(f"SUB1: a?\nDEPENDS: none\nSUB2: b?\nDEPENDS: N/A\nSUB3: c?\nDEPENDS: {needs}", 5)
     assert [[part.number for part in wave] for wave in plan.waves] == [[1, 2], [3]]
@@ -138,9 +152,14 @@ async def test_defect_10_documents_are_shown_whole_or_not_at_all():
     assert long.text in generator.prompts[0]
     answer, generator, _ = await replay(["Issel"], mode="simple", retriever=world, context_tokens=20)
     shown = [found.text for found in [long, *WORLD] if found.text in generator.prompts[0]]
-    assert shown and answer.left_out == len(answer.passage_ids) - generator.prompts[0].count("Wikipedia Title:") > 0
+    assert (
+        shown
+        and answer.left_out == len(answer.passage_ids) - generator.prompts[0].count("Wikipedia Title:") > 0
+    )
     assert "glass orchard glass" not in generator.prompts[0], "what does not fit is not there in part either"
-    _, generator, _ = await replay(["Issel"], mode="simple", k=1, retriever=WordRetriever([long]), context_tokens=20)
+    _, generator, _ = await replay(
+        ["Issel"], mode="simple", k=1, retriever=WordRetriever([long]), context_tokens=20
+    )
     assert long.text in generator.prompts[0], "the only document is shown even so"
 
 
@@ -169,7 +188,9 @@ async def test_defect_12_labels_are_read_whatever_marks_surround_them(reply):
 
 def test_defect_12_so_are_the_labels_of_a_plan():
     plan = parse_plan(
-        "Here is it:\n- **SUB1:** Who?\n  **DEPENDS:** none\n* sub-question 2) Where is SUB1? (DEPENDS: SUB1)", 5
+        "Here is it:\n- **SUB1:** Who?\n  **DEPENDS:** none\n* sub-question 2) Where is SUB1? (DEPENDS: "
+        "SUB1)",
+        5,
     )
     assert [(part.number, part.text, part.needs) for part in plan.parts] == [
         (1, "Who?", ()),
@@ -178,10 +199,13 @@ def test_defect_12_so_are_the_labels_of_a_plan():
 
 
 @pytest.mark.parametrize(
-    "written", ["GAPS: people of Paris, Texas", "GAPS:\n- people of Paris, Texas", "GAP 1: people of Paris, Texas"]
+    "written",
+    ["GAPS: people of Paris, Texas", "GAPS:\n- people of Paris, Texas", "GAP 1: people of Paris, Texas"],
 )
 async def test_defect_13_a_gap_with_a_comma_stays_whole(written):
     answer, _, _ = await replay([f"SUFFICIENT: no\n{written}", "SUFFICIENT: yes", "x"], mode="self_query")
     assert answer.queries == (QUESTION.text, "people of Paris, Texas")
-    answer, _, _ = await replay([f"SUFFICIENT: no\n{written}; a mayor", "SUFFICIENT: yes", "x"], mode="self_query")
+    answer, _, _ = await replay(
+        [f"SUFFICIENT: no\n{written}; a mayor", "SUFFICIENT: yes", "x"], mode="self_query"
+    )
     assert answer.queries[1:] == ("people of Paris, Texas", "a mayor")

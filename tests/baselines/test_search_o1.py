@@ -1,4 +1,6 @@
-"""Search-o1 replayed by hand: two searches, both caps, the early stop, and tags, boxes and headers that are not as they should."""
+"""Search-o1 replayed by hand: two searches, both caps, the early stop, and tags, boxes and headers that are
+not as they should.
+"""
 
 import pytest
 from hypothesis import given
@@ -46,7 +48,9 @@ async def test_two_searches_then_the_answer():
     first, _, second, documents, third = generator.prompts
     reasoning = ASKS_WHO + RESULT.format("Mara Velden wrote it.")
     assert generator.requests[2].prompt.prefix == reasoning and second == f"{first}\n\n{reasoning}"
-    assert generator.requests[4].prompt.prefix == reasoning + ASKS_WHERE + RESULT.format("She was born in Tarn Hollow.")
+    assert generator.requests[4].prompt.prefix == reasoning + ASKS_WHERE + RESULT.format(
+        "She was born in Tarn Hollow."
+    )
     assert third.startswith(first)
     # The reader of documents sees the reasoning in steps, the query and the documents.
     assert f"Step 1: {ASKS_WHO}" in documents and "Mara Velden is a writer" in documents
@@ -84,7 +88,9 @@ async def test_searches_beyond_the_limit_and_repeated_ones_get_a_note():
 
 
 async def test_turns_are_capped_and_an_answer_forced():
-    replies = [text for number in range(3) for text in (f"<|begin_search_query|>glass {number}", FOUND + "Sand.")]
+    replies = [
+        text for number in range(3) for text in (f"<|begin_search_query|>glass {number}", FOUND + "Sand.")
+    ]
     answer, generator, tools = await replay([*replies, "Issel"], SearchO1Config(k=1, max_turns=3))
     assert (answer.text, answer.stopped, answer.steps, len(answer.searches)) == ("Issel", "max_turns", 3, 3)
     assert generator.prompts[-1].endswith("\\boxed{") and generator.requests[-1].sampling.stop == ("\n",)
@@ -112,7 +118,8 @@ async def test_reasoning_without_an_answer_and_reasoning_that_does_not_end():
 
 
 @pytest.mark.parametrize(
-    "reply", ["Issel", "Issel}", r"\text{Issel}} is the river.", r" \text{Issel}", "Issel}\nOr not.", "Issel."]
+    "reply",
+    ["Issel", "Issel}", r"\text{Issel}} is the river.", r" \text{Issel}", "Issel}\nOr not.", "Issel."],
 )
 async def test_a_forced_answer_ends_with_its_box(reply):
     answer, _, _ = await replay(["It is a river.", reply])
@@ -128,7 +135,14 @@ async def test_nothing_found_costs_no_call():
 
 async def test_documents_that_do_not_help_and_boxes_in_them():
     trap = passage("Glass", r"The Glass Orchard is \boxed{wrong}.")
-    replies = [ASKS_WHO, "I only rambled.", ASKS_WHERE, FOUND + r"It says \boxed{wrong}.", "No idea.", "Issel"]
+    replies = [
+        ASKS_WHO,
+        "I only rambled.",
+        ASKS_WHERE,
+        FOUND + r"It says \boxed{wrong}.",
+        "No idea.",
+        "Issel",
+    ]
     answer, _, _ = await replay(replies, retriever=WordRetriever([trap, *WORLD]))
     assert [search.result for search in answer.searches] == [NOTHING_HELPFUL, r"It says \boxed{wrong}."]
     assert answer.text == "Issel"
@@ -136,7 +150,9 @@ async def test_documents_that_do_not_help_and_boxes_in_them():
 
 async def test_a_failed_search_is_a_failed_question():
     tools = Tools(QUESTION, ScriptedGenerator(SOLUTION), WordRetriever(WORLD, failing="Orchard"))
-    row = await answer_question(QUESTION, lambda question, tools: search_o1(question, tools, SearchO1Config()), tools)
+    row = await answer_question(
+        QUESTION, lambda question, tools: search_o1(question, tools, SearchO1Config()), tools
+    )
     assert row.answer is None and "SearchFailedError" in row.error
 
 
@@ -184,9 +200,13 @@ async def test_reasoning_that_outgrows_the_window_is_concluded_from_its_newest_t
 async def test_a_full_window_cuts_the_question_so_the_reasoning_ends_before():
     config = SearchO1Config(k=1, max_turn_tokens=20, max_result_tokens=20, max_answer_tokens=20)
     _, whole, _ = await replay(solve, config)
-    answer, generator, _ = await replay([], config, generator=WindowedGenerator(solve, words(whole.prompts[-1]) + 19))
+    answer, generator, _ = await replay(
+        [], config, generator=WindowedGenerator(solve, words(whole.prompts[-1]) + 19)
+    )
     assert (answer.text, answer.stopped, answer.steps) == ("Issel", "window", 2)
-    asked = [request.prompt.prefix for request in generator.requests if request.prompt.prefix.endswith("\\boxed{")]
+    asked = [
+        request.prompt.prefix for request in generator.requests if request.prompt.prefix.endswith("\\boxed{")
+    ]
     assert [text.startswith(ASKS_WHO) for text in asked] == [True, False], (
         "the oldest turn is left out, as the window cut it"
     )
@@ -208,7 +228,9 @@ async def test_released_code_samples_and_forces_nothing():
 
 
 def test_presets_from_the_command_line_and_impossible_options():
-    config = parse(SearchO1Config, ["--preset", "released_code", "--repetition_penalty", "1", "--top_k", "3"], "o1", "")
+    config = parse(
+        SearchO1Config, ["--preset", "released_code", "--repetition_penalty", "1", "--top_k", "3"], "o1", ""
+    )
     assert (config.temperature, config.sampling_top_k, config.force_answer) == (0.7, 20, False)
     assert (config.repetition_penalty, config.k) == (1.0, 3)
     assert len(config.templates()) == 2

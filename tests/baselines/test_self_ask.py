@@ -1,4 +1,6 @@
-"""Self-Ask replayed by hand: two follow-up questions, the cap, the early stop, and questions that no passage answers."""
+"""Self-Ask replayed by hand: two follow-up questions, the cap, the early stop, and questions that no passage
+answers.
+"""
 
 import pytest
 from hypothesis import given
@@ -98,7 +100,9 @@ async def test_a_repeated_question_is_noted():
 
 async def test_a_failed_search_is_a_failed_question():
     tools = Tools(QUESTION, ScriptedGenerator(SOLUTION), WordRetriever(WORLD, failing="Orchard"))
-    row = await answer_question(QUESTION, lambda question, tools: self_ask(question, tools, SelfAskConfig()), tools)
+    row = await answer_question(
+        QUESTION, lambda question, tools: self_ask(question, tools, SelfAskConfig()), tools
+    )
     assert row.answer is None and "SearchFailedError" in row.error
 
 
@@ -140,7 +144,8 @@ async def test_the_final_answer_is_asked_for_with_the_newest_questions_that_leav
 
 
 EXAMPLES = [
-    f"Question: Example {number}?\n{BEGUN} Yes.\nFollow up: What is {number}?\nIntermediate answer: One more.\n"
+    f"Question: Example {number}?\n{BEGUN} Yes.\nFollow up: What is {number}?\nIntermediate answer: One "
+    "more.\n"
     f"So the final answer is: {number}"
     for number in range(1, 6)
 ]
@@ -161,7 +166,9 @@ async def test_paper_layout_byte_for_byte(tmp_path):
 
 
 def test_presets_from_the_command_line_and_impossible_options():
-    config = parse(SelfAskConfig, ["--preset", "paper", "--demonstrations", "x.txt", "--top_k", "3"], "self_ask", "")
+    config = parse(
+        SelfAskConfig, ["--preset", "paper", "--demonstrations", "x.txt", "--top_k", "3"], "self_ask", ""
+    )
     assert (config.max_turn_tokens, config.k, config.demonstration_count) == (256, 3, 4)
     with pytest.raises(ConfigError, match=r"--self_ask\.demonstrations"):
         SelfAskConfig(preset="paper")
@@ -195,7 +202,9 @@ def test_parsing(reply, turn):
 
 @given(
     st.lists(
-        st.sampled_from(["Follow up:", "So the final answer is:", "Intermediate answer:", "\n", " ", "x", '"', "No."]),
+        st.sampled_from(
+            ["Follow up:", "So the final answer is:", "Intermediate answer:", "\n", " ", "x", '"', "No."]
+        ),
         max_size=10,
     )
 )
@@ -206,7 +215,8 @@ def test_any_reply_can_be_read(pieces):
 
 
 @pytest.mark.parametrize(
-    "reply", ["Mara Velden.\nQuestion: Who wrote it?\nAnswer: Mara", "It was she. The answer is: Mara Velden."]
+    "reply",
+    ["Mara Velden.\nQuestion: Who wrote it?\nAnswer: Mara", "It was she. The answer is: Mara Velden."],
 )
 async def test_a_reader_that_goes_on_is_read_as_any_reader(reply):
     answer, generator, _ = await replay([SOLUTION[0], reply, *SOLUTION[2:]])
@@ -215,7 +225,8 @@ async def test_a_reader_that_goes_on_is_read_as_any_reader(reply):
 
 
 @pytest.mark.parametrize(
-    "refusal", ["No relevant information found.\nThe answer is: Mars", "The answer is: No relevant information found"]
+    "refusal",
+    ["No relevant information found.\nThe answer is: Mars", "The answer is: No relevant information found"],
 )
 async def test_a_refusal_is_one_whatever_stands_around_it(refusal):
     answer, _, _ = await replay([SOLUTION[0], refusal, "Mara Velden", "So the final answer is: the Issel."])

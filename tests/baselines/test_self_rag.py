@@ -1,4 +1,6 @@
-"""Self-RAG replayed by hand, with reflection tokens and prompted: one and more segments, caps, early stops, and what goes wrong."""
+"""Self-RAG replayed by hand, with reflection tokens and prompted: one and more segments, caps, early stops,
+and what goes wrong.
+"""
 
 import math
 from functools import partial
@@ -23,7 +25,13 @@ NAMES = [
 ]
 LONG = {"k": 1, "preset": "long_form", "max_segments": 3}
 # How likely reflection tokens are, relative to the others of their group, unless a test says otherwise.
-CHANCES = {"[Retrieval]": 0.9, "[No Retrieval]": 0.1, "[Relevant]": 0.8, "[Irrelevant]": 0.2, "[Fully supported]": 0.5}
+CHANCES = {
+    "[Retrieval]": 0.9,
+    "[No Retrieval]": 0.1,
+    "[Relevant]": 0.8,
+    "[Irrelevant]": 0.2,
+    "[Fully supported]": 0.5,
+}
 CHANCES |= {"[Partially supported]": 0.25, "[No support / Contradictory]": 0.25}
 CHANCES |= {f"[Utility:{n}]": 0.1 for n in range(1, 5)} | {"[Utility:5]": 0.6}
 
@@ -79,14 +87,20 @@ async def test_short_form_keeps_the_continuation_that_the_model_thinks_best():
     assert segment.critique.relevance == pytest.approx(0.8)
     assert segment.critique.support == pytest.approx(support)
     assert segment.critique.utility == pytest.approx(-0.1 - 0.05 + 0.05 + 0.6)
-    assert segment.score == pytest.approx(0.5 + 0.8 + support + 0.5 * 0.5)  # with the tokens' mean probability
-    assert {name: usage.calls for name, usage in tools.ledger.items()} == {"retrieve": 2, "segment": 2, "critique": 20}
+    # with the tokens' mean probability
+    assert segment.score == pytest.approx(0.5 + 0.8 + support + 0.5 * 0.5)
+    assert {name: usage.calls for name, usage in tools.ledger.items()} == {
+        "retrieve": 2,
+        "segment": 2,
+        "critique": 20,
+    }
     assert searches(tools) == [QUESTION.text] and answer.passage_ids == ("the glass orchard", "tarn hollow")
     start = f"### Instruction:\n{QUESTION.text}\n\n### Response:\n"
     assert generator.scored[0].prompt.text == start
     opening = f"{start}[Retrieval]<paragraph>{TOWN.title}\n{TOWN.text}</paragraph>"
     assert opening in generator.prompts and generator.requests[0].sampling.stop == ("<paragraph>",)
-    # Tokens are judged where they stand: ISREL behind the passage, ISSUP and ISUSE behind what came before them.
+    # Tokens are judged where they stand: ISREL behind the passage, ISSUP and ISUSE behind what came before
+    # them.
     places = {(request.prompt.text, request.target) for request in generator.scored}
     assert {(opening, "[Irrelevant]"), (f"{opening}[Relevant]The Issel.", "[Partially supported]")} <= places
     assert (f"{opening}[Relevant]The Issel.[Fully supported]", "[Utility:1]") in places
@@ -101,7 +115,11 @@ async def test_the_threshold_is_on_probabilities_and_without_passages_the_model_
     assert (answer.text, answer.retrieved, answer.passage_ids) == ("The Issel.", False, ())
     assert searches(tools) == [] and generator.prompts[0].endswith("### Response:\n[No Retrieval]")
     assert answer.segments[0].critique.relevance == answer.segments[0].critique.support == 0
-    for changes, count in (({"threshold": 0.05}, 1), ({"retrieval": "always"}, 1), ({"retrieval": "never"}, 0)):
+    for changes, count in (
+        ({"threshold": 0.05}, 1),
+        ({"retrieval": "always"}, 1),
+        ({"retrieval": "never"}, 0),
+    ):
         generator = reflecting(lambda request: "Issel.", unwilling)
         _, tools = await replay(generator, changed(CONFIG, changes))
         assert len(searches(tools)) == count
@@ -140,12 +158,18 @@ async def test_the_beam_keeps_the_best_paths_apart_and_finished_ones_too():
     }
 
     def chance(prompt, token):
-        return 0.01 if token == "[Relevant]" and ("One." in prompt or NOISE.text in prompt) else CHANCES[token]
+        return (
+            0.01 if token == "[Relevant]" and ("One." in prompt or NOISE.text in prompt) else CHANCES[token]
+        )
 
     generator = reflecting(by_passage(replies), chance)
     answer, _ = await replay(generator, changed(CONFIG, {**LONG, "k": 3, "beam": 2}))
-    assert (answer.text, answer.stopped, answer.steps) == ("Two.", "end", 1), "a finished path stays, and may win"
-    earlier = [prompt.partition("### Response:\n")[2].partition("[Retrieval]")[0] for prompt in generator.prompts]
+    assert (answer.text, answer.stopped, answer.steps) == ("Two.", "end", 1), (
+        "a finished path stays, and may win"
+    )
+    earlier = [
+        prompt.partition("### Response:\n")[2].partition("[Retrieval]")[0] for prompt in generator.prompts
+    ]
     assert earlier[:3] == [""] * 3 and set(earlier[3:6]) == {"[Relevant]One.[Fully supported]"}
     assert not any("Two." in text or "Three." in text for text in earlier), "no path sees another one's text"
 
@@ -198,7 +222,11 @@ async def test_a_spent_budget_answers_with_what_there_is():
     wanting = "[Relevant]Glass is made of sand.[Fully supported][Retrieval]"
     config = changed(CONFIG, {**LONG, "max_segment_tokens": 20})
     answer, tools = await replay(reflecting(lambda request: wanting), config, budget=500)
-    assert answer.stopped == "budget" and 1 <= answer.steps < 3 and answer.text.startswith("Glass is made of sand.")
+    assert (
+        answer.stopped == "budget"
+        and 1 <= answer.steps < 3
+        and answer.text.startswith("Glass is made of sand.")
+    )
     assert tools.spent.total <= 500
     answer, _ = await replay(reflecting([]), config, budget=1)
     assert (answer.stopped, answer.text, answer.steps) == ("budget", "", 0)

@@ -66,15 +66,21 @@ async def test_prompted_the_cap_the_end_and_no_search():
     answer, _ = await replay(prompted(endless), prompted_config(max_segments=2), self_rag_prompted)
     assert (answer.stopped, answer.steps) == ("max_segments", 2)
     config = prompted_config(force_answer=False)
-    answer, tools = await replay(prompted(["It is the Issel."], lambda name, prompt: "no"), config, self_rag_prompted)
+    answer, tools = await replay(
+        prompted(["It is the Issel."], lambda name, prompt: "no"), config, self_rag_prompted
+    )
     assert (answer.stopped, answer.steps, answer.searched, searches(tools)) == ("end", 1, 0, [])
-    assert set(tools.ledger) == {"retrieve", "segment"}, "one sentence without a passage has no rival: nothing to judge"
+    assert set(tools.ledger) == {"retrieve", "segment"}, (
+        "one sentence without a passage has no rival: nothing to judge"
+    )
     answer, tools = await replay(prompted(STORY), prompted_config(retrieval="always"), self_rag_prompted)
     assert answer.searched == 3 and "retrieve" not in tools.ledger
 
 
 async def test_prompted_verdicts_that_cannot_be_read_are_counted_and_decide_nothing():
-    answer, _ = await replay(prompted(STORY, lambda name, prompt: "Hm."), prompted_config(), self_rag_prompted)
+    answer, _ = await replay(
+        prompted(STORY, lambda name, prompt: "Hm."), prompted_config(), self_rag_prompted
+    )
     assert (answer.text, answer.searched) == ("Issel", 3), "in doubt, passages are looked up"
     assert answer.malformed == 3 + 3 * 2 * 3
     assert answer.segments[0].critique.relevance == answer.segments[0].critique.utility == 0

@@ -84,12 +84,18 @@ def test_every_observation_is_what_the_action_before_it_brings():
 
 async def test_they_are_shown_and_their_forms_run():
     replies = ["I look.\nAction 1: Search[The Glass Orchard]", "I know.\nAction 2: Finish[the Issel]"]
-    answer, generator, _ = await replay(react, ReActConfig.of_preset("paper", demonstrations="default"), replies)
+    answer, generator, _ = await replay(
+        react, ReActConfig.of_preset("paper", demonstrations="default"), replies
+    )
     assert (answer.text, answer.stopped, answer.searches) == ("the Issel", "finish", 1)
     assert all(example in prompt for example in examples("react") for prompt in generator.prompts)
 
     config = SelfAskConfig.of_preset("paper", demonstrations="default", demonstration_count=2)
-    replies = [" Yes.\nFollow up: Who wrote The Glass Orchard?", "Mara Velden", "So the final answer is: the Issel"]
+    replies = [
+        " Yes.\nFollow up: Who wrote The Glass Orchard?",
+        "Mara Velden",
+        "So the final answer is: the Issel",
+    ]
     answer, generator, _ = await replay(self_ask, config, replies)
     assert (answer.text, answer.steps) == ("the Issel", 1)
     assert [example in generator.prompts[0] for example in examples("self_ask")] == [True, True, False, False]
@@ -106,7 +112,9 @@ async def test_they_are_shown_and_their_forms_run():
 def test_methods_of_chains_of_thought_take_them_by_name(options):
     config = options(demonstrations="default")
     config.check_files()
-    assert [shown.question for shown in config.examples()] == list(ANSWERS)[: config.demonstration_count or None]
+    assert [shown.question for shown in config.examples()] == list(ANSWERS)[
+        : config.demonstration_count or None
+    ]
     assert list(config.files()) == ["default"]
 
 

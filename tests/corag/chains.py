@@ -25,7 +25,9 @@ def chain_of(request):
     return re.findall(r"^\d+\. (.*?) -> ", request.prompt.text, re.MULTILINE)
 
 
-def run(reply, config=None, *, question=QUESTION, retriever=None, budget=0, score=lambda request: -1.0, **options):
+def run(
+    reply, config=None, *, question=QUESTION, retriever=None, budget=0, score=lambda request: -1.0, **options
+):
     engine = {name: options.pop(name) for name in ("pause", "cuts") if name in options}
     generator = ScriptedGenerator(reply, log_likelihood=score, **engine)
     tools = Tools(question, generator, retriever or WordRetriever(WORLD), budget=budget)
@@ -44,7 +46,9 @@ def searches(tools):
 
 
 def seeded(request):
-    """A model whose sub-queries depend on the seed and place alone, and are never the same twice in a chain."""
+    """A model whose sub-queries depend on the seed and place alone, and are never the same twice in a
+    chain.
+    """
     if kind(request) == "NEXT":
         number = stable_hash(f"{request.sampling.seed} {request.prompt.text}")
         return [f"glass {number} {sample}" for sample in range(request.sampling.n)]
@@ -55,10 +59,15 @@ GOOD = ("a", "c")  # the state that the scores below prefer at each depth
 
 
 def tree_model(request):
-    """Sub-queries "a", "A?", "b", "c" at the root, then "b", "a", "c", "d"; sampled rollouts go on with "r" and "s"."""
+    """Sub-queries "a", "A?", "b", "c" at the root, then "b", "a", "c", "d".
+
+    Sampled rollouts go on with "r" and "s".
+    """
     if kind(request) == "NEXT":
         if request.sampling.n > 1:
-            return (["b", "a", "c", "d"] if chain_of(request) else ["a", "A?", "b", "c"])[: request.sampling.n]
+            return (["b", "a", "c", "d"] if chain_of(request) else ["a", "A?", "b", "c"])[
+                : request.sampling.n
+            ]
         return next(name for name in ("r", "s", "t", "u", "v") if name not in chain_of(request))
     return {"ANSWER": "b", "FINAL": "Issel"}[kind(request)]
 

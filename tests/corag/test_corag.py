@@ -1,4 +1,7 @@
-"""CoRAG's chains replayed by hand: order, repeats, caps, early stops, budgets, refused hops; two hops and more."""
+"""CoRAG's chains replayed by hand: order, repeats, caps, early stops, budgets, refused hops.
+
+Two hops and more.
+"""
 
 import asyncio
 import random
@@ -21,12 +24,19 @@ from tests.corag.chains import GIVEN, TOKENS, chain_of, queue, run, searches, se
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
 from tests.story import QUESTION, WORLD
 
-# ---- the chain -------------------------------------------------------------------------------------------------------------
+# ---- the chain
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_greedy_two_hops_by_hand_with_the_shipped_prompts():
     replies = iter(
-        ["Who wrote The Glass Orchard?", "Mara Velden.", "Where was Mara Velden born?", "Tarn Hollow", "The Issel."]
+        [
+            "Who wrote The Glass Orchard?",
+            "Mara Velden.",
+            "Where was Mara Velden born?",
+            "Tarn Hollow",
+            "The Issel.",
+        ]
     )
     config = CoRAGConfig(max_hops=2, passages_per_hop=1, search_depth=3, context_passages=2)
     answer, generator, tools = run(lambda request: next(replies), config)
@@ -36,12 +46,16 @@ def test_greedy_two_hops_by_hand_with_the_shipped_prompts():
     ]  # fmt: skip
     assert "(nothing asked yet)" in generator.prompts[0]
     assert "1. Who wrote The Glass Orchard? -> Mara Velden.\n" in generator.prompts[2]
-    assert "Mara Velden is a writer" in generator.prompts[3] and "Tarn Hollow lies" not in generator.prompts[3]
+    assert (
+        "Mara Velden is a writer" in generator.prompts[3] and "Tarn Hollow lies" not in generator.prompts[3]
+    )
     final = generator.prompts[4]
     assert "2. Where was Mara Velden born? -> Tarn Hollow\n" in final
     question_hits = tools.steps[0].hits
     assert answer.context_ids == tuple(hit.passage.id for hit in question_hits[:2])
-    assert final.index(question_hits[1].passage.text) < final.index(question_hits[0].passage.text), "best last"
+    assert final.index(question_hits[1].passage.text) < final.index(question_hits[0].passage.text), (
+        "best last"
+    )
     assert (answer.text, answer.steps, answer.stopped, answer.refusals) == ("The Issel", 2, "length", 0)
     assert answer.chains[0].score is None and answer.chains[0].hops[1].sub_answer == "Tarn Hollow"
     assert answer.passage_ids[0] in ("the glass orchard", "mara velden")
@@ -67,7 +81,9 @@ def test_refused_and_empty_sub_answers_stay_in_the_chain_as_refusals():
     answer, generator, _tools = run(reply, max_hops=3)
     assert [hop.sub_answer for hop in answer.chains[0].hops] == ["No relevant information found"] * 3
     assert answer.refusals == 3
-    assert sum(kind(request) == "ANSWER" for request in generator.requests) == 2, "nothing found: nothing to read"
+    assert sum(kind(request) == "ANSWER" for request in generator.requests) == 2, (
+        "nothing found: nothing to read"
+    )
     assert "2. mara velden -> No relevant information found" in generator.prompts[-1]
 
 
@@ -125,7 +141,9 @@ def test_a_hop_tells_what_was_cut_off(options):
             return asked[len(chain_of(request))]
         return said[request.prompt.text.split()[1]] if kind(request) == "ANSWER" else "Issel"
 
-    answer, _, _ = run(reply, max_hops=2, max_sub_query_tokens=5, max_sub_answer_tokens=4, cuts=True, **options)
+    answer, _, _ = run(
+        reply, max_hops=2, max_sub_query_tokens=5, max_sub_answer_tokens=4, cuts=True, **options
+    )
     hops = answer.chains[answer.chosen].hops
     assert [(hop.sub_query, hop.query_cut) for hop in hops] == [
         ("glass by whom", False),
@@ -143,12 +161,16 @@ def test_no_hops_answers_from_the_questions_passages():
     assert answer.passage_ids == tuple(hit.passage.id for hit in tools.steps[0].hits)
 
 
-# ---- stopping --------------------------------------------------------------------------------------------------------------
+# ---- stopping
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_the_stop_check_ends_a_chain_early():
     reply = queue(
-        NEXT=["glass orchard", "mara velden"], ANSWER=["a", "b"], ENOUGH=["No, not yet", "Yes."], FINAL=["Issel"]
+        NEXT=["glass orchard", "mara velden"],
+        ANSWER=["a", "b"],
+        ENOUGH=["No, not yet", "Yes."],
+        FINAL=["Issel"],
     )
     answer, _generator, tools = run(reply, max_hops=5, stop="check")
     assert (answer.steps, answer.stopped) == (2, "check")
@@ -174,7 +196,8 @@ def test_the_learned_stop_compares_yes_and_no_with_a_bias():
         assert (answer.steps, answer.stopped) == (hops, "learned" if hops < 4 else "length")
 
 
-# ---- budgets, ledger, determinism ------------------------------------------------------------------------------------------
+# ---- budgets, ledger, determinism
+# ------------------------------------------------------------------------------------------
 
 STOPS = ["length", "check", "settled", "learned"]
 STRATEGIES = [
@@ -214,7 +237,11 @@ def test_a_budget_that_greedy_could_use_is_used(options):
 def test_without_tokens_for_the_final_answer_the_last_sub_answer_has_to_do():
     async def conclude():
         tools = Tools(QUESTION, ScriptedGenerator(seeded), WordRetriever(WORLD), budget=30)
-        hops = (Hop("x", "Velden", False), Hop("y", "Issel", False), Hop("z", "No relevant information found", True))
+        hops = (
+            Hop("x", "Velden", False),
+            Hop("y", "Issel", False),
+            Hop("z", "No relevant information found", True),
+        )
         return await final_answer(Chain(hops), Context(()), tools, CoRAGConfig(**PROMPTS))
 
     conclusion = asyncio.run(conclude())
@@ -222,7 +249,9 @@ def test_without_tokens_for_the_final_answer_the_last_sub_answer_has_to_do():
 
 
 @pytest.mark.parametrize("options", STRATEGIES, ids=lambda options: "-".join(map(str, options.values())))
-@pytest.mark.parametrize(("budget", "stop"), [(0, "length"), (2_500, "length"), (900, "learned"), (2_500, "settled")])
+@pytest.mark.parametrize(
+    ("budget", "stop"), [(0, "length"), (2_500, "length"), (900, "learned"), (2_500, "settled")]
+)
 def test_results_do_not_depend_on_which_request_is_answered_first(options, budget, stop):
     def shuffled(seed):
         chance = random.Random(seed)
@@ -254,11 +283,14 @@ def test_the_ledger_is_the_sum_of_all_calls(options, hops, budget, stop):
     assert by_role == tools.ledger
     assert tools.spent == sum((step.usage for step in calls), TokenUsage())
     assert len(calls) == len(generator.requests) + len(generator.scored) == tools.spent.calls
-    assert tools.spent.prompt == sum(len(r.prompt.text.split()) for r in [*generator.requests, *generator.scored])
+    assert tools.spent.prompt == sum(
+        len(r.prompt.text.split()) for r in [*generator.requests, *generator.scored]
+    )
     assert set(by_role) <= {"sub_query", "sub_answer", "score", "final", "draft", "stop_check"}
 
 
-# ---- what the final answer sees --------------------------------------------------------------------------------------------
+# ---- what the final answer sees
+# --------------------------------------------------------------------------------------------
 
 
 def test_the_final_answer_sees_the_questions_the_chains_or_both_passages():
@@ -275,7 +307,9 @@ def test_the_final_answer_sees_the_questions_the_chains_or_both_passages():
 
 def test_final_passages_are_cut_and_dropped_by_rule():
     reply = queue(FINAL=["Issel"])
-    answer, generator, _ = run(reply, max_hops=0, max_passage_tokens=4, context_order="best_first", question=GIVEN)
+    answer, generator, _ = run(
+        reply, max_hops=0, max_passage_tokens=4, context_order="best_first", question=GIVEN
+    )
     assert "Mara Velden is a\n" in generator.prompts[0] and "writer" not in generator.prompts[0]
     assert generator.prompts[0].index("Mara Velden") < generator.prompts[0].index("Tarn Hollow lies")
     answer, generator, _ = run(queue(FINAL=["Issel"]), max_hops=0, max_prompt_tokens=80, question=GIVEN)
@@ -290,11 +324,14 @@ def test_a_passage_that_a_question_brings_and_the_index_lacks_is_named(lost):
         DataError, match=r"question 'q1' brings the passage 'gone' .*\(2 of 6 are missing\): give the index"
     ):
         run(seeded, max_hops=2, context_passages=2, question=brings)
-    answer, _, _ = run(seeded, max_hops=2, context_passages=4, question=replace(GIVEN, context_ids=tuple(ids)))
+    answer, _, _ = run(
+        seeded, max_hops=2, context_passages=4, question=replace(GIVEN, context_ids=tuple(ids))
+    )
     assert answer.context_ids == tuple(ids)
 
 
-# ---- what a user would hope ------------------------------------------------------------------------------------------------
+# ---- what a user would hope
+# ------------------------------------------------------------------------------------------------
 
 
 def test_a_failed_search_fails_the_question_and_says_so():

@@ -33,7 +33,9 @@ async def decode(generator: object, seed: int = 0, **options: object) -> CoRAGAn
     return await corag(QUESTION, tools, CoRAGConfig(max_answer_tokens=8, **(SMALL | options)))  # type: ignore[arg-type]
 
 
-async def test_the_same_seed_gives_the_same_chains_and_another_one_others(hf_generator: TransformersGenerator) -> None:
+async def test_the_same_seed_gives_the_same_chains_and_another_one_others(
+    hf_generator: TransformersGenerator,
+) -> None:
     first, again, other = [
         asdict(await decode(hf_generator, seed, strategy="best_of_n", chains=2, passages_per_hop=1))
         for seed in (1, 1, 2)
@@ -68,7 +70,9 @@ async def test_both_engines_give_a_chain_the_same_scores(
     assert scores[0] == pytest.approx(scores[1], abs=1e-3)
 
 
-async def test_a_sub_query_longer_than_the_window_is_cut_and_counted(hf_generator: TransformersGenerator) -> None:
+async def test_a_sub_query_longer_than_the_window_is_cut_and_counted(
+    hf_generator: TransformersGenerator,
+) -> None:
     tools = Tools(QUESTION, hf_generator, WordRetriever(WORLD))
     endless = SubQuery("Who wrote The Glass Orchard and " * 600)
     hop = await take_hop(endless, tools, CoRAGConfig(max_sub_answer_tokens=4), path="hop 1")

@@ -33,7 +33,8 @@ from tests.corag.chains import (
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
 from tests.story import QUESTION, WORLD
 
-# ---- best of N -------------------------------------------------------------------------------------------------------------
+# ---- best of N
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_best_of_n_keeps_the_lowest_score_and_the_first_of_equals():
@@ -42,7 +43,9 @@ def test_best_of_n_keeps_the_lowest_score_and_the_first_of_equals():
     def reply(request):
         if kind(request) == "NEXT":
             first = (
-                list(marks)[names.setdefault(request.sampling.seed, len(names)) % 3] if not chain_of(request) else "x"
+                list(marks)[names.setdefault(request.sampling.seed, len(names)) % 3]
+                if not chain_of(request)
+                else "x"
             )
             return first if first != "x" else f"orchard {request.sampling.seed}"
         return seeded(request)
@@ -59,7 +62,9 @@ def test_best_of_n_keeps_the_lowest_score_and_the_first_of_equals():
     scored = generator.scored[0]
     assert scored.end_of_turn and scored.target == "No relevant information found"
     assert QUESTION.text in scored.prompt.text, "the main question stands where the sub-query does"
-    assert all(sampling.temperature == 0.7 for sampling in (r.sampling for r in generator.requests) if sampling.seed)
+    assert all(
+        sampling.temperature == 0.7 for sampling in (r.sampling for r in generator.requests) if sampling.seed
+    )
 
 
 def test_eight_chains_begin_with_the_four_of_best_of_four():
@@ -99,7 +104,8 @@ def test_counting_refusals_needs_no_log_probabilities():
     assert answer.chosen == counts.index(min(counts)) and "score" not in tools.ledger
 
 
-# ---- tree search -----------------------------------------------------------------------------------------------------------
+# ---- tree search
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_tree_search_by_hand():
@@ -129,13 +135,16 @@ def test_tree_search_lets_rollouts_become_children():
     )
     assert tools.spent.calls < wasteful_tools.spent.calls
     first_depth = 1 + 2 + 2 * 4 + 2  # proposals, sub-answers, two rollouts of two hops, scores
-    second_depth = 1 + 1 + 2 + 1  # [a, r] and its score are there already; [a, b] is new and rolls out one hop
+    # [a, r] and its score are there already; [a, b] is new and rolls out one hop
+    second_depth = 1 + 1 + 2 + 1
     third_depth = 1 + 1 + 1  # [a, r, s] is there already; [a, r, b] is new
     assert tools.spent.calls == first_depth + second_depth + third_depth + 1
 
 
 @pytest.mark.parametrize("known", [0, 1])
-@pytest.mark.parametrize("options", [{"max_hops": 4, "rollout_hops": 3}, {"max_hops": 5, "rollouts": 3, "beam": 2}])
+@pytest.mark.parametrize(
+    "options", [{"max_hops": 4, "rollout_hops": 3}, {"max_hops": 5, "rollouts": 3, "beam": 2}]
+)
 def test_every_rollout_that_a_state_is_judged_by_is_another(options, known):
     config = CoRAGConfig(**PROMPTS, **({"strategy": "tree", "expand": 2, "rollouts": 2} | options))
 
@@ -233,7 +242,9 @@ def test_a_tree_that_only_repeats_itself_ends():
     ],
 )
 def test_the_released_codes_calls_and_searches(options, calls, found):
-    """The table derived from the released code: it brings the question's passages, so searches for sub-queries only."""
+    """The table derived from the released code: it brings the question's passages, so searches for
+    sub-queries only.
+    """
     config = CoRAGConfig.of_preset("released_code", **PROMPTS, **options)
     _, _, tools = run(seeded, config, question=GIVEN)
     assert (tools.spent.calls, len(searches(tools))) == (calls, found)
@@ -241,11 +252,17 @@ def test_the_released_codes_calls_and_searches(options, calls, found):
 
 def test_our_tree_needs_fewer_calls_for_the_same_search():
     _, _, tools = run(seeded, strategy="tree", max_hops=6, question=GIVEN)
-    # Depth 1 as before; at depths 2 to 4 half of the children are there, with half of each one's first rollout.
-    assert (tools.spent.calls, len(searches(tools))) == (45 + 3 * 39 + 21 + 5 + 1, 20 + 3 * 16 + 8 + 2) == (189, 78)
+    # Depth 1 as before; at depths 2 to 4 half of the children are there, with half of each one's first
+    # rollout.
+    assert (
+        (tools.spent.calls, len(searches(tools)))
+        == (45 + 3 * 39 + 21 + 5 + 1, 20 + 3 * 16 + 8 + 2)
+        == (189, 78)
+    )
 
 
-# ---- adaptive --------------------------------------------------------------------------------------------------------------
+# ---- adaptive
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_adaptive_spends_more_only_where_its_score_is_unsure():

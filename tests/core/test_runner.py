@@ -17,7 +17,9 @@ from eval.experiment.registry import MethodOptions, bind
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import WORLD
 
-QUESTIONS = [Question(f"q{number}", f"Who wrote book {number} of Mara Velden?", ("X",)) for number in range(40)]
+QUESTIONS = [
+    Question(f"q{number}", f"Who wrote book {number} of Mara Velden?", ("X",)) for number in range(40)
+]
 
 
 def reply(request):
@@ -43,7 +45,9 @@ async def run_all(folder, in_flight, questions=QUESTIONS, generator=None, settin
         waiting = [question for question in questions if question.id not in run.answered]
 
         async def answer_one(question):
-            return await answer_question(question, bind(method, MethodOptions()), Tools(question, generator, retriever))
+            return await answer_question(
+                question, bind(method, MethodOptions()), Tools(question, generator, retriever)
+            )
 
         await answer_all(waiting, answer_one, run.append, in_flight=in_flight)
     return generator
@@ -75,7 +79,9 @@ async def test_resume_asks_only_what_is_missing_and_drops_a_torn_line(tmp_path):
     assert len(Manifest.read(tmp_path).starts) == 2
 
 
-@pytest.mark.parametrize(("line", "said"), [(b'{"id": "q0", ', "is damaged"), (b"[1]", "is not an answered question")])
+@pytest.mark.parametrize(
+    ("line", "said"), [(b'{"id": "q0", ', "is damaged"), (b"[1]", "is not an answered question")]
+)
 async def test_a_damaged_line_in_the_middle_is_named(tmp_path, line, said):
     await run_all(tmp_path, 8, QUESTIONS[:3])
     traces = tmp_path / TRACES
@@ -135,7 +141,9 @@ with RunFolder(Path({str(tmp_path)!r}), {{}}, {{}}) as run:
     for number in range(100):
         run.append(Row(Question(str(number), "Who?"), Answer("X" * 300), (), {{}}, 0.0))
 """
-    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False).stderr
+    printed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    ).stderr
     assert "answered questions are safe there: free some space and run the same command again" in printed
     text = (tmp_path / TRACES).read_text()
     assert text.endswith("\n") and 2 <= len(text.splitlines()) == len(read_rows(tmp_path)) < 10

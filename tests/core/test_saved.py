@@ -33,7 +33,9 @@ class FactsAnswer(Answer):
     facts: tuple[str, ...] = ()
 
 
-ROW = Row(ASKED, FactsAnswer("Orvale", ("p1", "p2"), 2, "read", ("born",)), STEPS, {"reader": USAGE}, 1.5, "", 7.25)
+ROW = Row(
+    ASKED, FactsAnswer("Orvale", ("p1", "p2"), 2, "read", ("born",)), STEPS, {"reader": USAGE}, 1.5, "", 7.25
+)
 
 
 def saved(row: Row) -> SavedRow:
@@ -45,7 +47,9 @@ def test_a_row_comes_back_with_everything_but_the_texts_of_passages() -> None:
     row = saved(ROW)
     assert row.question == ASKED and row.steps == STEPS and row.searches == 1
     assert row.answer == SavedAnswer("Orvale", ("p1", "p2"), 2, "read", {"facts": ["born"]})
-    assert json.dumps(row.answer.to_json()) == json.dumps(json.loads(ROW.to_json())["answer"]), "in the same order"
+    assert json.dumps(row.answer.to_json()) == json.dumps(json.loads(ROW.to_json())["answer"]), (
+        "in the same order"
+    )
     assert (row.usage, row.total_usage, row.seconds, row.error) == ({"reader": USAGE}, USAGE, 1.5, "")
     assert (row.opened, row.begun) == (3.5, 7.25)
     failed = saved(replace(ROW, answer=None, error="Broken: x"))
@@ -67,7 +71,11 @@ def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
         "method": "corag", "options": {"k": 5}, "prompts": ["a v1 0"], "questions": {"source": "abc", "dataset": "kilt"},
         "model": "m:1", "retriever": "", "seed": 3, "budget": 0,
     }  # fmt: skip
-    first = {"model": {"name": "m"}, "retriever": {"index": [], "url": ["http://here"]}, "questions": "q.jsonl"}
+    first = {
+        "model": {"name": "m"},
+        "retriever": {"index": [], "url": ["http://here"]},
+        "questions": "q.jsonl",
+    }
     for start in (first, first | {"aliases": "", "scorer": "drop", "recall_at": 9}):
         with RunFolder(tmp_path, settings, start) as run:
             run.append(ROW)

@@ -40,11 +40,17 @@ async def test_steps_say_when_they_began_on_one_clock(tmp_path: Path) -> None:
     before = time.time()
     for _ in range(2):
         with RunFolder(tmp_path, {}, {}) as run:
-            run.append(await answer_question(QUESTION, two_branches, Tools(QUESTION, generator, WordRetriever([]))))
+            run.append(
+                await answer_question(QUESTION, two_branches, Tools(QUESTION, generator, WordRetriever([])))
+            )
     first, second = read_attempts(tmp_path)
     for row in (first, second):
         search, short, scored, last = sorted(row.steps, key=attrgetter("started"))
-        assert isinstance(search, SearchStep) and isinstance(scored, ScoreStep) and isinstance(last, GenerateStep)
+        assert (
+            isinstance(search, SearchStep)
+            and isinstance(scored, ScoreStep)
+            and isinstance(last, GenerateStep)
+        )
         assert last.role == "last"
         assert 0 <= search.started < short.started <= scored.started < short.started + short.seconds
         assert last.started >= max(step.started + step.seconds for step in (short, scored))

@@ -30,7 +30,9 @@ QUESTION = Question("q", "Who?")
 
 def test_a_template_becomes_turns_and_a_prefix():
     template = parse_template(
-        "t", "version: 3\n--- system\nBe brief.\n--- user\n{paragraphs}Q: {query} {not a field}\n--- assistant\nA:"
+        "t",
+        "version: 3\n--- system\nBe brief.\n--- user\n{paragraphs}Q: {query} {not a field}\n--- "
+        "assistant\nA:",
     )
     prompt = template.render({"query": "Who?", "paragraphs": [Segment("P1\n", 1), Segment("P2\n", 2)]})
     assert [message.role for message in prompt.messages] == ["system", "user"]
@@ -72,7 +74,9 @@ def test_demonstrations_are_left_out_before_passages_and_these_before_hops(tmp_p
     prompt = template.render(
         {
             "hops": template.items("hop", [{"sub_query": "A?"}, {"sub_query": "B?"}]),
-            "passages": render_passages([passage("P", "p"), passage("Q", "q")], template, goes_first=goes_first),
+            "passages": render_passages(
+                [passage("P", "p"), passage("Q", "q")], template, goes_first=goes_first
+            ),
             "demonstrations": render_demonstrations(read_demonstrations(str(file)), template),
         }
     )
@@ -110,7 +114,8 @@ def test_every_released_demonstration_is_rebuilt_byte_for_byte():
 def test_demonstrations_can_be_direct_and_counted(tmp_path):
     file = tmp_path / "d.txt"
     file.write_text(
-        "Q: One?\nA: It is so. So the answer is: 1.\n\n\nWikipedia Title: T\nText.\n\nQ: Two?\nA: So the answer is: 2."
+        "Q: One?\nA: It is so. So the answer is: 1.\n\n\nWikipedia Title: T\nText.\n\nQ: Two?\nA: So the "
+        "answer is: 2."
     )
     layout = load_layout("layout")
     shown = render_demonstrations(read_demonstrations(str(file), 1, direct=True), layout)
@@ -119,7 +124,9 @@ def test_demonstrations_can_be_direct_and_counted(tmp_path):
         "Wikipedia Title: T\nText.\n\nQ: Two?\nA: 2"
     ]
     both = read_demonstrations(str(file))
-    assert [segment.text for segment in render_demonstrations(both, layout)] == [f"{demo.text}\n\n\n" for demo in both]
+    assert [segment.text for segment in render_demonstrations(both, layout)] == [
+        f"{demo.text}\n\n\n" for demo in both
+    ]
     with pytest.raises(DataError, match="no demonstration '9'"):
         read_demonstrations(str(file), 0, ("9",))
     with pytest.raises(DataError, match=r"d\.txt, demonstration 1"):
@@ -154,7 +161,11 @@ def test_seeds_do_not_depend_on_the_process():
     code = "from core.seeds import derive_seed; print(derive_seed(1, 'q', 'chain 3', 2))"
     printed = {
         subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         for seed in ("1", "2")
     }
@@ -195,7 +206,9 @@ async def test_a_failing_batch_fails_its_callers_only():
         return items
 
     batcher = MicroBatcher(work, max_batch=2)
-    results = await asyncio.gather(*(batcher.submit(item) for item in ["bad", "a", "b", "c"]), return_exceptions=True)
+    results = await asyncio.gather(
+        *(batcher.submit(item) for item in ["bad", "a", "b", "c"]), return_exceptions=True
+    )
     assert [type(result) for result in results] == [RuntimeError, RuntimeError, str, str]
     batcher.close()
 
@@ -233,7 +246,9 @@ async def test_sampled_calls_get_seeds_of_their_own_and_never_share_one():
     seeds = [request.sampling.seed for request in generator.requests]
     assert len(set(seeds)) == 3 and None not in seeds
     with pytest.raises(ValueError, match="share"):
-        await tools.generate(Prompt.of_text("p"), role="sub-query", max_tokens=5, temperature=0.7, path="chain 0/hop 1")
+        await tools.generate(
+            Prompt.of_text("p"), role="sub-query", max_tokens=5, temperature=0.7, path="chain 0/hop 1"
+        )
     assert [request.priority for request in generator.requests] == [0, -1, -2]
 
 

@@ -56,7 +56,9 @@ class Browser:
         return self.run("return document.querySelector(arguments[0]).innerText", selector)
 
     def texts(self, selector):
-        return self.run("return [...document.querySelectorAll(arguments[0])].map((each) => each.innerText)", selector)
+        return self.run(
+            "return [...document.querySelectorAll(arguments[0])].map((each) => each.innerText)", selector
+        )
 
     def pills(self):
         """How each run did on each question in sight, as the classes of the list's marks."""

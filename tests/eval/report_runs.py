@@ -2,7 +2,8 @@
 
 The folders are of the real methods over a world's questions, with a model and an index that know the answers.
 
-Both fail now and then, by hashes of what they are asked, so that runs differ, hops are refused and some questions go wrong.
+Both fail now and then, by hashes of what they are asked, so that runs differ, hops are refused and some
+questions go wrong.
 """
 
 import asyncio
@@ -58,7 +59,10 @@ def chance(*parts):
 
 
 class World:
-    """Questions of a generated world with its passages; an index that knows what they ask, and models that do."""
+    """Questions of a generated world with its passages.
+
+    An index that knows what they ask, and models that do.
+    """
 
     fingerprint = "world"
 
@@ -92,7 +96,9 @@ class World:
             if kind(request) == "NEXT":
                 done = sum(line[:1].isdigit() for line in rest.splitlines())
                 wanted = (
-                    hops[done].question if done < len(hops) else f"What else is told of {hops[-1].answer}, part {done}?"
+                    hops[done].question
+                    if done < len(hops)
+                    else f"What else is told of {hops[-1].answer}, part {done}?"
                 )
                 if request.sampling.temperature and request.sampling.n == 1:
                     return WORDINGS[request.sampling.seed % 2] + wanted
@@ -116,7 +122,9 @@ class World:
         place, start = int(chance("place", query) * 3), int(chance("noise", query) * (len(self._ids) - k))
         noise = [name for name in self._ids[start : start + k] if name not in gold]
         ids = [*noise[:place], *gold, *noise[place:]][:k]
-        return [Hit(self.pages[name], 20 - 0.7 * rank - chance(query, rank) / 2) for rank, name in enumerate(ids)]
+        return [
+            Hit(self.pages[name], 20 - 0.7 * rank - chance(query, rank) / 2) for rank, name in enumerate(ids)
+        ]
 
     async def passages(self, ids):
         return [self.pages[name] for name in ids if name in self.pages]
@@ -126,7 +134,9 @@ class World:
 
 
 def write(out, name, world, skill=0.5):
-    """Answer the world's questions with one of ``METHODS`` into a run folder, as 'corag run' does, and return the folder."""
+    """Answer the world's questions with one of ``METHODS`` into a run folder, as 'corag run' does, and return
+    the folder.
+    """
     options = METHODS[name]
     method = {OneStepConfig: "one_step", IRCoTConfig: "ircot", CoRAGConfig: "corag"}[type(options)]
     with contextlib.chdir(world.file.parent):
@@ -149,15 +159,22 @@ def multiply(folder, copies):
 
 
 def kilt_report(folder):
-    """The report on two runs, one of which failed, on a question with gold pages and one with a gold passage."""
-    asked = Question("7", "Ada was born in Orvale.", ("SUPPORTS",), ("290", "17", "4"), pages=(("290", "17"), ("4",)))
+    """The report on two runs, one of which failed, on a question with gold pages and one with a gold
+    passage.
+    """
+    asked = Question(
+        "7", "Ada was born in Orvale.", ("SUPPORTS",), ("290", "17", "4"), pages=(("290", "17"), ("4",))
+    )
     plain = Question("8", "Ben was born in Orvale.", ("REFUTES",), ("290-3",))
     found = [
         row(asked, "SUPPORTS", ["5-1", "5-2", "290-3", "290-5", "17#0"]),
         row(plain, "REFUTES", ["290-3", "290-5"]),
     ]
     failed = [row(asked, None), row(plain, None)]
-    runs = [make_run(folder / name, rows, {"seed": len(name)}) for name, rows in (("found", found), ("failed", failed))]
+    runs = [
+        make_run(folder / name, rows, {"seed": len(name)})
+        for name, rows in (("found", found), ("failed", failed))
+    ]
     out = folder / "report.html"
     assert main(["report", *map(str, runs), "--out", str(out)]) == 0
     return out
@@ -169,7 +186,9 @@ class Page:
     def __init__(self, file):
         self.text = file.read_text(encoding="utf-8")
         self.elements = dict(
-            re.findall(r'<script type="application/[\w-]+" id="([\w-]+)">(.*?)</script>', self.text, re.DOTALL)
+            re.findall(
+                r'<script type="application/[\w-]+" id="([\w-]+)">(.*?)</script>', self.text, re.DOTALL
+            )
         )
         self.overview = json.loads(self.elements["overview"])
         self.index = self.block("index")

@@ -40,17 +40,23 @@ def make_run(folder: Path, rows: Iterable[Row], settings: Mapping[str, Any] = {}
 
 
 def searched(folder: Path, form: str) -> dict[str, Any]:
-    """What a start says of the index that it searched: one of a corpus read in this format, of which only the manifest is there."""
+    """What a start says of the index that it searched: one of a corpus read in this format, of which only the
+    manifest is there.
+    """
     folder.mkdir()
     write_manifest(folder, IndexSettings("bm25", (), (("format", form),)), 0, ())
     return {"index": [str(folder)], "url": []}
 
 
 def row(question: Question, text: str | None, passages: Iterable[str] = ()) -> Row:
-    """A finished question, or a failed one if ``text`` is None; its one search found the passages, its answer cost 12 tokens."""
+    """A finished question, or a failed one if ``text`` is None.
+
+    Its one search found the passages, its answer cost 12 tokens.
+    """
     ids = tuple(passages)
     hits = tuple(
-        Hit(Passage(name, f"About {name}", f"Text of {name}."), 1.0 / rank) for rank, name in enumerate(ids, 1)
+        Hit(Passage(name, f"About {name}", f"Text of {name}."), 1.0 / rank)
+        for rank, name in enumerate(ids, 1)
     )
     usage = TokenUsage(1, 10, 2, 10, 2)
     steps = (
@@ -77,7 +83,9 @@ def run_of(
     found: Callable[[int], bool] = lambda n: True,
     **start: Any,
 ) -> Path:
-    """A run that answers the ``QUESTIONS`` of these numbers right, and finds the passages that ``found`` says."""
+    """A run that answers the ``QUESTIONS`` of these numbers right, and finds the passages that ``found``
+    says.
+    """
     rows = [
         row(question, f"Town {n}" if n in right else "Nowhere", [f"p{n}" if found(n) else "other"])
         for n, question in enumerate(QUESTIONS)

@@ -1,4 +1,6 @@
-"""What 'corag compare' says of two runs: paired tests, what they cannot see, conditions, the questions on which they disagree."""
+"""What 'corag compare' says of two runs: paired tests, what they cannot see, conditions, the questions on
+which they disagree.
+"""
 
 import json
 from dataclasses import replace
@@ -38,9 +40,14 @@ def test_compare_says_what_it_cannot_see(tmp_path, capsys):
 
 
 def test_compare_is_the_table_of_two_runs_with_a_baseline(tmp_path, capsys):
-    """Also where one run has answered fewer questions, and another file of aliases: of what both have answered."""
+    """Also where one run has answered fewer questions, and another file of aliases: of what both have
+    answered.
+    """
     first = run_of(tmp_path / "first", range(8))
-    some = [row(replace(each, answers=("x",)), f"Town {n}" if n > 3 else "x") for n, each in enumerate(QUESTIONS[:14])]
+    some = [
+        row(replace(each, answers=("x",)), f"Town {n}" if n > 3 else "x")
+        for n, each in enumerate(QUESTIONS[:14])
+    ]
     second = make_run(tmp_path / "second", some[::-1], {"seed": 1})
     assert main(["compare", str(first), str(second)]) == 0
     printed = capsys.readouterr().out
@@ -63,7 +70,11 @@ def test_compare_is_the_table_of_two_runs_with_a_baseline(tmp_path, capsys):
 )
 def test_what_a_table_refuses_cannot_be_compared_either(tmp_path, capsys, settings, message):
     first = run_of(tmp_path / "first", range(8))
-    second = first if settings is None else make_run(tmp_path / "second", [row(Question("x", "Who?"), "y")], settings)
+    second = (
+        first
+        if settings is None
+        else make_run(tmp_path / "second", [row(Question("x", "Who?"), "y")], settings)
+    )
     for command in ("table", "compare"):
         assert main([command, str(first), str(second)]) == 2
         assert message in capsys.readouterr().err
@@ -78,7 +89,10 @@ def test_runs_with_nothing_in_common_to_compare_are_refused(tmp_path, capsys):
 
 def test_compare_scores_as_the_first_run_was_scored(tmp_path, capsys):
     half = [
-        [row(question, "x", ["other", f"p{n}"] if n < found else ["other"]) for n, question in enumerate(QUESTIONS)]
+        [
+            row(question, "x", ["other", f"p{n}"] if n < found else ["other"])
+            for n, question in enumerate(QUESTIONS)
+        ]
         for found in (12, 0)
     ]
     first = make_run(tmp_path / "first", half[0], scorer="drop", recall_at=1)
@@ -86,7 +100,11 @@ def test_compare_scores_as_the_first_run_was_scored(tmp_path, capsys):
 
     def scored(*argv):
         lines, record = compared(capsys, *argv)
-        return record["scorer"], record["recall"]["difference"], lines[0].removesuffix(":").rpartition("recall@")[2]
+        return (
+            record["scorer"],
+            record["recall"]["difference"],
+            lines[0].removesuffix(":").rpartition("recall@")[2],
+        )
 
     assert scored(first, second) == ("drop", 0, "1")
     assert scored(second, first) == ("musique", 0.5, "9")
@@ -99,8 +117,15 @@ def test_compare_names_scorer_and_conditions_as_the_table_does(tmp_path, capsys)
     second = run_of(tmp_path / "second", range(4), asked | {"seed": 1, "prompts": ["other v2"]})
     lines, record = compared(capsys, first, second)
     assert lines[0] == f"{second} minus {first}, scorer 2WikiMultihopQA v1.1, no aliases, recall@5:"
-    assert (record["scorer"], record["scorer_title"]) == ("2wikimultihopqa", "2WikiMultihopQA v1.1, no aliases")
-    said = ("Questions: q.jsonl (2wikimultihopqa).", "Model: model (scripted).", "Retriever: indexes/none (words).")
+    assert (record["scorer"], record["scorer_title"]) == (
+        "2wikimultihopqa",
+        "2WikiMultihopQA v1.1, no aliases",
+    )
+    said = (
+        "Questions: q.jsonl (2wikimultihopqa).",
+        "Model: model (scripted).",
+        "Retriever: indexes/none (words).",
+    )
     own = {"first": "prompts: layout v1 0123456789abcdef", "second": "prompts: other v2"}
     assert record["conditions"] == {"shared": [*said, "Corpus: not known here."], "own": own}
     assert {*record["conditions"]["shared"], f"second: {second} (prompts: other v2)"} <= set(lines)
@@ -112,16 +137,22 @@ def test_compare_names_scorer_and_conditions_as_the_table_does(tmp_path, capsys)
 
 def test_compare_lists_what_the_runs_disagree_on_those_first_that_the_second_lost(tmp_path, capsys):
     texts = {2: "Town Two", 3: "", 5: None, 6: "Town \x1b[2J6\n\n" + "and so on " * 40}
-    rows = [row(each, texts.get(n, f"Town {n}" if n > 3 else "x"), [f"p{n}"]) for n, each in enumerate(QUESTIONS[:10])]
+    rows = [
+        row(each, texts.get(n, f"Town {n}" if n > 3 else "x"), [f"p{n}"])
+        for n, each in enumerate(QUESTIONS[:10])
+    ]
     second = make_run(tmp_path / "second", rows, {"seed": 1})
     first = run_of(tmp_path / "first", [2, 3, 5, 6, 7])
     lines, record = compared(capsys, first, second)
-    # In F1 the second is half right about 2, less so about 6, and not at all about 3 and 5: the furthest apart come first.
+    # In F1 the second is half right about 2, less so about 6, and not at all about 3 and 5: the furthest
+    # apart come first.
     differing = {"only_first_right": ["3", "5", "6", "2"], "only_second_right": ["4", "8", "9"]}
     assert record["disagreements"] == differing
     said = "They disagree on 7 of 10 questions by EM: only the first is right on 4, only the second on 3. 5 of them:"
     listed = lines[lines.index(said) + 1 :]
-    assert [line for line in listed if not line.startswith(" ")] == [f"{n}: Where was {n} born?" for n in "35624"]
+    assert [line for line in listed if not line.startswith(" ")] == [
+        f"{n}: Where was {n} born?" for n in "35624"
+    ]
     assert listed[1:4] == ["  gold    Town 3", "  first   Town 3", "  second  (an empty answer)"]
     assert listed[7] == "  second  (failed: SearchFailedError: it failed)"
     assert listed[11].startswith(r"  second  Town \x1b[2J6 and so on and") and len(listed[11]) == 100

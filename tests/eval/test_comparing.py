@@ -86,7 +86,9 @@ def test_a_report_resamples_each_pair_once(monkeypatch):
 
     monkeypatch.setattr("eval.statistics.comparing.compare_paired", counting)
     draw = np.random.default_rng(3)
-    runs = [[Scores(float(em), float(f1), None) for em, f1 in draw.integers(2, size=(20, 2))] for _ in range(4)]
+    runs = [
+        [Scores(float(em), float(f1), None) for em, f1 in draw.integers(2, size=(20, 2))] for _ in range(4)
+    ]
     tested = differences_to_baselines(list("abcd"), [str(n) for n in range(20)], runs)
     assert len(resampled) == 2 * 6
     for measure in ("em", "f1"):

@@ -23,7 +23,10 @@ TWO_WIKI = {
     "_id": "w1",
     "type": "compositional",
     "question": "Where was the director of film Orvale born?",
-    "context": [["Orvale (film)", ["Orvale was directed by Ada Tan."]], ["Ada Tan", ["Ada Tan was born in Sweden."]]],
+    "context": [
+        ["Orvale (film)", ["Orvale was directed by Ada Tan."]],
+        ["Ada Tan", ["Ada Tan was born in Sweden."]],
+    ],
     "supporting_facts": [["Orvale (film)", 0], ["Ada Tan", 0]],
     "evidences": [["Orvale", "director", "Ada Tan"], ["Ada Tan", "place of birth", "Sweden"]],
     "answer": "Sweden",
@@ -83,7 +86,10 @@ def test_plain_questions_are_read_and_written_alike(write):
         ({"hops": "2"}, "'hops' must be a whole number"),
         ({"supporting": "p17"}, "'supporting' must be a list"),
         ({"decomposition": [{"question": "Where?"}]}, "hop 1: field 'answer' is missing"),
-        ({"decomposition": [{"question": "W?", "answer": "x", "passage": "p1"}]}, "did you mean 'passage_id'"),
+        (
+            {"decomposition": [{"question": "W?", "answer": "x", "passage": "p1"}]},
+            "did you mean 'passage_id'",
+        ),
     ],
 )
 def test_a_wrong_plain_question_names_record_and_field(write, change, message):
@@ -112,7 +118,9 @@ def test_limit_reads_no_further_than_it_must(write):
 def test_2wiki_counts_hops_by_evidence_and_takes_aliases_from_their_file(write):
     path = write("dev.jsonl", [TWO_WIKI])
     other = {"Q_id": "Q35", "aliases": ["DK"], "demonyms": []}
-    aliases = write("id_aliases.json", [other, {"Q_id": "Q34", "aliases": ["SE", "Sweden"], "demonyms": ["Swedish"]}])
+    aliases = write(
+        "id_aliases.json", [other, {"Q_id": "Q34", "aliases": ["SE", "Sweden"], "demonyms": ["Swedish"]}]
+    )
     (question,) = load_questions(path, "2wikimultihopqa")
     assert (question.answers, question.hops, question.kind) == (("Sweden",), 2, "compositional")
     assert question.supporting == (

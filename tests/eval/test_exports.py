@@ -60,10 +60,18 @@ def test_hotpotqa_files_are_read_back_and_scored(tmp_path, capsys):
     assert export(run, "hotpotqa", out) == 0
     printed = capsys.readouterr().out
     assert json.loads(out.read_text()) == {"answer": {"b": "", "a": "orvale"}, "sp": {"b": [], "a": []}}
-    assert "2 questions" in printed and "1 of them failed" in printed and "No method here predicts sentences" in printed
+    assert (
+        "2 questions" in printed
+        and "1 of them failed" in printed
+        and "No method here predicts sentences" in printed
+    )
     record = json.loads(printed.splitlines()[-1])
     assert record["official"] == hotpotqa_scores(json.loads(out.read_text()), gold)
-    assert (record["official"]["em"], record["official"]["sp_f1"], record["official"]["joint_f1"]) == (0.5, 0, 0)
+    assert (record["official"]["em"], record["official"]["sp_f1"], record["official"]["joint_f1"]) == (
+        0.5,
+        0,
+        0,
+    )
 
 
 def test_a_method_that_predicts_facts_gets_its_joint_score(tmp_path):
@@ -71,7 +79,12 @@ def test_a_method_that_predicts_facts_gets_its_joint_score(tmp_path):
     run = make_run(tmp_path / "run", [replace(row(ADA, "x"), answer=answer)])
     rows = read_rows(run)
     gold = [
-        {"_id": "a", "answer": "Orvale", "supporting_facts": [["Ada", 0]], "evidences": [["Ada", "born in", "Orvale"]]}
+        {
+            "_id": "a",
+            "answer": "Orvale",
+            "supporting_facts": [["Ada", 0]],
+            "evidences": [["Ada", "born in", "Orvale"]],
+        }
     ]
     assert hotpotqa_scores(hotpotqa_prediction(rows), gold)["joint_f1"] == 1
     prediction = json.loads(json.dumps(two_wiki_prediction(rows)))
@@ -92,7 +105,10 @@ def test_2wiki_files_have_evidence_and_are_scored_with_aliases_if_given(tmp_path
         }
     ]
     (tmp_path / "dev.json").write_text(json.dumps(gold))
-    known = [{"Q_id": "Q0", "aliases": [], "demonyms": []}, {"Q_id": "Q1", "aliases": ["Orval"], "demonyms": []}]
+    known = [
+        {"Q_id": "Q0", "aliases": [], "demonyms": []},
+        {"Q_id": "Q1", "aliases": ["Orval"], "demonyms": []},
+    ]
     (tmp_path / "aliases.json").write_text("".join(json.dumps(names) + "\n" for names in known))
     run = make_run(tmp_path / "run", [row(ADA, "Orval")])
     out = tmp_path / "pred.json"
@@ -101,7 +117,15 @@ def test_2wiki_files_have_evidence_and_are_scored_with_aliases_if_given(tmp_path
     assert "without aliases" in printed and json.loads(printed.splitlines()[-1])["official"]["em"] == 0
     assert "nothing to compare with: sp, evi, joint." in printed and "sp_em" not in printed
     assert json.loads(out.read_text())["evidence"] == {"a": []}
-    export(run, "2wikimultihopqa", out, "--questions", tmp_path / "dev.json", "--aliases", tmp_path / "aliases.json")
+    export(
+        run,
+        "2wikimultihopqa",
+        out,
+        "--questions",
+        tmp_path / "dev.json",
+        "--aliases",
+        tmp_path / "aliases.json",
+    )
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["official"]["em"] == 1
 
 
@@ -135,7 +159,10 @@ def test_musique_files_follow_the_order_of_the_question_file(tmp_path, capsys):
     assert export(run, "musique", out) == 0
     printed = capsys.readouterr().out
     lines = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [(line["id"], line["predicted_support_idxs"]) for line in lines] == [("2hop__1", [1]), ("2hop__2", [0, 1])]
+    assert [(line["id"], line["predicted_support_idxs"]) for line in lines] == [
+        ("2hop__1", [1]),
+        ("2hop__2", [0, 1]),
+    ]
     assert lines[0] == {
         "id": "2hop__1",
         "predicted_answer": "Orvale",
@@ -144,8 +171,15 @@ def test_musique_files_follow_the_order_of_the_question_file(tmp_path, capsys):
     }
     assert "1 of the file's 3 questions are not in the run" in printed
     scores = json.loads(printed.splitlines()[-1])["official"]
-    assert (scores["em"], scores["support_em"], scores["support_f1"]) == (0.5, 0.5, pytest.approx((1 + 2 / 3) / 2))
-    assert [line["predicted_support_idxs"] for line in musique_lines(read_rows(run), gold, top_k=2)] == [[1], [0]]
+    assert (scores["em"], scores["support_em"], scores["support_f1"]) == (
+        0.5,
+        0.5,
+        pytest.approx((1 + 2 / 3) / 2),
+    )
+    assert [line["predicted_support_idxs"] for line in musique_lines(read_rows(run), gold, top_k=2)] == [
+        [1],
+        [0],
+    ]
     file.write_text(json.dumps(gold[0]) + "\n")
     assert export(run, "musique", out) == 2
     assert "has changed: name it with --questions" in capsys.readouterr().err
@@ -153,7 +187,11 @@ def test_musique_files_follow_the_order_of_the_question_file(tmp_path, capsys):
 
 def test_kilt_lines_name_pages_in_the_order_of_the_passages(tmp_path, capsys):
     fever = Question("7", "Ada was born in Orvale.", ("SUPPORTS",), ("290",), pages=(("290",),))
-    gold = {"id": 7, "input": fever.text, "output": [{"answer": "SUPPORTS", "provenance": [{"wikipedia_id": "290"}]}]}
+    gold = {
+        "id": 7,
+        "input": fever.text,
+        "output": [{"answer": "SUPPORTS", "provenance": [{"wikipedia_id": "290"}]}],
+    }
     file = tmp_path / "fever-dev-kilt.jsonl"
     file.write_text(json.dumps(gold) + "\n")
     asked = {"source": file_digest(file), "dataset": "kilt_fever", "split": "", "subset": ""}
@@ -214,7 +252,9 @@ def test_a_kilt_test_split_is_exported_unscored(tmp_path, capsys):
     file = tmp_path / "test.jsonl"
     file.write_text(json.dumps({"id": 7, "input": hidden.text}) + "\n")
     asked = {"source": file_digest(file), "dataset": "kilt_fever", "split": "", "subset": ""}
-    run = make_run(tmp_path / "run", [row(hidden, "REFUTES", ["3-1"])], {"questions": asked}, questions=str(file))
+    run = make_run(
+        tmp_path / "run", [row(hidden, "REFUTES", ["3-1"])], {"questions": asked}, questions=str(file)
+    )
     assert export(run, "kilt", tmp_path / "pred.jsonl") == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["official"] is None
 
@@ -225,10 +265,16 @@ def test_trec_runs_rank_the_passages_in_their_order(tmp_path, capsys):
     out = tmp_path / "run.trec"
     assert export(run, "trec", out) == 0
     ranked = [line.split() for line in out.read_text().splitlines()]
-    assert [(line[0], line[2], line[3]) for line in ranked] == [("a", "p9", "1"), ("a", "p1", "2"), ("a", "p3", "3")]
+    assert [(line[0], line[2], line[3]) for line in ranked] == [
+        ("a", "p9", "1"),
+        ("a", "p1", "2"),
+        ("a", "p3", "3"),
+    ]
     assert all(line[1] == "Q0" and line[5] == "one_step" for line in ranked)
     # A TREC evaluator sorts by score, whatever the ranks say.
-    assert sorted(ranked, key=lambda line: -float(line[4])) == ranked and len({line[4] for line in ranked}) == 3
+    assert (
+        sorted(ranked, key=lambda line: -float(line[4])) == ranked and len({line[4] for line in ranked}) == 3
+    )
     assert "carry the order" in capsys.readouterr().out
     assert len(list(trec_lines(read_rows(run), "mine", top_k=2))) == 2
     spaced = make_run(tmp_path / "spaced", [row(ADA, "x", ["p 9"])])
@@ -256,7 +302,9 @@ def test_traces_are_a_table_that_hugging_face_reads(tmp_path, capsys):
     assert (search["query"], search["passage_ids"], search["scores"]) == (ADA.text, ["p1", "p2"], [1.0, 0.5])
     assert first["generations"][0]["texts"] == ["Orvale"] and first["scorings"][0]["log_likelihood"] == -1.5
     assert json.loads(first["answer_json"])["passage_ids"] == ["p1", "p2"]
-    assert second["failed"] and second["error"].startswith("SearchFailedError") and second["passage_ids"] == []
+    assert (
+        second["failed"] and second["error"].startswith("SearchFailedError") and second["passage_ids"] == []
+    )
 
 
 @pytest.mark.parametrize(

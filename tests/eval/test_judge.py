@@ -1,4 +1,6 @@
-"""A language model as judge: what it is asked, how its replies are read, what counts as wrong, and resuming."""
+"""A language model as judge: what it is asked, how its replies are read, what counts as wrong, and
+resuming.
+"""
 
 import asyncio
 import json
@@ -59,7 +61,9 @@ def test_replies_are_read_or_said_to_be_unreadable(text, verdict):
 def test_a_judge_sees_question_gold_answers_and_prediction_and_decodes_greedily(tmp_path):
     generator = ScriptedGenerator(reply)
     judged(a_run(tmp_path / "run"), generator)
-    assert len(generator.requests) == 4, "neither the failed question nor the one without gold answers is asked about"
+    assert len(generator.requests) == 4, (
+        "neither the failed question nor the one without gold answers is asked about"
+    )
     asked = {request.prompt.text for request in generator.requests}
     (first,) = [prompt for prompt in asked if "book 0" in prompt]
     assert "Author 0; Mrs 0" in first and "The answer: Author 0" in first
@@ -133,5 +137,8 @@ def test_what_cannot_be_judged_is_refused(tmp_path, capsys):
     nobody = ["--model.backend", "server", "--model.urls", "http://127.0.0.1:9", "--model.retries", "0"]
     assert main(["judge", str(run), str(bare), *nobody]) == 2
     assert "nothing to judge" in capsys.readouterr().err, "that is found out before the model is asked for"
-    assert main(["judge", str(run), "--judge.prompt", "gone"]) == 2 and "no prompt 'gone'" in capsys.readouterr().err
+    assert (
+        main(["judge", str(run), "--judge.prompt", "gone"]) == 2
+        and "no prompt 'gone'" in capsys.readouterr().err
+    )
     assert main(["judge", str(run), "--judge.max_reply_tokens", "0"]) == 2

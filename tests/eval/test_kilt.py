@@ -22,16 +22,28 @@ from scripts.commands import list_datasets, run, sample, sweep
 LINKING = {
     "id": 12,
     "input": "Rain fell on [START_ENT] Brundt [END_ENT] all week.",
-    "output": [{"answer": "Brundt (town)", "provenance": [{"wikipedia_id": "290", "title": "Brundt (town)"}]}],
+    "output": [
+        {"answer": "Brundt (town)", "provenance": [{"wikipedia_id": "290", "title": "Brundt (town)"}]}
+    ],
     "meta": {"mention": "Brundt"},
 }
 SLOT = {
     "id": "s1",
     "input": "Ada Tan [SEP] place of birth",
     "output": [
-        {"answer": "Orvale ", "provenance": [{"wikipedia_id": 17, "start_paragraph_id": 3}, {"wikipedia_id": 17}]},
+        {
+            "answer": "Orvale ",
+            "provenance": [{"wikipedia_id": 17, "start_paragraph_id": 3}, {"wikipedia_id": 17}],
+        },
         {"answer": "Orvale"},
-        {"provenance": [{"wikipedia_id": "4"}, {"wikipedia_id": "5"}, {"title": "no id"}, {"wikipedia_id": ""}]},
+        {
+            "provenance": [
+                {"wikipedia_id": "4"},
+                {"wikipedia_id": "5"},
+                {"title": "no id"},
+                {"wikipedia_id": ""},
+            ]
+        },
     ],
 }
 HIDDEN = {"id": "h1", "input": "Ada Tan was born in Orvale."}
@@ -61,7 +73,13 @@ def test_questions_of_a_test_split_have_no_answers_and_are_not_scored(load):
         (question,) = load("kilt_fever", record)
         assert question.answers == () and question.pages == ()
     summary = summarise("m", [_record(question, "SUPPORTS", ["3-1"])], scorer("kilt"))
-    assert (summary.n, summary.unscored, summary.em, summary.recall, summary.further) == (1, 1, None, None, {})
+    assert (summary.n, summary.unscored, summary.em, summary.recall, summary.further) == (
+        1,
+        1,
+        None,
+        None,
+        {},
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,12 +132,17 @@ def test_a_command_says_of_the_questions_what_their_dataset_is_unless_it_is_told
 
 def test_cells_of_a_sweep_are_told_too_and_may_say_otherwise(tmp_path):
     file = tmp_path / "sweep.yaml"
-    file.write_text("dataset: kilt_fever\nmethod: corag\ncells: {a: {}, b: {corag.L: 2}, c: {corag.task: guess}}\n")
+    file.write_text(
+        "dataset: kilt_fever\nmethod: corag\ncells: {a: {}, b: {corag.L: 2}, c: {corag.task: guess}}\n"
+    )
     config = parse(sweep.Config, ["--questions", "q.jsonl", "--config", str(file)], "corag sweep", "")
     tasks = [cell.config.corag.task for cell in read_cells(config, config.cells, "")]
     assert tasks == [task_description("kilt_fever")] * 2 + ["guess"]
     config = parse(
-        sweep.Config, ["--questions", "q.jsonl", "--config", str(file), "--corag.task", "x"], "corag sweep", ""
+        sweep.Config,
+        ["--questions", "q.jsonl", "--config", str(file), "--corag.task", "x"],
+        "corag sweep",
+        "",
     )
     assert [cell.config.corag.task for cell in read_cells(config, config.cells, "")] == ["x", "x", "guess"]
 
@@ -158,7 +181,9 @@ def test_an_answer_that_no_page_bears_out_counts_as_kilt_counts_it(load):
     assert (scored.em, scored.recall, dict(scored.further)) == (1, 0, {"accuracy": 1} | zeros)
     predicted = {"id": "s1", "output": [{"answer": "Orvale", "provenance": [{"wikipedia_id": "17"}]}]}
     official = kilt_scores([predicted], [bare])
-    assert {name: official[name] for name in scored.further} == dict(scored.further) and official["recall@5"] == 0
+    assert {name: official[name] for name in scored.further} == dict(scored.further) and official[
+        "recall@5"
+    ] == 0
     assert "r_precision" not in score_row(_record(slot, "Orvale"), scorer("kilt"), 5, searches=False).further
     of_passages = replace(slot, supporting=("p1",))
     assert "r_precision" not in score_row(_record(of_passages, "Orvale", ["p1"]), scorer("kilt"), 5).further

@@ -1,4 +1,7 @@
-"""Official scores of whole prediction files; the KILT cases have the shape and the figures of KILT's own tests."""
+"""Official scores of whole prediction files.
+
+The KILT cases have the shape and the figures of KILT's own tests.
+"""
 
 import json
 
@@ -29,9 +32,17 @@ GOLD = {
 
 
 def test_hotpotqa_with_supporting_facts_and_joint():
-    predicted = {"answer": {"a": "Orvale"}, "sp": {"a": [["Ada", 0], ["Orvale", 1], ["Orvale", 2], ["Ada", 0]]}}
+    predicted = {
+        "answer": {"a": "Orvale"},
+        "sp": {"a": [["Ada", 0], ["Orvale", 1], ["Orvale", 2], ["Ada", 0]]},
+    }
     scores = hotpotqa_scores(predicted, [GOLD])
-    assert (scores["em"], scores["f1"], scores["precision"], scores["recall"]) == (0, pytest.approx(2 / 3), 1, 0.5)
+    assert (scores["em"], scores["f1"], scores["precision"], scores["recall"]) == (
+        0,
+        pytest.approx(2 / 3),
+        1,
+        0.5,
+    )
     assert (scores["sp_em"], scores["sp_precision"], scores["sp_recall"]) == (0, pytest.approx(2 / 3), 1)
     assert scores["sp_f1"] == pytest.approx(0.8)
     # joint: precision 1 * 2/3, recall 1/2 * 1
@@ -82,9 +93,9 @@ def test_2wiki_takes_aliases_for_answers_and_triples_and_ignores_case_of_titles(
         "evidence": {"a": [["ada.", "born in", "orval"], ["Orvalian", "On", "little issel"]]},
     }
     scores = two_wiki_scores(predicted, [gold], aliases)
-    assert {name: scores[name] for name in ("em", "sp_em", "evi_em", "joint_em", "joint_f1")} == dict.fromkeys(
-        ("em", "sp_em", "evi_em", "joint_em", "joint_f1"), 1
-    )
+    assert {
+        name: scores[name] for name in ("em", "sp_em", "evi_em", "joint_em", "joint_f1")
+    } == dict.fromkeys(("em", "sp_em", "evi_em", "joint_em", "joint_f1"), 1)
     without = two_wiki_scores(predicted, [gold])
     assert (without["em"], without["evi_em"], without["joint_em"]) == (0, 0, 0)
     with pytest.raises(DataError, match="2 evidences, but 1 evidences_id"):
@@ -100,7 +111,12 @@ def test_evidence_counts_each_triple_once():
 
 def test_musique_wants_the_order_of_the_gold_file_and_scores_paragraphs():
     gold = [
-        {"id": name, "answer": "Ada", "answer_aliases": ["A. Tan"], "paragraphs": paragraphs(True, False, True)}
+        {
+            "id": name,
+            "answer": "Ada",
+            "answer_aliases": ["A. Tan"],
+            "paragraphs": paragraphs(True, False, True),
+        }
         for name in ("2hop__1", "2hop__2")
     ]
     lines = [
@@ -110,7 +126,12 @@ def test_musique_wants_the_order_of_the_gold_file_and_scores_paragraphs():
             "predicted_support_idxs": [2, 0, 2],
             "predicted_answerable": True,
         },
-        {"id": "2hop__2", "predicted_answer": "", "predicted_support_idxs": [1, 2], "predicted_answerable": True},
+        {
+            "id": "2hop__2",
+            "predicted_answer": "",
+            "predicted_support_idxs": [1, 2],
+            "predicted_answerable": True,
+        },
     ]
     scores = musique_scores(lines, gold)
     assert (scores["em"], scores["f1"], scores["support_em"]) == (0.5, 0.5, 0.5)
@@ -129,7 +150,9 @@ def test_musique_reads_numbers_and_flags_in_every_layout_that_is_loaded(layout):
     else:
         rows = [{name: value for name, value in each.items() if name != "idx"} for each in rows]
     if layout == "is_gold":
-        rows = [{name.replace("is_supporting", "is_gold"): value for name, value in each.items()} for each in rows]
+        rows = [
+            {name.replace("is_supporting", "is_gold"): value for name, value in each.items()} for each in rows
+        ]
     stored = {
         "columns": {name: [each[name] for each in rows] for name in rows[0]},
         "text": json.dumps(rows),
@@ -163,10 +186,19 @@ def test_kilt_scores_of_its_own_test_of_answers():
     ]
     guess = [
         {"id": n, "output": [said]}
-        for n, said in enumerate([output("drowning", 77), output("a drowning", 999), output("drowning", "999")])
+        for n, said in enumerate(
+            [output("drowning", 77), output("a drowning", 999), output("drowning", "999")]
+        )
     ]
     scores = kilt_scores(guess, gold)
-    expected = {"em": 2 / 3, "f1": 2.5 / 3, "kilt_em": 1 / 3, "kilt_f1": 1 / 3, "r_precision": 1 / 3, "recall@5": 1 / 3}
+    expected = {
+        "em": 2 / 3,
+        "f1": 2.5 / 3,
+        "kilt_em": 1 / 3,
+        "kilt_f1": 1 / 3,
+        "r_precision": 1 / 3,
+        "recall@5": 1 / 3,
+    }
     assert {name: scores[name] for name in expected} == pytest.approx(expected)
     assert (scores["accuracy"], scores["kilt_accuracy"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
     perfect = kilt_scores([{"id": record["id"], "output": record["output"]} for record in gold], gold)
@@ -174,7 +206,9 @@ def test_kilt_scores_of_its_own_test_of_answers():
 
 
 def test_kilt_scores_of_its_own_test_of_pages():
-    gold = [{"id": "1", "input": "x", "output": [output("t1", 1, "2"), output("t2", 5), output("t3", 7, 9, 11)]}]
+    gold = [
+        {"id": "1", "input": "x", "output": [output("t1", 1, "2"), output("t2", 5), output("t3", 7, 9, 11)]}
+    ]
     first = kilt_scores([{"id": 1, "output": [output("", 2, 5, "7", 33, 1, 9, 44, "88")]}], gold)
     assert (first["r_precision"], first["recall@5"]) == (0.5, pytest.approx(2 / 3))
     assert first["em"] == first["kilt_em"] == 0, "an empty answer earns nothing"

@@ -13,7 +13,10 @@ HOTPOTQA = {
     "question": "Where does Oslo lie?",
     "answer": "Norway",
     "type": "bridge",
-    "context": [["Oslo", ["Oslo is a city.", " It lies in Norway."]], ["Bergen", ["Bergen is wet. ", "Very."]]],
+    "context": [
+        ["Oslo", ["Oslo is a city.", " It lies in Norway."]],
+        ["Bergen", ["Bergen is wet. ", "Very."]],
+    ],
     "supporting_facts": [["Oslo", 1]],
 }
 
@@ -22,8 +25,14 @@ def columns(record):
     """The same record as Hugging Face's `datasets` gives it."""
     context, facts = record["context"], record["supporting_facts"]
     return record | {
-        "context": {"title": [title for title, _ in context], "sentences": [sentences for _, sentences in context]},
-        "supporting_facts": {"title": [title for title, _ in facts], "sent_id": [number for _, number in facts]},
+        "context": {
+            "title": [title for title, _ in context],
+            "sentences": [sentences for _, sentences in context],
+        },
+        "supporting_facts": {
+            "title": [title for title, _ in facts],
+            "sent_id": [number for _, number in facts],
+        },
     }
 
 
@@ -75,14 +84,22 @@ def test_nothing_is_gold_where_the_data_hides_it_or_a_gold_paragraph_is_absent()
 @pytest.mark.parametrize(
     ("dataset", "change", "message"),
     [
-        ("hotpotqa", {"context": "[['Oslo', "}, "'context' holds text that is neither JSON nor a Python literal"),
+        (
+            "hotpotqa",
+            {"context": "[['Oslo', "},
+            "'context' holds text that is neither JSON nor a Python literal",
+        ),
         ("hotpotqa", {"context": [["Oslo"]]}, r"'context' must be a list of \[title, sentences\] pairs"),
         (
             "hotpotqa",
             {"context": [["Oslo", "Oslo is a city."]]},
             "sentences of 'Oslo' in field 'context' must be a list",
         ),
-        ("hotpotqa", {"context": {"title": ["Oslo"], "sentences": []}}, "columns of field 'context' differ in length"),
+        (
+            "hotpotqa",
+            {"context": {"title": ["Oslo"], "sentences": []}},
+            "columns of field 'context' differ in length",
+        ),
         ("hotpotqa", {"supporting_facts": 3}, "'supporting_facts' must be a list"),
         ("musique", {}, "'paragraphs' is missing; the record has '_id', 'question'"),
         ("musique", {"paragraphs": ["Oslo is a city."]}, "'paragraphs' must be a list of objects"),

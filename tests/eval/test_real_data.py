@@ -46,7 +46,9 @@ def test_bamboogle_has_125_questions_without_passages():
 
 def test_a_pooled_corpus_is_the_published_one():
     folder = data_folder() / "hotpotqa"
-    published = {passage_id(row["title"], row["text"]) for row in read_records(folder / "train500_corpus4968.jsonl")}
+    published = {
+        passage_id(row["title"], row["text"]) for row in read_records(folder / "train500_corpus4968.jsonl")
+    }
     assert {passage.id for passage in read_pooled([folder / "train500.jsonl"], "hotpotqa")} == published
 
 
@@ -59,7 +61,8 @@ def test_predictions_that_are_the_gold_answers_score_one_on_the_official_files()
             "answer": {record_id(record): record["answer"] for record in records},
             "sp": {record_id(record): supporting_facts(record, "gold") for record in records},
             "evidence": {
-                record_id(record): unpack(record.get("evidences") or [], "evidences", "gold") for record in records
+                record_id(record): unpack(record.get("evidences") or [], "evidences", "gold")
+                for record in records
             },
         }
         assert set(score(perfect, records).values()) == {1.0}

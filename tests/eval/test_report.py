@@ -1,4 +1,6 @@
-"""The report's Python side: figures that are those of the other commands, traces that hold what a reader looks for, bad input."""
+"""The report's Python side: figures that are those of the other commands, traces that hold what a reader
+looks for, bad input.
+"""
 
 import asyncio
 import base64
@@ -59,7 +61,9 @@ def test_the_figures_are_those_of_the_table_and_of_compare(page, runs, capsys):
             assert expected[f"{measure}_interval"] == pytest.approx(
                 [summary[measure]["low"], summary[measure]["high"]], abs=1e-4
             )
-    compared = printed(capsys, "table", *runs.values(), "--baseline", "tree", "--measures", "em,f1")["against"]
+    compared = printed(capsys, "table", *runs.values(), "--baseline", "tree", "--measures", "em,f1")[
+        "against"
+    ]
     base = page.run_names.index("tree")
     assert len(compared) == 2 * (len(page.run_names) - 1)
     for expected in compared:
@@ -73,7 +77,12 @@ def test_the_figures_are_those_of_the_table_and_of_compare(page, runs, capsys):
 
 def test_p_values_are_adjusted_over_all_tests_with_a_baseline(page):
     for base in range(len(page.run_names)):
-        tests = [found for measure in ("em", "f1") for found in page.overview["differences"][measure][base] if found]
+        tests = [
+            found
+            for measure in ("em", "f1")
+            for found in page.overview["differences"][measure][base]
+            if found
+        ]
         assert len(tests) == 2 * (len(page.run_names) - 1)
         least = min(tests, key=lambda test: test["p_value"])
         assert least["adjusted"] == pytest.approx(min(1, least["p_value"] * len(tests)))
@@ -91,7 +100,9 @@ def test_groups_add_up_to_the_whole(page):
 
 def test_the_frontier_is_of_the_runs_that_none_beats(page):
     for measure in ("em", "f1"):
-        points = [(run["summary"]["tokens"], run["summary"][measure]["mean"]) for run in page.overview["runs"]]
+        points = [
+            (run["summary"]["tokens"], run["summary"][measure]["mean"]) for run in page.overview["runs"]
+        ]
         kept = page.overview["frontier"][measure]
         beaten = [any(x <= p[0] and y >= p[1] and (x, y) != p for x, y in points) for p in points]
         assert sorted(kept) == [place for place, lost in enumerate(beaten) if not lost]
@@ -109,9 +120,14 @@ def test_traces_hold_every_step_of_every_method(page, runs, name):
         assert [[ids[number] for number, _ in step["hits"]] for step in drawn] == [
             [hit.passage.id for hit in step.hits] for step in searches
         ]
-        tokens = sum(step["usage"][1] + step["usage"][2] for step in shown.get("steps", []) if "usage" in step)
+        tokens = sum(
+            step["usage"][1] + step["usage"][2] for step in shown.get("steps", []) if "usage" in step
+        )
         assert tokens == row.total_usage.total
-        assert tokens == page.index["runs"][page.run_names.index(name)]["tokens"][page.index["ids"].index(question)]
+        assert (
+            tokens
+            == page.index["runs"][page.run_names.index(name)]["tokens"][page.index["ids"].index(question)]
+        )
         if row.answer:
             assert shown["answer"] == row.text and shown["stopped"] == row.answer.stopped
             longest = max(longest, row.answer.steps)
@@ -128,9 +144,13 @@ def test_chains_and_states_of_the_tree_keep_scores_and_the_chosen_one(page, runs
             chains = row.further["chains"]
             shown, _ = page.trace(name, question)
             assert shown["chosen"] == chains[row.further["chosen"]]["path"]
-            known = [{kind: chain[kind] for kind in ("score", "value") if chain[kind] is not None} for chain in chains]
+            known = [
+                {kind: chain[kind] for kind in ("score", "value") if chain[kind] is not None}
+                for chain in chains
+            ]
             assert [
-                {kind: chain[kind] for kind in ("score", "value") if kind in chain} for chain in shown["chains"]
+                {kind: chain[kind] for kind in ("score", "value") if kind in chain}
+                for chain in shown["chains"]
             ] == known
             assert any(kinds <= chain.keys() for chain in known) or len(known) == 1
 
@@ -184,7 +204,9 @@ def test_gold_pages_are_found_by_any_of_their_passages(tmp_path):
     assert [run["recall"] for run in page.index["runs"]] == [[0.5, 1], [0, 0]]
     about, ids = page.item("gold", page.index["gold"], "8")
     assert "by_page" not in about and [ids[number] for number in about["supporting"]] == ["290-3"]
-    assert not {"gold", "places"} & page.trace("found", "8")[0].keys(), "whole passages are known by their ids"
+    assert not {"gold", "places"} & page.trace("found", "8")[0].keys(), (
+        "whole passages are known by their ids"
+    )
 
 
 def ids_and_titles(page, block):
@@ -200,7 +222,8 @@ def test_nothing_in_the_data_can_end_an_element_or_run(page, world):
     assert "default-src 'none'" in page.text and "unsafe" not in page.text.partition("<style>")[0]
     own = "".join((ASSETS / name).read_text() for name in (*SCRIPTS, *STYLES))
     assert not re.search(
-        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|https?://(?!www\.w3\.org)", own
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|https?://(?!www\.w3\.org)",
+        own,
     )
     assert "</script" not in own and "</style" not in own
 
@@ -242,7 +265,9 @@ def test_failed_questions_and_questions_without_gold_answers(tmp_path, runs):
     with RunFolder(tmp_path / "run", manifest.settings, manifest.last.written) as run:
         run.append(Row(Question("a", "Who?"), Answer("Ada", ("p",), 1, "read"), (), {}, 1.0))
         run.append(Row(Question("b", "When?", ("1",)), Answer("1", (), 1, "read"), (), {}, 1.0))
-        run.append(Row(Question("c", "Where?", ("x",)), None, (), {}, 1.0, "SearchFailedError: gone\nTraceback <b>"))
+        run.append(
+            Row(Question("c", "Where?", ("x",)), None, (), {}, 1.0, "SearchFailedError: gone\nTraceback <b>")
+        )
     assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "report.html")]) == 0
     page = Page(tmp_path / "report.html")
     (run,) = page.overview["runs"]
@@ -255,7 +280,8 @@ def test_failed_questions_and_questions_without_gold_answers(tmp_path, runs):
 def test_lists_are_packed_in_pieces_that_stand_alone():
     passages = Passages()
     big = chunked(
-        ({"n": number, "p": passages.number(f"p{number % 7}"), "x": "y" * 20_000} for number in range(35)), passages
+        ({"n": number, "p": passages.number(f"p{number % 7}"), "x": "y" * 20_000} for number in range(35)),
+        passages,
     )
     assert len(big.packed) > 2 and big.starts[0] == 0
     items = []
@@ -279,7 +305,12 @@ def test_shortened_prompts_and_cut_off_replies_are_kept():
         "steps": [step],
     }  # fmt: skip
     (shown,) = trace(SavedRow.from_json(record), Passages(), "")["steps"]
-    assert (shown["cut_off"], shown["dropped"], shown["cut"], shown["prompt"]) == (1, (("passage", 2),), 7, "P")
+    assert (shown["cut_off"], shown["dropped"], shown["cut"], shown["prompt"]) == (
+        1,
+        (("passage", 2),),
+        7,
+        "P",
+    )
     assert shown["usage"] == [1, 5, 2, 5]
 
 

@@ -1,4 +1,5 @@
-"""The report in headless Chromium, clicked through at 5,000 questions: paint, search, traces, two runs, keys, a phone.
+"""The report in headless Chromium, clicked through at 5,000 questions: paint, search, traces, two runs, keys,
+a phone.
 
 With CORAG_SCREENSHOTS=FOLDER it leaves pictures there.
 """
@@ -22,7 +23,8 @@ QUESTIONS, COPIES = 250, 20
 def browser(tmp_path_factory):
     if not CHROMIUM.exists() or not DRIVER.exists():
         pytest.skip(
-            f"no browser: '{CHROMIUM}' and '{DRIVER}' are needed (Debian's packages chromium and chromium-driver)"
+            f"no browser: '{CHROMIUM}' and '{DRIVER}' are needed (Debian's packages chromium and "
+            "chromium-driver)"
         )
     browser = Browser(tmp_path_factory.mktemp("profile"))
     yield browser
@@ -61,7 +63,9 @@ def small(browser, tmp_path_factory):
     skills = {"one_step": 0.3, "ircot": 0.35, "greedy": 0.45, "best_of_4": 0.55, "tree": 0.65}
     runs = [str(write(folder / "runs", name, world, skill)) for name, skill in skills.items()]
     file = folder / "report.html"
-    file.write_text(html_page(report_of(Config(runs=runs)), Texts(), "2026-01-02 03:04 UTC"), encoding="utf-8")
+    file.write_text(
+        html_page(report_of(Config(runs=runs)), Texts(), "2026-01-02 03:04 UTC"), encoding="utf-8"
+    )
     return file
 
 
@@ -72,7 +76,9 @@ def test_figures_are_painted_before_two_seconds_and_nothing_is_loaded(browser, b
     assert browser.text("#title") == "test.jsonl"
     assert browser.text("#found") == "5,000 questions"
     assert len(browser.texts(".results tbody tr")) == 2
-    assert browser.run("return document.querySelectorAll('#list .row').length") < 40, "only the rows in sight are drawn"
+    assert browser.run("return document.querySelectorAll('#list .row').length") < 40, (
+        "only the rows in sight are drawn"
+    )
     assert browser.run("return performance.getEntriesByType('resource').length") == 0
     browser.picture("overview")
 
@@ -116,7 +122,8 @@ def test_a_trace_shows_the_chain_its_passages_and_their_texts(browser, big):
     browser.until("return document.querySelectorAll('#trace .node-hop .hits-fold[open] li').length >= 5")
     browser.find("#trace .node-hop .hits-fold[open] li summary").click()
     browser.until(
-        "return (document.querySelector('#trace details.passage[open] .passage-text')?.innerText ?? '').length > 40"
+        "return (document.querySelector('#trace details.passage[open] .passage-text')?.innerText ?? "
+        "'').length > 40"
     )
     browser.picture("trace")
 
@@ -133,7 +140,8 @@ def test_two_runs_beside_each_other_show_where_they_disagree_first(browser, big)
     browser.until("return document.querySelectorAll('#trace .column').length === 2")
     assert browser.texts("#trace .column-head .run-name") == ["one_step", "greedy"]
     left, right = browser.run(
-        "return [...document.querySelectorAll('#trace .column')].map((each) => each.getBoundingClientRect().left)"
+        "return [...document.querySelectorAll('#trace .column')].map((each) => "
+        "each.getBoundingClientRect().left)"
     )
     assert right > left + 200
     browser.picture("comparison")
@@ -148,7 +156,9 @@ def test_gold_pages_are_marked_by_their_passages(browser, tmp_path):
     browser.opened("Ada was born")
     assert "Gold pages" in browser.text("#trace .gold-card")
     shown = [" ".join(text.split()) for text in browser.texts("#trace .gold-list li")]
-    assert [text.partition(" found ")[2] for text in shown] == ["found, page 2", "found, page 3", "missed"], shown
+    assert [text.partition(" found ")[2] for text in shown] == ["found, page 2", "found, page 3", "missed"], (
+        shown
+    )
     assert browser.texts("#trace .gold-list .tag.hit") and browser.texts("#trace .gold-list .chip.gold")
     assert len(browser.texts("#trace .column .collected .chip.gold")) == 3
     assert "gold at 3, 4, 5" in browser.text("#trace .hits-fold summary")
@@ -166,7 +176,8 @@ def test_markup_in_questions_and_passages_stays_text(browser, big):
     assert EVIL in browser.text("#trace .gold-card"), "the title of a gold passage"
     browser.find("#trace .gold-card summary").click()
     browser.until(
-        "return document.querySelector('#trace .gold-card .passage-text').innerText.includes('</script><script>alert(1)')"
+        "return document.querySelector('#trace .gold-card "
+        ".passage-text').innerText.includes('</script><script>alert(1)')"
     )
     with pytest.raises(NoAlertPresentException):
         _ = browser.driver.switch_to.alert
@@ -178,7 +189,8 @@ def test_everything_can_be_reached_by_keyboard(browser, big):
     browser.run("document.querySelector('#list').focus()")
     browser.press(Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_UP, Keys.END, Keys.HOME, Keys.ARROW_DOWN)
     active = browser.run(
-        "return document.getElementById(document.querySelector('#list').getAttribute('aria-activedescendant')).innerText"
+        "return "
+        "document.getElementById(document.querySelector('#list').getAttribute('aria-activedescendant')).innerText"
     )
     browser.press(Keys.ENTER)
     browser.until("return document.activeElement.id === 'trace-title'")
@@ -204,7 +216,9 @@ def test_an_address_opens_its_question_and_the_back_button_works(browser, big):
     browser.opened("(copy 5)")
     assert len(browser.texts("#trace .column")) == 2
     browser.find("#trace .trace-bar button:last-child").click()
-    browser.until("return !document.querySelector('#trace .passage-id').innerText.startsWith('world0-test-7 copy 5')")
+    browser.until(
+        "return !document.querySelector('#trace .passage-id').innerText.startsWith('world0-test-7 copy 5')"
+    )
     browser.open(big, question="no such id")
     browser.until("return document.querySelector('#trace').innerText.includes('no such id')")
 
@@ -215,12 +229,15 @@ def test_figures_against_another_baseline(browser, small):
     browser.choose("baseline", "tree")
     after = browser.texts(".results tbody .is-difference")
     assert before != after and any("p = " in cell or "p < " in cell for cell in after)
-    assert "Differences to tree" in browser.text("#results-note") and "8 tests" in browser.text("#results-note")
+    assert "Differences to tree" in browser.text("#results-note") and "8 tests" in browser.text(
+        "#results-note"
+    )
     browser.find(".sorter[data-column='3']").click()
     shown = [
         float(cell.split()[0])
         for cell in browser.run(
-            "return [...document.querySelectorAll('.results td[data-title=F1] .figure')].map((each) => each.innerText)"
+            "return [...document.querySelectorAll('.results td[data-title=F1] .figure')].map((each) => "
+            "each.innerText)"
         )
     ]
     assert shown == sorted(shown, reverse=True) and len(shown) == 5
@@ -254,11 +271,17 @@ def test_every_method_has_its_picture(browser, small, name):
     else:
         assert browser.run("return document.querySelectorAll('#trace .tag.chosen').length") == 1
         assert "lower is better" in shown
-        closed = browser.run("return document.querySelectorAll('#trace .tree details.node:not([open])').length")
+        closed = browser.run(
+            "return document.querySelectorAll('#trace .tree details.node:not([open])').length"
+        )
         assert closed >= 2, "what was not chosen is folded away"
-        browser.run("for (const each of document.querySelectorAll('#trace .tree details.node')) each.open = true")
+        browser.run(
+            "for (const each of document.querySelectorAll('#trace .tree details.node')) each.open = true"
+        )
         assert browser.run("return document.querySelectorAll('#trace .tree .score-tag').length") >= 4
-        assert browser.run("return [...document.querySelectorAll('#trace .sub-query')].every((each) => each.innerText)")
+        assert browser.run(
+            "return [...document.querySelectorAll('#trace .sub-query')].every((each) => each.innerText)"
+        )
     browser.picture(f"trace-{name}")
 
 
@@ -274,12 +297,16 @@ def test_a_phone(browser, big):
     browser.find("#list .row").click()
     browser.until("return document.querySelectorAll('#trace .column').length === 2")
     assert browser.run("return document.querySelector('#trace').getBoundingClientRect().width") == 390
-    assert browser.run("return document.querySelector('#trace').scrollWidth") <= 390 and browser.run(wide) <= 390
+    assert (
+        browser.run("return document.querySelector('#trace').scrollWidth") <= 390 and browser.run(wide) <= 390
+    )
     assert browser.run("return document.querySelector('.list-pane').inert")
     browser.picture("phone-trace")
     browser.press(Keys.ESCAPE)
     browser.until("return getComputedStyle(document.querySelector('#trace')).display === 'none'")
-    assert browser.focused() == "list" and not browser.run("return document.querySelector('.list-pane').inert")
+    assert browser.focused() == "list" and not browser.run(
+        "return document.querySelector('.list-pane').inert"
+    )
     browser.find("#list .row").click()
     browser.until("return document.querySelectorAll('#trace .column').length === 2")
     browser.driver.back()

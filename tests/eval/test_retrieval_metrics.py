@@ -25,7 +25,9 @@ def test_a_passage_collected_twice_takes_one_place():
     assert supporting_recall(["b"], ["b", "b", "c"], k=2) == 0.5
 
 
-@given(st.lists(st.sampled_from("abcdef")), st.lists(st.sampled_from("abcdef"), min_size=1), st.integers(0, 8))
+@given(
+    st.lists(st.sampled_from("abcdef")), st.lists(st.sampled_from("abcdef"), min_size=1), st.integers(0, 8)
+)
 def test_recall_grows_with_k(collected, supporting, k):
     now, later = supporting_recall(collected, supporting, k), supporting_recall(collected, supporting, k + 1)
     assert 0 <= now <= later <= 1
@@ -59,7 +61,9 @@ def test_r_precision_is_that_of_the_set_that_comes_off_best():
 def test_a_set_of_pages_takes_the_place_of_its_last_page():
     gold = [["1", "2"], ["5"], ["7", "9", "11"], ["5"]]
     found = ["2", "5", "7", "33", "1", "9", "44", "88"]
-    assert [page_recall(found, gold, k) for k in (1, 2, 3, 5, 8)] == [pytest.approx(n / 3) for n in (1, 1, 2, 2, 2)]
+    assert [page_recall(found, gold, k) for k in (1, 2, 3, 5, 8)] == [
+        pytest.approx(n / 3) for n in (1, 1, 2, 2, 2)
+    ]
     assert page_recall([*found, "11"], gold, 8) == 1
     assert page_recall(["1"], [["1"], []], 5) == 0.5, "an empty set cannot be found"
     assert page_recall([], gold, 5) == page_recall(found, [], 5) == 0

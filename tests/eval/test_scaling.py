@@ -1,4 +1,6 @@
-"""The Pareto set against its definition, the curve against known coefficients, the choice under a budget by hand."""
+"""The Pareto set against its definition, the curve against known coefficients, the choice under a budget by
+hand.
+"""
 
 import xml.etree.ElementTree as ElementTree
 
@@ -24,7 +26,9 @@ def beats(one, other):
 @given(st.lists(st.tuples(st.integers(1, 12), st.integers(0, 6)), min_size=1, max_size=25))
 def test_the_pareto_set_is_what_nothing_beats(points):
     found = pareto_set(*zip(*points, strict=True))
-    assert sorted(found) == [i for i, point in enumerate(points) if not any(beats(other, point) for other in points)]
+    assert sorted(found) == [
+        i for i, point in enumerate(points) if not any(beats(other, point) for other in points)
+    ]
     assert [points[i][0] for i in found] == sorted(points[i][0] for i in found), "by rising tokens"
 
 
@@ -53,7 +57,9 @@ def test_the_curve_recovers_its_coefficients_within_their_intervals():
         truth = zip((fit.a, fit.b, fit.c), (TRUTH.a, TRUTH.b, TRUTH.c), strict=True)
         covered += [estimate.low <= value <= estimate.high for estimate, value in truth]
         assert fit.r_squared > 0.98 and (fit.points, fit.questions, fit.at_limit) == (8, 60, "")
-        assert TRUTH.a / 2 < fit.a.low < fit.a.high < TRUTH.a * 2, "none is so wide that it would hold anything"
+        assert TRUTH.a / 2 < fit.a.low < fit.a.high < TRUTH.a * 2, (
+            "none is so wide that it would hold anything"
+        )
     assert min(covered) >= 34, "each at about its rate of 95%, less what 60 resamples lack"
 
 
@@ -139,7 +145,9 @@ def test_a_long_legend_leaves_the_axes_their_height(tmp_path):
     from matplotlib.image import imread
 
     def height(groups):
-        points = [Point("", f"method {i} bm25+dense", 500.0 + i, 20.0, 10.0, 30.0, i == 0) for i in range(groups)]
+        points = [
+            Point("", f"method {i} bm25+dense", 500.0 + i, 20.0, 10.0, 30.0, i == 0) for i in range(groups)
+        ]
         draw_scaling(points, [tmp_path / "sweep.png"], measure="F1", title="n = 100", line=None)
         return imread(tmp_path / "sweep.png").shape[0]
 

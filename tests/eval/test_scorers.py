@@ -7,7 +7,8 @@ from core.text import normalize_answer
 from core.types import Question
 from eval.scoring.scorers import SCORERS, default_scorer, scorer, scorer_title
 
-# Prediction, gold answer, then (EM, F1) of HotpotQA and 2WikiMultihopQA, of MuSiQue, of DROP, as their own scripts give them.
+# Prediction, gold answer, then (EM, F1) of HotpotQA and 2WikiMultihopQA, of MuSiQue, of DROP, as their own
+# scripts give them.
 VECTORS = [
     ("no, they are not", "no", (0, 0), (0, 0.4), (0, 0.4)),
     ("The", "A", (1, 0), (1, 1), (1, 1)),
@@ -25,9 +26,9 @@ VECTORS = [
 
 answers = st.one_of(
     st.text(max_size=12),
-    st.lists(st.sampled_from("the a yes no noanswer 10 10.0 1,800 u.s. Oslo oslo jean-luc – “x”".split())).map(
-        " ".join
-    ),
+    st.lists(
+        st.sampled_from("the a yes no noanswer 10 10.0 1,800 u.s. Oslo oslo jean-luc – “x”".split())
+    ).map(" ".join),
 )
 
 
@@ -69,7 +70,10 @@ def test_flashrag_has_the_yes_no_rule_and_counts_answers_that_are_contained():
 
 def test_kilt_counts_the_very_text_and_gives_blank_predictions_nothing():
     kilt = scorer("kilt")
-    assert (kilt.accuracy_of(" SUPPORTS ", ["SUPPORTS"]), kilt.accuracy_of("supports", ["SUPPORTS"])) == (1, 0)
+    assert (kilt.accuracy_of(" SUPPORTS ", ["SUPPORTS"]), kilt.accuracy_of("supports", ["SUPPORTS"])) == (
+        1,
+        0,
+    )
     assert (kilt.score("supports.", ["SUPPORTS"]).em, kilt.score("no, they are not", ["no"]).f1) == (
         1,
         pytest.approx(0.4),
@@ -97,7 +101,10 @@ def test_f1_is_symmetric_but_for_numbers_in_drop(prediction, gold):
             assert 0 <= value <= 1
         if name != "drop":
             assert there.f1 == pytest.approx(back.f1)
-            assert (there.precision, there.recall) == (pytest.approx(back.recall), pytest.approx(back.precision))
+            assert (there.precision, there.recall) == (
+                pytest.approx(back.recall),
+                pytest.approx(back.precision),
+            )
 
 
 @given(answers, st.lists(answers, min_size=1, max_size=3))

@@ -72,7 +72,9 @@ def test_too_few_questions_have_no_interval():
 
 
 def test_equal_values_have_the_exact_interval():
-    """The rule of three, and more exactly 1 - 0.025 ** (1 / n), as far as a fraction or a difference can go."""
+    """The rule of three, and more exactly 1 - 0.025 ** (1 / n), as far as a fraction or a difference can
+    go.
+    """
     unseen = 1 - 0.025 ** (1 / 50)
     never, always, half = (bootstrap_mean([value] * 50) for value in (0.0, 1.0, 0.5))
     assert (never.low, never.high) == (0.0, pytest.approx(unseen))
@@ -122,7 +124,9 @@ def test_intervals_of_paired_differences_cover_at_their_rate():
 
 @pytest.mark.parametrize("questions", [12, 80])
 def test_a_difference_of_the_detectable_size_is_found_four_times_out_of_five(questions):
-    """The note says from which difference on: one of just that size must be significant in about 80% of repetitions."""
+    """The note says from which difference on: one of just that size must be significant in about 80% of
+    repetitions.
+    """
     from scipy.stats import ttest_1samp
 
     draw = np.random.default_rng(17)
@@ -143,7 +147,8 @@ def test_our_own_test_has_the_power_that_the_note_promises():
     trials = [draw.normal(size, 1.0, 40) for _ in range(250)]
     nothing = dict.fromkeys(range(40), 0.0)
     found = [
-        compare_paired(nothing, dict(enumerate(map(float, values))), resamples=400).p_value < 0.05 for values in trials
+        compare_paired(nothing, dict(enumerate(map(float, values))), resamples=400).p_value < 0.05
+        for values in trials
     ]
     assert np.mean(found) == pytest.approx(0.8, abs=0.09)
 

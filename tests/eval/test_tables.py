@@ -27,7 +27,9 @@ def test_a_baseline_adds_paired_tests_corrected_over_the_table(tmp_path, capsys)
     same = run_of(tmp_path / "same", range(4), {"seed": 3})
     printed, record = table(capsys, base, better, same, "--baseline", "base")
     against = {(one["run"], one["measure"]): one for one in record["against"]}
-    assert set(against) == {(run, measure) for run in ("better", "same") for measure in ("em", "f1", "recall")}
+    assert set(against) == {
+        (run, measure) for run in ("better", "same") for measure in ("em", "f1", "recall")
+    }
     em = against["better", "em"]
     assert (em["difference"], em["n"]) == (0.5, 24) and em["difference_interval"][0] > 0.2
     assert em["p_value"] < 0.001 and em["p_value"] * 3 <= em["p_value_holm"] <= em["p_value"] * 6 + 1e-4
@@ -46,7 +48,10 @@ def test_a_table_says_what_it_leaves_out_and_how_many_questions_a_measure_is_of(
     whole = run_of(tmp_path / "whole", range(24))
     part = make_run(tmp_path / "part", [row(each, "x", ["p0"]) for each in QUESTIONS[:9]], {"seed": 1})
     printed, record = table(capsys, whole, part)
-    assert "15 of 24 questions are left out: 'part' lacks 15 of them." in printed and record["runs"]["whole"]["n"] == 9
+    assert (
+        "15 of 24 questions are left out: 'part' lacks 15 of them." in printed
+        and record["runs"]["whole"]["n"] == 9
+    )
     assert "left out" not in table(capsys, whole)[0]
     few = [replace(each, supporting=each.supporting if n < 2 else ()) for n, each in enumerate(QUESTIONS)]
     printed, record = table(capsys, make_run(tmp_path / "few", [row(each, "x", ["p0"]) for each in few]))
@@ -59,7 +64,8 @@ def test_a_table_says_what_it_leaves_out_and_how_many_questions_a_measure_is_of(
 
 def test_a_table_of_some_questions_only(tmp_path, capsys):
     asked = [
-        replace(each, kind="bridge" if n % 2 else "comparison", hops=1 + n % 3) for n, each in enumerate(QUESTIONS)
+        replace(each, kind="bridge" if n % 2 else "comparison", hops=1 + n % 3)
+        for n, each in enumerate(QUESTIONS)
     ]
     rows = [row(each, f"Town {n}" if n % 2 else "Nowhere", [f"p{n}"]) for n, each in enumerate(asked)]
     run = make_run(tmp_path / "run", rows, {})
@@ -120,9 +126,12 @@ def test_wrong_options_are_sentences(tmp_path, capsys, options, message):
 
 
 def test_gold_answers_are_those_of_the_first_run_in_figures_and_tests_alike(tmp_path, capsys):
-    aliased = [row(Question("1", "Who?", answers), "Christiania") for answers in (("Oslo", "Christiania"), ("Oslo",))]
+    aliased = [
+        row(Question("1", "Who?", answers), "Christiania") for answers in (("Oslo", "Christiania"), ("Oslo",))
+    ]
     runs = [
-        make_run(tmp_path / name, [one], {"seed": n}) for n, (name, one) in enumerate(zip("ab", aliased, strict=True))
+        make_run(tmp_path / name, [one], {"seed": n})
+        for n, (name, one) in enumerate(zip("ab", aliased, strict=True))
     ]
     printed, record = table(capsys, *runs, "--baseline", "a")
     assert [record["runs"][name]["em"] for name in "ab"] == [1, 1]
@@ -146,7 +155,9 @@ def test_a_run_that_went_on_with_another_file_of_aliases_says_so(tmp_path, capsy
 
 
 def test_a_baseline_may_be_named_by_the_end_of_its_path(tmp_path, capsys):
-    runs = [run_of(tmp_path / name, range(3), {"seed": n}) for n, name in enumerate(("a/one", "b/one", "b/two"))]
+    runs = [
+        run_of(tmp_path / name, range(3), {"seed": n}) for n, name in enumerate(("a/one", "b/one", "b/two"))
+    ]
     assert table(capsys, *runs, "--baseline", "two", "--measures", "em")[1]["baseline"] == "b/two"
     assert table(capsys, *runs, "--baseline", "a/one", "--measures", "em")[1]["baseline"] == "a/one"
     assert main(["table", *map(str, runs), "--baseline", "one"]) == 2
@@ -155,7 +166,8 @@ def test_a_baseline_may_be_named_by_the_end_of_its_path(tmp_path, capsys):
 
 def test_a_baseline_may_be_named_by_its_method(tmp_path, capsys):
     runs = [
-        run_of(tmp_path / name, range(3), {"seed": n}) for n, name in enumerate(("one_step-1a", "ircot-2b", "ircot-3c"))
+        run_of(tmp_path / name, range(3), {"seed": n})
+        for n, name in enumerate(("one_step-1a", "ircot-2b", "ircot-3c"))
     ]
     assert table(capsys, *runs, "--baseline", "one_step", "--measures", "em")[1]["baseline"] == "one_step-1a"
     assert main(["table", *map(str, runs), "--baseline", "ircot"]) == 2
@@ -170,10 +182,15 @@ def test_a_baseline_needs_another_run(tmp_path, capsys):
 
 @pytest.fixture
 def index(tmp_path):
-    """The folder of an index of three passages, without the index itself: its manifest and the passages' texts."""
+    """The folder of an index of three passages, without the index itself: its manifest and the passages'
+    texts.
+    """
     corpus = tmp_path / "mine.jsonl"
     corpus.write_text(
-        "".join(json.dumps({"id": f"p{n}", "title": "T", "text": f"In Town {n}, far off."}) + "\n" for n in range(24))
+        "".join(
+            json.dumps({"id": f"p{n}", "title": "T", "text": f"In Town {n}, far off."}) + "\n"
+            for n in range(24)
+        )
     )
     folder = tmp_path / "bm25"
     folder.mkdir()
@@ -191,7 +208,9 @@ def test_answers_are_looked_for_in_the_texts_that_lie_beside_an_index(tmp_path, 
     assert record["runs"]["half"]["answer_recall"] == record["runs"]["half"]["recall"] == 0.5
     assert "answer_recall" not in record["runs"]["silent"] and "answer recall" in printed
     other = run_of(tmp_path / "other", range(3), {"seed": 2}, found=lambda n: n < 6, retriever=retriever)
-    tested = table(capsys, half, other, "--answer_recall", "--baseline", "half", "--measures", "answer_recall")[1]
+    tested = table(
+        capsys, half, other, "--answer_recall", "--baseline", "half", "--measures", "answer_recall"
+    )[1]
     assert [(one["measure"], one["difference"]) for one in tested["against"]] == [("answer_recall", -0.25)]
     twice = make_run(tmp_path / "twice", [row(QUESTIONS[1], "x", ["p0", "p0", "p1"])], retriever=retriever)
     found = table(capsys, twice, "--answer_recall", "--recall_at", 2)[1]["runs"]["twice"]
@@ -210,20 +229,28 @@ def test_a_table_names_all_its_conditions(tmp_path, capsys, index):
         f"Retriever: {index} (words).", "Corpus: mine.jsonl (25 passages).", "prompts: layout v1 0123456789abcdef",
     ):  # fmt: skip
         assert part in printed
-    told = run_of(tmp_path / "told", range(3), {"retriever": "other", "seed": 2}, corpus="wiki.jsonl (9 passages)")
+    told = run_of(
+        tmp_path / "told", range(3), {"retriever": "other", "seed": 2}, corpus="wiki.jsonl (9 passages)"
+    )
     printed, _ = table(capsys, first, told)
     assert "corpus: mine.jsonl (25 passages)" in printed and "corpus: wiki.jsonl (9 passages)" in printed
     assert "retriever: indexes/none (other)" in printed and "Model: model (scripted)." in printed
     silent = run_of(tmp_path / "silent", range(3), {"retriever": ""})
     printed, _ = table(capsys, silent)
-    assert "Retriever: none (no method searches)." in printed and "Corpus: none (no method searches)." in printed
+    assert (
+        "Retriever: none (no method searches)." in printed and "Corpus: none (no method searches)." in printed
+    )
 
 
 def test_questions_without_gold_answers_are_said_to_be_unscored(tmp_path, capsys):
     hidden = [row(Question(f"h{n}", "Where?", (), ("p1",)), "x", ["p1"]) for n in range(3)]
     run = make_run(tmp_path / "run", [*hidden, row(QUESTIONS[0], "Town 0", ["p0"])])
     printed, record = table(capsys, run)
-    assert (record["runs"]["run"]["em"], record["runs"]["run"]["recall"], record["runs"]["run"]["unscored"]) == (
+    assert (
+        record["runs"]["run"]["em"],
+        record["runs"]["run"]["recall"],
+        record["runs"]["run"]["unscored"],
+    ) == (
         1,
         1,
         3,
@@ -232,7 +259,9 @@ def test_questions_without_gold_answers_are_said_to_be_unscored(tmp_path, capsys
     twins = [make_run(tmp_path / name, hidden) for name in ("one", "two")]
     assert main(["compare", *map(str, twins)]) == 0, "recall can still be compared"
     printed = capsys.readouterr().out
-    assert "recall" in json.loads(printed.splitlines()[-1]) and "em" not in json.loads(printed.splitlines()[-1])
+    assert "recall" in json.loads(printed.splitlines()[-1]) and "em" not in json.loads(
+        printed.splitlines()[-1]
+    )
     assert "disagree on" not in printed
 
 

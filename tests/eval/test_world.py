@@ -1,4 +1,6 @@
-"""The world is what it says: the same everywhere, answerable by its facts, split by things, and worth more than one search."""
+"""The world is what it says: the same everywhere, answerable by its facts, split by things, and worth more
+than one search.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,9 @@ def test_each_hop_is_told_by_its_passage(questions: list[Question], passages: di
                 assert all(name in passage.text for name in told), (hop, passage.text)
 
 
-def test_a_bridge_is_never_shortened_by_its_later_passages(world: list[Province], passages: dict[str, Passage]) -> None:
+def test_a_bridge_is_never_shortened_by_its_later_passages(
+    world: list[Province], passages: dict[str, Passage]
+) -> None:
     for province in world:
         for asked, question in zip(province.asked, province.questions, strict=True):
             if question.kind == "bridge":
@@ -127,19 +131,25 @@ def test_splits_ask_about_different_things(
     world: list[Province], questions: list[Question], passages: dict[str, Passage]
 ) -> None:
     assert (
-        len({question.text for question in questions}) == len(questions) == len({question.id for question in questions})
+        len({question.text for question in questions})
+        == len(questions)
+        == len({question.id for question in questions})
     )
     things: dict[str, set[str]] = defaultdict(set)
     for province in world:
         for question in province.questions:
             things[province.split] |= {passages[id_].title for id_ in question.supporting}
-            things[province.split] |= {hop.answer for hop in question.decomposition if hop.answer in province.pages}
+            things[province.split] |= {
+                hop.answer for hop in question.decomposition if hop.answer in province.pages
+            }
     assert all(len(things[split]) > 50 for split in ("train", "dev", "test"))
     assert not any(things[a] & things[b] for a, b in itertools.combinations(things, 2))
 
 
 def test_answers_are_short_and_carry_aliases(questions: list[Question]) -> None:
-    assert max(len(question.answers[0].split()) for question in questions if question.kind != "comparison") <= 9
+    assert (
+        max(len(question.answers[0].split()) for question in questions if question.kind != "comparison") <= 9
+    )
     person = next(question for question in questions if question.kind == "intersection")
     first, last = person.answers[0].split()
     assert re.fullmatch(f"{first} [A-Z][a-z]+ {last}", person.answers[1])
@@ -177,7 +187,9 @@ def test_wording_varies(world: list[Province]) -> None:
     assert max(map(len, wordings.values())) >= 4
     assert sum(len(texts) >= 2 for texts in wordings.values()) > 50
     assert all(len(relation.asks) >= 2 for relation in RELATIONS.values() if not relation.member)
-    openings = {passage.text.replace(passage.title, "{}")[:20] for province in world for passage in province.passages}
+    openings = {
+        passage.text.replace(passage.title, "{}")[:20] for province in world for passage in province.passages
+    }
     assert len(openings) > 100
 
 
@@ -216,7 +228,9 @@ def test_one_search_is_not_enough_but_gold_sub_questions_are(
     by_hops: list[float] = []
     for question in questions[::3]:
         gold = set(question.supporting)
-        at_once[f"{question.kind} {question.hops}"].append(len(gold & set(index.search(question.text, 5))) / len(gold))
+        at_once[f"{question.kind} {question.hops}"].append(
+            len(gold & set(index.search(question.text, 5))) / len(gold)
+        )
         found = {id_ for hop in question.decomposition for id_ in index.search(hop.question, 5)}
         by_hops.append(len(gold & found) / len(gold))
     recall = {kind: sum(values) / len(values) for kind, values in at_once.items()}
@@ -248,12 +262,17 @@ def test_names_never_repeat() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_province_holds_its_full_number_of_questions(seed: int) -> None:
-    provinces = generate(seed=seed, passages=1000, train=8 * MAX_QUESTIONS, dev=MAX_QUESTIONS, test=MAX_QUESTIONS)
+    provinces = generate(
+        seed=seed, passages=1000, train=8 * MAX_QUESTIONS, dev=MAX_QUESTIONS, test=MAX_QUESTIONS
+    )
     assert [len(province.asked) for province in provinces] == [MAX_QUESTIONS] * 10
 
 
 def test_far_provinces_are_made_alone_and_keep_their_names_apart() -> None:
-    """The names of the last province of the largest world exist; the first provinces do not depend on the world's size."""
+    """The names of the last province of the largest world exist.
+
+    The first provinces do not depend on the world's size.
+    """
     assert len(build(0, 9_999).things) == 86
     small, large = (
         generate(seed=4, passages=500, train=1, dev=0, test=0),

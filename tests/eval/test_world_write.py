@@ -34,7 +34,9 @@ def test_other_processes_and_hash_seeds_write_the_same_bytes(folder: Path, tmp_p
     for hash_seed in ("1", "77"):
         other = tmp_path / hash_seed
         subprocess.run(
-            [sys.executable, "-c", code, str(other)], check=True, env={**os.environ, "PYTHONHASHSEED": hash_seed}
+            [sys.executable, "-c", code, str(other)],
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
         )
         assert sorted(path.name for path in other.iterdir()) == NAMES
         assert all((other / name).read_bytes() == (folder / name).read_bytes() for name in NAMES)
@@ -42,7 +44,9 @@ def test_other_processes_and_hash_seeds_write_the_same_bytes(folder: Path, tmp_p
 
 def test_another_seed_is_another_world(folder: Path, tmp_path: Path) -> None:
     write_world(tmp_path, seed=1, passages=1050, train=60, dev=20, test=20, report=lambda line: None)
-    mine, other = ({record["title"] for record in read_jsonl(path / "corpus.jsonl")} for path in (folder, tmp_path))
+    mine, other = (
+        {record["title"] for record in read_jsonl(path / "corpus.jsonl")} for path in (folder, tmp_path)
+    )
     assert len(mine & other) < 0.01 * len(mine)
 
 
@@ -51,14 +55,25 @@ def test_files_hold_what_the_manifest_says(folder: Path) -> None:
     passages = {record["id"]: record for record in read_jsonl(folder / "corpus.jsonl")}
     assert len(passages) == manifest.passages == 1050
     assert all(
-        list(p) == ["id", "title", "text"] and p["id"] == passage_id(p["title"], p["text"]) for p in passages.values()
+        list(p) == ["id", "title", "text"] and p["id"] == passage_id(p["title"], p["text"])
+        for p in passages.values()
     )
     for split, count in (("train", manifest.train), ("dev", manifest.dev), ("test", manifest.test)):
         records = list(read_jsonl(folder / f"{split}.jsonl"))
         assert len({record["id"] for record in records}) == count
         for record in records:
-            assert list(record) == ["id", "question", "answers", "supporting", "type", "hops", "decomposition"]
-            assert set(record["supporting"]) <= set(passages) and len(record["decomposition"]) == record["hops"]
+            assert list(record) == [
+                "id",
+                "question",
+                "answers",
+                "supporting",
+                "type",
+                "hops",
+                "decomposition",
+            ]
+            assert (
+                set(record["supporting"]) <= set(passages) and len(record["decomposition"]) == record["hops"]
+            )
 
 
 def test_demonstrations_follow_the_layout_of_ircot(folder: Path) -> None:
@@ -89,7 +104,8 @@ def test_thoughts_name_what_the_next_search_needs(folder: Path) -> None:
         if question["type"] == "bridge":
             thoughts = demonstration.rpartition("\nA: ")[2].split(". ")
             assert all(
-                hop["answer"] in thought for hop, thought in zip(question["decomposition"], thoughts, strict=False)
+                hop["answer"] in thought
+                for hop, thought in zip(question["decomposition"], thoughts, strict=False)
             )
 
 

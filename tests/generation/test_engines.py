@@ -1,4 +1,7 @@
-"""vLLM and transformers, asked the same in float32, say the same; transformers' forward pass is the oracle."""
+"""vLLM and transformers, asked the same in float32, say the same.
+
+Transformers' forward pass is the oracle.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,17 @@ PLACES = ("France", "Japan", "Peru", "Kenya", "Norway", "Cuba")
 PROMPTS = [chat_prompt(f"What is the capital of {place}? Answer in one sentence.") for place in PLACES] + [
     Prompt.of_text(f"The three largest cities of {place} are") for place in PLACES
 ]
-LONG = Prompt.of_text("The river runs from the old town through the valley to the sea, past mills and orchards. " * 12)
+LONG = Prompt.of_text(
+    "The river runs from the old town through the valley to the sea, past mills and orchards. " * 12
+)
 
 
 @pytest.fixture
 def engines(vllm_generator: VllmGenerator, hf_generator: TransformersGenerator) -> dict[str, Generator]:
-    """Both by name. (Asked for by name in a test, an engine would have to start inside the running event loop, which fails.)"""
+    """Both by name.
+
+    (Asked for by name in a test, an engine would have to start inside the running event loop, which fails.)
+    """
     return {"vllm_generator": vllm_generator, "hf_generator": hf_generator}
 
 
@@ -34,7 +42,9 @@ async def ask(generator: Generator, prompt: Prompt, sampling: Sampling, priority
     return await generator.generate(GenerateRequest(prompt, sampling, priority))
 
 
-async def test_greedy_replies_agree(vllm_generator: VllmGenerator, hf_generator: TransformersGenerator) -> None:
+async def test_greedy_replies_agree(
+    vllm_generator: VllmGenerator, hf_generator: TransformersGenerator
+) -> None:
     sampling = Sampling(12, logprobs=True)
     fast, plain = [
         await asyncio.gather(*(ask(generator, prompt, sampling) for prompt in PROMPTS))
@@ -48,7 +58,11 @@ async def test_greedy_replies_agree(vllm_generator: VllmGenerator, hf_generator:
     for a, b, same in zip(fast, plain, equal, strict=True):
         for completion in (a.completions[0], b.completions[0]):
             assert "".join(completion.token_texts or ()) == completion.text
-            assert len(completion.token_texts or ()) == len(completion.logprobs or ()) == len(completion.token_ids)
+            assert (
+                len(completion.token_texts or ())
+                == len(completion.logprobs or ())
+                == len(completion.token_ids)
+            )
         if same:
             assert a.completions[0].logprobs == pytest.approx(b.completions[0].logprobs, abs=1e-3)
 
@@ -101,7 +115,9 @@ async def test_samples_differ_from_each_other_and_repeat_with_their_seed(
 
 
 @pytest.mark.parametrize("engine", ["vllm_generator", "hf_generator"])
-async def test_a_stop_string_ends_the_reply_and_is_left_out(engine: str, engines: dict[str, Generator]) -> None:
+async def test_a_stop_string_ends_the_reply_and_is_left_out(
+    engine: str, engines: dict[str, Generator]
+) -> None:
     generator = engines[engine]
     reply = await ask(generator, Prompt.of_text("One, two, three, four,"), Sampling(20, stop=(" six,", "\n")))
     assert reply.text == " five,"
@@ -118,12 +134,14 @@ async def test_special_tokens_are_spelled_out_on_request(engine: str, engines: d
     spelled = (await ask(generator, PROMPTS[0], replace(forced, special_tokens=True))).completions[0]
     assert (spelled.text, spelled.token_texts) == ("<|im_start|>" * 3, ("<|im_start|>",) * 3)
     assert spelled.logprobs == pytest.approx(left_out.logprobs)
-    stopped = (await ask(generator, PROMPTS[0], replace(forced, special_tokens=True, stop=("start|><",)))).completions[
-        0
-    ]
+    stopped = (
+        await ask(generator, PROMPTS[0], replace(forced, special_tokens=True, stop=("start|><",)))
+    ).completions[0]
     assert (stopped.text, stopped.finish_reason) == ("<|im_", "stop")
     ended = (await ask(generator, PROMPTS[0], Sampling(60, special_tokens=True))).completions[0]
-    assert ended.finish_reason == "stop" and "<|" not in ended.text, "the end of the turn is no part of the text"
+    assert ended.finish_reason == "stop" and "<|" not in ended.text, (
+        "the end of the turn is no part of the text"
+    )
 
 
 @pytest.mark.parametrize("engine", ["vllm_generator", "hf_generator"])
@@ -155,7 +173,9 @@ async def test_what_can_never_fit_is_refused_and_what_can_is_shortened(
     with pytest.raises(RequestRefusedError):
         await ask(generator, PROMPTS[0], Sampling(2048))
     passages = [Segment("A long passage about nothing. " * 60, drop=i, kind="passage") for i in range(8)]
-    reply = await ask(generator, chat_prompt([*passages, Segment("Say yes.")]), Sampling(1500, stop=("e", "a", "o")))
+    reply = await ask(
+        generator, chat_prompt([*passages, Segment("Say yes.")]), Sampling(1500, stop=("e", "a", "o"))
+    )
     assert reply.shortening.dropped == (("passage", 7),)
     assert reply.usage.prompt < 2048 - 1500
 
@@ -163,7 +183,9 @@ async def test_what_can_never_fit_is_refused_and_what_can_is_shortened(
 async def test_seeded_samples_of_prompts_that_fill_a_batch_together(vllm_generator: VllmGenerator) -> None:
     # Prompts longer in sum than vLLM reads in one step were read in chunks, which ended the engine on a CPU.
     prompts = [Prompt.of_text(f"{number} " + "over the hills and far away " * 110) for number in range(6)]
-    asked = [ask(vllm_generator, prompt, Sampling(2, 0.7, seed=number)) for number, prompt in enumerate(prompts)]
+    asked = [
+        ask(vllm_generator, prompt, Sampling(2, 0.7, seed=number)) for number, prompt in enumerate(prompts)
+    ]
     replies = await asyncio.gather(*asked)
     assert all(reply.usage.generated == 2 for reply in replies)
     assert sum(reply.usage.prompt for reply in replies) > 2048

@@ -1,4 +1,6 @@
-"""The plug-in forces the requests that ask for it through every change of the batch, and leaves the others alone."""
+"""The plug-in forces the requests that ask for it through every change of the batch, and leaves the others
+alone.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,13 @@ def test_rows_are_followed_through_arrivals_steps_moves_and_removals() -> None:
     first: list[int] = []
     second: list[int] = [3]  # was preempted after one token and comes back
     plugin.update_state(
-        update(added=[(0, params([5, 6]), None, first), (1, params(None), None, []), (2, params([3, 4]), None, second)])
+        update(
+            added=[
+                (0, params([5, 6]), None, first),
+                (1, params(None), None, []),
+                (2, params([3, 4]), None, second),
+            ]
+        )
     )
     assert forced_tokens(plugin) == {0: 5, 2: 4}
     first.append(5)
@@ -76,7 +84,8 @@ def test_slots_are_followed_in_the_second_model_runner() -> None:
             idx_mapping_np=torch.tensor(slots).numpy(), seq_lens_upper_bound_np=torch.tensor(lengths).numpy()
         )
 
-    assert forced_tokens(plugin, 3, step([0, 3, 1], [4, 6, 3])) == {1: 5}  # slot 1 has read 3 of its 8 prompt tokens
+    # slot 1 has read 3 of its 8 prompt tokens
+    assert forced_tokens(plugin, 3, step([0, 3, 1], [4, 6, 3])) == {1: 5}
     assert forced_tokens(plugin, 2, step([3, 1], [7, 8])) == {0: 6, 1: 1}
     assert not plugin.add_request(3, params(None))  # another request in the old slot
     assert forced_tokens(plugin, 1, step([3], [6])) == {}
@@ -91,10 +100,13 @@ def test_parameters_that_do_not_fit_refuse_the_request(bad: Any) -> None:
 def test_importing_the_package_loads_nothing_heavy() -> None:
     modules = "config decoding forced hf memo models open rendering server vllm_engine"
     program = (
-        f"import sys, importlib\nfor name in {modules.split()!r}: importlib.import_module('generation.' + name)\n"
+        f"import sys, importlib\nfor name in {modules.split()!r}: importlib.import_module('generation.' + "
+        "name)\n"
         "print([name for name in ('torch', 'vllm', 'transformers', 'peft') if name in sys.modules])"
     )
     assert (
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        ).stdout.strip()
         == "[]"
     )

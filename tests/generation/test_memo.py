@@ -1,4 +1,7 @@
-"""Identical repeatable requests are joined and remembered, greedy ones and samples with a seed; nothing else is."""
+"""Identical repeatable requests are joined and remembered, greedy ones and samples with a seed.
+
+Nothing else is.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +38,13 @@ async def test_identical_requests_in_flight_are_joined_and_finished_ones_remembe
 
 
 async def test_samples_with_a_seed_are_joined_and_remembered() -> None:
-    inner = ScriptedGenerator(lambda request: f"reply {len(inner.requests)}", pause=lambda _: asyncio.sleep(0.01))
+    inner = ScriptedGenerator(
+        lambda request: f"reply {len(inner.requests)}", pause=lambda _: asyncio.sleep(0.01)
+    )
     memo = CachedGenerator(inner)
-    first, joined = await asyncio.gather(memo.generate(WARM), memo.generate(replace(WARM, priority=-2, affinity="q7")))
+    first, joined = await asyncio.gather(
+        memo.generate(WARM), memo.generate(replace(WARM, priority=-2, affinity="q7"))
+    )
     later = await memo.generate(WARM)
     assert len(inner.requests) == 1
     assert first.text == joined.text == later.text == "reply 1"
@@ -70,7 +77,9 @@ async def test_samples_do_not_push_out_greedy_replies() -> None:
     samples = [replace(WARM, sampling=replace(WARM.sampling, seed=seed)) for seed in (1, 2, 3)]
     for request in (REQUEST, *samples, REQUEST, samples[2], samples[0]):
         await memo.generate(request)
-    assert [request.sampling.seed for request in inner.requests] == [None, 1, 2, 3, 1], "of samples, the oldest is gone"
+    assert [request.sampling.seed for request in inner.requests] == [None, 1, 2, 3, 1], (
+        "of samples, the oldest is gone"
+    )
 
 
 WORLD = [passage(name, f"{name} lies by the sea.") for name in ("Oslo", "Bergen", "Narvik", "Bodo", "Molde")]
@@ -115,7 +124,9 @@ async def test_eight_chains_ask_for_the_four_that_are_new() -> None:
     assert sum(kind(request) == "NEXT" for request in inner.requests) == 12 and len(inner.scored) == 4
     fresh = CachedGenerator(ScriptedGenerator(wandering, log_likelihood=by_length))
     alone, spent = await answered(fresh, chains=8, max_hops=3)
-    assert nested == alone and tools.spent.total == spent.spent.total, "shared work changes neither answers nor counts"
+    assert nested == alone and tools.spent.total == spent.spent.total, (
+        "shared work changes neither answers nor counts"
+    )
     assert tools.spent.computed < spent.spent.computed
 
 

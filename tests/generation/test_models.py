@@ -62,7 +62,9 @@ def test_the_digest_changes_with_the_content(small_files: Path) -> None:
         (ModelConfig(backend="server", urls=("http://127.0.0.1:9",)), BackendError, "cannot be reached"),
     ],
 )
-async def test_what_cannot_be_opened_says_why(config: ModelConfig, error: type[Exception], sentence: str) -> None:
+async def test_what_cannot_be_opened_says_why(
+    config: ModelConfig, error: type[Exception], sentence: str
+) -> None:
     with pytest.raises(error, match=sentence):
         await open_generator(config)
 

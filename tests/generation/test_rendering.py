@@ -31,7 +31,8 @@ def decoded(renderer: Renderer, ids: list[int]) -> str:
 
 def test_a_chat_prompt_goes_through_the_template_and_the_prefix_begins_the_reply(renderer: Renderer) -> None:
     text = decoded(
-        renderer, renderer.encode(chat_prompt("Who wrote it?", system="Be brief.", prefix="So the answer is:"))
+        renderer,
+        renderer.encode(chat_prompt("Who wrote it?", system="Be brief.", prefix="So the answer is:")),
     )
     assert text == (
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWho wrote it?<|im_end|>\n"
@@ -74,7 +75,9 @@ def test_token_texts_joined_are_the_text_and_a_character_of_several_tokens_belon
     assert next(piece for piece in texts if "💎" in piece).strip() == "💎"
     assert spelled(renderer, text[:9], ids)[-1] == "", "what is behind a stop string adds nothing"
     assert spelled(renderer, "", []) == ()
-    assert renderer.with_token_texts(Completion(text, tuple(ids), "stop"), [], Sampling(20)).token_texts is None
+    assert (
+        renderer.with_token_texts(Completion(text, tuple(ids), "stop"), [], Sampling(20)).token_texts is None
+    )
 
 
 def test_special_tokens_add_nothing_unless_they_are_asked_for_and_the_end_of_turn_never_does(
@@ -91,7 +94,9 @@ def test_special_tokens_add_nothing_unless_they_are_asked_for_and_the_end_of_tur
 
 
 def test_the_tokens_of_the_beginning_of_a_completion() -> None:
-    completion = Completion("One two.", (5, 6, 7, 2), "stop", (-0.1, -0.2, -0.3, -0.4), ("One", " two", ".", ""))
+    completion = Completion(
+        "One two.", (5, 6, 7, 2), "stop", (-0.1, -0.2, -0.3, -0.4), ("One", " two", ".", "")
+    )
     assert completion.tokens() == [("One", -0.1), (" two", -0.2), (".", -0.3)], (
         "the end of the turn is no part of the text"
     )
@@ -161,11 +166,15 @@ def test_a_window_smaller_than_the_template_is_refused(renderer: Renderer) -> No
 
 
 _texts = st.text(st.sampled_from("abc déß 山🏔\n.,"), max_size=60)
-_segments = st.builds(Segment, _texts, st.none() | st.integers(0, 3), st.sampled_from(["passage", "demonstration"]))
+_segments = st.builds(
+    Segment, _texts, st.none() | st.integers(0, 3), st.sampled_from(["passage", "demonstration"])
+)
 _messages = st.builds(
     Message, st.sampled_from(["system", "user"]), st.lists(_segments, min_size=1, max_size=5).map(tuple)
 )
-_prompts = st.builds(Prompt, st.lists(_messages, min_size=1, max_size=2).map(tuple), st.just(""), st.booleans())
+_prompts = st.builds(
+    Prompt, st.lists(_messages, min_size=1, max_size=2).map(tuple), st.just(""), st.booleans()
+)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

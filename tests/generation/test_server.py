@@ -1,4 +1,7 @@
-"""Running servers: load, affinity, retries and refusals against a stand-in; scores and replies against a real vLLM server."""
+"""Running servers: load, affinity, retries and refusals against a stand-in.
+
+Scores and replies against a real vLLM server.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,9 @@ class StandIn:
         self.bodies: list[dict[str, Any]] = []
         self.url = f"http://127.0.0.1:{free_port()}"
         routes = [Route("/v1/models", self._list), Route("/v1/completions", self._complete, methods=["POST"])]
-        config = uvicorn.Config(Starlette(routes=routes), port=int(self.url.rpartition(":")[2]), log_level="error")
+        config = uvicorn.Config(
+            Starlette(routes=routes), port=int(self.url.rpartition(":")[2]), log_level="error"
+        )
         self.server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self.server.run, daemon=True)
 
@@ -80,7 +85,9 @@ class StandIn:
 @asynccontextmanager
 async def opened(*servers: StandIn, retries: int = 2, adapter: str = "") -> AsyncIterator[ServerGenerator]:
     urls = tuple(server.url for server in servers)
-    generator = await ServerGenerator.open(ModelConfig(backend="server", urls=urls, retries=retries, adapter=adapter))
+    generator = await ServerGenerator.open(
+        ModelConfig(backend="server", urls=urls, retries=retries, adapter=adapter)
+    )
     for server in servers:
         server.bodies.clear()
     yield generator
@@ -142,7 +149,9 @@ async def test_without_the_plugin_scores_come_from_prompt_logprobs() -> None:
         {"top_logprobs": [{"a": 14.0, "b": 13.5}]},  # raw_logits
     ],
 )
-async def test_a_server_whose_log_probabilities_are_not_the_models_is_refused(logprobs: dict[str, Any]) -> None:
+async def test_a_server_whose_log_probabilities_are_not_the_models_is_refused(
+    logprobs: dict[str, Any],
+) -> None:
     with StandIn() as a:
         a.logprobs = logprobs
         with pytest.raises(ConfigError, match=r"own log-probabilities.*--logprobs-mode raw_logprobs"):
@@ -179,7 +188,9 @@ async def test_a_real_server_scores_forced_and_by_prompt_logprobs_as_transformer
 ) -> None:
     generator = await ServerGenerator.open(ModelConfig(backend="server", urls=(vllm_server,)))
     assert all(endpoint.forces and endpoint.priorities for endpoint in generator._endpoints)
-    prompt = chat_prompt("The river runs through the valley to the sea. " * 12 + "Where does the river run to?")
+    prompt = chat_prompt(
+        "The river runs through the valley to the sea. " * 12 + "Where does the river run to?"
+    )
     asked = GenerateRequest(prompt, Sampling(6, logprobs=True), priority=2)
     reply, oracle_reply = await generator.generate(asked), await hf_generator.generate(asked)
     assert reply.completions[0].token_ids == oracle_reply.completions[0].token_ids

@@ -49,7 +49,9 @@ async def test_three_hops_then_the_reader():
         "Mara Velden was born in Tarn Hollow.",
         "Tarn Hollow lies on the Issel.",
     ]
-    assert [step.role for step in tools.steps if not isinstance(step, SearchStep)] == ["thought"] * 4 + ["reader"]
+    assert [step.role for step in tools.steps if not isinstance(step, SearchStep)] == ["thought"] * 4 + [
+        "reader"
+    ]
     assert set(answer.passage_ids) >= {"the glass orchard", "mara velden", "tarn hollow"}
     assert sum(usage.total for usage in tools.ledger.values()) == tools.spent.total > 0
     # The reader's prompt is fresh: passages and question, no thought.
@@ -103,7 +105,9 @@ async def test_inferences_are_not_queries_and_repeats_are_flagged():
 
 
 async def test_a_spent_budget_answers_with_what_there_is():
-    generator = ScriptedGenerator(["Mara Velden wrote The Glass Orchard.", "She was born in Tarn Hollow.", "X", "Y"])
+    generator = ScriptedGenerator(
+        ["Mara Velden wrote The Glass Orchard.", "She was born in Tarn Hollow.", "X", "Y"]
+    )
     tools = Tools(QUESTION, generator, WordRetriever(WORLD), budget=300)
     answer = await ircot(QUESTION, tools, IRCoTConfig(k_per_step=1, max_thought_tokens=20))
     assert answer.stopped == "budget"
@@ -124,7 +128,9 @@ async def test_no_reader_takes_the_answer_from_the_thoughts():
 async def test_few_shot_layout_byte_for_byte(tmp_path):
     file = tmp_path / "demos.txt"
     file.write_text(DEMONSTRATIONS)
-    config = IRCoTConfig(k_per_step=1, demonstrations=str(file), stop_rule="strict", reader="direct", max_steps=2)
+    config = IRCoTConfig(
+        k_per_step=1, demonstrations=str(file), stop_rule="strict", reader="direct", max_steps=2
+    )
     _, generator, _ = await replay(
         ["The Glass Orchard is by Mara Velden.", "So the answer is: Issel.", "Issel"], config
     )
@@ -139,7 +145,11 @@ async def test_few_shot_layout_byte_for_byte(tmp_path):
     assert generator.prompts[2].startswith(f"{direct}\n\n\n{book}") and generator.prompts[2].endswith(asked)
     assert author not in generator.prompts[0]
     assert generator.requests[0].prompt.plain and generator.requests[0].sampling.stop == ("\n",)
-    drops = [segment.drop for segment in generator.requests[1].prompt.messages[0].segments if segment.kind != "text"]
+    drops = [
+        segment.drop
+        for segment in generator.requests[1].prompt.messages[0].segments
+        if segment.kind != "text"
+    ]
     assert drops == sorted(drops), "demonstrations are dropped from the front, and before any passage"
 
 
@@ -204,7 +214,10 @@ def test_first_sentence(text, first):
 
 
 def test_queries():
-    assert strip_question_words("Who is what's-his-name, and WHERE does he live?") == "what's-his-name, and he live?"
+    assert (
+        strip_question_words("Who is what's-his-name, and WHERE does he live?")
+        == "what's-his-name, and he live?"
+    )
     assert strip_question_words("What is") == ""
     for sentence in (
         "Thus, X.",
@@ -256,4 +269,6 @@ def test_impossible_options_are_refused():
     with pytest.raises(ConfigError, match="no prompt 'nope'"):
         IRCoTConfig(reasoning_prompt="nope").templates()
     with pytest.raises(ConfigError, match=r"\{cot\}.*cot_history"):
-        IRCoTConfig(reasoning_prompt="{query} {cot}").reasoning_template().render({"query": "q", "cot_history": ""})
+        IRCoTConfig(reasoning_prompt="{query} {cot}").reasoning_template().render(
+            {"query": "q", "cot_history": ""}
+        )

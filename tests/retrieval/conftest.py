@@ -58,7 +58,9 @@ def corpus(passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="session")
 def index_of(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """Return the folder of an index over the small corpus, built once per kind: bm25, dense, lucene_flat or lucene_hnsw."""
+    """Return the folder of an index over the small corpus, built once per kind: bm25, dense, lucene_flat or
+    lucene_hnsw.
+    """
     folders: dict[str, str] = {}
 
     def build(kind: str) -> str:
@@ -81,7 +83,9 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
     folder = tmp_path_factory.mktemp("encoder")
     save_tiny_bert(
-        BertModel(BertConfig(hidden_size=384, num_hidden_layers=1, num_attention_heads=4, intermediate_size=64)),
+        BertModel(
+            BertConfig(hidden_size=384, num_hidden_layers=1, num_attention_heads=4, intermediate_size=64)
+        ),
         folder / "bert",
     )
     transformer = Transformer(str(folder / "bert"))
@@ -97,7 +101,9 @@ def tiny_reranker(tmp_path_factory: pytest.TempPathFactory) -> str:
     from transformers import BertConfig, BertForSequenceClassification
 
     torch.manual_seed(1)
-    config = BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64, num_labels=1)
+    config = BertConfig(
+        hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64, num_labels=1
+    )
     folder = tmp_path_factory.mktemp("reranker")
     save_tiny_bert(BertForSequenceClassification(config), folder)
     return str(folder)

@@ -70,7 +70,9 @@ async def test_the_least_recently_used_is_forgotten() -> None:
 async def test_a_failure_reaches_all_who_wait_and_is_tried_again() -> None:
     inner = Counting()
     cached = CachedRetriever(inner, size=10)
-    failures = await asyncio.gather(cached.search("fail", 1), cached.search("fail", 1), return_exceptions=True)
+    failures = await asyncio.gather(
+        cached.search("fail", 1), cached.search("fail", 1), return_exceptions=True
+    )
     assert all(isinstance(failure, SearchFailedError) for failure in failures) and len(inner.asked) == 1
     inner.broken = False
     assert len(await cached.search("fail", 1)) == 1

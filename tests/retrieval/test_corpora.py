@@ -58,7 +58,12 @@ def test_dpr_table_with_quotes_and_a_header(tmp_path: Path) -> None:
 def test_kilt_articles_become_a_passage_per_paragraph(tmp_path: Path) -> None:
     path = tmp_path / "kilt.json"
     article = {"_id": "12", "wikipedia_id": "12", "wikipedia_title": "Anarchism"}
-    article["text"] = ["Anarchism\n", "Anarchism is a philosophy.\n", "Section::::History.\n", "BULLET::::- An era.\n"]  # type: ignore[assignment]
+    article["text"] = [
+        "Anarchism\n",
+        "Anarchism is a philosophy.\n",
+        "Section::::History.\n",
+        "BULLET::::- An era.\n",
+    ]  # type: ignore[assignment]
     path.write_text(json.dumps(article))
     assert read(path, "kilt") == [
         Passage("12-1", "Anarchism", "Anarchism is a philosophy."),
@@ -70,7 +75,12 @@ def test_kilt_passages_are_called_by_their_page(tmp_path: Path) -> None:
     """As corag/kilt-corpus has them, whose ids are numbers of rows."""
     path = tmp_path / "kilt-corpus.jsonl"
     records = [
-        {"id": "0", "contents": "Anarchism is a philosophy.\nIt is old.", "title": "Anarchism", "wikipedia_id": "12"},
+        {
+            "id": "0",
+            "contents": "Anarchism is a philosophy.\nIt is old.",
+            "title": "Anarchism",
+            "wikipedia_id": "12",
+        },
         {"id": 1, "contents": "Anarchism\nAn era.", "title": "Anarchism", "wikipedia_id": 12},
         {"id": "2", "contents": '"Heroes"\nA song.', "title": '"Heroes"', "wikipedia_id": "7"},
     ]

@@ -1,4 +1,6 @@
-"""Dense search: FAISS against a brute-force oracle, Lucene's vectors, Pyserini's layout, resumable encoding."""
+"""Dense search: FAISS against a brute-force oracle, Lucene's vectors, Pyserini's layout, resumable
+encoding.
+"""
 
 import asyncio
 import shutil
@@ -22,7 +24,12 @@ from tests.retrieval.conftest import ignore
 
 pytestmark = pytest.mark.slow
 
-QUERIES = ["Which river flows through Town03?", "who started out selling honey", "an old bridge", "Town21 mayor"]
+QUERIES = [
+    "Which river flows through Town03?",
+    "who started out selling honey",
+    "an old bridge",
+    "Town21 mayor",
+]
 
 
 async def test_faiss_flat_equals_brute_force(index_of: Callable[[str], str], passages: list[Passage]) -> None:
@@ -47,7 +54,9 @@ async def test_lucene_vectors_find_what_faiss_finds(index_of: Callable[[str], st
     for query in QUERIES:
         faiss_hits, *lucene_hits = [await each.search(query, 5) for each in retrievers]
         for hits in lucene_hits:
-            assert [2 * hit.score - 1 for hit in hits] == pytest.approx([hit.score for hit in faiss_hits], abs=1e-3)
+            assert [2 * hit.score - 1 for hit in hits] == pytest.approx(
+                [hit.score for hit in faiss_hits], abs=1e-3
+            )
             assert hits[0].passage == faiss_hits[0].passage
     for each in retrievers:
         await each.close()
@@ -59,7 +68,9 @@ async def test_pyserinis_layout_in_both_directions(index_of: Callable[[str], str
 
     pyserini = FaissSearcher(index_of("dense"), query_encoder=object())
     vector = Encoder("default").encode([QUERIES[0]])
-    expected = [(hit.passage.id, pytest.approx(hit.score, abs=1e-5)) for hit in await ours.search(QUERIES[0], 5)]
+    expected = [
+        (hit.passage.id, pytest.approx(hit.score, abs=1e-5)) for hit in await ours.search(QUERIES[0], 5)
+    ]
     assert [(hit.docid, hit.score) for hit in pyserini.search(vector, 5)] == expected
 
     bare = tmp_path / "prebuilt"
@@ -68,7 +79,9 @@ async def test_pyserinis_layout_in_both_directions(index_of: Callable[[str], str
         shutil.copy(Path(index_of("dense"), name), bare / name)
     with pytest.raises(IndexMismatchError, match="set `encoder`"):
         await open_retriever(RetrieverConfig([str(bare)]))
-    theirs = await open_retriever(RetrieverConfig([str(bare)], encoder="default", passages_from=index_of("bm25")))
+    theirs = await open_retriever(
+        RetrieverConfig([str(bare)], encoder="default", passages_from=index_of("bm25"))
+    )
     assert await theirs.search(QUERIES[0], 5) == await ours.search(QUERIES[0], 5)
     await ours.close()
     await theirs.close()
@@ -77,9 +90,9 @@ async def test_pyserinis_layout_in_both_directions(index_of: Callable[[str], str
 def test_hnsw_and_ivfpq_find_most_true_neighbours(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     centres = generator.normal(size=(200, 32))
-    vectors = (centres[generator.integers(200, size=10_000)] + 0.4 * generator.normal(size=(10_000, 32))).astype(
-        np.float32
-    )
+    vectors = (
+        centres[generator.integers(200, size=10_000)] + 0.4 * generator.normal(size=(10_000, 32))
+    ).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     files = []
     for number, part in enumerate(np.array_split(vectors, 3)):
@@ -88,12 +101,15 @@ def test_hnsw_and_ivfpq_find_most_true_neighbours(tmp_path: Path) -> None:
     shards = Shards(tuple(files), 10_000, 32, cut=0)
     truth = np.argsort(-(vectors[:50] @ vectors.T), axis=1)[:, :10]
     for kind, least in (("flat", 1.0), ("hnsw", 0.95), ("ivfpq", 0.7)):
-        config = IndexConfig([], "", kind="dense", faiss=kind, pq_bytes=16, hnsw_ef_construction=40, threads=2)  # type: ignore[arg-type]
+        config = IndexConfig(
+            [], "", kind="dense", faiss=kind, pq_bytes=16, hnsw_ef_construction=40, threads=2
+        )  # type: ignore[arg-type]
         build_faiss(shards, tmp_path, config)
         index = FaissIndex(tmp_path / INDEX, str, ef_search=64, nprobe=32, threads=2)
         found = [{int(name) for name, _ in matches} for matches in index.search(vectors[:50], 10)]
         assert (
-            np.mean([len(names & set(row)) / 10 for names, row in zip(found, truth.tolist(), strict=True)]) >= least
+            np.mean([len(names & set(row)) / 10 for names, row in zip(found, truth.tolist(), strict=True)])
+            >= least
         ), kind
         index.close()
 
@@ -121,7 +137,9 @@ def test_encoding_goes_on_where_it_was_interrupted(
     first = tmp_path / "dense" / "shards" / "000000000000.npy"
     written = first.stat().st_mtime_ns
     assert written and told[0].startswith("32 of 72 passages encoded")
-    with pytest.raises(IndexMismatchError, match=r"an unfinished index with other settings \(shard_size: 32 -> 16\)"):
+    with pytest.raises(
+        IndexMismatchError, match=r"an unfinished index with other settings \(shard_size: 32 -> 16\)"
+    ):
         build_index(replace(config, shard_size=16), ignore)
     told.clear()
     stamps: list[int] = []
@@ -137,7 +155,9 @@ def test_encoding_goes_on_where_it_was_interrupted(
     assert not (tmp_path / "dense" / "shards").exists()
 
 
-async def test_searching_with_another_encoder_is_refused(index_of: Callable[[str], str], tiny_encoder: str) -> None:
+async def test_searching_with_another_encoder_is_refused(
+    index_of: Callable[[str], str], tiny_encoder: str
+) -> None:
     with pytest.raises(
         IndexMismatchError, match=r"built with the encoder 'default' \(384 dimensions.*use the same encoder"
     ):
@@ -151,9 +171,13 @@ async def test_prefixes_reach_passages_and_queries(
 ) -> None:
     out = str(tmp_path / "e5")
     prefixes = {"query_prefix": "query: ", "passage_prefix": "passage: "}
-    manifest = build_index(IndexConfig([str(corpus)], out, kind="dense", encoder=tiny_encoder, **prefixes), ignore)  # type: ignore[arg-type]
+    manifest = build_index(
+        IndexConfig([str(corpus)], out, kind="dense", encoder=tiny_encoder, **prefixes), ignore
+    )  # type: ignore[arg-type]
     encoder = Encoder(tiny_encoder)
-    expected = encoder.encode(["query: " + QUERIES[0]]) @ encoder.encode(["passage: " + passages[5].contents]).T
+    expected = (
+        encoder.encode(["query: " + QUERIES[0]]) @ encoder.encode(["passage: " + passages[5].contents]).T
+    )
     retriever = await open_retriever(RetrieverConfig([out]))
     scores = {hit.passage.id: hit.score for hit in await retriever.search(QUERIES[0], 72)}
     assert scores[passages[5].id] == pytest.approx(expected.item(), abs=1e-5)
@@ -166,7 +190,9 @@ def test_passages_longer_than_the_encoder_reads_are_counted(tmp_path: Path, tiny
     corpus.write_text('{"id": "1", "text": "short"}\n{"id": "2", "text": "%s"}\n' % ("word " * 40))
     told: list[str] = []
     build_index(
-        IndexConfig([str(corpus)], str(tmp_path / "out"), kind="dense", encoder=tiny_encoder, max_passage_tokens=32),
+        IndexConfig(
+            [str(corpus)], str(tmp_path / "out"), kind="dense", encoder=tiny_encoder, max_passage_tokens=32
+        ),
         told.append,
     )
     assert "1 passages are longer than 32 tokens, so lost their end in encoding." in told

@@ -23,7 +23,9 @@ def test_fusion_by_hand() -> None:
 
 
 def test_equal_scores_keep_the_order_of_first_appearance() -> None:
-    assert [hit.passage.id for hit in fuse([ranking("x", "y"), ranking("y", "x"), ranking("z")], rrf_k=10)] == [
+    assert [
+        hit.passage.id for hit in fuse([ranking("x", "y"), ranking("y", "x"), ranking("z")], rrf_k=10)
+    ] == [
         "x",
         "y",
         "z",

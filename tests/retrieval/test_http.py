@@ -57,7 +57,9 @@ async def test_a_served_index_answers_as_the_index_itself(index_of: Callable[[st
         remote = await open_retriever(RetrieverConfig(url=[url, url + "/"]))
         assert remote.fingerprint == local.fingerprint
         queries = [f"bridge mayor Town{number:02d} naïve 😀" for number in range(24)]
-        answers = await asyncio.gather(*(remote.search(query, 1 + number % 4) for number, query in enumerate(queries)))
+        answers = await asyncio.gather(
+            *(remote.search(query, 1 + number % 4) for number, query in enumerate(queries))
+        )
         for number, (query, hits) in enumerate(zip(queries, answers, strict=True)):
             assert list(hits) == list(await local.search(query, 1 + number % 4))
         assert list(await remote.passages(["b3", "?", "t0"])) == list(await local.passages(["b3", "?", "t0"]))
@@ -70,11 +72,13 @@ async def test_a_served_index_answers_as_the_index_itself(index_of: Callable[[st
 async def test_batches_and_bad_requests(index_of: Callable[[str], str]) -> None:
     local = await open_retriever(RetrieverConfig([index_of("bm25")]))
     async with served(local) as url, httpx.AsyncClient(base_url=url) as client:
-        reply = await client.post("/search", json={"queries": ["mayor", " ", " ".join(map(str, range(2_000)))], "k": 2})
+        reply = await client.post(
+            "/search", json={"queries": ["mayor", " ", " ".join(map(str, range(2_000)))], "k": 2}
+        )
         results = reply.json()["results"]
-        assert [len(result.get("hits", "?")) for result in results] == [2, 0, 1] and "2,000 words" in results[2][
-            "error"
-        ]
+        assert [len(result.get("hits", "?")) for result in results] == [2, 0, 1] and "2,000 words" in results[
+            2
+        ]["error"]
         assert (await client.get("/health")).json() == {"status": "ok", "fingerprint": local.fingerprint}
         for body, sentence in (
             ({"queries": "mayor", "k": 2}, "'queries' must be a list of strings"),

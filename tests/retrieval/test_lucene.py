@@ -32,7 +32,9 @@ async def test_pyserini_opens_our_index_and_returns_the_same(index_of: Callable[
 
     pyserini = Pyserini(index_of("bm25"))
     for query in QUERIES:
-        ours = [(hit.passage.id, pytest.approx(hit.score, abs=1e-5)) for hit in await retriever.search(query, 7)]
+        ours = [
+            (hit.passage.id, pytest.approx(hit.score, abs=1e-5)) for hit in await retriever.search(query, 7)
+        ]
         assert ours == [(hit.docid, hit.score) for hit in pyserini.search(query, 7)]
     assert ours == []
     await retriever.close()
@@ -49,7 +51,9 @@ async def test_batched_equals_one_at_a_time(index_of: Callable[[str], str]) -> N
     await retriever.close()
 
 
-async def test_passages_come_back_whole_and_in_order(index_of: Callable[[str], str], passages: list[Passage]) -> None:
+async def test_passages_come_back_whole_and_in_order(
+    index_of: Callable[[str], str], passages: list[Passage]
+) -> None:
     retriever = await open_retriever(RetrieverConfig([index_of("bm25")]))
     assert await retriever.passages(["b3", "unknown", "t0"]) == (passages[11], passages[0])
     (hit,) = await retriever.search("naïve 😀 travellers Town02", 1)
@@ -112,7 +116,8 @@ def test_k1_and_b_change_scores(index_of: Callable[[str], str]) -> None:
 async def test_the_passage_store_changes_nothing_but_the_time(
     index_of: Callable[[str], str], passages: list[Passage], tmp_path: Path
 ) -> None:
-    build_lucene(passages, tmp_path / "plain", 2, ignore)  # what Pyserini builds: no store beside Lucene's files
+    # what Pyserini builds: no store beside Lucene's files
+    build_lucene(passages, tmp_path / "plain", 2, ignore)
     folders = [index_of("bm25"), str(tmp_path / "plain")]
     for preset in ("pyserini", "ircot"):
         stored, plain = [await open_retriever(RetrieverConfig([folder], bm25=preset)) for folder in folders]  # type: ignore[arg-type]

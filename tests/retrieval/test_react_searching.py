@@ -12,7 +12,9 @@ from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
 from tests.fakes import ScriptedGenerator
 
-QUESTION = Question("q", "What is the town on the river Dulle with the mayor who sold paper known for?", ("paper",))
+QUESTION = Question(
+    "q", "What is the town on the river Dulle with the mayor who sold paper known for?", ("paper",)
+)
 STEPS = [
     " Which towns lie there?\nAction 1: search[town that lies on the river Dulle]",
     " Town03 does. Who is its mayor?\nAction 2: search[Mayor of Town03]",
@@ -22,7 +24,9 @@ STEPS = [
 
 
 @pytest.mark.parametrize("kinds", [("bm25",), ("dense",), ("bm25", "dense")])
-async def test_react_searches_looks_up_and_finishes(kinds: tuple[str, ...], index_of: Callable[[str], str]) -> None:
+async def test_react_searches_looks_up_and_finishes(
+    kinds: tuple[str, ...], index_of: Callable[[str], str]
+) -> None:
     retriever = await open_retriever(RetrieverConfig([index_of(kind) for kind in kinds]))
     generator = ScriptedGenerator(STEPS)
     answer = await react(QUESTION, Tools(QUESTION, generator, retriever), ReActConfig(k=3))

@@ -24,7 +24,9 @@ def refused(capsys, argv):
 
 def write_questions(folder, *records):
     file = folder / "questions.jsonl"
-    file.write_text("".join(record if isinstance(record, str) else json.dumps(record) + "\n" for record in records))
+    file.write_text(
+        "".join(record if isinstance(record, str) else json.dumps(record) + "\n" for record in records)
+    )
     return str(file)
 
 
@@ -80,7 +82,9 @@ def test_missing_model_folder(capsys):
 
 
 def test_broken_line_in_a_question_file(capsys, tmp_path):
-    message = refused(capsys, ["run", "--questions", write_questions(tmp_path, GOOD, '{"id": "2", "question"\n')])
+    message = refused(
+        capsys, ["run", "--questions", write_questions(tmp_path, GOOD, '{"id": "2", "question"\n')]
+    )
     assert "questions.jsonl" in message and "line 2" in message
 
 
@@ -182,7 +186,11 @@ def test_no_java(tmp_path):
         [sys.executable, "-m", "scripts.cli", "index", str(corpus), "--out", str(tmp_path / "index")],
         env=os.environ | {"CORAG_JAVA_HOME": "/nowhere"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert ended.returncode == 2 and "CORAG_JAVA_HOME is '/nowhere'" in ended.stderr and "Traceback" not in ended.stderr
+    assert (
+        ended.returncode == 2
+        and "CORAG_JAVA_HOME is '/nowhere'" in ended.stderr
+        and "Traceback" not in ended.stderr
+    )
 
 
 @pytest.mark.slow
@@ -198,6 +206,10 @@ def test_index_opened_with_another_encoder(capsys, tmp_path):
     from safetensors.numpy import load_file, save_file
 
     weights = load_file(other / "model.safetensors")
-    save_file({name: array * 1.01 for name, array in weights.items()}, other / "model.safetensors", {"format": "pt"})
-    message = refused(capsys, [*ASK, "--retriever.index", str(tmp_path / "index"), "--retriever.encoder", str(other)])
+    save_file(
+        {name: array * 1.01 for name, array in weights.items()}, other / "model.safetensors", {"format": "pt"}
+    )
+    message = refused(
+        capsys, [*ASK, "--retriever.index", str(tmp_path / "index"), "--retriever.encoder", str(other)]
+    )
     assert "was built with the encoder" in message

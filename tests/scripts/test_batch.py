@@ -41,7 +41,16 @@ def answer(folder, ids, *, settings=SETTINGS, failing=(), text="right", **start)
         for name in ids:
             done = None if name in failing else Answer(text)
             question = Question(name, f"What is {name}?", ("right",))
-            run.append(Row(question, done, (), {"reader": TokenUsage(1, 2, 3, 2, 3)}, 0.1, "" if done else "Broken: x"))
+            run.append(
+                Row(
+                    question,
+                    done,
+                    (),
+                    {"reader": TokenUsage(1, 2, 3, 2, 3)},
+                    0.1,
+                    "" if done else "Broken: x",
+                )
+            )
 
 
 def split(run, count, ids=IDS, **options):
@@ -69,7 +78,9 @@ def test_a_shard_that_cannot_be(text, capsys, tmp_path):
     questions.write_text('{"id": "1", "question": "Who?", "answers": ["X"]}\n')
     assert main(["run", "--questions", str(questions), "--method", "closed_book", f"--shard={text}"]) == 2
     printed = capsys.readouterr().err
-    assert f"there is no shard '{text}'" in printed and "--shard 2/8" in printed and "Traceback" not in printed
+    assert (
+        f"there is no shard '{text}'" in printed and "--shard 2/8" in printed and "Traceback" not in printed
+    )
 
 
 def test_joining_puts_the_questions_in_their_order_and_prints_the_table(tmp_path, capsys):
@@ -102,7 +113,9 @@ def test_joining_again_takes_up_what_was_answered_since(tmp_path):
     run = tmp_path / "run"
     split(run, 2, failing=["mid", "beta"])
     join(run)
-    assert [name for name, row in read_rows(run).items() if row.error] == ["mid", "beta"], "a failure is a row"
+    assert [name for name, row in read_rows(run).items() if row.error] == ["mid", "beta"], (
+        "a failure is a row"
+    )
     answer(Shard(1, 2).folder(run), ["mid"])
     answer(run, ["beta"], text="the run itself was resumed")
     join(run)
@@ -128,7 +141,10 @@ def test_two_methods_share_a_table(tmp_path, capsys):
     split(tmp_path / "other", 2, settings=SETTINGS | {"seed": 1})
     assert main(["join", runs[0], str(tmp_path / "other")]) == 2
     assert "one row per method" in capsys.readouterr().err
-    for given, message in (([], "no run was given: write corag join RUN, where"), (runs[:1] * 2, "given twice")):
+    for given, message in (
+        ([], "no run was given: write corag join RUN, where"),
+        (runs[:1] * 2, "given twice"),
+    ):
         assert main(["join", *given]) == 2 and message in capsys.readouterr().err
 
 
@@ -138,7 +154,9 @@ def test_shards_with_other_settings_are_refused(tmp_path):
     third = Shard(3, 3).folder(run)
     manifest = Manifest.read(third)
     Manifest(manifest.settings | {"options": {"k": 7}}, manifest.starts).write(third)
-    with pytest.raises(ConfigError, match=r"shard-3-of-3' were made with different settings:\n  options\.k: 5 -> 7"):
+    with pytest.raises(
+        ConfigError, match=r"shard-3-of-3' were made with different settings:\n  options\.k: 5 -> 7"
+    ):
         join(run)
     assert not run.exists()
 
@@ -225,20 +243,32 @@ def questions(tmp_path):
 
 @pytest.mark.slow
 def test_the_script_answers_in_shards_and_goes_on(questions, tmp_path):
-    """A shard fails, the other goes on; the same command again finishes; the answers are those of a run in one piece."""
+    """A shard fails, the other goes on.
+
+    The same command again finishes; the answers are those of a run in one piece.
+    """
     options = [
         "--questions", questions, "--method", "closed_book", "--closed_book.max_answer_tokens", 4,
         "--model.backend", "transformers", "--model.device", "cpu", "--model.dtype", "float32", "--model.batch_size", 1,
     ]  # fmt: skip
 
     # One thread per process: more than there are cores wait for each other.
-    clean = {name: value for name, value in os.environ.items() if name not in ("SHARDS", "AT_ONCE", "GPUS_PER_ENGINE")}
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("SHARDS", "AT_ONCE", "GPUS_PER_ENGINE")
+    }
     clean["OMP_NUM_THREADS"] = "1"
 
     def batch(**environment):
         words = ["bash", SCRIPT, *options, "--out", tmp_path / "runs"]
         return subprocess.run(
-            list(map(str, words)), cwd=tmp_path, env=clean | environment, capture_output=True, text=True, check=False
+            list(map(str, words)),
+            cwd=tmp_path,
+            env=clean | environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
     run = tmp_path / "runs/closed_book"
@@ -265,7 +295,9 @@ def test_the_script_answers_in_shards_and_goes_on(questions, tmp_path):
         subprocess.run(list(map(str, whole)), env=clean, capture_output=True, text=True, check=True)
     assert (run / TRACES).read_bytes() == joined, "a joined run is finished"
     in_one_piece = read_rows(tmp_path / "whole/closed_book")
-    assert {name: row.answer for name, row in rows.items()} == {name: row.answer for name, row in in_one_piece.items()}
+    assert {name: row.answer for name, row in rows.items()} == {
+        name: row.answer for name, row in in_one_piece.items()
+    }
 
 
 @pytest.mark.slow
@@ -276,7 +308,8 @@ def test_stopping_the_script_stops_its_engines(stop, questions, tmp_path):
         [*map(str, words), "--model.backend", "transformers"],
         cwd=tmp_path, env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "SHARDS": "2", "AT_ONCE": "2", "LOGS": "logs"},
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it, and pass that on
+        # a shell's background jobs ignore it, and pass that on
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while len(engines(tmp_path)) < 2:

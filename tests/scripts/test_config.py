@@ -36,7 +36,12 @@ def test_later_wins_preset_yaml_command_line(tmp_path):
 
 def test_presets_of_corag():
     config = configure("--corag.preset", "released_code", "--corag.N", "8", "--corag.L", "10").corag
-    assert (config.chains, config.max_hops, config.first_chain_greedy, config.repeats) == (8, 10, True, "exact")
+    assert (config.chains, config.max_hops, config.first_chain_greedy, config.repeats) == (
+        8,
+        10,
+        True,
+        "exact",
+    )
     assert configure().corag.preset == "paper" and not configure().corag.first_chain_greedy
 
 
@@ -51,7 +56,9 @@ def test_presets_of_ircot():
 
 def test_circumstances_are_left_out_of_what_results_depend_on():
     usual = configure()
-    assert identity_of(usual) == asdict(usual), "what was made before some options were set apart is still recognised"
+    assert identity_of(usual) == asdict(usual), (
+        "what was made before some options were set apart is still recognised"
+    )
     assert identity_of(configure("--model.kv_cache_gb", "8", "--retriever.threads", "3")) == asdict(usual)
     assert identity_of(configure("--model.max_context", "512"))["model"]["max_context"] == 512
     for section in (ModelConfig, RetrieverConfig):
@@ -59,7 +66,9 @@ def test_circumstances_are_left_out_of_what_results_depend_on():
 
 
 def test_limits_of_passages_answer_to_their_former_names():
-    config = configure("--ircot.max_passage_words", "7", "--ircot.max_paragraph_words", "8", "--ircot.top_k", "9").ircot
+    config = configure(
+        "--ircot.max_passage_words", "7", "--ircot.max_paragraph_words", "8", "--ircot.top_k", "9"
+    ).ircot
     assert (config.max_collected_words, config.max_shown_words, config.k_per_step) == (7, 8, 9)
     config = configure("--one_step.max_passage_words", "7", "--one_step.max_paragraph_words", "8").one_step
     assert (config.max_collected_words, config.max_shown_words) == (7, 8)
@@ -98,7 +107,8 @@ def test_mistakes_in_a_file(tmp_path):
     file = tmp_path / "c.yaml"
     file.write_text("ircot:\n  budget_polcy: keep_last\n")
     with pytest.raises(
-        ConfigError, match=r"c\.yaml' has the unknown option 'ircot\.budget_polcy': did you mean 'ircot\.budget_policy'"
+        ConfigError,
+        match=r"c\.yaml' has the unknown option 'ircot\.budget_polcy': did you mean 'ircot\.budget_policy'",
     ):
         configure("--config", str(file))
     file.write_text("- a list")
@@ -128,7 +138,18 @@ def test_user_errors_are_one_sentence_and_status_2(argv, complaint, capsys):
 
 
 @pytest.mark.parametrize(
-    "package", ["core", "corag", "ircot", "baselines", "generation", "retrieval", "eval", "training", "scripts.commands.run"]
+    "package",
+    [
+        "core",
+        "corag",
+        "ircot",
+        "baselines",
+        "generation",
+        "retrieval",
+        "eval",
+        "training",
+        "scripts.commands.run",
+    ],
 )
 def test_importing_loads_nothing_heavy(package):
     from scripts.bench.startup import heavy_imports

@@ -1,4 +1,7 @@
-"""What 'corag ask' draws: nesting, scores, the chosen chain, model text as it is; lines where there is no terminal."""
+"""What 'corag ask' draws: nesting, scores, the chosen chain, model text as it is.
+
+Lines where there is no terminal.
+"""
 
 import asyncio
 import io
@@ -36,11 +39,18 @@ class Screen(io.StringIO):
         return True
 
 
-def ask(reply, *, method="corag", terminal=None, plain=False, width=110, height=60, retriever=None, **options):
-    """Run what 'corag ask' runs after its back ends are open; return what it wrote, without the steps' lines, and the row."""
+def ask(
+    reply, *, method="corag", terminal=None, plain=False, width=110, height=60, retriever=None, **options
+):
+    """Run what 'corag ask' runs after its back ends are open.
+
+    Return what it wrote, without the steps' lines, and the row.
+    """
     score = options.pop("score", lambda request: -1.0)
     pause = options.pop("pause", None)
-    sections = {"corag": CoRAGConfig(**(PROMPTS | options))} if method == "corag" else {method: options["config"]}
+    sections = (
+        {"corag": CoRAGConfig(**(PROMPTS | options))} if method == "corag" else {method: options["config"]}
+    )
     config = Config(question=QUESTION.text, method=[method], plain=plain, **sections)
     console = Console(
         file=terminal or io.StringIO(), width=width, height=height, highlight=False, emoji=False, record=True
@@ -91,7 +101,13 @@ def test_without_a_terminal_the_steps_come_first_in_lines():
     file = io.StringIO()
     ask(lambda request: reply[kind(request)], max_hops=1, terminal=file)
     lines = file.getvalue().splitlines()
-    expected = [f"search '{QUESTION.text}'", "sub_query glass", "search 'glass'", "sub_answer b", "final Issel"]
+    expected = [
+        f"search '{QUESTION.text}'",
+        "sub_query glass",
+        "search 'glass'",
+        "sub_answer b",
+        "final Issel",
+    ]
     assert [line for line in lines[1:] if line in expected] == expected
     assert lines.index("final Issel") < lines.index(QUESTION.text), "the drawing comes once, at the end"
     assert "   3. Glassware (1.000): Glassware is made of sand." in lines
@@ -117,7 +133,9 @@ def test_best_of_n_shows_each_chains_score_and_marks_the_chosen_one():
         below = lines[lines.index(line) + 1 :][:2]
         assert [hop.sub_query in text for hop, text in zip(chain.hops, below, strict=True)] == [True, True]
     assert sorted(chain.score for chain in row.answer.chains) == [-3.25, -2.0, -0.5]
-    assert [line.endswith("← chosen") for line in chains] == [chain.score == -3.25 for chain in row.answer.chains]
+    assert [line.endswith("← chosen") for line in chains] == [
+        chain.score == -3.25 for chain in row.answer.chains
+    ]
 
 
 def test_chains_stand_in_order_whichever_comes_first():
@@ -129,7 +147,11 @@ def test_chains_stand_in_order_whichever_comes_first():
     waits = []
     written, _ = ask(seeded, strategy="best_of_n", chains=12, max_hops=2, pause=pause)
     names = re.findall(r"─ (chain \d+|hop \d+|question|final)", "\n".join(drawn(written)))
-    assert names == ["question", *(name for n in range(1, 13) for name in (f"chain {n}", "hop 1", "hop 2")), "final"]
+    assert names == [
+        "question",
+        *(name for n in range(1, 13) for name in (f"chain {n}", "hop 1", "hop 2")),
+        "final",
+    ]
 
 
 TREE = {"strategy": "tree", "max_hops": 3, "expand": 3, "rollouts": 1, "rollout_hops": 1, "score": tree_score}
@@ -151,7 +173,11 @@ def test_a_tree_shows_states_with_their_value_and_rollouts_with_their_scores():
     depths = [indent(lines, text) for text in ("tree", "1  value -2.00  a", "2  value -4.00  c", "← chosen")]
     assert depths == [4, 8, 12, 16]
     assert row.answer.chains[row.answer.chosen].path == "tree/child 1/child 2/child 1"
-    assert next(line for line in lines if "← chosen" in line).split("─ ")[1].startswith("child 1  value -4.00  b → b")
+    assert (
+        next(line for line in lines if "← chosen" in line)
+        .split("─ ")[1]
+        .startswith("child 1  value -4.00  b → b")
+    )
     assert len([line for line in lines if re.search(r"child \d", line)]) == len(row.answer.chains)
 
 
@@ -241,7 +267,9 @@ def test_a_terminal_sees_the_tree_grow_and_keeps_it():
 
     reply = queue(NEXT=["glass orchard", "mara velden"], ANSWER=["a1", "b1"], FINAL=["Issel"])
     written, _ = ask(reply, max_hops=2, terminal=screen, pause=pause)
-    assert "a1" in seen["NEXT"] and "b1" not in seen["NEXT"], "the first hop is there before the second is asked for"
+    assert "a1" in seen["NEXT"] and "b1" not in seen["NEXT"], (
+        "the first hop is there before the second is asked for"
+    )
     assert "b1" in seen["FINAL"] and "chosen" not in seen["FINAL"]
     assert "sub_query" not in written, "no lines beside the drawing"
     assert written.count("← chosen") == 1

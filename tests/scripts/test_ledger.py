@@ -1,4 +1,6 @@
-"""Where tokens and seconds went: sums that must agree, intervals against a grid, and what is said when something is not known."""
+"""Where tokens and seconds went: sums that must agree, intervals against a grid, and what is said when
+something is not known.
+"""
 
 import asyncio
 import json
@@ -30,7 +32,9 @@ from tests.story import WORLD
 USAGE = TokenUsage(1, 100, 10, 60, 10)
 
 
-def generated(started: float, seconds: float, role: str = "thought", usage: TokenUsage = USAGE) -> GenerateStep:
+def generated(
+    started: float, seconds: float, role: str = "thought", usage: TokenUsage = USAGE
+) -> GenerateStep:
     return GenerateStep(role, "", ("x",), ("stop",), usage, NOTHING_LEFT_OUT, seconds, "", started)
 
 
@@ -55,8 +59,13 @@ def written(folder: Path, *lines: bytes) -> Path:
     return folder
 
 
-def test_idle_is_what_no_request_covers_each_start_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    search, remembered = SearchStep("q", "", 5, (), 4.0, 4.0), SearchStep("q", "", 5, (), 0.0, 2.0, remembered=True)
+def test_idle_is_what_no_request_covers_each_start_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    search, remembered = (
+        SearchStep("q", "", 5, (), 4.0, 4.0),
+        SearchStep("q", "", 5, (), 0.0, 2.0, remembered=True),
+    )
     score = ScoreStep(
         "score", "", -1.0, 2, replace(USAGE, generated=2, computed_generated=2), NOTHING_LEFT_OUT, 2.0, 8.0
     )
@@ -73,13 +82,17 @@ def test_idle_is_what_no_request_covers_each_start_apart(tmp_path: Path, capsys:
     assert (figures["questions"], figures["failed"], figures["retried"]) == (2, 0, 1)
     assert figures["wall_seconds"] == 12.0 and [start["busy"] for start in figures["starts"]] == [7.0, 2.0]
     assert figures["idle_share"] == 0.25 and figures["requests_in_flight"] == round(11 / 12, 4)
-    assert figures["retried_tokens"] == 110 and "1 failed attempts that were tried again, 110 tokens" in printed
+    assert (
+        figures["retried_tokens"] == 110 and "1 failed attempts that were tried again, 110 tokens" in printed
+    )
     assert figures["waiting"]["search"] == {"calls": 2, "total": 4.0, "mean": 2.0, "p50": 2.0, "p95": 3.8}
     assert figures["remembered_searches"] == 1 and "Of 2 searches 1 were remembered" in printed
     assert figures["roles"]["thought"] == {
         "calls": 2, "prompt": 200, "generated": 20, "in_cache": 40, "remembered": 110, "computed": 70, "share": round(70 / 132, 4),
     }  # fmt: skip
-    assert "Engine idle share: 25.0% of the wall time" in printed and "12.0 s in 2 starts, added up" in printed
+    assert (
+        "Engine idle share: 25.0% of the wall time" in printed and "12.0 s in 2 starts, added up" in printed
+    )
 
 
 def test_runs_of_older_versions_and_without_steps_say_what_is_not_known(
@@ -92,13 +105,16 @@ def test_runs_of_older_versions_and_without_steps_say_what_is_not_known(
         written(tmp_path / "old", json.dumps(old).encode() + b"\n"),
         written(tmp_path / "chains", stepless.to_json(999.0)),
         written(
-            tmp_path / "both", json.dumps(old).encode() + b"\n", row("c", 9.0, 2.0, generated(1.0, 1.0)).to_json(9.0)
+            tmp_path / "both",
+            json.dumps(old).encode() + b"\n",
+            row("c", 9.0, 2.0, generated(1.0, 1.0)).to_json(9.0),
         ),
     ]
     printed, figures = ledger_printed(capsys, *runs)
     assert figures["old"]["idle_share"] is None and figures["old"]["wall_seconds"] is None
     assert (
-        figures["old"]["roles"]["thought"]["in_cache"] == 40 and figures["old"]["waiting"]["generate"]["total"] == 4.0
+        figures["old"]["roles"]["thought"]["in_cache"] == 40
+        and figures["old"]["waiting"]["generate"]["total"] == 4.0
     )
     assert "Wall time and engine idle share: unknown" in printed
     chains = figures["chains"]
@@ -111,7 +127,9 @@ def test_runs_of_older_versions_and_without_steps_say_what_is_not_known(
 
 
 async def answer_some(folder: Path, names: str) -> None:
-    """Answer questions with CoRAG's best of N: several roles, scores, repeated sub-answers that are remembered."""
+    """Answer questions with CoRAG's best of N: several roles, scores, repeated sub-answers that are
+    remembered.
+    """
 
     def reply(request: GenerateRequest) -> str:
         hops = request.prompt.text.count("\n")
@@ -151,7 +169,9 @@ async def test_the_ledger_of_a_real_run_agrees_with_its_steps_and_rows(tmp_path:
     assert [start.questions for start in ledger.starts] == [3, 2]
     assert all(start.busy is not None and 0 < start.busy < start.wall < 60 for start in ledger.starts)
     assert ledger.idle_share is not None and 0 < ledger.idle_share < 1
-    assert ledger.in_flight is not None and ledger.in_flight > 1, "chains and questions are asked for at the same time"
+    assert ledger.in_flight is not None and ledger.in_flight > 1, (
+        "chains and questions are asked for at the same time"
+    )
     assert ledger.question_seconds.p50 <= ledger.question_seconds.p95
 
 

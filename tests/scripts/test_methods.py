@@ -64,7 +64,9 @@ async def test_the_page_searches_twice_and_reads(method: str) -> None:
     ]
     assert row.answer.passage_ids == ("the glass orchard", "mara velden")
     first, second = generator.prompts
-    assert "what to look up" in first and "what to look up" not in second, "after the last search it must answer"
+    assert "what to look up" in first and "what to look up" not in second, (
+        "after the last search it must answer"
+    )
     assert "Mara Velden is a writer" in second
     spent = sum(step.usage.total for step in row.steps if isinstance(step, GenerateStep))
     assert row.usage["read"].calls == 2 and row.total_usage.total == spent > 0
@@ -72,7 +74,11 @@ async def test_the_page_searches_twice_and_reads(method: str) -> None:
 
 async def test_the_page_stops_early_and_at_its_cap(method: str) -> None:
     row, generator = await answered(method, ["Issel."])
-    assert row.answer is not None and (row.answer.text, row.answer.stopped, row.answer.steps) == ("Issel", "answer", 1)
+    assert row.answer is not None and (row.answer.text, row.answer.stopped, row.answer.steps) == (
+        "Issel",
+        "answer",
+        1,
+    )
     replies = ["Search: Mara Velden", "Search: Tarn Hollow", "Issel"]
     row, generator = await answered(method, replies, "--my_method.max_searches", "3")
     assert row.answer is not None and (row.answer.steps, row.answer.stopped) == (3, "max_searches")
@@ -133,7 +139,9 @@ class Scripted(StandIn):
 def served(retriever: WordRetriever) -> Iterator[str]:
     """Serve a retriever from a thread, for commands that have an event loop of their own."""
     port = free_port()
-    server = uvicorn.Server(uvicorn.Config(create_app(retriever), port=port, log_level="error", lifespan="off"))
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(retriever), port=port, log_level="error", lifespan="off")
+    )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -144,7 +152,9 @@ def served(retriever: WordRetriever) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_corag_run_takes_a_method_of_ones_own(method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_corag_run_takes_a_method_of_ones_own(
+    method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     questions = tmp_path / "q.jsonl"
     asked = {"id": "q1", "question": QUESTION.text, "answers": ["Issel"], "supporting": ["mara velden"]}
     questions.write_text(json.dumps(asked) + "\n")
@@ -155,11 +165,22 @@ def test_corag_run_takes_a_method_of_ones_own(method: str, tmp_path: Path, capsy
             f"method: [{method}, closed_book]\nmy_method:\n  k: 1\nclosed_book: {{max_answer_tokens: 60}}\n"
             f"retriever: {{url: ['{index}']}}\nmodel: {{backend: server, urls: ['{model.url}']}}\n"
         )
-        command = ["run", "--questions", str(questions), "--config", str(options), "--out", str(tmp_path / "runs")]
+        command = [
+            "run",
+            "--questions",
+            str(questions),
+            "--config",
+            str(options),
+            "--out",
+            str(tmp_path / "runs"),
+        ]
         status = main(command)
     assert status == 0
     runs = json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]
-    assert list(runs) == ["my_method", "closed_book"] and (runs["my_method"]["em"], runs["closed_book"]["em"]) == (1, 0)
+    assert list(runs) == ["my_method", "closed_book"] and (
+        runs["my_method"]["em"],
+        runs["closed_book"]["em"],
+    ) == (1, 0)
     (row,) = read_rows(tmp_path / "runs/my_method").values()
     assert row.passage_ids == ("the glass orchard", "mara velden") and runs["my_method"]["recall"] == 1
     assert (tmp_path / "runs/my_method" / TRACES).read_bytes().count(b"\n") == 1
@@ -200,7 +221,10 @@ class Options(MethodConfig):
     PRESETS: ClassVar = {"quick": {}, "slow": {"hops": 9}}
     SEARCHES: ClassVar = False
 """
-GOOD = CONFIG + "async def mine(question: Question, tools: Tools, config: Options) -> Answer: return Answer('x')\n"
+GOOD = (
+    CONFIG
+    + "async def mine(question: Question, tools: Tools, config: Options) -> Answer: return Answer('x')\n"
+)
 
 
 def test_an_own_method_may_have_presets_aliases_flags_and_no_index(
@@ -226,7 +250,10 @@ def test_an_own_method_may_have_presets_aliases_flags_and_no_index(
         ("async def mine(question, tools, config): ...", "must be annotated with a class of options"),
         ("async def mine(question, tools, config: int): ...", "must be annotated with a class of options"),
         ("async def mine(question, tools, config: 'Nobody'): ...", "NameError: name 'Nobody' is not defined"),
-        (GOOD.replace("hops: int = 1", "hops: int").replace(' = "quick"', ""), "every option of .* needs a default"),
+        (
+            GOOD.replace("hops: int = 1", "hops: int").replace(' = "quick"', ""),
+            "every option of .* needs a default",
+        ),
         (GOOD.replace("@dataclass(frozen=True)", ""), "must be annotated with a class of options"),
         (GOOD.replace("frozen=True", ""), "cannot inherit non-frozen"),
     ],
@@ -259,18 +286,25 @@ def test_names_that_are_taken_or_lead_nowhere(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_every_method_is_listed_once_with_every_option_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    assert list(METHODS) == [section.name for section in fields(MethodOptions)] and methods_of(MethodOptions) == METHODS
+    assert (
+        list(METHODS) == [section.name for section in fields(MethodOptions)]
+        and methods_of(MethodOptions) == METHODS
+    )
     assert main(["methods"]) == 0
     listed = capsys.readouterr().out
     for name, entry in METHODS.items():
         assert re.search(rf"^{name} +{re.escape(entry.summary[:40])}", listed, re.MULTILINE)
         assert MethodOptions().entry(name) is entry and type(MethodOptions().of(name)) is entry.config
-        unexplained = {option.name for option in fields(entry.config)} - dict(descriptions(entry.config)).keys()
+        unexplained = {option.name for option in fields(entry.config)} - dict(
+            descriptions(entry.config)
+        ).keys()
         assert not unexplained, f"{name} does not say what these are: {unexplained}"
     check_names(list(METHODS))
 
 
-def test_one_method_is_shown_with_defaults_presets_and_aliases(method: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_method_is_shown_with_defaults_presets_and_aliases(
+    method: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["methods", "ircot"]) == 0
     shown = capsys.readouterr().out
     assert re.search(r"--ircot.max_steps +8 +most thoughts", shown)
@@ -278,6 +312,8 @@ def test_one_method_is_shown_with_defaults_presets_and_aliases(method: str, caps
     assert "--ircot.top_k is --ircot.k_per_step" in shown
     assert main(["methods", method]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("my_method: Search for what is missing") and re.search(r"--my_method.k +4 +passages", shown)
+    assert shown.startswith("my_method: Search for what is missing") and re.search(
+        r"--my_method.k +4 +passages", shown
+    )
     assert main(["methods", "closed_book"]) == 0 and "needs no index" in capsys.readouterr().out
     assert main(["methods", "irct"]) == 2 and "did you mean 'ircot'" in capsys.readouterr().err

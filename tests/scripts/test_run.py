@@ -116,6 +116,10 @@ def test_doctor_speaks_of_every_part():
         assert part in ended.stdout
     assert "MISSING" not in ended.stdout
     broken = subprocess.run(
-        command("doctor"), env=os.environ | {"CORAG_JAVA_HOME": "/nowhere"}, capture_output=True, text=True, check=False
+        command("doctor"),
+        env=os.environ | {"CORAG_JAVA_HOME": "/nowhere"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert broken.returncode == 1 and "MISSING Java" in broken.stdout

@@ -37,7 +37,9 @@ WORLD = [passage(name, f"{name} lies in Norway.") for name in TOWNS]
 
 
 def write_questions(file: Path, towns: Sequence[str]) -> None:
-    lines = [{"id": f"{file.stem}-{town}", "question": f"Where is {town}?", "answers": [town]} for town in towns]
+    lines = [
+        {"id": f"{file.stem}-{town}", "question": f"Where is {town}?", "answers": [town]} for town in towns
+    ]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
@@ -63,7 +65,9 @@ class Backends:
 
     async def generator(self, config: ModelConfig) -> Generator:
         self.opened.append(f"model {config.adapter}")
-        engine = ScriptedGenerator(self.reply, log_likelihood=lambda request: -1.0 - len(request.prompt.text) % 7)
+        engine = ScriptedGenerator(
+            self.reply, log_likelihood=lambda request: -1.0 - len(request.prompt.text) % 7
+        )
         engine.fingerprint = f"scripted:{config.adapter}"
         self.engines.append(engine)
         return CachedGenerator(engine)
@@ -166,7 +170,9 @@ async def test_questions_that_failed_are_tried_again_and_open_their_engine_for_i
     assert is_finished(fine) and not is_finished(failing)
     await answer_cells([fine, failing], backends.openers)
     assert backends.opened == ["model mine"] and is_finished(failing)
-    assert len(traces.read_bytes().splitlines()) == len(failing.questions) + 1, "the one that failed is asked again"
+    assert len(traces.read_bytes().splitlines()) == len(failing.questions) + 1, (
+        "the one that failed is asked again"
+    )
 
 
 def test_a_cell_that_failed_altogether_is_left_out_of_what_cells_say_together(
@@ -200,7 +206,9 @@ async def test_more_memory_threads_or_patience_make_no_other_cell(backends: Back
     model, retriever = again.model, replace(again.retriever, index=["a"])
     assert (model.kv_cache_gb, model.max_num_seqs, retriever.threads) == (8, 2, 3)
     assert is_finished(replace(cell, config=replace(cell.config, model=model, retriever=retriever)))
-    assert not is_finished(replace(cell, config=replace(cell.config, retriever=replace(retriever, ef_search=3))))
+    assert not is_finished(
+        replace(cell, config=replace(cell.config, retriever=replace(retriever, ef_search=3)))
+    )
     assert not is_finished(replace(cell, config=replace(cell.config, model=replace(model, block_size=16))))
 
 
@@ -214,15 +222,25 @@ async def test_an_adapter_that_was_trained_again_is_not_taken_for_the_old_one(ba
     assert not is_finished(cell)
 
 
-def test_a_sweep_leaves_tables_plots_and_choices(backends: Backends, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_leaves_tables_plots_and_choices(
+    backends: Backends, capsys: pytest.CaptureFixture[str]
+) -> None:
     record = swept()
     printed = capsys.readouterr().out
     names = list(record["cells"])
-    assert len(names) == 12 and names[0] == "closed" and names[-1] == "corag strategy=best_of_n N=4 L=3 budget=300"
+    assert (
+        len(names) == 12
+        and names[0] == "closed"
+        and names[-1] == "corag strategy=best_of_n N=4 L=3 budget=300"
+    )
     assert record["cells"][names[-1]]["options"] == {
         "method": "corag", "corag.strategy": "best_of_n", "corag.chains": 4, "corag.max_hops": 3, "budget": 300,
     }  # fmt: skip
-    assert record["cells"][names[-1]]["tokens_per_question"] < 300 < record["cells"][names[-2]]["tokens_per_question"]
+    assert (
+        record["cells"][names[-1]]["tokens_per_question"]
+        < 300
+        < record["cells"][names[-2]]["tokens_per_question"]
+    )
     last = json.loads(printed.splitlines()[-1])
     assert list(last["runs"]) == names and last["pareto"] == record["pareto"] != []
     assert last["runs"]["closed"]["folder"] == "out/closed" and record["dev_cells"]["closed"]["n"] == 3
@@ -236,7 +254,9 @@ def test_a_sweep_leaves_tables_plots_and_choices(backends: Backends, capsys: pyt
     assert record["scorer_title"] == record["dev_scorer_title"] == last["scorer_title"] == "SQuAD-style"
     shared = record["conditions"]
     assert (
-        shared[0] == "Questions: test.jsonl (jsonl)." and len(shared) == 4 and set(shared) <= set(printed.splitlines())
+        shared[0] == "Questions: test.jsonl (jsonl)."
+        and len(shared) == 4
+        and set(shared) <= set(printed.splitlines())
     )
     assert record["dev_conditions"] == ["Questions: dev.jsonl (jsonl).", *shared[1:]]
     for cell in (record["cells"]["closed"], record["dev_cells"]["closed"]):
@@ -250,17 +270,26 @@ def test_a_sweep_leaves_tables_plots_and_choices(backends: Backends, capsys: pyt
     ):
         assert said in printed
     rows = list(csv.DictReader(Path("out/sweep.csv").read_text().splitlines()))
-    assert [row["cell"] for row in rows] == names * 2 and {row["questions"] for row in rows} == {"test", "dev"}
+    assert [row["cell"] for row in rows] == names * 2 and {row["questions"] for row in rows} == {
+        "test",
+        "dev",
+    }
     assert [row["scorer"] for row in rows] == ["SQuAD-style"] * len(rows)
     assert rows[0]["conditions"] == " ".join([*record["conditions"], record["cells"]["closed"]["conditions"]])
     assert rows[-1]["conditions"].startswith("Questions: dev.jsonl (jsonl). Model: ")
     assert rows[-1]["corag.chains"] == "4" and rows[0]["corag.chains"] == "" and float(rows[0]["f1"]) <= 1
     assert Path("out/sweep.png").stat().st_size > 20_000 and Path("out/sweep.svg").stat().st_size > 5_000
     shared = last["shared_work"]
-    assert shared["tokens"] == shared["remembered_tokens"] + shared["computed_tokens"], "a script has no prefix cache"
+    assert shared["tokens"] == shared["remembered_tokens"] + shared["computed_tokens"], (
+        "a script has no prefix cache"
+    )
     assert shared["tokens"] > 1.9 * shared["computed_tokens"]
-    assert (shared["searches"] > 50, shared["remembered_searches"]) == (True, 0), "no memory around these words"
-    asked = [(request.prompt.text, request.sampling) for engine in backends.engines for request in engine.requests]
+    assert (shared["searches"] > 50, shared["remembered_searches"]) == (True, 0), (
+        "no memory around these words"
+    )
+    asked = [
+        (request.prompt.text, request.sampling) for engine in backends.engines for request in engine.requests
+    ]
     assert len(set(asked)) == len(asked)
 
 
@@ -317,12 +346,19 @@ def test_what_cannot_work_is_said_before_an_engine_starts(
 
 def test_a_folder_that_was_not_named_changes_with_what_the_cells_share(backends: Backends) -> None:
     def folder(*more: str) -> Path:
-        return parse(Config, ["--config", "sweep.yaml", "--questions", "test.jsonl", *more], "corag sweep", "").folder
+        return parse(
+            Config, ["--config", "sweep.yaml", "--questions", "test.jsonl", *more], "corag sweep", ""
+        ).folder
 
     assert folder() == folder("--cells", "{a: {seed: 1}}", "--limit", "2", "--batch_size", "9")
     assert folder() == folder(*ENVIRONMENT)
     assert folder().parent == Path("runs/test")
-    assert len({folder(), folder("--seed", "1"), folder("--model.adapter", "x"), folder("--corag.stop", "check")}) == 4
+    assert (
+        len(
+            {folder(), folder("--seed", "1"), folder("--model.adapter", "x"), folder("--corag.stop", "check")}
+        )
+        == 4
+    )
 
 
 def test_questions_without_answers_are_refused() -> None:
@@ -340,7 +376,12 @@ def test_the_best_cell_is_chosen_on_dev_and_reported_on_test() -> None:
         cell("c", 3500, [1, 1, 0]),
         cell("d", 9000, [1, 1, 1]),
     ]
-    test = [cell("a", 3100, [1, 1]), cell("b", 4000, [1, 1]), cell("c", 4100, [1, 0]), cell("d", 9500, [0, 0])]
+    test = [
+        cell("a", 3100, [1, 1]),
+        cell("b", 4000, [1, 1]),
+        cell("c", 4100, [1, 0]),
+        cell("d", 9500, [0, 0]),
+    ]
     chosen = choose(test, dev, [2000, 4000, 8000, 16_000, 32_000])
     assert [(choice.budget, choice.cell) for choice in chosen] == [(4000, "c"), (8000, "c"), (16_000, "d")]
     first = chosen[0]
@@ -388,9 +429,12 @@ def test_a_sweep_killed_in_the_middle_answers_every_cell_once(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_world(tmp_path / "world", passages=500, train=20, dev=5, test=2, report=lambda line: None)
-    build_index(IndexConfig([str(tmp_path / "world/corpus.jsonl")], str(tmp_path / "bm25")), lambda line: None)
+    build_index(
+        IndexConfig([str(tmp_path / "world/corpus.jsonl")], str(tmp_path / "bm25")), lambda line: None
+    )
     (tmp_path / "cells.yaml").write_text(
-        "one: {method: one_step}\nL=1: {corag.max_hops: 1}\nbest: {corag.strategy: best_of_n, corag.chains: 2}\n"
+        "one: {method: one_step}\nL=1: {corag.max_hops: 1}\nbest: {corag.strategy: best_of_n, corag.chains: "
+        "2}\n"
     )
     command = [
         "sweep", "--questions", "world/test.jsonl", "--cells", "cells.yaml", "--method", "corag", "--retriever.index", "bm25",

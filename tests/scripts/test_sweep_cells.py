@@ -1,4 +1,6 @@
-"""The cells of a sweep: written one by one or combined from grids, named, told apart, refused with a sentence."""
+"""The cells of a sweep: written one by one or combined from grids, named, told apart, refused with a
+sentence.
+"""
 
 from dataclasses import fields
 from pathlib import Path
@@ -48,9 +50,19 @@ def test_cells_take_presets_and_aliases_as_any_command(tmp_path: Path) -> None:
     text = "theirs:\n  method: corag\n  corag: {preset: released_code, top_k: 3, unsure_above: null}\n"
     cells = cells_in_a_file(tmp_path, text, "--corag.reuse", "true", "--corag.task", "answer: {all}")
     corag = cells["theirs"].config.corag
-    assert (corag.preset, corag.reuse, corag.repeats, corag.passages_per_hop) == ("released_code", False, "exact", 3)
+    assert (corag.preset, corag.reuse, corag.repeats, corag.passages_per_hop) == (
+        "released_code",
+        False,
+        "exact",
+        3,
+    )
     assert (corag.task, corag.unsure_above) == ("answer: {all}", None)
-    assert cells["theirs"].stated == ("method", "corag.preset", "corag.passages_per_hop", "corag.unsure_above")
+    assert cells["theirs"].stated == (
+        "method",
+        "corag.preset",
+        "corag.passages_per_hop",
+        "corag.unsure_above",
+    )
 
 
 def test_a_configuration_holds_its_cells_and_keeps_their_order(tmp_path: Path) -> None:
@@ -72,7 +84,8 @@ def test_a_configuration_holds_its_cells_and_keeps_their_order(tmp_path: Path) -
 
 def test_lists_of_lists_are_values_and_blocks_may_overlap(tmp_path: Path) -> None:
     text = (
-        "method: [corag]\ngrid:\n  - {corag: {chains: [2, 4], strategy: best_of_n}, retriever.index: [[a, b], c]}\n"
+        "method: [corag]\ngrid:\n  - {corag: {chains: [2, 4], strategy: best_of_n}, retriever.index: [[a, "
+        "b], c]}\n"
         "  - {retriever.index: c, corag.strategy: best_of_n, corag.N: [4, 8]}\n"
     )
     cells = cells_of(config_of(tmp_path, text))
@@ -81,10 +94,18 @@ def test_lists_of_lists_are_values_and_blocks_may_overlap(tmp_path: Path) -> Non
         "corag chains=4 strategy=best_of_n retriever.index=a,b", "corag chains=4 strategy=best_of_n retriever.index=c",
         "corag retriever.index=c strategy=best_of_n N=8",
     ]  # fmt: skip
-    assert [cell.config.retriever.index for cell in cells.values()] == [["a", "b"], ["c"], ["a", "b"], ["c"], ["c"]]
+    assert [cell.config.retriever.index for cell in cells.values()] == [
+        ["a", "b"],
+        ["c"],
+        ["a", "b"],
+        ["c"],
+        ["c"],
+    ]
 
 
-def test_a_grid_on_the_command_line_may_be_a_list_line_by_line_and_long_paths_stay_apart(tmp_path: Path) -> None:
+def test_a_grid_on_the_command_line_may_be_a_list_line_by_line_and_long_paths_stay_apart(
+    tmp_path: Path,
+) -> None:
     """Names of indexes longer than a cell's name may be, which differ before their ends."""
     bm25, dense = (f"indexes/hotpotqa-hotpot_dev_distractor_v1-{kind}" for kind in ("bm25", "dense"))
     grid = f"\n- {{method: closed_book}}\n- {{method: one_step, retriever.index: [{bm25}, {dense}, '{bm25},{dense}']}}"
@@ -96,8 +117,10 @@ def test_a_grid_on_the_command_line_may_be_a_list_line_by_line_and_long_paths_st
 
 def test_options_that_differ_tell_cells_apart(tmp_path: Path) -> None:
     text = (
-        "method: [corag]\ncells:\n  none: {method: closed_book, seed: 0}\n  one: {method: one_step, retriever.index: [a]}\n"
-        "grid: {corag.strategy: greedy, corag.L: [1, 2], retriever.index: a, model.adapter: ['', mine], corag.stop: length}\n"
+        "method: [corag]\ncells:\n  none: {method: closed_book, seed: 0}\n  one: {method: one_step, "
+        "retriever.index: [a]}\n"
+        "grid: {corag.strategy: greedy, corag.L: [1, 2], retriever.index: a, model.adapter: ['', mine], "
+        "corag.stop: length}\n"
     )
     told = varying(list(cells_of(config_of(tmp_path, text, "--retriever.index", "other")).values()))
     assert told["none"] == {"method": "closed_book"}, "it searches nothing, whatever the index"
@@ -111,8 +134,8 @@ def test_options_that_differ_tell_cells_apart(tmp_path: Path) -> None:
 
 def test_a_plots_groups_call_indexes_by_what_tells_them_apart(tmp_path: Path) -> None:
     text = (
-        "method: [corag]\ngrid:\n  - {method: closed_book}\n  - retriever.index: [a/my-wiki-bm25, a/my-wiki-dense/, "
-        "'a/my-wiki-bm25,b/my-wiki-dense']\n    model.adapter: ['', mine]\n"
+        "method: [corag]\ngrid:\n  - {method: closed_book}\n  - retriever.index: [a/my-wiki-bm25, "
+        "a/my-wiki-dense/, 'a/my-wiki-bm25,b/my-wiki-dense']\n    model.adapter: ['', mine]\n"
     )
     cells = list(cells_of(config_of(tmp_path, text)).values())
     told = varying(cells)

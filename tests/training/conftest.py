@@ -31,7 +31,9 @@ PASSAGES = [
     for number, town in enumerate(TOWNS)
     for each in (
         passage(f"Mayor of {town}", f"The mayor of {town} is Mara Velden the {number}th. " * (number + 1)),
-        passage(f"Mara Velden the {number}th", f"Mara Velden the {number}th was born in the year {1900 + number}."),
+        passage(
+            f"Mara Velden the {number}th", f"Mara Velden the {number}th was born in the year {1900 + number}."
+        ),
     )
 ]
 """Two passages per town, of very different length."""
@@ -64,7 +66,9 @@ def options(rows: str, tiny_model: str, tmp_path: Path) -> Callable[..., SftConf
 
 
 def make_rows(folder: Path, model: str, passages: Sequence[Passage] = PASSAGES, **options: Any) -> str:
-    """Write chains of two hops for a question about every town as a run of 'corag sample', and make rows of them."""
+    """Write chains of two hops for a question about every town as a run of 'corag sample', and make rows of
+    them.
+    """
     config = CoRAGConfig(passages_per_hop=2, context_passages=3)
     settings = {
         "method": METHOD,

@@ -1,4 +1,6 @@
-"""LoRA adapters: every back end says the same with one, refuses one that does not fit, and 'corag merge' folds it in."""
+"""LoRA adapters: every back end says the same with one, refuses one that does not fit, and 'corag merge'
+folds it in.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ PROMPTS = [
     Prompt.of_text("The three largest cities of Peru are"),
 ]
 REQUESTS = [
-    ScoreRequest(prompt, target, end_of_turn=True) for prompt in PROMPTS for target in (" Paris", "Lima, I think")
+    ScoreRequest(prompt, target, end_of_turn=True)
+    for prompt in PROMPTS
+    for target in (" Paris", "Lima, I think")
 ]
 
 
@@ -52,7 +56,9 @@ def random_adapter(folder: Path, model: str, rank: int = 6, size: float = 0.1) -
 
     torch.manual_seed(0)
     base = AutoModelForCausalLM.from_pretrained(model_folder(model), dtype=torch.float32)
-    config = LoraConfig(r=rank, target_modules=["q_proj", "v_proj"], init_lora_weights=False, task_type="CAUSAL_LM")
+    config = LoraConfig(
+        r=rank, target_modules=["q_proj", "v_proj"], init_lora_weights=False, task_type="CAUSAL_LM"
+    )
     adapted = get_peft_model(base, config)
     for name, weights in adapted.named_parameters():
         if "lora_" in name:
@@ -62,7 +68,9 @@ def random_adapter(folder: Path, model: str, rank: int = 6, size: float = 0.1) -
 
 
 def transformers_with(name: str, adapter: str = "") -> TransformersGenerator:
-    config = ModelConfig(backend="transformers", name=name, adapter=adapter, dtype="float32", max_context=1024)
+    config = ModelConfig(
+        backend="transformers", name=name, adapter=adapter, dtype="float32", max_context=1024
+    )
     return TransformersGenerator.open(config)
 
 
@@ -126,7 +134,9 @@ def test_a_copy_of_the_base_model_is_the_base_model(adapter: str, tiny_model: st
     )
 
 
-def test_an_adapter_that_does_not_say_its_base_is_refused_by_its_shape(tiny_model: str, tmp_path: Path) -> None:
+def test_an_adapter_that_does_not_say_its_base_is_refused_by_its_shape(
+    tiny_model: str, tmp_path: Path
+) -> None:
     wider = save_tiny_model(tmp_path / "wider", seed=0, hidden=96)
     with pytest.raises(ConfigError, match="does not fit the model"):
         transformers_with(wider, random_adapter(tmp_path / "adapter", tiny_model))
@@ -154,7 +164,18 @@ def test_the_rank_is_rounded_up_to_one_that_vllm_offers(tiny_model: str, tmp_pat
 
 
 def merge(adapter: str, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "scripts.cli", "merge", adapter, "--out", str(out), "--dtype", "float32", *more]
+    words = [
+        sys.executable,
+        "-m",
+        "scripts.cli",
+        "merge",
+        adapter,
+        "--out",
+        str(out),
+        "--dtype",
+        "float32",
+        *more,
+    ]
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
@@ -181,7 +202,9 @@ def test_merging_overwrites_nothing(adapter: str, tmp_path: Path) -> None:
         main(Config(adapter))
 
 
-def test_merging_an_adapter_that_does_not_say_its_base_needs_it_named(tiny_model: str, tmp_path: Path) -> None:
+def test_merging_an_adapter_that_does_not_say_its_base_needs_it_named(
+    tiny_model: str, tmp_path: Path
+) -> None:
     adapter = random_adapter(tmp_path / "adapter", tiny_model)
     ended = merge(adapter, tmp_path / "merged")
     assert ended.returncode == 2

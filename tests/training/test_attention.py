@@ -45,7 +45,9 @@ def test_a_model_with_it_says_the_same_of_padded_rows(tiny_model: str) -> None:
 
 def test_only_plain_attention_is_replaced() -> None:
     plain = {"sliding_window": None, "attention_dropout": 0.0}
-    assert suits(SimpleNamespace(**plain)) and suits(SimpleNamespace(**plain, layer_types=["full_attention"] * 2))
+    assert suits(SimpleNamespace(**plain)) and suits(
+        SimpleNamespace(**plain, layer_types=["full_attention"] * 2)
+    )
     assert not suits(SimpleNamespace(**plain | {"sliding_window": 512}))
     assert not suits(SimpleNamespace(**plain | {"attention_dropout": 0.1}))
     assert not suits(SimpleNamespace(**plain, layer_types=["full_attention", "sliding_attention"]))

@@ -1,4 +1,6 @@
-"""Chains come back from disk as they were sampled, from the folders and prompts they were sampled with, and are counted right."""
+"""Chains come back from disk as they were sampled, from the folders and prompts they were sampled with, and
+are counted right.
+"""
 
 import json
 from dataclasses import replace
@@ -20,7 +22,8 @@ CORAG = CoRAGConfig(**PROMPTS, passages_per_hop=2, search_depth=3, context_passa
 SAMPLE = SampleConfig(chains=3, max_hops=3)
 
 
-# ---- from disk -------------------------------------------------------------------------------------------------------------
+# ---- from disk
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_chains_come_back_as_they_were_sampled(tmp_path):
@@ -30,7 +33,9 @@ def test_chains_come_back_as_they_were_sampled(tmp_path):
     assert [row.question for row in read] == [row.question for row in written] == questions
     assert [row.chains for row in read] == [row.answer.chains for row in written]
     assert [row.context_ids for row in read] == [row.answer.context_ids for row in written]
-    assert [(row.chosen, row.rejected, row.error) for row in read] == [(row.answer.chosen, "", "") for row in written]
+    assert [(row.chosen, row.rejected, row.error) for row in read] == [
+        (row.answer.chosen, "", "") for row in written
+    ]
     assert all(row.chain == row.chains[row.chosen] for row in read)
     assert any(len(row.chain.hops) >= 2 for row in read) and any(row.chosen > 0 for row in read)
     assert read[0].context_ids == ("tarn hollow", "mara velden")
@@ -42,7 +47,9 @@ def test_decompositions_and_rejections_come_back(tmp_path):
     config = SampleConfig(source="decomposition")
     written = write_chains(tmp_path / "steps", config, CORAG, questions=[QUESTION, broken])
     kept, left_out = read_chains([tmp_path / "steps"])
-    assert kept.chains == written[0].answer.chains and len(kept.chain.hops) == 3 and len(kept.chain.means) == 1
+    assert (
+        kept.chains == written[0].answer.chains and len(kept.chain.hops) == 3 and len(kept.chain.means) == 1
+    )
     assert (left_out.chain, left_out.rejected) == (None, written[1].answer.rejected)
     write_chains(tmp_path / "strict", replace(SAMPLE, reject_below=-0.1, sure_above=-0.1), CORAG)
     (rejected,) = read_chains([tmp_path / "strict"])
@@ -68,11 +75,17 @@ def test_a_torn_last_line_is_not_read(tmp_path):
 def test_several_folders_are_read_as_one(tmp_path):
     write_chains(tmp_path / "a", SAMPLE, CORAG, questions=many(4)[:2])
     write_chains(tmp_path / "b", SAMPLE, CORAG, questions=many(4)[2:])
-    assert [row.question.id for row in read_chains([tmp_path / "b", tmp_path / "a"])] == ["q3", "q4", "q1", "q2"]
+    assert [row.question.id for row in read_chains([tmp_path / "b", tmp_path / "a"])] == [
+        "q3",
+        "q4",
+        "q1",
+        "q2",
+    ]
     assert config_of([tmp_path / "a", tmp_path / "b"]) == CORAG
 
 
-# ---- refusals --------------------------------------------------------------------------------------------------------------
+# ---- refusals
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_the_same_question_in_two_folders_is_refused(tmp_path):
@@ -96,7 +109,9 @@ def test_a_folder_of_answers_is_refused(tmp_path):
     write_chains(tmp_path / "chains", SAMPLE, CORAG)
     for ask in (read_chains, config_of):
         for folders in ([tmp_path / "ircot"], [tmp_path / "chains", tmp_path / "ircot"]):
-            with pytest.raises(DataError, match="holds answers of ircot, not chains: make some with 'corag sample'"):
+            with pytest.raises(
+                DataError, match="holds answers of ircot, not chains: make some with 'corag sample'"
+            ):
                 ask(folders)
 
 
@@ -107,14 +122,18 @@ def test_a_folder_that_is_nothing_is_refused(tmp_path):
 
 def test_folders_of_different_options_are_refused_with_the_difference(tmp_path):
     write_chains(tmp_path / "a", SAMPLE, CORAG, questions=many(1))
-    write_chains(tmp_path / "b", SAMPLE, replace(CORAG, passages_per_hop=3, task="guess"), questions=many(2)[1:])
+    write_chains(
+        tmp_path / "b", SAMPLE, replace(CORAG, passages_per_hop=3, task="guess"), questions=many(2)[1:]
+    )
     with pytest.raises(ConfigError, match=r"sampled with different options") as refused:
         config_of([tmp_path / "a", tmp_path / "b"])
-    assert "passages_per_hop: 2 -> 3" in str(refused.value) and 'task: "answer multi-hop questions" -> "guess"' in str(
+    assert "passages_per_hop: 2 -> 3" in str(
         refused.value
-    )
+    ) and 'task: "answer multi-hop questions" -> "guess"' in str(refused.value)
     write_chains(tmp_path / "c", replace(SAMPLE, chains=5), CORAG, questions=many(3)[2:])
-    assert config_of([tmp_path / "a", tmp_path / "c"]) == CORAG, "how many chains were sampled is no matter of the rows"
+    assert config_of([tmp_path / "a", tmp_path / "c"]) == CORAG, (
+        "how many chains were sampled is no matter of the rows"
+    )
 
 
 def test_a_prompt_that_has_changed_since_is_refused_with_the_difference(tmp_path):
@@ -132,7 +151,8 @@ def test_a_prompt_that_has_changed_since_is_refused_with_the_difference(tmp_path
     assert "final_answer" not in str(refused.value), "only what changed"
 
 
-# ---- statistics ------------------------------------------------------------------------------------------------------------
+# ---- statistics
+# ------------------------------------------------------------------------------------------------------------
 
 
 def chain(*said, means, stopped="length"):
@@ -172,7 +192,13 @@ def test_statistics_by_hand():
 
 def test_statistics_of_nothing():
     found = describe([ROWS[-1]])
-    assert (found.questions, found.kept, found.mean_score, found.answer_found, found.lengths) == (1, 0, 0, 0, {})
+    assert (found.questions, found.kept, found.mean_score, found.answer_found, found.lengths) == (
+        1,
+        0,
+        0,
+        0,
+        {},
+    )
     assert sum(found.score_histogram.values()) == 0 and list(found.lines())
     assert describe([]).questions == 0 and list(describe([]).lines())
 
@@ -180,7 +206,9 @@ def test_statistics_of_nothing():
 def test_statistics_can_be_read():
     text = "\n".join(describe(ROWS).lines())
     assert "questions 6, failed 1, kept 3, left out {'threshold': 1, 'unsupported': 1}" in text
-    assert "a sub-answer holds the answer: 66.7%; is the answer: 33.3%" in text and "refused hops: 33.3%" in text
+    assert (
+        "a sub-answer holds the answer: 66.7%; is the answer: 33.3%" in text and "refused hops: 33.3%" in text
+    )
     assert "-0.05..0      1 ########" in text
 
 

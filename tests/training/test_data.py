@@ -1,4 +1,6 @@
-"""Training rows ask what decoding asks, to the byte, and are written and read back with the right tokens masked."""
+"""Training rows ask what decoding asks, to the byte, and are written and read back with the right tokens
+masked.
+"""
 
 import asyncio
 from dataclasses import replace
@@ -37,7 +39,10 @@ class Counting(ScriptedGenerator):
 
 
 def decode(config, renderer, replies, question=QUESTION):
-    """Decode for real; return the answer, the chain as sampling would have noted it, and (task, hop, prompt) of what was asked."""
+    """Decode for real.
+
+    Return the answer, the chain as sampling would have noted it, and (task, hop, prompt) of what was asked.
+    """
     generator = Counting(renderer, replies)
     tools = Tools(question, generator, WordRetriever(WORLD), keep_prompts=True)
     answer = asyncio.run(corag(question, tools, config))
@@ -47,7 +52,11 @@ def decode(config, renderer, replies, question=QUESTION):
         assert step.prompt == request.prompt.text
         hop = int(step.path.split("hop ")[1].split("/")[0]) if "hop " in step.path else 0
         asked.append((ROLES[step.role], hop, request.prompt))
-    context = tuple(hit.passage.id for hit in tools.steps[0].hits) if not question.context_ids else question.context_ids
+    context = (
+        tuple(hit.passage.id for hit in tools.steps[0].hits)
+        if not question.context_ids
+        else question.context_ids
+    )
     hops = answer.chains[0].hops
     sampled = SampledChain(hops, (-1.0,) * len(hops), (-1.0,) * len(hops), 3, "length")
     return answer, ChainRow(question, context, (sampled,), 0, ""), asked
@@ -72,14 +81,17 @@ CONFIGS = {
 }
 
 
-# ---- byte equality ---------------------------------------------------------------------------------------------------------
+# ---- byte equality
+# ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stop", ["length", "check"])
 @pytest.mark.parametrize("options", CONFIGS.values(), ids=CONFIGS)
 def test_rows_ask_what_decoding_asks(renderer, options, stop, tmp_path):
     if "corag-like.txt" in options.values():
-        (tmp_path / "corag-like.txt").write_text("version: 7\n--- plain\n{passages}\n{hops}\nQ: {query}\nA:\n")
+        (tmp_path / "corag-like.txt").write_text(
+            "version: 7\n--- plain\n{passages}\n{hops}\nQ: {query}\nA:\n"
+        )
         options = options | {"final_answer_prompt": str(tmp_path / "corag-like.txt")}
     config = replace(CORAG, max_hops=4 if stop == "check" else 3, stop=stop, **options)
     answer, row, asked = decode(config, renderer, replies(stop=stop == "check"))
@@ -98,7 +110,11 @@ def test_rows_ask_what_decoding_asks(renderer, options, stop, tmp_path):
     assert {key for key in made if key[0] not in ("stop", "no_chain", "draft")} == {
         key for key in met if key[0] != "stop"
     }
-    assert stop == "length" or {key for key in met if key[0] == "stop"} == {("stop", 1), ("stop", 2), ("stop", 3)}
+    assert stop == "length" or {key for key in met if key[0] == "stop"} == {
+        ("stop", 1),
+        ("stop", 2),
+        ("stop", 3),
+    }
     # What is replied is what decoding took from the replies; the retry after a repeat asks the same again.
     assert [made["sub_query", n].reply for n in (1, 2)] == [
         "Who wrote The Glass Orchard?",
@@ -117,7 +133,9 @@ def test_the_baseline_without_a_chain_asks_what_decoding_without_hops_asks(rende
     _, _, [(task, _, prompt)] = decode(replace(config, max_hops=0), renderer, ["Issel"], question)
     made = {each.task: each for each in asked_of(row, BY_ID, renderer.count, ALL, config)}
     assert task == "final_answer" and made["no_chain"].prompt == prompt
-    assert made["no_chain"].prompt.text != made["final_answer"].prompt.text and made["no_chain"].reply == "Issel"
+    assert (
+        made["no_chain"].prompt.text != made["final_answer"].prompt.text and made["no_chain"].reply == "Issel"
+    )
 
 
 def test_a_draft_is_what_is_asked_after_the_last_hop_of_a_chain_that_settles(renderer):
@@ -169,7 +187,8 @@ def test_a_row_by_hand(renderer):
         assert renderer._tokenizer.decode(row.input_ids[row.completion_mask.index(1) :]) == text
 
 
-# ---- which rows ------------------------------------------------------------------------------------------------------------
+# ---- which rows
+# ------------------------------------------------------------------------------------------------------------
 
 
 def chain_row(name="q1", hops=3, means=None, **hop):
@@ -243,7 +262,8 @@ def test_a_question_is_set_aside_whole():
     assert aside != [set_aside(f"q{n}", replace(config, seed=1)) for n in range(1000)]
 
 
-# ---- refusals --------------------------------------------------------------------------------------------------------------
+# ---- refusals
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_long_prompt_loses_passages_the_worst_first_and_a_long_answer_nothing(renderer):

@@ -27,7 +27,9 @@ print(faults())
 def test_what_is_freed_is_not_touched_anew():
     def said(keep):
         script = ROUNDS.replace("KEEP", str(keep))
-        return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+        return subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        ).stdout.split()
 
     (given_back,) = said(False)
     kept, faults = said(True)

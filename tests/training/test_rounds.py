@@ -1,4 +1,6 @@
-"""'corag rounds': what every turn does, what is done again, and the whole of it on a tiny world with a tiny model."""
+"""'corag rounds': what every turn does, what is done again, and the whole of it on a tiny world with a tiny
+model.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,10 @@ def test_a_warm_start_may_stand_alone(config: Callable[..., Config]) -> None:
 def test_what_cannot_work_is_refused_before_hours_go_into_it(config: Callable[..., Config]) -> None:
     for message, options in (
         ("rounds train adapters", {"sft": TuningOptions(tuning="full")}),
-        ("a server cannot change its adapter", {"model": ModelConfig(backend="server", urls=("http://localhost:1",))}),
+        (
+            "a server cannot change its adapter",
+            {"model": ModelConfig(backend="server", urls=("http://localhost:1",))},
+        ),
         ("no index was given", {"retriever": RetrieverConfig()}),
         ("rounds are not sharded", {"shard": "1/2"}),
         ("has no previous adapter", {"learner": "larger", "start_from": "previous"}),
@@ -126,9 +131,13 @@ def test_what_cannot_work_is_refused_before_hours_go_into_it(config: Callable[..
 
 
 def test_what_goes_on_from_an_adapter_is_trained_more_gently(config: Callable[..., Config]) -> None:
-    asked = config(warm_start=4, start_from="previous", learning_rate_share=0.25, sft=TuningOptions(learning_rate=4e-4))
+    asked = config(
+        warm_start=4, start_from="previous", learning_rate_share=0.25, sft=TuningOptions(learning_rate=4e-4)
+    )
     rates = [
-        stage.options.learning_rate for stage in stages(asked, plan(asked)) if isinstance(stage.options, SftConfig)
+        stage.options.learning_rate
+        for stage in stages(asked, plan(asked))
+        if isinstance(stage.options, SftConfig)
     ]
     assert rates == [4e-4, 1e-4]
     with pytest.raises(ConfigError, match="learning_rate_share must be above 0, but it is 0"):
@@ -179,9 +188,15 @@ def test_test_questions_are_read_as_the_training_questions_unless_something_else
 
 
 def test_a_learner_is_trained_on_chains_of_another_model(config: Callable[..., Config]) -> None:
-    asked = config(learner="larger", model=ModelConfig(name="small", adapter="mine"), test=HeldOut("test.jsonl"))
+    asked = config(
+        learner="larger", model=ModelConfig(name="small", adapter="mine"), test=HeldOut("test.jsonl")
+    )
     untuned, chains, written, tuned, tested = (stage.options for stage in stages(asked, plan(asked)))
-    assert isinstance(chains, sample.Config) and isinstance(written, rows.Config) and isinstance(tuned, SftConfig)
+    assert (
+        isinstance(chains, sample.Config)
+        and isinstance(written, rows.Config)
+        and isinstance(tuned, SftConfig)
+    )
     assert (chains.model.name, chains.model.adapter) == ("small", "mine")
     assert (written.model, tuned.model, tuned.adapter) == ("larger", "larger", "")
     for decoded, adapter in ((untuned, ""), (tested, "made/round-1/adapter")):
@@ -198,7 +213,9 @@ def performed(tmp_path: Path) -> Callable[..., bool]:
     def try_to(result: str, *after: str, **options: Any) -> bool:
         log.write_text("")
         stage = Stage(
-            tmp_path / result, SftConfig(rows="rows", out=result, **options), tuple(tmp_path / name for name in after)
+            tmp_path / result,
+            SftConfig(rows="rows", out=result, **options),
+            tuple(tmp_path / name for name in after),
         )
         perform(stage, [sys.executable, str(worker)])
         return bool(log.read_text())
@@ -220,7 +237,9 @@ def test_stages_are_performed_once_and_again_when_they_or_those_before_change(
 ) -> None:
     assert [performed("first", seed=1), performed("first", seed=1)] == [True, False]
     assert [performed("second", "first"), performed("second", "first")] == [True, False]
-    assert not performed("first", seed=1, logging_steps=3, report_to=("wandb",)), "what cannot change a result"
+    assert not performed("first", seed=1, logging_steps=3, report_to=("wandb",)), (
+        "what cannot change a result"
+    )
     assert [performed("first", seed=2), performed("second", "first")] == [True, True]
     (tmp_path / "first").rmdir()
     assert [performed("first", seed=2), performed("second", "first")] == [True, True], (
@@ -287,10 +306,14 @@ def test_from_sampling_to_the_decoded_table(
     }  # fmt: skip
     (tmp_path / "rounds.yaml").write_text(yaml.safe_dump(options))
     words = ["rounds", "--config", str(tmp_path / "rounds.yaml")]
-    first = subprocess.run([sys.executable, "-m", "scripts.cli", *words], capture_output=True, text=True, check=False)
+    first = subprocess.run(
+        [sys.executable, "-m", "scripts.cli", *words], capture_output=True, text=True, check=False
+    )
     assert first.returncode == 0, first.stderr
     made = tmp_path / "made"
-    stages = [line for line in first.stderr.splitlines() if line.startswith("corag: ") and line.endswith(" ...")]
+    stages = [
+        line for line in first.stderr.splitlines() if line.startswith("corag: ") and line.endswith(" ...")
+    ]
     assert stages == [
         f"corag: {made / name} ..."
         for name in ("untuned/test", *(f"{turn}/{what}" for turn in ("warm-start", "round-1") for what in
@@ -314,7 +337,10 @@ def test_from_sampling_to_the_decoded_table(
     }
 
     lines = [line for line in first.stdout.splitlines() if line.startswith("{")]
-    assert json.loads(lines[-2]) == {"adapter": str(made / "round-1/adapter"), "rounds": ["warm-start", "round-1"]}
+    assert json.loads(lines[-2]) == {
+        "adapter": str(made / "round-1/adapter"),
+        "rounds": ["warm-start", "round-1"],
+    }
     runs = json.loads(lines[-1])["runs"]
     assert list(runs) == ["untuned", "warm-start", "round-1"]
     assert all(figures["n"] == 4 and figures["failed"] == 0 for figures in runs.values())

@@ -31,7 +31,9 @@ CORAG = replace(toy.CORAG, max_sub_query_tokens=32, max_sub_answer_tokens=32)
 def chains(tmp_path_factory):
     folder = tmp_path_factory.mktemp("chains") / "chains"
     write_chains(folder, replace(SAMPLE, reject_below=-1.5), CORAG, questions=many(30))
-    write_chains(folder, replace(SAMPLE, reject_below=-1.5), CORAG, questions=many(31)[30:], failing="birthplace")
+    write_chains(
+        folder, replace(SAMPLE, reject_below=-1.5), CORAG, questions=many(31)[30:], failing="birthplace"
+    )
     return folder
 
 
@@ -104,11 +106,16 @@ def test_rows_are_no_longer_than_the_model_can_read(options, tiny_model, tmp_pat
     shutil.copytree(tiny_model, narrow)
     settings = json.loads((narrow / "config.json").read_text())
     (narrow / "config.json").write_text(json.dumps(settings | {"max_position_embeddings": 100}))
-    with pytest.raises(DataError, match=r"row \d+ of .* has \d{3} tokens, but '.*narrow' was made to read 100 at once"):
+    with pytest.raises(
+        DataError, match=r"row \d+ of .* has \d{3} tokens, but '.*narrow' was made to read 100 at once"
+    ):
         load_rows(options(model=str(narrow)), str(narrow))
     wanted = Config(["chains"], "rows", str(narrow), rows=ALL, retriever=RetrieverConfig(index=["index"]))
     assert within_window(wanted, str(narrow)) == replace(ALL, max_length=100)
-    assert f"read 100 tokens at once, so rows have at most so many, not {ALL.max_length}" in capsys.readouterr().err
+    assert (
+        f"read 100 tokens at once, so rows have at most so many, not {ALL.max_length}"
+        in capsys.readouterr().err
+    )
     assert within_window(wanted, tiny_model) == ALL and capsys.readouterr().err == ""
 
 
@@ -130,7 +137,8 @@ def test_chains_that_give_no_rows_are_refused(tmp_path, renderer):
 
 def test_sampled_replies_that_were_cut_off_are_not_taught(chains, tmp_path, renderer):
     all_taught = write(chains, tmp_path / "a", renderer, ALL)
-    # A token of the model that samples is a word: "The Glass Orchard 7?" may have been cut off, "Mara Velden 7?" was not.
+    # A token of the model that samples is a word: "The Glass Orchard 7?" may have been cut off, "Mara Velden
+    # 7?" was not.
     short = replace(CORAG, max_sub_query_tokens=4)
     write_chains(tmp_path / "chains", replace(SAMPLE, reject_below=-1.5), short, questions=many(30))
     report = write(tmp_path / "chains", tmp_path / "b", renderer, ALL)
@@ -142,7 +150,11 @@ def test_sampled_replies_that_were_cut_off_are_not_taught(chains, tmp_path, rend
     assert all_taught.cut == [] and report.cut and f"left out: {len(report.cut)}" in next(report.lines())
     before, after = (each.lengths["train/sub_query"].rows for each in (all_taught, report))
     assert after == before - len(report.cut) > 0
-    taught = [row["completion"] for row in load_from_disk(str(tmp_path / "b"))["train"] if row["task"] == "sub_query"]
+    taught = [
+        row["completion"]
+        for row in load_from_disk(str(tmp_path / "b"))["train"]
+        if row["task"] == "sub_query"
+    ]
     assert max(map(renderer.count, taught)) > 4, "how many tokens another model needs does not matter"
     traces = tmp_path / "chains" / TRACES  # an older version did not note it
     traces.write_text(re.sub(r',"(query|answer)_cut":(true|false)', "", traces.read_text()))
@@ -165,7 +177,8 @@ def test_an_impossible_answer_is_read_back_as_impossible(tmp_path, renderer):
     write_chains(tmp_path / "chains", SAMPLE, CORAG)
     traces = tmp_path / "chains" / TRACES
     row = orjson.loads(traces.read_bytes())
-    row["answer"]["chains"][0]["means"][0] = row["answer"]["chains"][0]["sums"][0] = None  # how JSON writes -inf
+    # how JSON writes -inf
+    row["answer"]["chains"][0]["means"][0] = row["answer"]["chains"][0]["sums"][0] = None
     traces.write_bytes(orjson.dumps(row) + b"\n")
     (back,) = read_chains([tmp_path / "chains"])
     assert back.chains[0].means[0] == back.chains[0].sums[0] == -math.inf

@@ -45,14 +45,17 @@ def scripted(monkeypatch):
 
 
 def sample(questions, out, *more):
-    return main(["sample", "--questions", str(questions), "--out", str(out), *map(str, OPTIONS), *map(str, more)])
+    return main(
+        ["sample", "--questions", str(questions), "--out", str(out), *map(str, OPTIONS), *map(str, more)]
+    )
 
 
 def ids(folder):
     return list(read_rows(folder))
 
 
-# ---- which questions -------------------------------------------------------------------------------------------------------
+# ---- which questions
+# -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -84,7 +87,9 @@ def test_shuffled_questions_are_a_sample_and_what_comes_after_skip_is_the_rest(q
 
 
 def test_shards_share_out_all_that_was_chosen(questions):
-    parts = [QuestionFile(questions=str(questions), skip=1, limit=7, shard=f"{n}/3").load() for n in (1, 2, 3)]
+    parts = [
+        QuestionFile(questions=str(questions), skip=1, limit=7, shard=f"{n}/3").load() for n in (1, 2, 3)
+    ]
     assert sorted(each.id for part in parts for each in part) == [f"q{number}" for number in range(2, 9)]
 
 
@@ -101,7 +106,8 @@ def test_questions_that_are_not_there(capsys, questions, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-# ---- refused before an engine starts ---------------------------------------------------------------------------------------
+# ---- refused before an engine starts
+# ---------------------------------------------------------------------------------------
 
 
 def test_training_questions_without_answers_are_refused_before_anything_starts(capsys, tmp_path):
@@ -123,7 +129,15 @@ def test_training_questions_without_answers_are_refused_before_anything_starts(c
 def test_decompositions_are_wanted_before_anything_starts(capsys, tmp_path):
     file = tmp_path / "train.jsonl"
     file.write_text(json.dumps(question_record(QUESTION) | {"decomposition": []}) + "\n")
-    argv = ["sample", "--questions", str(file), "--sample.source", "decomposition", "--out", str(tmp_path / "out")]
+    argv = [
+        "sample",
+        "--questions",
+        str(file),
+        "--sample.source",
+        "decomposition",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     assert "question 'q1' brings no decomposition" in refused(capsys, argv)
 
 
@@ -138,7 +152,8 @@ def test_rows_that_lack_something(capsys, tmp_path):
     assert "final_answr" in refused(capsys, argv)
 
 
-# ---- sampled ---------------------------------------------------------------------------------------------------------------
+# ---- sampled
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_sample_writes_chains_and_says_what_came_of_it(scripted, capsys, questions, tmp_path):
@@ -191,7 +206,9 @@ def test_shards_lie_beside_each_other_and_are_read_as_one(scripted, capsys, ques
     capsys.readouterr()
     assert main(["join", str(tmp_path / "chains")]) == 0
     assert "questions 10, failed 0, kept 10" in capsys.readouterr().out
-    assert "holds sampled chains, which have no answers" in refused(capsys, ["table", str(tmp_path / "chains")])
+    assert "holds sampled chains, which have no answers" in refused(
+        capsys, ["table", str(tmp_path / "chains")]
+    )
     joined = read_chains([tmp_path / "chains"])
     assert [row.question.id for row in joined] == [each.id for each in many(10)]
     assert {row.question.id: row for row in joined} == {row.question.id: row for row in whole}
@@ -219,7 +236,9 @@ def test_sampling_killed_in_the_middle_goes_on_to_the_same_data(scripted, questi
     process = subprocess.Popen(child, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not ((out / TRACES).exists() and (out / TRACES).read_bytes().count(b"\n") >= 2):
-        assert process.poll() is None and time.monotonic() < deadline, "sampling must get to its second question"
+        assert process.poll() is None and time.monotonic() < deadline, (
+            "sampling must get to its second question"
+        )
         time.sleep(0.005)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
@@ -248,7 +267,8 @@ def test_sampling_killed_in_the_middle_goes_on_to_the_same_data(scripted, questi
     assert all(data[0][split].to_list() == data[1][split].to_list() for split in ("train", "validation"))
 
 
-# ---- with a real index -----------------------------------------------------------------------------------------------------
+# ---- with a real index
+# -----------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager

@@ -47,14 +47,17 @@ def by_chain(**likelihoods):
     return lambda request: likelihoods[asked_in(request)[0].split()[-1]][len(asked_in(request)) - 1]
 
 
-def run(*chains, lengths, likelihood=lambda request: -1.0, answers=None, world=WORLD, question=QUESTION, **options):
+def run(
+    *chains, lengths, likelihood=lambda request: -1.0, answers=None, world=WORLD, question=QUESTION, **options
+):
     seed = seed_for(*lengths)
     config = SampleConfig(chains=len(lengths), max_hops=3, **options)
     reply = script(*chains, answers=answers, seed=seed)
     return sample(config, CORAG, reply, likelihood=likelihood, seed=seed, world=world, question=question)
 
 
-# ---- chains by hand --------------------------------------------------------------------------------------------------------
+# ---- chains by hand
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_three_chains_by_hand():
@@ -78,13 +81,21 @@ def test_three_chains_by_hand():
     assert [request.target for request in final] == ["Issel", "the river Issel"]
     assert all(request.end_of_turn for request in generator.scored)
     assert "1. find orchard -> Mara Velden.\n2. find velden -> Tarn Hollow\n" in final[0].prompt.text
-    assert not any(each.text in request.prompt.text for each in WORLD for request in generator.scored), "no passages"
+    assert not any(each.text in request.prompt.text for each in WORLD for request in generator.scored), (
+        "no passages"
+    )
 
 
 def test_the_gold_answer_is_scored_once_per_hop_and_alias():
     _, generator, tools = run(["orchard", "velden", "hollow"], ["hollow", "velden"], lengths=(3, 2))
     shown = sorted(asked_in(request) for request in generator.scored)
-    chains = [("hollow",), ("hollow", "velden"), ("orchard",), ("orchard", "velden"), ("orchard", "velden", "hollow")]
+    chains = [
+        ("hollow",),
+        ("hollow", "velden"),
+        ("orchard",),
+        ("orchard", "velden"),
+        ("orchard", "velden", "hollow"),
+    ]
     assert shown == sorted(chain for chain in chains for _ in QUESTION.answers)
     assert tools.ledger["score"].calls == len(generator.scored)
 
@@ -108,14 +119,19 @@ def test_the_longest_chain_stops_at_the_cap():
 @pytest.mark.parametrize("said", ["The Issel!", "river issel"])
 def test_a_chain_ends_at_a_sub_answer_that_is_the_answer_or_an_alias(said):
     answer, _, _ = run(
-        ["orchard", "velden", "hollow"], ["hollow", "velden", "orchard"], lengths=(3, 3), answers={"velden": said}
+        ["orchard", "velden", "hollow"],
+        ["hollow", "velden", "orchard"],
+        lengths=(3, 3),
+        answers={"velden": said},
     )
     assert [(each.stopped, len(each.hops), each.drawn) for each in answer.chains] == [("match", 2, 3)] * 2
     assert [len(each.means) for each in answer.chains] == [2, 2], "the last hop is scored too"
 
 
 def test_a_sub_answer_that_only_holds_the_answer_goes_on():
-    answer, _, _ = run(["orchard", "velden", "hollow"], lengths=(3,), answers={"orchard": "It is Issel I think"})
+    answer, _, _ = run(
+        ["orchard", "velden", "hollow"], lengths=(3,), answers={"orchard": "It is Issel I think"}
+    )
     assert (answer.stopped, answer.steps) == ("length", 3)
 
 
@@ -124,7 +140,9 @@ def test_a_chain_ends_once_the_answer_is_likely_enough():
     answer, _, _ = run(
         ["orchard", "velden", "hollow"], lengths=(3,), likelihood=by_chain(orchard=scores), sure_above=-0.25
     )
-    assert (answer.stopped, answer.steps, answer.chains[0].means) == ("sure", 3, (-1, -0.25, -0.24)), "above, not at"
+    assert (answer.stopped, answer.steps, answer.chains[0].means) == ("sure", 3, (-1, -0.25, -0.24)), (
+        "above, not at"
+    )
     answer, _, _ = run(
         ["orchard", "velden", "hollow"], lengths=(3,), likelihood=by_chain(orchard=scores), sure_above=-0.26
     )
@@ -159,7 +177,8 @@ def test_refused_hops_are_kept():
     assert f"2. zzz -> {REFUSAL}\n" in generator.scored[-1].prompt.text
 
 
-# ---- scores and choice -----------------------------------------------------------------------------------------------------
+# ---- scores and choice
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_the_likeliest_alias_counts():
@@ -169,7 +188,9 @@ def test_the_likeliest_alias_counts():
 
     answer, _, _ = run(["orchard", "velden", "hollow"], lengths=(3,), likelihood=likelihood)
     assert answer.chains[0].means == pytest.approx((-0.9, -0.9, -2 / 3))
-    assert answer.chains[0].sums == pytest.approx((-2.0, -1.0, -2 / 3)), "as a whole, another alias is likelier"
+    assert answer.chains[0].sums == pytest.approx((-2.0, -1.0, -2 / 3)), (
+        "as a whole, another alias is likelier"
+    )
 
 
 def test_the_first_of_equals_is_kept():
@@ -182,7 +203,10 @@ def test_the_first_of_equals_is_kept():
 
 def test_the_last_score_decides_not_the_best_one_on_the_way():
     answer, _, _ = run(
-        ["orchard", "velden"], ["hollow"], lengths=(2, 1), likelihood=by_chain(orchard=[-0.1, -3], hollow=[-2])
+        ["orchard", "velden"],
+        ["hollow"],
+        lengths=(2, 1),
+        likelihood=by_chain(orchard=[-0.1, -3], hollow=[-2]),
     )
     assert answer.chosen == 1
 
@@ -199,7 +223,9 @@ def test_mean_and_sum_differ_between_aliases_of_different_length(rank_by, chosen
     assert answer.chosen == chosen
 
 
-@pytest.mark.parametrize("threshold,chosen,rejected", [(None, 1, ""), (-0.8, 1, ""), (-0.79, None, "threshold")])
+@pytest.mark.parametrize(
+    "threshold,chosen,rejected", [(None, 1, ""), (-0.8, 1, ""), (-0.79, None, "threshold")]
+)
 def test_a_question_whose_best_chain_is_too_unlikely_is_left_out(threshold, chosen, rejected):
     answer, _, _ = run(
         ["orchard", "hollow"], ["velden"], lengths=(2, 1), reject_below=threshold,
@@ -211,12 +237,15 @@ def test_a_question_whose_best_chain_is_too_unlikely_is_left_out(threshold, chos
 
 
 def test_the_threshold_is_on_the_mean_of_what_is_ranked_best():
-    chains = [SampledChain((), (mean,), (total,), 1, "length") for mean, total in [(-0.5, -3.0), (-0.9, -0.9)]]
+    chains = [
+        SampledChain((), (mean,), (total,), 1, "length") for mean, total in [(-0.5, -3.0), (-0.9, -0.9)]
+    ]
     assert choose(chains, SampleConfig(rank_by="sum", reject_below=-0.8)) == (None, "threshold")
     assert choose(chains, SampleConfig(rank_by="mean", reject_below=-0.8)) == (0, "")
 
 
-# ---- randomness ------------------------------------------------------------------------------------------------------------
+# ---- randomness
+# ------------------------------------------------------------------------------------------------------------
 
 
 def random_chains(count, seed=0, pause=None, question=QUESTION):
@@ -248,14 +277,17 @@ def test_only_sub_queries_are_sampled():
     _, generator, _ = sample(config, CORAG, by_prompt, likelihood=likelihood_by_prompt)
     queries = [request.sampling for request in generator.requests if kind(request) == "NEXT"]
     answers = [request.sampling for request in generator.requests if kind(request) == "ANSWER"]
-    assert {sampling.temperature for sampling in queries} == {0.9} and {each.temperature for each in answers} == {0}
+    assert {sampling.temperature for sampling in queries} == {0.9} and {
+        each.temperature for each in answers
+    } == {0}
     assert len({sampling.seed for sampling in queries}) == len(queries) >= 8
     assert {sampling.seed for sampling in answers} == {None}
     assert {kind(request) for request in generator.requests} == {"NEXT", "ANSWER"}
     assert derive_seed(0, "q1", "sub_query", "chain 2/hop 1") in {sampling.seed for sampling in queries}
 
 
-# ---- decompositions --------------------------------------------------------------------------------------------------------
+# ---- decompositions
+# --------------------------------------------------------------------------------------------------------
 
 
 def follow(question=QUESTION, world=WORLD, corag=CORAG, **options):
@@ -267,7 +299,9 @@ def follow(question=QUESTION, world=WORLD, corag=CORAG, **options):
 
 def test_a_decomposition_is_followed_with_its_references_replaced():
     answer, generator, _ = follow()
-    assert generator.requests == [] and len(generator.scored) == 2, "the dataset has said it all; the whole is scored"
+    assert generator.requests == [] and len(generator.scored) == 2, (
+        "the dataset has said it all; the whole is scored"
+    )
     (chain,) = answer.chains
     assert [hop.sub_query for hop in chain.hops] == [
         "Who wrote The Glass Orchard?", "Where was Mara Velden born?", "Which river flows by Tarn Hollow?",
@@ -290,7 +324,12 @@ def test_a_reference_to_nothing_stays_as_it_is():
 def test_a_question_whose_passages_lack_a_sub_answer_is_left_out():
     without = [each for each in WORLD if each.id != AUTHOR]
     answer, generator, _ = follow(world=without)
-    assert (answer.chosen, answer.rejected, answer.stopped, answer.steps) == (None, "unsupported", "unsupported", 0)
+    assert (answer.chosen, answer.rejected, answer.stopped, answer.steps) == (
+        None,
+        "unsupported",
+        "unsupported",
+        0,
+    )
     (chain,) = answer.chains
     assert ([hop.sub_answer for hop in chain.hops], chain.stopped) == (["Mara Velden"], "unsupported")
     assert generator.scored == []
@@ -298,7 +337,9 @@ def test_a_question_whose_passages_lack_a_sub_answer_is_left_out():
 
 def test_only_the_passages_that_would_be_read_count_and_only_whole_words():
     long = [*WORLD, passage("Born", "Where was Mara Velden born? Where was she born?")]
-    assert follow(world=long)[0].rejected == "unsupported", "the passage that tells is second, and one is read"
+    assert follow(world=long)[0].rejected == "unsupported", (
+        "the passage that tells is second, and one is read"
+    )
     assert follow(world=long, corag=replace(CORAG, passages_per_hop=2))[0].rejected == ""
     steps = (GoldHop("Who wrote The Glass Orchard?", "Mara Veld"),)
     assert follow(replace(QUESTION, decomposition=steps))[0].rejected == "unsupported"
@@ -309,7 +350,8 @@ def test_an_unlikely_decomposition_is_rejected_too():
     assert follow(reject_below=-0.3)[0].chosen == 0
 
 
-# ---- refusals --------------------------------------------------------------------------------------------------------------
+# ---- refusals
+# --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -339,7 +381,8 @@ def test_a_failed_search_fails_the_question_and_nothing_else():
 
 
 @pytest.mark.parametrize(
-    "options", [{"chains": 0}, {"max_hops": 0}, {"temperature": -1}, {"sure_above": 0.1}, {"reject_below": 0.1}]
+    "options",
+    [{"chains": 0}, {"max_hops": 0}, {"temperature": -1}, {"sure_above": 0.1}, {"reject_below": 0.1}],
 )
 def test_options_that_cannot_be(options):
     with pytest.raises(ConfigError, match=r"-?\d"):

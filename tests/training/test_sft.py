@@ -92,10 +92,15 @@ def test_a_micro_batch_counts_by_its_share_of_the_tokens(options: Options) -> No
     tokens = [int((batch["labels"] != -100).sum()) for batch in batches]
     assert tokens[0] != tokens[1]
     alone = [trainer.compute_loss(trainer.model, dict(batch)).item() for batch in batches]
-    share = [trainer.compute_loss(trainer.model, dict(b), num_items_in_batch=sum(tokens)).item() for b in batches]
-    assert sum(share) == pytest.approx(sum(n * loss for n, loss in zip(tokens, alone, strict=True)) / sum(tokens))
+    share = [
+        trainer.compute_loss(trainer.model, dict(b), num_items_in_batch=sum(tokens)).item() for b in batches
+    ]
+    assert sum(share) == pytest.approx(
+        sum(n * loss for n, loss in zip(tokens, alone, strict=True)) / sum(tokens)
+    )
     theirs = [
-        SFTTrainer.compute_loss(trainer, trainer.model, dict(b), num_items_in_batch=sum(tokens)).item() for b in batches
+        SFTTrainer.compute_loss(trainer, trainer.model, dict(b), num_items_in_batch=sum(tokens)).item()
+        for b in batches
     ]
     assert share == pytest.approx(theirs, abs=1e-5)
 
@@ -104,7 +109,11 @@ def test_one_batch_of_eight_is_eight_of_one(options: Options, tmp_path: Path) ->
     found = []
     for rows, steps in ((8, 1), (1, 8)):
         config = options(
-            batch_size=rows, accumulation=steps, batching="padded", max_steps=2, out=str(tmp_path / f"{rows}x{steps}")
+            batch_size=rows,
+            accumulation=steps,
+            batching="padded",
+            max_steps=2,
+            out=str(tmp_path / f"{rows}x{steps}"),
         )
         result = main(config)["result"]
         assert result["steps"] == 2
@@ -114,14 +123,20 @@ def test_one_batch_of_eight_is_eight_of_one(options: Options, tmp_path: Path) ->
 
 def test_the_trainer_gets_every_token_of_every_row(options: Options, tiny_model: str, tmp_path: Path) -> None:
     # TRL would cut rows at 1,024 tokens.
-    long = [*PASSAGES[:2], passage("Mayor of Bost", "The mayor of Bost is Mara Velden the 1th. " * 100), *PASSAGES[3:]]
+    long = [
+        *PASSAGES[:2],
+        passage("Mayor of Bost", "The mayor of Bost is Mara Velden the 1th. " * 100),
+        *PASSAGES[3:],
+    ]
     config = options(rows=make_rows(tmp_path / "long", tiny_model, long))
     rows = load_rows(config, tiny_model)
     assert max(map(len, rows["train"]["input_ids"])) > 1100
     trainer = trainer_of(config)
     assert list(trainer.train_dataset["input_ids"]) == list(rows["train"]["input_ids"])
     for row, label in zip(rows["train"], trainer.train_dataset["labels"], strict=True):
-        learned = [token for token, mask in zip(row["input_ids"], row["completion_mask"], strict=True) if mask]
+        learned = [
+            token for token, mask in zip(row["input_ids"], row["completion_mask"], strict=True) if mask
+        ]
         assert [token for token in label if token != -100] == learned
         assert learned[-1] == trainer.processing_class.convert_tokens_to_ids("<|im_end|>")
         assert trainer.processing_class.decode(learned[:-1]) == row["completion"]
@@ -146,12 +161,16 @@ def test_a_row_with_nothing_to_learn_is_named(options: Options, rows: str, tmp_p
     spoilt["train"] = spoilt["train"].map(blank, with_indices=True)
     spoilt.save_to_disk(tmp_path / "spoilt")
     (tmp_path / "spoilt/report.json").write_bytes((Path(rows) / "report.json").read_bytes())
-    with pytest.raises(DataError, match=r"row 5 of '.*spoilt/train' \(\w+ of question 'q\d'\) has no token to learn"):
+    with pytest.raises(
+        DataError, match=r"row 5 of '.*spoilt/train' \(\w+ of question 'q\d'\) has no token to learn"
+    ):
         main(options(rows=str(tmp_path / "spoilt")))
     assert not (tmp_path / "adapter").exists()
 
 
-def test_rows_for_another_chat_template_are_refused(options: Options, tiny_model: str, tmp_path: Path) -> None:
+def test_rows_for_another_chat_template_are_refused(
+    options: Options, tiny_model: str, tmp_path: Path
+) -> None:
     other = tmp_path / "other"
     AutoModelForCausalLM.from_pretrained(tiny_model).save_pretrained(other)
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
@@ -197,7 +216,9 @@ def test_training_learns_and_says_how_it_was_made(
     result = manifest["result"]
     assert result["steps"] == 30
     assert result["train_loss"] < 0.7 * result["first_loss"]
-    assert sorted(result["evaluation"]) == [f"eval_{t}_loss" for t in ("final_answer", "sub_answer", "sub_query")]
+    assert sorted(result["evaluation"]) == [
+        f"eval_{t}_loss" for t in ("final_answer", "sub_answer", "sub_query")
+    ]
     assert all(0 < loss < result["first_loss"] for loss in result["evaluation"].values())
     assert manifest == read_manifest(tmp_path / "adapter")
     settings = manifest["settings"]
@@ -264,7 +285,8 @@ def test_full_tuning_writes_a_model(options: Options, tiny_model: str) -> None:
     assert not (Path(config.out) / "adapter_config.json").exists()
     trained, base = (AutoModelForCausalLM.from_pretrained(folder) for folder in (config.out, tiny_model))
     moved = [
-        not torch.equal(a, b) for a, b in zip(trained.state_dict().values(), base.state_dict().values(), strict=True)
+        not torch.equal(a, b)
+        for a, b in zip(trained.state_dict().values(), base.state_dict().values(), strict=True)
     ]
     assert all(moved)
     assert (
@@ -296,7 +318,11 @@ def test_only_whole_checkpoints_are_gone_on_from(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(options: Options, tmp_path: Path) -> None:
     once = options(
-        max_steps=60, save_steps=2, lora=LoraOptions(dropout=0.1), save_precision="float32", out=str(tmp_path / "once")
+        max_steps=60,
+        save_steps=2,
+        lora=LoraOptions(dropout=0.1),
+        save_precision="float32",
+        out=str(tmp_path / "once"),
     )
     twice = replace(once, out=str(tmp_path / "twice"))
     (tmp_path / "options.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(asdict(twice)))))
@@ -311,7 +337,15 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(options: Options, tm
         "--num_machines",
         "1",
     ]
-    launch += ["--mixed_precision", "no", "--dynamo_backend", "no", SFT, "--config", str(tmp_path / "options.yaml")]
+    launch += [
+        "--mixed_precision",
+        "no",
+        "--dynamo_backend",
+        "no",
+        SFT,
+        "--config",
+        str(tmp_path / "options.yaml"),
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen(launch, start_new_session=True, env=environment, stdout=log, stderr=log)

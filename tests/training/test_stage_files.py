@@ -1,4 +1,6 @@
-"""When 'corag rounds' performs a stage again: when a file that it reads has changed, and when questions of it have failed."""
+"""When 'corag rounds' performs a stage again: when a file that it reads has changed, and when questions of it
+have failed.
+"""
 
 import json
 import sys
@@ -41,15 +43,24 @@ def stage_of(kind, folder, stop):
         (folder / name).write_text(text)
     (folder / "out").mkdir()
     out, model, adapter = (str(folder / name) for name in ("out", "model", "adapter"))
-    corag = replace(CORAG, sub_query_prompt=str(folder / "next.txt"), stop_check_prompt=str(folder / "enough.txt"))
+    corag = replace(
+        CORAG, sub_query_prompt=str(folder / "next.txt"), stop_check_prompt=str(folder / "enough.txt")
+    )
     if kind is SftConfig:
         return Stage(folder / "out", SftConfig(rows="rows", out=out, model=model, adapter=adapter))
     if kind is rows.Config:
         write_chains(folder / "chains", SAMPLE, corag)
         tasks = ("sub_query", "stop") if stop else ("sub_query",)
-        options = rows.Config([str(folder / "chains")], out, model, rows=replace(ALL, tasks=tasks), retriever=INDEX)
+        options = rows.Config(
+            [str(folder / "chains")], out, model, rows=replace(ALL, tasks=tasks), retriever=INDEX
+        )
         return Stage(folder / "out", options)
-    asked = {"questions": str(folder / "questions"), "aliases": str(folder / "aliases"), "retriever": INDEX, "out": out}
+    asked = {
+        "questions": str(folder / "questions"),
+        "aliases": str(folder / "aliases"),
+        "retriever": INDEX,
+        "out": out,
+    }
     asked |= {
         "corag": replace(corag, stop="check" if stop else "length"),
         "model": ModelConfig(name=model, adapter=adapter),
@@ -92,7 +103,9 @@ def test_chains_are_finished_when_every_question_is_answered(tmp_path):
             BackendError, match=r"of the 2 questions of .*, 1 failed, the first, 'q2', with:\n  Search"
         ) as stopped:
             performed(stage)
-        assert "asks them again, before it trains" in str(stopped.value) and "--may_fail 1" in str(stopped.value)
+        assert "asks them again, before it trains" in str(stopped.value) and "--may_fail 1" in str(
+            stopped.value
+        )
     assert performed(stage, may_fail=1) and not performed(stage)
     write_chains(chains, SAMPLE, CORAG, questions=many(2)[1:])
     other = replace(stage, options=replace(options, seed=1))

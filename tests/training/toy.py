@@ -44,7 +44,10 @@ def asked_in(request):
 
 
 def script(*chains, answers=None, seed=0, question="q1"):
-    """Give chain c at hop h the sub-query ``chains[c-1][h-1]`` (a list: one per try); read sub-answers from ``answers``."""
+    """Give chain c at hop h the sub-query ``chains[c-1][h-1]`` (a list: one per try).
+
+    Read sub-answers from ``answers``.
+    """
     texts = {}
     for number, chain in enumerate(chains, 1):
         for hop, tries in enumerate(chain, 1):
@@ -76,7 +79,15 @@ def likelihood_by_prompt(request):
 
 
 def sample(
-    config, corag, reply, *, likelihood=lambda request: -1.0, question=QUESTION, seed=0, world=WORLD, pause=None
+    config,
+    corag,
+    reply,
+    *,
+    likelihood=lambda request: -1.0,
+    question=QUESTION,
+    seed=0,
+    world=WORLD,
+    pause=None,
 ):
     """Sample for one question; return the answer, the generator and the tools."""
     generator = ScriptedGenerator(reply, log_likelihood=likelihood, pause=pause)

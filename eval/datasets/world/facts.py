@@ -1,6 +1,8 @@
-"""The facts of one province: about a hundred things, named and related, drawn from (seed, province number) alone.
+"""The facts of one province: about a hundred things, named and related, drawn from (seed, province number)
+alone.
 
-No relation leaves its province, so provinces can be made in any order, in any process, and forgotten once written.
+No relation leaves its province, so provinces can be made in any order, in any process, and forgotten once
+written.
 """
 
 from __future__ import annotations
@@ -13,14 +15,15 @@ from core.seeds import derive_seed
 from eval.datasets.world import names
 from eval.datasets.world.relations import Kind
 
-# How many of each a province has; NAMESAKES of the towns are called after another one. People share the names of FAMILIES.
+# How many of each a province has; NAMESAKES of the towns are called after another one. People share the names
+# of FAMILIES.
 REGIONS, RIVERS, TOWNS, NAMESAKES, PEOPLE, FAMILIES = 2, 3, 8, 2, 34, 14
 COMPANIES, BOOKS, FESTIVALS, BATTLES = 10, 20, 5, 4
 THINGS = REGIONS + RIVERS + TOWNS + PEOPLE + COMPANIES + BOOKS + FESTIVALS + BATTLES
 
 _PROFESSIONS = (
-    "cartographer painter botanist astronomer architect engineer composer surgeon lawyer chemist printer sculptor geologist "
-    "schoolteacher clockmaker librarian"
+    "cartographer painter botanist astronomer architect engineer composer surgeon lawyer chemist printer "
+    "sculptor geologist schoolteacher clockmaker librarian"
 ).split()
 _PRESSES = (
     ("Press", "publishing house"),
@@ -57,7 +60,10 @@ _NAMESAKES = "Nether {}", "Upper {}", "Old {}", "New {}", "{} Cross", "Little {}
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A thing of the world. ``gloss`` says what it is ("novel"); ``number`` is the number behind a value, for comparing."""
+    """A thing of the world.
+
+    ``gloss`` says what it is ("novel"); ``number`` is the number behind a value, for comparing.
+    """
 
     kind: Kind
     name: str
@@ -74,7 +80,10 @@ class Entity:
 
 @dataclass(slots=True)
 class Facts:
-    """The things of one province and what is true of them. ``about[name][relation]`` are the things that a relation leads to."""
+    """The things of one province and what is true of them.
+
+    ``about[name][relation]`` are the things that a relation leads to.
+    """
 
     things: list[Entity] = field(default_factory=list)
     about: dict[str, dict[str, tuple[Entity, ...]]] = field(default_factory=dict)
@@ -90,7 +99,9 @@ class Facts:
         self.about[subject.name][relation] = objects
 
     def follow(self, subject: Entity, relation: str) -> tuple[Entity, ...]:
-        """Execute one step of a relation path: all things that the relation leads to, () if it does not hold."""
+        """Execute one step of a relation path: all things that the relation leads to, () if it does not
+        hold.
+        """
         return self.about[subject.name].get(relation, ())
 
     def year(self, subject: Entity, relation: str) -> int:
@@ -110,7 +121,14 @@ def value(text: str, number: int = 0, *aliases: str) -> Entity:
 def build(seed: int, number: int) -> Facts:
     """Return the facts of province ``number`` of the world ``seed``."""
     builder = _Builder(seed, number)
-    for step in (builder.land, builder.people, builder.companies, builder.careers, builder.books, builder.gatherings):
+    for step in (
+        builder.land,
+        builder.people,
+        builder.companies,
+        builder.careers,
+        builder.books,
+        builder.gatherings,
+    ):
         step()
     return builder.facts
 
@@ -142,7 +160,10 @@ class _Builder:
         stems = self.take(names.RIVERS, RIVERS)
         rivers = facts.add([Entity(Kind.RIVER, f"River {stem}", (stem, f"{stem} River")) for stem in stems])
         plain = self.take(names.TOWNS, TOWNS - NAMESAKES)
-        alike = [pattern.format(name) for pattern, name in zip(rng.sample(_NAMESAKES, NAMESAKES), plain, strict=False)]
+        alike = [
+            pattern.format(name)
+            for pattern, name in zip(rng.sample(_NAMESAKES, NAMESAKES), plain, strict=False)
+        ]
         towns = facts.add([Entity(Kind.TOWN, name) for name in plain + alike])
 
         for i, (town, hundreds) in enumerate(zip(towns, rng.sample(range(9, 900), TOWNS), strict=True)):
@@ -165,7 +186,9 @@ class _Builder:
         first_year = rng.randrange(1780, 1900)
         given = [(name, True) for name in names.FEMALE] + [(name, False) for name in names.MALE]
         for i, (name, female) in enumerate(rng.sample(given, PEOPLE)):
-            middle = rng.choice([other for other in (names.FEMALE if female else names.MALE) if other != name])
+            middle = rng.choice(
+                [other for other in (names.FEMALE if female else names.MALE) if other != name]
+            )
             family = families[i % FAMILIES]
             full_name = f"{name} {middle} {family}"
             (person,) = facts.add([Entity(Kind.PERSON, f"{name} {family}", (full_name,), female=female)])
@@ -200,19 +223,26 @@ class _Builder:
             facts.tell(company, "directors", *self.grown_up_around(year + 10))
 
     def careers(self) -> None:
-        """Give people employers, teachers and spouses whose years fit. A marriage is told on one of the two pages only."""
+        """Give people employers, teachers and spouses whose years fit.
+
+        A marriage is told on one of the two pages only.
+        """
         facts, rng = self.facts, self.rng
         people = facts.of_kind(Kind.PERSON)
         born = {person.name: facts.year(person, "birth_year") for person in people}
         married: set[str] = set()
         for person in people:
             year = born[person.name]
-            employers = [firm for firm in facts.of_kind(Kind.COMPANY) if facts.year(firm, "founded") <= year + 45]
+            employers = [
+                firm for firm in facts.of_kind(Kind.COMPANY) if facts.year(firm, "founded") <= year + 45
+            ]
             teachers = [other for other in people if 12 <= year - born[other.name] <= 45]
             matches = [
                 other
                 for other in people
-                if other.female != person.female and abs(born[other.name] - year) <= 10 and other.name not in married
+                if other.female != person.female
+                and abs(born[other.name] - year) <= 10
+                and other.name not in married
             ]
             if employers:
                 facts.tell(person, "employer", rng.choice(employers))
@@ -246,7 +276,9 @@ class _Builder:
             year = self.tell_year(festival, "first_held", initiator, 25, 50)
             facts.tell(festival, "held_in", self.any_of(Kind.TOWN))
             facts.tell(festival, "winners", *self.grown_up_around(year + 10))
-        battles = [Entity(Kind.BATTLE, f"Battle of {site}", (site,)) for site in self.take(names.FIELDS, BATTLES)]
+        battles = [
+            Entity(Kind.BATTLE, f"Battle of {site}", (site,)) for site in self.take(names.FIELDS, BATTLES)
+        ]
         for battle in facts.add(battles):
             victor = self.any_of(Kind.PERSON)
             facts.tell(battle, "victor", victor)

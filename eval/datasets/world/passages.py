@@ -1,4 +1,6 @@
-"""Write the passages of a province: every thing's page with its facts in varied sentences, and some that answer nothing."""
+"""Write the passages of a province: every thing's page with its facts in varied sentences, and some that
+answer nothing.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def _fields(template: str) -> set[str]:
 
 
 def _possessive(word: str) -> str:
-    return {"she": "her", "he": "his", "it": "its"}.get(word) or (f"{word}'" if word.endswith("s") else f"{word}'s")
+    return {"she": "her", "he": "his", "it": "its"}.get(word) or (
+        f"{word}'" if word.endswith("s") else f"{word}'s"
+    )
 
 
 class _Writer:
@@ -54,10 +58,14 @@ class _Writer:
     def page(self, thing: Entity) -> Passage:
         about = self.facts.about[thing.name]
         slots = {relation: listing(objects) for relation, objects in about.items()}
-        opening = self.rng.choice([text for text in OPENINGS[thing.kind] if _fields(text) <= {"name", "gloss", *slots}])
+        opening = self.rng.choice(
+            [text for text in OPENINGS[thing.kind] if _fields(text) <= {"name", "gloss", *slots}]
+        )
         rest = [relation for relation in about if relation not in _fields(opening)]
         self.rng.shuffle(rest)
-        clauses = [self.rng.choice(RELATIONS[relation].prose).replace("{o}", slots[relation]) for relation in rest]
+        clauses = [
+            self.rng.choice(RELATIONS[relation].prose).replace("{o}", slots[relation]) for relation in rest
+        ]
 
         full_name = thing.aliases[0] if thing.kind is Kind.PERSON else thing.mention
         text = opening.format(name=full_name, gloss=thing.gloss, **slots)
@@ -73,7 +81,10 @@ class _Writer:
         joined: list[str] = []
         for clause in clauses:
             mergeable = (
-                joined and joined[-1].startswith("{S}") and clause.startswith("{S}") and " and " not in joined[-1]
+                joined
+                and joined[-1].startswith("{S}")
+                and clause.startswith("{S}")
+                and " and " not in joined[-1]
             )
             if mergeable and self.rng.random() < 0.4:
                 joined[-1] = joined[-1][:-1] + clause.replace("{S}", " and", 1)
@@ -82,7 +93,9 @@ class _Writer:
         return joined
 
     def refer(self, thing: Entity, clauses: Sequence[str]) -> Iterator[str]:
-        """Fill in words for the subject: mostly a pronoun, sometimes a noun or the name, never the same noun twice in a row."""
+        """Fill in words for the subject: mostly a pronoun, sometimes a noun or the name, never the same noun
+        twice in a row.
+        """
         pronoun = ("she" if thing.female else "he") if thing.kind is Kind.PERSON else "it"
         noun = NOUNS.get(thing.kind) or thing.name.split()[-1]
         choices, before, words = [pronoun, pronoun, noun, thing.mention], thing.mention, self.words()
@@ -99,8 +112,9 @@ class _Writer:
 
     def family(self, name: str, bearers: Sequence[Entity]) -> Passage:
         text = (
-            f"{name} is a family name. People who have borne it include {listing(bearers)}. The name is said to come from a word "
-            "for a seller of {thing}; others derive it from an old name of the {animal}. It is often misspelt in church books."
+            f"{name} is a family name. People who have borne it include {listing(bearers)}. The name is said "
+            "to come from a word for a seller of {thing}; others derive it from an old name of the "
+            "{animal}. It is often misspelt in church books."
         )
         return _passage(f"{name} (family name)", text.format(**self.words()))
 

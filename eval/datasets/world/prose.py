@@ -1,7 +1,9 @@
-"""Sentences that open a passage, sentences that only fill it, and passages that answer nothing: the prose beside the facts.
+"""Sentences that open a passage, sentences that only fill it, and passages that answer nothing: the prose
+beside the facts.
 
-In openings ``{name}`` is the page's subject in full and ``{relation name}`` what a relation leads to. The other slots are those of
-:mod:`eval.datasets.world.relations`, plus small words (``{month}``, ``{dish}`` ...) from :data:`WORDS`.
+In openings ``{name}`` is the page's subject in full and ``{relation name}`` what a relation leads to. The
+other slots are those of :mod:`eval.datasets.world.relations`, plus small words (``{month}``, ``{dish}`` ...)
+from :data:`WORDS`.
 """
 
 from __future__ import annotations
@@ -155,23 +157,23 @@ LANDMARKS: dict[Kind, tuple[tuple[str, tuple[str, ...]], ...]] = {
         (
             "{name} Bridge",
             (
-                "{name} Bridge is an arched bridge of grey stone in the town of {name}. It replaced a ferry for "
-                "carts and cattle. The builders mixed the lime with {dish}, or so the story goes. Every {month} "
-                "it is closed to traffic for a day.",
-                "{name} Bridge carries the main street of {name} over a canal. A carved {animal} stands at either "
-                "end. Repairs were paid for by a tax on {thing}, which made the bridge unpopular for years. A "
-                "{tree} tree grows from its middle arch.",
+                "{name} Bridge is an arched bridge of grey stone in the town of {name}. It replaced a ferry "
+                "for carts and cattle. The builders mixed the lime with {dish}, or so the story goes. Every "
+                "{month} it is closed to traffic for a day.",
+                "{name} Bridge carries the main street of {name} over a canal. A carved {animal} stands at "
+                "either end. Repairs were paid for by a tax on {thing}, which made the bridge unpopular for "
+                "years. A {tree} tree grows from its middle arch.",
             ),
         ),
         (
             "{name} Gazette",
             (
-                "The {name} Gazette is a weekly newspaper read in {name} and the villages around it. It prints "
-                "news of markets, weddings and the prices of {thing}, and a weekly riddle. Its {month} issue "
-                "always has a recipe for {dish}.",
-                "The {name} Gazette was a newspaper sold in the streets of {name}. It had four pages, one of them "
-                "about {thing}. Readers paid for it in {dish} when money was short. Its editor was known for a "
-                "tame {animal} that slept under the printing table.",
+                "The {name} Gazette is a weekly newspaper read in {name} and the villages around it. It "
+                "prints news of markets, weddings and the prices of {thing}, and a weekly riddle. Its "
+                "{month} issue always has a recipe for {dish}.",
+                "The {name} Gazette was a newspaper sold in the streets of {name}. It had four pages, one "
+                "of them about {thing}. Readers paid for it in {dish} when money was short. Its editor was "
+                "known for a tame {animal} that slept under the printing table.",
             ),
         ),
     ),
@@ -179,9 +181,9 @@ LANDMARKS: dict[Kind, tuple[tuple[str, tuple[str, ...]], ...]] = {
         (
             "{name} Prize",
             (
-                "The {name} Prize is given every {month} for work in the spirit of {name}. The winner receives a "
-                "bronze {animal} and a dinner of {dish}. A jury of five reads the proposals in secret and never "
-                "explains its choice.",
+                "The {name} Prize is given every {month} for work in the spirit of {name}. The winner "
+                "receives a bronze {animal} and a dinner of {dish}. A jury of five reads the proposals in "
+                "secret and never explains its choice.",
                 "The {name} Prize, called after {name}, honours young people who restore old {thing}. It is "
                 "handed over in {month} at a small ceremony with {instrument} music. The prize money has not "
                 "changed for decades, and {dish} is served.",
@@ -192,12 +194,12 @@ LANDMARKS: dict[Kind, tuple[tuple[str, tuple[str, ...]], ...]] = {
         (
             "{name} (film)",
             (
-                "{name} is a silent film based on the {gloss} of the same name. It was shot in {month} with a "
-                "cast of amateurs and a trained {animal}. Only a few reels survive, one of them found in a cellar "
-                "among {thing}.",
-                "{name} is a film drawn from the {gloss} of the same title. Reviewers liked the {instrument} "
-                "music better than the acting. A long scene about {dish} was cut after the first showing. The "
-                "prints were stored under a {tree} tree and spoiled.",
+                "{name} is a silent film based on the {gloss} of the same name. It was shot in {month} with "
+                "a cast of amateurs and a trained {animal}. Only a few reels survive, one of them found in "
+                "a cellar among {thing}.",
+                "{name} is a film drawn from the {gloss} of the same title. Reviewers liked the "
+                "{instrument} music better than the acting. A long scene about {dish} was cut after the "
+                "first showing. The prints were stored under a {tree} tree and spoiled.",
             ),
         ),
     ),
@@ -206,7 +208,20 @@ LANDMARKS: dict[Kind, tuple[tuple[str, tuple[str, ...]], ...]] = {
 WORDS: dict[str, tuple[str, ...]] = {
     "month": ("March", "April", "May", "June", "July", "August", "September", "October", "November"),
     "tree": ("lime", "chestnut", "plane", "birch", "walnut", "willow", "poplar", "pear", "maple", "beech"),
-    "animal": ("heron", "beaver", "stork", "badger", "hare", "raven", "fox", "swan", "goose", "trout", "lynx", "mule"),
+    "animal": (
+        "heron",
+        "beaver",
+        "stork",
+        "badger",
+        "hare",
+        "raven",
+        "fox",
+        "swan",
+        "goose",
+        "trout",
+        "lynx",
+        "mule",
+    ),
     "dish": (
         "barley soup",
         "plum cake",

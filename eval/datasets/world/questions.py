@@ -1,4 +1,6 @@
-"""Ask about a province: chains, comparisons and intersections, each answered by executing its relations over the facts."""
+"""Ask about a province: chains, comparisons and intersections, each answered by executing its relations over
+the facts.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ _LONG = 7
 class Hop:
     """One executed step, told on the subject's page: what the relation leads to from the subject.
 
-    ``which`` is set when the step is asked the other way round: of which thing is this true? Then the subject is the answer.
+    ``which`` is set when the step is asked the other way round: of which thing is this true? Then the subject
+    is the answer.
     """
 
     subject: Entity
@@ -53,7 +56,10 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question with its executed steps. ``verdict`` is the conclusion that no passage tells, if one is needed."""
+    """A question with its executed steps.
+
+    ``verdict`` is the conclusion that no passage tells, if one is needed.
+    """
 
     text: str
     kind: str
@@ -68,9 +74,13 @@ class Asked:
 
     @property
     def thoughts(self) -> str:
-        """The complete chain of thought: one sentence per hop, each naming the next hop's thing, then the answer."""
+        """The complete chain of thought: one sentence per hop, each naming the next hop's thing, then the
+        answer.
+        """
         verdict = [f"Thus, {self.verdict}."] if self.verdict else []
-        return " ".join([*(hop.says for hop in self.hops), *verdict, f"So the answer is: {self.answer.name}."])
+        return " ".join(
+            [*(hop.says for hop in self.hops), *verdict, f"So the answer is: {self.answer.name}."]
+        )
 
     def question(self, name: str, pages: Mapping[str, Passage]) -> Question:
         """Return the question under this id, with the ids of the passages that tell its hops."""
@@ -104,7 +114,8 @@ class Asker:
                     break
             else:
                 raise DataError(
-                    f"a province of the world cannot be asked {count} questions: ask fewer or enlarge the world."
+                    f"a province of the world cannot be asked {count} questions: ask fewer or enlarge the "
+                    "world."
                 )
             seen.add(asked.key)
             yield asked
@@ -116,7 +127,10 @@ class Asker:
         return self.comparison(self.rng.choice(COMPARISONS)) if kind == "comparison" else self.intersection()
 
     def bridge(self, length: int) -> Asked | None:
-        """Walk from one thing along relations that lead to one thing each; the question names only the first."""
+        """Walk from one thing along relations that lead to one thing each.
+
+        The question names only the first.
+        """
         anchor = self.rng.choice(self.by_kind[self.rng.choice(list(self.by_kind))])
         hops: list[Hop] = []
         subject = anchor
@@ -141,11 +155,16 @@ class Asker:
         return Asked(text, "bridge" if length > 1 else "single", subject, tuple(hops))
 
     def _needs_every_hop(self, anchor: Entity, hops: list[Hop]) -> bool:
-        """Whether nothing is visited twice, the answer is not in the question, and no later page names the anchor."""
+        """Whether nothing is visited twice, the answer is not in the question, and no later page names the
+        anchor.
+        """
         visited = [hop.subject.name for hop in hops]
         answer = hops[-1].objects[0]
         named_later = [
-            thing.name for name in visited[1:] for things in self.facts.about[name].values() for thing in things
+            thing.name
+            for name in visited[1:]
+            for things in self.facts.about[name].values()
+            for thing in things
         ] + visited[1:]
         return (
             len(set(visited)) == len(visited)
@@ -171,7 +190,10 @@ class Asker:
         return tuple(hops)
 
     def comparison(self, rule: Comparison) -> Asked | None:
-        """Compare two things of a kind by what the rule's path leads to; yes and no are wished for equally often."""
+        """Compare two things of a kind by what the rule's path leads to.
+
+        Yes and no are wished for equally often.
+        """
         things = self.by_kind[RELATIONS[rule.path[0]].domain]
         wish = rule.pick == "same" and self.rng.random() < 0.5
         for _ in range(50):
@@ -188,7 +210,11 @@ class Asker:
         text = sentence(self.rng.choice(rule.asks).format(*(thing.mention for thing in pair)))
         if rule.pick == "same":
             return Asked(
-                text, "comparison", value("yes" if wish else "no"), hops, rule.verdict if wish else rule.otherwise
+                text,
+                "comparison",
+                value("yes" if wish else "no"),
+                hops,
+                rule.verdict if wish else rule.otherwise,
             )
         answer = pair[(first.number < second.number) == (rule.pick == "greatest")]
         return Asked(text, "comparison", answer, hops, rule.verdict.format(answer.mention))

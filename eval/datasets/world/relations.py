@@ -1,7 +1,8 @@
-"""What can be said and asked about the world: kinds of things, the relations between them, and the English for both.
+"""What can be said and asked about the world: kinds of things, the relations between them, and the English
+for both.
 
-This is a table. ``{}`` is the thing a question is about; in prose, ``{S}`` is the page's subject or a word for it, ``{P}`` its
-possessive, ``{p}`` the same in lower case, and ``{o}`` what the relation leads to.
+This is a table. ``{}`` is the thing a question is about; in prose, ``{S}`` is the page's subject or a word
+for it, ``{P}`` its possessive, ``{p}`` the same in lower case, and ``{o}`` what the relation leads to.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ class Kind(StrEnum):
 class Relation:
     """One typed relation, told on the page of its ``domain`` thing.
 
-    ``says`` is the plain statement used in reasoning. ``prose``: paraphrases in passages. ``asks``: questions for what the relation
-    leads to; the first is the canonical sub-question. ``nouns``: descriptions of it, for nesting in longer questions.
-    ``member``: for relations that lead to several things, what one of them is called ("director of"); "" means exactly one.
+    ``says`` is the plain statement used in reasoning. ``prose``: paraphrases in passages. ``asks``: questions
+    for what the relation leads to; the first is the canonical sub-question. ``nouns``: descriptions of it,
+    for nesting in longer questions. ``member``: for relations that lead to several things, what one of them
+    is called ("director of"); "" means exactly one.
     """
 
     name: str
@@ -237,7 +239,8 @@ class Comparison:
     """A question about two things of one kind, by what the path leads to from each.
 
     ``pick``: for "least" and "greatest" the answer is one of the two things, for "same" it is yes or no.
-    ``verdict`` and ``otherwise``: the conclusion in words; ``{}`` is the answer. ``otherwise`` is said when the answer is no.
+    ``verdict`` and ``otherwise``: the conclusion in words; ``{}`` is the answer. ``otherwise`` is said when
+    the answer is no.
     """
 
     path: tuple[str, ...]
@@ -299,4 +302,6 @@ COMPARISONS = (
 )  # fmt: skip
 
 FILTERS = ("born_in", "employer", "mentor")
-"""Relations by which an intersection question picks one member of a set: "Which director of X was born in Y?"."""
+"""Relations by which an intersection question picks one member of a set: "Which director of X was born in
+Y?".
+"""

@@ -1,4 +1,6 @@
-"""A fictional universe, province by province: deterministic by seed, streamed, the same in every process and on every machine."""
+"""A fictional universe, province by province: deterministic by seed, streamed, the same in every process and
+on every machine.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Province:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """A split's part of the world: ``questions`` spread evenly over ``provinces``, the ``first`` and those after it."""
+    """A split's part of the world: ``questions`` spread evenly over ``provinces``, the ``first`` and those
+    after it.
+    """
 
     split: str
     questions: int
@@ -52,9 +56,10 @@ def generate(
 ) -> Iterator[Province]:
     """Yield the provinces of a world with exactly so many passages and questions.
 
-    Every province is written from (seed, its number) alone and forgotten afterwards, so memory does not grow with the world. If
-    ``passages`` is no multiple of 100, the last province is cut short and nothing is asked about it.
-    Raises :class:`DataError` if the world would be too small, too large, or cannot hold so many questions.
+    Every province is written from (seed, its number) alone and forgotten afterwards, so memory does not grow
+    with the world. If ``passages`` is no multiple of 100, the last province is cut short and nothing is asked
+    about it. Raises :class:`DataError` if the world would be too small, too large, or cannot hold so many
+    questions.
     """
     shares = _share_out(passages, {"train": train, "dev": dev, "test": test})
     return (_province(seed, number, shares, passages) for number in range(-(-passages // PASSAGES)))
@@ -64,7 +69,8 @@ def _share_out(passages: int, wanted: dict[str, int]) -> list[_Share]:
     """Give every split provinces of its own, as few as it needs and then in proportion to its questions."""
     if not MIN_PASSAGES <= passages <= MAX_PASSAGES:
         raise DataError(
-            f"a world has {MIN_PASSAGES} to {MAX_PASSAGES:,} passages: choose a size between, not {passages:,}."
+            f"a world has {MIN_PASSAGES} to {MAX_PASSAGES:,} passages: choose a size between, not "
+            f"{passages:,}."
         )
     if min(wanted.values()) < 0:
         raise DataError(
@@ -75,8 +81,9 @@ def _share_out(passages: int, wanted: dict[str, int]) -> list[_Share]:
     if sum(needed.values()) > provinces:
         counts = ", ".join(f"{count:,} {split}" for split, count in wanted.items())
         raise DataError(
-            f"a world of {passages:,} passages cannot hold {counts} questions about things that no other split asks about: "
-            f"ask for fewer questions, or for at least {sum(needed.values()) * PASSAGES:,} passages."
+            f"a world of {passages:,} passages cannot hold {counts} questions about things that no other "
+            f"split asks about: ask for fewer questions, or for at least {sum(needed.values()) * PASSAGES:,} "
+            "passages."
         )
     spare, total = provinces - sum(needed.values()), max(1, sum(wanted.values()))
     shares, first = [], 0

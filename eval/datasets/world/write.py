@@ -1,4 +1,6 @@
-"""Write a world into a folder: corpus, questions of three splits, demonstrations, and last of all the manifest."""
+"""Write a world into a folder: corpus, questions of three splits, demonstrations, and last of all the
+manifest.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ CORPUS, DEMONSTRATIONS_FILE, MANIFEST = "corpus.jsonl", "demonstrations.txt", "m
 
 @dataclass(frozen=True, slots=True)
 class WorldManifest:
-    """What a world's folder holds. Equal fingerprints mean equal bytes in all its files; a folder with a manifest is complete."""
+    """What a world's folder holds.
+
+    Equal fingerprints mean equal bytes in all its files; a folder with a manifest is complete.
+    """
 
     version: int
     seed: int
@@ -49,13 +54,15 @@ def write_world(
     test: int = 200,
     report: Callable[[str], None],
 ) -> WorldManifest:
-    """Write ``corpus.jsonl``, ``train.jsonl``, ``dev.jsonl``, ``test.jsonl``, ``demonstrations.txt`` and ``manifest.json``.
+    """Write ``corpus.jsonl``, ``train.jsonl``, ``dev.jsonl``, ``test.jsonl``, ``demonstrations.txt`` and
+    ``manifest.json``.
 
-    Passages are lines ``{"id", "title", "text"}``; questions are lines ``{"id", "question", "answers", "supporting", "type",
-    "hops", "decomposition": [{"question", "answer", "passage_id"}]}``. Demonstrations are IRCoT's (appendix G of the paper):
-    the first train questions with their passages, one or two distractors and a complete chain of thought.
-    An older world in the folder is replaced. Raises :class:`DataError` for impossible sizes (see
-    :func:`eval.datasets.world.world.generate`) and when the folder cannot be written.
+    Passages are lines ``{"id", "title", "text"}``; questions are lines ``{"id", "question", "answers",
+    "supporting", "type", "hops", "decomposition": [{"question", "answer", "passage_id"}]}``. Demonstrations
+    are IRCoT's (appendix G of the paper): the first train questions with their passages, one or two
+    distractors and a complete chain of thought. An older world in the folder is replaced. Raises
+    :class:`DataError` for impossible sizes (see :func:`eval.datasets.world.world.generate`) and when the
+    folder cannot be written.
     """
     provinces = generate(seed=seed, passages=passages, train=train, dev=dev, test=test)
     demonstrations: list[Demonstration] = []
@@ -83,10 +90,13 @@ def write_world(
     text = rebuild(tuple(demonstrations))
     digest.update(text.encode())
     write_atomically(folder / DEMONSTRATIONS_FILE, text)
-    manifest = WorldManifest(VERSION, seed, passages, train, dev, test, len(demonstrations), digest.hexdigest())
+    manifest = WorldManifest(
+        VERSION, seed, passages, train, dev, test, len(demonstrations), digest.hexdigest()
+    )
     write_atomically(folder / MANIFEST, json.dumps(asdict(manifest), indent=2) + "\n")
     report(
-        f"world {manifest.fingerprint}: {passages:,} passages, {train:,} train, {dev:,} dev, {test:,} test questions in {folder}"
+        f"world {manifest.fingerprint}: {passages:,} passages, {train:,} train, {dev:,} dev, {test:,} test "
+        f"questions in {folder}"
     )
     return manifest
 
@@ -110,7 +120,9 @@ def demonstration(question: Question, passages: list[Passage], asked: Asked) -> 
 
 @contextmanager
 def _files(folder: Path, names: list[str]) -> Iterator[Mapping[str, TextIO]]:
-    """Open files under temporary names and give all of them their real names at the end, or none if anything fails."""
+    """Open files under temporary names and give all of them their real names at the end, or none if anything
+    fails.
+    """
     temporary = {name: folder / f"{name}.{os.getpid()}.tmp" for name in names}
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -118,7 +130,10 @@ def _files(folder: Path, names: list[str]) -> Iterator[Mapping[str, TextIO]]:
         with ExitStack() as stack:
             for path in temporary.values():
                 stack.callback(path.unlink, missing_ok=True)
-            files = {name: stack.enter_context(path.open("w", encoding="utf-8")) for name, path in temporary.items()}
+            files = {
+                name: stack.enter_context(path.open("w", encoding="utf-8"))
+                for name, path in temporary.items()
+            }
             yield files
             for name, file in files.items():
                 file.flush()
