@@ -17,7 +17,8 @@ from eval.scoring.official_scores import kilt_scores
 from eval.scoring.scorers import default_scorer, scorer
 from eval.sweeps.cells import read_cells
 from eval.tables.table import json_record, score_row, summarise
-from scripts.commands import list_datasets, run, sample, sweep
+from scripts.commands import datasets as list_datasets
+from scripts.commands import run, sample, sweep
 
 LINKING = {
     "id": 12,

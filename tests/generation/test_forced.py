@@ -98,7 +98,7 @@ def test_parameters_that_do_not_fit_refuse_the_request(bad: Any) -> None:
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    modules = "config decoding forced hf memo models open rendering server vllm_engine"
+    modules = "cached config decoding forced transformers_engine models open rendering server vllm_engine"
     program = (
         f"import sys, importlib\nfor name in {modules.split()!r}: importlib.import_module('generation.' + "
         "name)\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import BackendError
-from retrieval import java
+from retrieval.lucene import java
 from retrieval.lucene.java import JavaHome, find_java
 
 

@@ -37,7 +37,7 @@ PAGE = Path(__file__).parents[2] / "docs/your_own_method.md"
 def method(tmp_path: Path) -> str:
     """The page's example as a file, and how to name it."""
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(code.splitlines()) < 60
+    assert len(code.splitlines()) <= 64
     (tmp_path / "my_method.py").write_text(code)
     return f"{tmp_path / 'my_method.py'}:my_method"
 
