@@ -9,14 +9,18 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_type_hints
 
 from core.errors import ConfigError, CoragError, nearest
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A sub-command: the module that has its ``Config`` and ``main(config)``, and the option that a bare
-    argument sets.
+    """A sub-command.
+
+    Attributes:
+        module: where its ``main`` is. The class that annotates main's parameter holds the options.
+        positional: the option that a bare argument sets.
     """
 
     module: str
@@ -139,7 +143,8 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     module = importlib.import_module(command.module)
     from core.options import parse  # jsonargparse takes a third of a second to import
 
-    config = parse(module.Config, arguments, f"corag {name}", command.summary, command.positional)
+    (options,) = (kind for at, kind in get_type_hints(module.main).items() if at != "return")
+    config = parse(options, arguments, f"corag {name}", command.summary, command.positional)
     status: int = module.main(config)
     return status
 

@@ -18,10 +18,11 @@ import yaml
 from core.errors import ConfigError
 from core.options import TextLoader, changed, flatten, identity_of, load_yaml, renamed, sections_of
 from core.seeds import stable_hash
+from core.types import Question
 from eval.experiment.own_methods import short_name
 from eval.experiment.questions import QuestionFile
 from eval.experiment.registry import methods_of
-from scripts.commands import run
+from eval.experiment.run import RunConfig, run_path
 
 SHARED = {each.name for each in fields(QuestionFile)} | {
     "scorer", "recall_at", "out", "cells", "grid", "dev", "metric", "budgets", "resamples",
@@ -46,9 +47,9 @@ class Cell:
 
     name: str
     label: str
-    config: run.Config
+    config: RunConfig
     stated: tuple[str, ...]
-    questions: run.Questions = ()
+    questions: Sequence[Question] = ()
 
     @property
     def method(self) -> str:
@@ -63,10 +64,10 @@ class Cell:
     @property
     def folder(self) -> Path:
         """Its run folder."""
-        return run.run_path(self.config, self.method, {}, self.name)
+        return run_path(self.config, self.method, {}, self.name)
 
 
-def read_cells(base: run.Config, cells: str, grid: str) -> list[Cell]:
+def read_cells(base: RunConfig, cells: str, grid: str) -> list[Cell]:
     """Return the cells, without questions, in the order in which they are written, those of the grid last.
 
     ``cells``: a YAML file, or YAML in braces, of names and the options that each changes. ``grid``: a YAML
@@ -111,7 +112,7 @@ class _Stated(NamedTuple):
         return f"cell '{self.name}' of {self.place}"
 
 
-def _configured(base: run.Config, each: _Stated) -> Cell:
+def _configured(base: RunConfig, each: _Stated) -> Cell:
     """Apply a cell's changes. Raises :class:`ConfigError` for what a cell may not change."""
     if shared := sorted(option for option in each.changes if option.split(".")[0] in SHARED):
         raise ConfigError(
@@ -166,7 +167,7 @@ def _combined(grid: str, method: str) -> Iterator[_Stated]:
                 f"{place} must hold blocks of options, each with a value or a list of values, such as '- "
                 "{method: corag, corag.strategy: best_of_n, corag.chains: [2, 4], corag.max_hops: [2, 4]}'."
             )
-        options = dict(flatten(block, {prefix for prefix, _ in sections_of(run.Config)}))
+        options = dict(flatten(block, {prefix for prefix, _ in sections_of(RunConfig)}))
         choices = [value if isinstance(value, list) else [value] for value in options.values()]
         if empty := [option for option, values in zip(options, choices, strict=True) if not values]:
             raise ConfigError(f"{place} has no value for {empty[0]}: give it one or more.")
@@ -241,7 +242,7 @@ def varying(cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _options(config: run.Config) -> Iterator[tuple[str, Any]]:
+def _options(config: RunConfig) -> Iterator[tuple[str, Any]]:
     """Yield (full name, value) of the options that a cell's answers depend on."""
     method = config.method[0]
     left_out = _ENVIRONMENT | (methods_of(type(config)).keys() - {method})
@@ -253,7 +254,7 @@ def _options(config: run.Config) -> Iterator[tuple[str, Any]]:
     yield from flatten(values, {prefix for prefix, _ in sections_of(type(config))})
 
 
-def digest_of(shared: run.Config) -> str:
+def digest_of(shared: RunConfig) -> str:
     """Return 8 hexadecimal digits that identify what the cells of a sweep have in common, the question file
     among it.
     """

@@ -18,13 +18,13 @@ from core.protocols import Generator
 from core.runs.folder import read_rows
 from core.runs.rows import SavedRow
 from core.types import TokenUsage
+from eval.experiment.run import RunConfig
 from eval.sweeps.cells import read_cells
 from generation.cached import CachedGenerator
 from generation.config import ModelConfig
 from generation.vllm_engine import VllmGenerator
 from retrieval.config import RetrieverConfig
 from scripts.bench.replay import open_world
-from scripts.commands import run
 from scripts.commands.sweep import answer_cell
 
 GRID = """[
@@ -42,7 +42,7 @@ async def main(questions: int = 4, adapter: str = "") -> dict[str, float]:
         root = Path(folder)
         retriever = await open_world(root, dev=1, test=questions)
         index = RetrieverConfig(index=[str(root / "bm25")])
-        base = run.Config(
+        base = RunConfig(
             questions=str(root / "world/test.jsonl"), method=["corag"], corag=CORAG, retriever=index
         )
         cells = [replace(cell, questions=base.load()) for cell in read_cells(base, "", GRID)]

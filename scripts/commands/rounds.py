@@ -30,18 +30,20 @@ from core.runs.folder import differences
 from core.seeds import stable_hash
 from eval.experiment.backends import require_index
 from eval.experiment.questions import FurtherQuestions, QuestionFile
+from eval.experiment.run import RunConfig
 from eval.scoring.scorers import chosen_scorer
 from generation.config import ModelConfig
 from retrieval.config import RetrieverConfig
 from retrieval.index_manifest import INDEX_FILE
-from scripts.commands import rows, run, sample
+from scripts.commands import rows, sample
 from scripts.commands.stage_files import all_answered, read_by_asking, read_by_rows, read_by_tuning
+from scripts.printing import print_results
 from training.config import WATCHING, SftConfig, TuningOptions
 from training.data import RowsConfig
 from training.sampling import SampleConfig
 
 SFT = os.path.relpath(Path(__file__).parents[2] / "training/sft.py")
-StageOptions: TypeAlias = sample.Config | rows.Config | SftConfig | run.Config
+StageOptions: TypeAlias = sample.Config | rows.Config | SftConfig | RunConfig
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ def main(config: Config) -> int:
     if not tests:
         return 0
     tested = {name: root / name / "test/corag" for name in ("untuned", *names)}
-    return run.report(tested, tests, chosen_scorer("auto", test.dataset), test.recall_at)
+    return print_results(tested, tests, chosen_scorer("auto", test.dataset), test.recall_at)
 
 
 def turns(config: Config, total: int) -> list[Turn]:
@@ -285,7 +287,7 @@ def _sampling(chosen: SampleConfig, source: Literal["model", "decomposition"]) -
 def decoding(config: Config, folder: Path, adapter: str) -> Stage:
     """Return the stage that answers the test questions with an adapter."""
     test = config.held_out
-    options = run.Config(
+    options = RunConfig(
         **test.question_options,
         method=["corag"],
         corag=config.corag,
@@ -323,7 +325,7 @@ def perform(stage: Stage, command: Sequence[str], may_fail: int = 0) -> None:
             "above. Once that is mended, or the folder removed if it was made with other options, the same "
             "command goes on from there."
         )
-    if isinstance(stage.options, sample.Config | run.Config) and not all_answered(stage.options, may_fail):
+    if isinstance(stage.options, sample.Config | RunConfig) and not all_answered(stage.options, may_fail):
         return
     # The second word is of this one performance: what comes after depends on it, whatever the options.
     write_atomically(_done_file(stage.result), f"{mark} {stable_hash(str(time.time_ns()))}\n")
@@ -337,7 +339,7 @@ def command_of(stage: Stage, launch: Sequence[str]) -> list[str]:
             return [*corag, "sample"]
         case rows.Config():
             return [*corag, "rows"]
-        case run.Config():
+        case RunConfig():
             return [*corag, "run"]
         case SftConfig():
             return [sys.executable, "-m", "accelerate.commands.launch", *launch, SFT]

@@ -8,14 +8,15 @@ from pathlib import Path
 from core.errors import BackendError
 from core.files import file_digest
 from core.runs.folder import TRACES, read_lines
+from eval.experiment.run import RunConfig
 from generation.adapters import adapter_folder
 from generation.models import folder_digest
-from scripts.commands import rows, run, sample
+from scripts.commands import rows, sample
 from training.chains import config_of
 from training.config import SftConfig
 
 
-def read_by_asking(options: sample.Config | run.Config) -> list[str]:
+def read_by_asking(options: sample.Config | RunConfig) -> list[str]:
     """Identify questions, aliases, prompts, model and adapter by content."""
     files = (options.questions, options.aliases, *options.corag.files().values())
     prompts = [template.identity for template in options.corag.templates()]
@@ -38,7 +39,7 @@ def read_by_tuning(options: SftConfig) -> list[str]:
     return _folders(options.model, options.adapter)
 
 
-def all_answered(options: sample.Config | run.Config, may_fail: int) -> bool:
+def all_answered(options: sample.Config | RunConfig, may_fail: int) -> bool:
     """Whether all questions that a command was asked are answered, but for ``may_fail`` at most.
 
     Says so if they are not.

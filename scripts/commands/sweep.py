@@ -28,8 +28,10 @@ from core.protocols import Generator, Retriever
 from core.runs.folder import TRACES, read_lines
 from core.runs.manifest import MANIFEST
 from core.seeds import stable_hash
+from core.types import Question
 from eval.experiment.backends import require_index
 from eval.experiment.questions import FurtherQuestions
+from eval.experiment.run import RunConfig, answer_run, method_settings
 from eval.sweeps.cells import Cell, digest_of, read_cells
 from eval.sweeps.findings import Reporting, check_metric
 from generation.adapters import adapter_folder
@@ -39,7 +41,6 @@ from generation.open import open_generator
 from retrieval.config import RetrieverConfig
 from retrieval.index_manifest import INDEX_FILE
 from retrieval.open import open_retriever
-from scripts.commands import run
 from scripts.commands.sweep_report import report
 
 CAPACITY = 500_000
@@ -50,7 +51,7 @@ FINISHED = "finished.txt"
 
 
 @dataclass(frozen=True)
-class Config(run.Config):
+class Config(RunConfig):
     """Options of 'corag sweep': those of 'corag run', for what all cells have in common, the cells, and how
     they are reported.
 
@@ -134,7 +135,7 @@ def dev_cells(config: Config, tested: Sequence[Cell]) -> list[Cell]:
     return [replace(cell, config=replace(cell.config, **options), questions=questions) for cell in tested]
 
 
-def scored(questions: run.Questions) -> run.Questions:
+def scored(questions: Sequence[Question]) -> Sequence[Question]:
     """Return the questions.
 
     Raises :class:`ConfigError` if some have no gold answers: cells are compared by their scores.
@@ -195,7 +196,7 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
 async def answer_cell(cell: Cell, generator: Generator, indexes: Mapping[str, Retriever]) -> None:
     """Answer what one cell does not hold yet."""
     retriever = indexes[repr(cell.config.retriever)] if cell.searches else None
-    await run.answer_run(cell.config, cell.method, cell.questions, generator, retriever, cell=cell.name)
+    await answer_run(cell.config, cell.method, cell.questions, generator, retriever, cell=cell.name)
     write_atomically(cell.folder / FINISHED, mark_of(cell) + "\n")
 
 
@@ -221,7 +222,7 @@ def mark_of(cell: Cell) -> str:
     """
     config = cell.config
     weights = [_content(folder) for folder in (config.model.name, adapter_folder(config.model.adapter))]
-    known = [run.method_settings(config, cell.method), identity_of(config.model), weights]
+    known = [method_settings(config, cell.method), identity_of(config.model), weights]
     if cell.searches:
         indexes = [file_digest(Path(index) / INDEX_FILE) for index in config.retriever.index]
         known += [identity_of(config.retriever), indexes]

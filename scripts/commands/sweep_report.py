@@ -24,9 +24,9 @@ from eval.sweeps.cells import Cell, groups_of
 from eval.sweeps.findings import MEASURES, Findings, Measured, Reporting, find, measured
 from eval.sweeps.plots import Line, Point, draw_scaling
 from eval.tables.ledger import Spending
+from eval.tables.runs import status
 from eval.tables.table import json_record, percent
-from scripts.commands import run
-from scripts.printing import wide_console
+from scripts.printing import print_table, wide_console
 
 _PLAIN = ("n", "failed", "tokens_per_question", "computed_tokens", "calls", "searches", "steps")
 
@@ -45,7 +45,7 @@ def report(out: Path, tests: Sequence[Cell], devs: Sequence[Cell], options: Repo
     write_atomically(out / "sweep.csv", csv_of(tested, developed, found, options.metric))
     pictures = plot(out, tested, found, options.metric, f"{Path(first.questions).name}, n = {len(questions)}")
     folders = {each.name: each.cell.folder for each in tested}
-    run.print_table([each.summary for each in tested], folders, known_of(tested).scorer)
+    print_table([each.summary for each in tested], folders, known_of(tested).scorer)
     console = wide_console()
     print_findings(console, tested, developed, found, options)
     print_spending(console, [*tested, *developed])
@@ -53,7 +53,7 @@ def report(out: Path, tests: Sequence[Cell], devs: Sequence[Cell], options: Repo
     console.print(f"Written: {', '.join(map(str, written))}.", soft_wrap=True, markup=False)
     shown = {name: value for name, value in record.items() if name not in ("cells", "dev_cells")}
     print(json.dumps({"runs": record["cells"], **shown, "sweep": str(out / "sweep.json")}))
-    return run.status([each.summary for each in [*tested, *developed]])
+    return status([each.summary for each in [*tested, *developed]])
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from core.types import Question
 from eval.scoring.judge import JUDGE
 from eval.scoring.scorers import Scorer, chosen_scorer, scorer_title
 from eval.statistics.comparing import Measures, against_baseline, measures_of
+from eval.tables.runs import NO_TEXTS, figures, status, summarise_runs
 from eval.tables.table import Texts
-from scripts.commands.run import NO_TEXTS, figures, print_table, status, summarise_runs
 from scripts.commands.table_parts import (
     Over,
     chosen_measures,
@@ -37,6 +37,7 @@ from scripts.commands.table_parts import (
     print_comparisons,
     print_means,
 )
+from scripts.printing import print_table
 from training.chains import METHOD
 
 Manifests = Mapping[str, Manifest]

@@ -21,8 +21,8 @@ from core.errors import ConfigError, DataError
 from core.prompting.demonstrations import demonstration_file, read_demonstrations
 from core.text import extract_answer
 from core.types import Hit, Passage
+from eval.experiment.run import RunConfig, method_settings
 from ircot.config import IRCoTConfig
-from scripts.commands.run import Config, method_settings
 from tests.baselines.replaying import replay
 from tests.story import QUESTION
 
@@ -122,7 +122,7 @@ def test_a_run_is_the_same_wherever_the_package_lies_and_another_with_other_exam
     questions = tmp_path / "questions.jsonl"
     questions.write_text('{"id": "q1", "question": "Who?", "answers": ["Ada"]}\n')
     react, self_ask = ReActConfig(demonstrations="default"), SelfAskConfig(demonstrations="default")
-    config = Config(str(questions), react=react, self_ask=self_ask)
+    config = RunConfig(str(questions), react=react, self_ask=self_ask)
     digests = [method_settings(config, name)["demonstrations"] for name in ("react", "self_ask")]
     assert [list(files) for files in digests] == [["default"], ["default"]] and digests[0] != digests[1]
 

@@ -25,9 +25,9 @@ from core.seeds import stable_hash
 from core.types import Hit, Passage, Question
 from eval.datasets.plain import question_record
 from eval.datasets.world import generate
+from eval.experiment.run import RunConfig, answer_run
 from ircot.config import IRCoTConfig
 from scripts.cli import main
-from scripts.commands.run import Config, answer_run
 from tests.eval.runs import make_run, row
 from tests.fakes import PROMPTS, ScriptedGenerator, kind
 
@@ -140,7 +140,7 @@ def write(out, name, world, skill=0.5):
     options = METHODS[name]
     method = {OneStepConfig: "one_step", IRCoTConfig: "ircot", CoRAGConfig: "corag"}[type(options)]
     with contextlib.chdir(world.file.parent):
-        config = Config(questions=world.file.name, method=[method], out=str(out), **{method: options})
+        config = RunConfig(questions=world.file.name, method=[method], out=str(out), **{method: options})
         return asyncio.run(answer_run(config, method, world.questions, world.model(skill), world, cell=name))
 
 

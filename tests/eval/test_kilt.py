@@ -13,12 +13,13 @@ from core.types import Answer, Question
 from eval.datasets import DATASETS, load_questions, task_description
 from eval.datasets.kilt import KILT_TASKS
 from eval.datasets.plain import question_record
+from eval.experiment.run import RunConfig, method_settings
 from eval.scoring.official_scores import kilt_scores
 from eval.scoring.scorers import default_scorer, scorer
 from eval.sweeps.cells import read_cells
 from eval.tables.table import json_record, score_row, summarise
 from scripts.commands import datasets as list_datasets
-from scripts.commands import run, sample, sweep
+from scripts.commands import sample, sweep
 
 LINKING = {
     "id": 12,
@@ -114,7 +115,7 @@ def test_every_task_has_a_description_and_the_kilt_scorer(capsys):
 
 
 def test_a_command_says_of_the_questions_what_their_dataset_is_unless_it_is_told():
-    def of(*argv, command=run.Config):
+    def of(*argv, command=RunConfig):
         return parse(command, ["--questions", "q.jsonl", *argv], "corag", "")
 
     usual = CoRAGConfig().task
@@ -127,7 +128,7 @@ def test_a_command_says_of_the_questions_what_their_dataset_is_unless_it_is_told
     assert of(*fever, command=sample.Config).corag.task == task_description("kilt_fever")
     one_step = of(*fever, "--method", "one_step")
     assert one_step.one_step == of().one_step
-    noted = run.method_settings(of(*fever, "--method", "corag"), "corag")["options"]
+    noted = method_settings(of(*fever, "--method", "corag"), "corag")["options"]
     assert noted == asdict(CoRAGConfig(task=task_description("kilt_fever")))
 
 

@@ -8,15 +8,15 @@ import pytest
 
 from core.errors import ConfigError
 from core.options import identity_of, parse
+from eval.experiment.run import RunConfig
 from generation.config import ModelConfig
 from ircot.config import IRCoTConfig
 from retrieval.config import RetrieverConfig
 from scripts.cli import COMMANDS, main
-from scripts.commands.run import Config
 
 
 def configure(*argv):
-    return parse(Config, ["--questions", "q.jsonl", *argv], "corag run", "")
+    return parse(RunConfig, ["--questions", "q.jsonl", *argv], "corag run", "")
 
 
 def test_later_wins_preset_yaml_command_line(tmp_path):

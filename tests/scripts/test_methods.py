@@ -21,10 +21,11 @@ from core.runs.manifest import Manifest
 from core.tools import GenerateStep, SearchStep, Tools
 from eval.experiment.own_methods import load_entry
 from eval.experiment.registry import METHODS, MethodOptions, bind, check_names, methods_of
+from eval.experiment.run import RunConfig, answer_run
 from retrieval.http.server import create_app
 from scripts.cli import main
 from scripts.commands.methods import descriptions
-from scripts.commands.run import Config, answer_run, report
+from scripts.printing import print_results
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.generation.test_server import StandIn
 from tests.serving import free_port
@@ -42,8 +43,8 @@ def method(tmp_path: Path) -> str:
     return f"{tmp_path / 'my_method.py'}:my_method"
 
 
-def configured(*argv: str) -> Config:
-    return parse(Config, ["--questions", "q.jsonl", *argv], "corag run", "")
+def configured(*argv: str) -> RunConfig:
+    return parse(RunConfig, ["--questions", "q.jsonl", *argv], "corag run", "")
 
 
 async def answered(method: str, replies: list[str], *argv: str, passages=WORLD):
@@ -104,7 +105,7 @@ async def test_a_run_of_an_own_method_resumes_and_notices_changed_code(
     assert folder == again and folder.name.startswith("my_method-") and len(generator.requests) == 1
     manifest = Manifest.read(folder)
     assert manifest.options["k"] == 1 and len(manifest.prompts) == 2 and manifest.settings["code"]
-    assert report({"my_method": folder}, [QUESTION], *_scoring()) == 0
+    assert print_results({"my_method": folder}, [QUESTION], *_scoring()) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]["my_method"]["em"] == 1.0
     assert main(["table", str(folder)]) == 0, "a process that has not loaded the method can print its table"
     assert main(["ledger", str(folder)]) == 0
@@ -189,7 +190,7 @@ def test_corag_run_takes_a_method_of_ones_own(
 def test_options_of_an_own_method_are_checked_as_any(method: str, tmp_path: Path) -> None:
     config = configured("--method", f"one_step,{method}", "--my_method.k=7")
     assert config.method == ["one_step", "my_method"] and vars(config)["my_method"].k == 7
-    assert isinstance(config, Config) and config.entry("my_method").searches
+    assert isinstance(config, RunConfig) and config.entry("my_method").searches
     other = changed(config, {"my_method.max_searches": 3})
     assert (vars(other)["my_method"].k, vars(other)["my_method"].max_searches) == (7, 3)
     assert changed(other, {"method": method}).method == ["my_method"], "naming it again is no clash"

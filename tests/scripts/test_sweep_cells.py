@@ -9,8 +9,8 @@ import pytest
 
 from core.errors import ConfigError
 from core.options import parse
+from eval.experiment.run import RunConfig
 from eval.sweeps.cells import SHARED, Cell, groups_of, read_cells, varying
-from scripts.commands import run
 from scripts.commands.sweep import Config
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ def cells_in_a_file(tmp_path: Path, text: str, *argv: str) -> dict[str, Cell]:
 
 
 def test_no_cell_may_change_an_option_of_the_sweep_itself() -> None:
-    assert {each.name for each in fields(Config)} - {each.name for each in fields(run.Config)} <= SHARED
+    assert {each.name for each in fields(Config)} - {each.name for each in fields(RunConfig)} <= SHARED
 
 
 def test_cells_change_options_over_what_they_share(tmp_path: Path) -> None:

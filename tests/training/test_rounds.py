@@ -20,13 +20,14 @@ from core.errors import BackendError, ConfigError
 from core.runs.folder import read_rows
 from core.runs.manifest import Manifest
 from eval.datasets.world.write import write_world
+from eval.experiment.run import RunConfig
 from generation import adapters
 from generation.config import ModelConfig
 from generation.models import folder_digest
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from scripts.cli import run_command
-from scripts.commands import rows, run, sample
+from scripts.commands import rows, sample
 from scripts.commands.rounds import (
     Config,
     HeldOut,
@@ -160,7 +161,7 @@ def test_stages_are_given_what_the_ones_before_made(config: Callable[..., Config
     ]  # fmt: skip
     chains, written, tuned, tested = (stage.options for stage in made[5:])
     assert isinstance(chains, sample.Config) and isinstance(written, rows.Config)
-    assert isinstance(tuned, SftConfig) and isinstance(tested, run.Config)
+    assert isinstance(tuned, SftConfig) and isinstance(tested, RunConfig)
     assert (chains.skip, chains.limit, chains.seed, chains.sample.source) == (4, 6, 5, "model")
     assert (chains.model.adapter, chains.retriever.index) == ("made/warm-start/adapter", ["train-index"])
     assert (written.chains, written.model) == (["made/round-1/chains"], "default")
@@ -176,7 +177,7 @@ def test_test_questions_are_read_as_the_training_questions_unless_something_else
     def tested(test: HeldOut) -> tuple[str, str]:
         asked = config(dataset="2wikimultihopqa", aliases="aliases.json", test=test)
         first, *_, last = (stage.options for stage in stages(asked, turns(asked, 10)))
-        assert isinstance(first, run.Config) and isinstance(last, run.Config)
+        assert isinstance(first, RunConfig) and isinstance(last, RunConfig)
         assert first.source == last.source and first.aliases == last.aliases
         return last.dataset, last.aliases
 
@@ -200,7 +201,7 @@ def test_a_learner_is_trained_on_chains_of_another_model(config: Callable[..., C
     assert (chains.model.name, chains.model.adapter) == ("small", "mine")
     assert (written.model, tuned.model, tuned.adapter) == ("larger", "larger", "")
     for decoded, adapter in ((untuned, ""), (tested, "made/round-1/adapter")):
-        assert isinstance(decoded, run.Config)
+        assert isinstance(decoded, RunConfig)
         assert (decoded.model.name, decoded.model.adapter) == ("larger", adapter)
 
 

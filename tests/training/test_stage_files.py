@@ -11,9 +11,10 @@ import pytest
 from core.errors import BackendError
 from core.prompting.template import load_template
 from eval.datasets.plain import question_record
+from eval.experiment.run import RunConfig
 from generation.config import ModelConfig
 from retrieval.config import RetrieverConfig
-from scripts.commands import rows, run, sample
+from scripts.commands import rows, sample
 from scripts.commands.rounds import Stage, perform
 from tests.training.toy import ALL, CORAG, SAMPLE, many, write_chains
 from training.config import SftConfig
@@ -65,7 +66,7 @@ def stage_of(kind, folder, stop):
         "corag": replace(corag, stop="check" if stop else "length"),
         "model": ModelConfig(name=model, adapter=adapter),
     }
-    return Stage(folder / "out", kind(**asked, **({"method": ["corag"]} if kind is run.Config else {})))
+    return Stage(folder / "out", kind(**asked, **({"method": ["corag"]} if kind is RunConfig else {})))
 
 
 ASKING = ("questions", "aliases", "next.txt", "model/config.json", "adapter/config.json")
@@ -75,7 +76,7 @@ ASKING = ("questions", "aliases", "next.txt", "model/config.json", "adapter/conf
     ("kind", "stop", "read"),
     [
         (sample.Config, False, ASKING),
-        (run.Config, True, (*ASKING, "enough.txt")),
+        (RunConfig, True, (*ASKING, "enough.txt")),
         (rows.Config, False, ("model/config.json",)),
         (rows.Config, True, ("model/config.json", "enough.txt")),
         (SftConfig, False, ("model/config.json", "adapter/config.json")),
@@ -115,7 +116,7 @@ def test_chains_are_finished_when_every_question_is_answered(tmp_path):
 def test_the_loop_goes_on_without_answers_that_only_its_table_wants(tmp_path, capsys):
     file, folder = tmp_path / "test.jsonl", tmp_path / "test"
     file.write_text("".join(json.dumps(question_record(each)) + "\n" for each in many(2)))
-    stage = Stage(folder, run.Config(questions=str(file), method=["corag"], retriever=INDEX, out=str(folder)))
+    stage = Stage(folder, RunConfig(questions=str(file), method=["corag"], retriever=INDEX, out=str(folder)))
     write_chains(folder / "corag", SAMPLE, CORAG, questions=many(2), failing="birthplace")
     assert performed(stage) and performed(stage), "asked again"
     assert "2 failed, the first, 'q1', with:\n  SearchFailedError" in capsys.readouterr().err

@@ -1,0 +1,168 @@
+"""Answering a dataset with some methods, each into a run folder of its own, which the same call resumes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from corag.adaptive import purse_of
+from core.errors import ConfigError
+from core.files import file_digest
+from core.protocols import Generator, Retriever
+from core.runner import answer_question
+from core.runs.environment import environment
+from core.runs.folder import RunFolder, read_rows
+from core.runs.rows import Row
+from core.runs.shards import Shard, note_questions
+from core.seeds import stable_hash
+from core.tools import Purse, Tools
+from core.types import Question
+from eval.experiment.backends import Setup, open_backends
+from eval.experiment.conditions import corpus_of
+from eval.experiment.progress import answer_waiting
+from eval.experiment.questions import QuestionFile
+from eval.experiment.registry import bind
+
+
+@dataclass(frozen=True)
+class RunConfig(Setup, QuestionFile):
+    """Options of 'corag run'.
+
+    Attributes:
+        scorer: how answers are scored; "auto" takes the dataset's own.
+        recall_at: recall is measured over so many collected passages.
+        batch_size: questions in flight at the same time.
+        out: folder of the runs; "auto" is runs/NAME-OF-QUESTIONS with one folder per method and settings.
+        keep_prompts: store every prompt in the traces.
+    """
+
+    scorer: str = "auto"
+    recall_at: int = 15
+    batch_size: int = 64
+    out: str = "auto"
+    keep_prompts: bool = False
+
+    def __post_init__(self) -> None:
+        Setup.__post_init__(self)
+        QuestionFile.__post_init__(self)
+        if self.batch_size < 1 or self.recall_at < 1:
+            raise ConfigError(
+                f"batch_size and recall_at must be at least 1, but they are {self.batch_size} and "
+                f"{self.recall_at}."
+            )
+
+
+async def answer_dataset(config: RunConfig, questions: Sequence[Question]) -> dict[str, Path]:
+    """Answer every question with every method, resuming what there is.
+
+    Return the run folder of each method.
+    """
+    async with open_backends(config) as (generator, retriever):
+        return {
+            name: await answer_run(config, name, questions, generator, retriever) for name in config.method
+        }
+
+
+async def answer_run(
+    config: RunConfig,
+    method: str,
+    questions: Sequence[Question],
+    generator: Generator,
+    retriever: Retriever | None,
+    *,
+    cell: str = "",
+) -> Path:
+    """Answer with one method what its run does not hold yet, and return the run's folder.
+
+    ``cell``: its name in a sweep.
+    """
+    settings = run_settings(config, method, generator, retriever)
+    folder = run_path(config, method, settings, cell)
+    chosen = {
+        "model": asdict(config.model),
+        "retriever": asdict(config.retriever),
+        "batch_size": config.batch_size,
+        "questions": config.questions,
+        "scorer": config.scorer,
+        "recall_at": config.recall_at,
+        "shard": config.shard,
+        "corpus": corpus_of(config.retriever.index) if settings["retriever"] else "",
+        "aliases": file_digest(config.aliases),
+    }
+    with RunFolder(folder, settings, environment() | chosen) as run:
+        if config.shard:
+            note_questions(folder, [question.id for question in questions])
+        await answer_rest(config, method, questions, generator, retriever, run, cell or method)
+    return folder
+
+
+async def answer_rest(
+    config: RunConfig,
+    name: str,
+    questions: Sequence[Question],
+    generator: Generator,
+    retriever: Retriever | None,
+    run: RunFolder,
+    title: str,
+) -> None:
+    """Answer what the run does not hold yet."""
+    method = bind(name, config)
+    shared = name == "corag" and config.corag.strategy == "adaptive"
+    purse = purse_of(read_rows(run.path), config.corag) if shared else Purse()
+
+    async def answer_one(question: Question) -> Row:
+        tools = Tools(
+            question,
+            generator,
+            retriever,
+            seed=config.seed,
+            budget=config.budget,
+            keep_prompts=config.keep_prompts,
+            purse=purse,
+        )
+        return await answer_question(question, method, tools)
+
+    await answer_waiting(run, questions, answer_one, title, in_flight=config.batch_size)
+
+
+def run_settings(
+    config: RunConfig, name: str, generator: Generator, retriever: Retriever | None
+) -> dict[str, Any]:
+    """Everything that the method's results depend on; ``limit`` and ``batch_size`` are not among it."""
+    return method_settings(config, name) | {
+        "model": generator.fingerprint,
+        "retriever": retriever.fingerprint if retriever is not None and config.entry(name).searches else "",
+    }
+
+
+def method_settings(config: RunConfig, name: str) -> dict[str, Any]:
+    """What the method's results depend on besides model and index: known before either is opened."""
+    options, entry = config.of(name), config.entry(name)
+    own = {"code": entry.code} if entry.code else {}
+    return own | {
+        "method": name,
+        "options": asdict(options),
+        "prompts": [template.identity for template in options.templates()],
+        "demonstrations": {given: file_digest(file) for given, file in options.files().items()},
+        "questions": config.source,
+        "seed": config.seed,
+        "budget": config.budget,
+    }
+
+
+def run_path(config: RunConfig, name: str, settings: Mapping[str, Any], cell: str = "") -> Path:
+    """Return the folder of a method's run.
+
+    The automatic name changes with the settings, so it is never refused.
+    """
+    if config.out != "auto":
+        run = Path(config.out) / (re.sub(r"[^\w.=-]+", "-", cell) or name)
+    else:
+        stem = Path(config.questions).name.split(".")[0]
+        digest = stable_hash(json.dumps(settings, sort_keys=True, default=str))[:8]
+        run = Path("runs") / stem / f"{name}-{digest}"
+    return Shard.parse(config.shard).folder(run) if config.shard else run
