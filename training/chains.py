@@ -10,9 +10,10 @@ from pathlib import Path
 from corag.config import CoRAGConfig
 from corag.method import HopRecord
 from core.errors import ConfigError, DataError
-from core.runs.folder import differences, read_rows
+from core.runs.folder import read_rows
 from core.runs.manifest import Manifest
 from core.runs.rows import SavedRow, log_likelihood
+from core.runs.stamp import Stamp, refuse_differences
 from core.text import exact_match, mentions
 from core.types import Question
 from training.sampling import SampledChain
@@ -84,13 +85,13 @@ def config_of(folders: Sequence[Path]) -> CoRAGConfig:
     """
     options = manifest_of_chains(folders[0]).options["corag"]
     for other in folders[1:]:
-        if changed := differences(options, manifest_of_chains(other).options["corag"]):
-            raise ConfigError(
-                f"'{folders[0]}' and '{other}' were sampled with different options:\n  "
-                + "\n  ".join(changed)
-                + "\n"
-                "Rows of one training set have one prompt: make their rows apart, or sample again."
-            )
+        refuse_differences(
+            f"'{folders[0]}'",
+            Stamp(options),
+            Stamp(manifest_of_chains(other).options["corag"]),
+            than=f"'{other}'",
+            advice="Rows of one training set have one prompt: make their rows apart, or sample again.",
+        )
     config = CoRAGConfig(**options)
     for folder in folders:
         then, now = manifest_of_chains(folder).prompts, [each.identity for each in config.templates()]

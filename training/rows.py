@@ -18,6 +18,7 @@ from core.files import file_digest, write_atomically
 from core.prompting.prompt import Shortening
 from core.protocols import Retriever
 from core.runs.folder import TRACES
+from core.runs.stamp import Stamp, refuse_differences
 from core.types import Passage
 from generation.rendering import Renderer
 from training.chains import ChainRow, config_of, manifest_of_chains, read_chains
@@ -97,10 +98,7 @@ async def write_rows(
     corag = config_of(folders)
     settings = settings_of(folders, retriever, renderer, config, corag)
     if (found := read_report(out)) is not None:
-        if found.settings != settings:
-            raise ConfigError(
-                f"'{out}' holds rows of other chains or options: choose another --out, or remove it."
-            )
+        refuse_differences(f"'{out}'", Stamp(found.settings), Stamp(settings))
         return found
     report = Report(settings)
     rows: dict[str, list[Any]] = {"train": [], "validation": []}

@@ -21,7 +21,7 @@ from core.errors import ConfigError, CoragError, DataError
 from core.files import write_atomically
 from core.options import parse
 from core.runs.environment import environment
-from core.runs.folder import differences
+from core.runs.stamp import Stamp, refuse_differences
 from generation.adapters import TRAINING, adapter_folder, check_adapter, read_manifest
 from generation.models import context_window, folder_digest, model_folder, native_dtype
 from generation.rendering import Renderer
@@ -47,11 +47,7 @@ def main(config: SftConfig) -> dict[str, Any]:
     settings = settings_of(config, folder)
     earlier = read_manifest(out)
     if earlier is not None:
-        if changed := differences(earlier["settings"], settings):
-            raise ConfigError(
-                f"'{out}' was trained with other settings:\n  " + "\n  ".join(changed) + "\n"
-                "Give the same settings to go on with it, or choose another --out."
-            )
+        refuse_differences(f"'{out}'", Stamp(earlier["settings"]), Stamp(settings))
         if earlier["result"] is not None:
             return earlier
     manifest = {"settings": settings, "result": None, "start": environment()}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +25,7 @@ from core.errors import ConfigError, DataError
 from core.files import replacing
 from core.runs.manifest import MANIFEST, Manifest, Start
 from core.runs.rows import Row, SavedRow
+from core.runs.stamp import Stamp, refuse_differences
 
 TRACES = "traces.jsonl"
 
@@ -59,13 +60,7 @@ class RunFolder:
         starts: list[Start] = []
         if (self.path / MANIFEST).exists():
             earlier = Manifest.read(self.path)
-            changed = differences(earlier.settings, settings)
-            if changed:
-                shown = "\n  ".join(changed)
-                raise ConfigError(
-                    f"the run '{self.path}' was made with other settings:\n  {shown}\n"
-                    "Give it the same settings to resume it, or choose another --out."
-                )
+            refuse_differences(f"the run '{self.path}'", Stamp(earlier.settings), Stamp(settings))
             starts += earlier.starts
         Manifest(settings, [*starts, Start.from_json(circumstances)]).write(self.path)
 
@@ -234,13 +229,3 @@ def _parsed_lines(traces: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
         if not isinstance(record, dict) or "id" not in record:
             raise DataError(f"line {number} of '{traces}' is not an answered question: remove that line.")
         yield line, record
-
-
-def differences(before: Any, after: Any, name: str = "") -> Sequence[str]:
-    """List every setting that differs between two JSON values, as "name: before -> after"."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        found: list[str] = []
-        for key in [*before, *(key for key in after if key not in before)]:
-            found.extend(differences(before.get(key), after.get(key), f"{name}.{key}" if name else key))
-        return found
-    return [] if before == after else [f"{name}: {json.dumps(before)} -> {json.dumps(after)}"]

@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 
 from core.errors import ConfigError, DataError
 from core.files import write_atomically
-from core.runs.folder import Line, differences, lock_folder, read_lines, write_run
+from core.runs.folder import Line, lock_folder, read_lines, write_run
 from core.runs.manifest import MANIFEST, Manifest
+from core.runs.stamp import Stamp, refuse_differences
 
 SHARD = "shard.json"
 _NAME = re.compile(r"(?P<run>.+)\.shard-(?P<number>[0-9]+)-of-(?P<count>[0-9]+)")
@@ -146,13 +147,11 @@ def _common_settings(shards: Mapping[Shard, Path]) -> Mapping[str, Any]:
 
 
 def _refuse_differences(folder: Path, settings: Any, other: str, others: Any) -> None:
-    if changed := differences(settings, others):
-        shown = "\n  ".join(changed)
-        raise ConfigError(
-            f"'{folder}' and {other} were made with different settings:\n  {shown}\n"
-            "Shards of one run have the same settings: answer them with the same options, or join them into "
-            "another --out."
-        )
+    advice = (
+        "Shards of one run have the same settings: answer them with the same options, or join them into "
+        "another --out."
+    )
+    refuse_differences(f"'{folder}'", Stamp(settings), Stamp(others), than=other, advice=advice)
 
 
 def _question_order(run: Path, shards: Mapping[Shard, Path]) -> list[str]:

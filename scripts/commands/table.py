@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from core.errors import ConfigError, nearest
-from core.runs.folder import differences, read_rows
+from core.runs.folder import read_rows
 from core.runs.manifest import Manifest
 from core.runs.rows import SavedRow
+from core.runs.stamp import differences
 from core.types import Question
 from eval.scoring.judge import JUDGE
 from eval.scoring.scorers import Scorer, chosen_scorer, scorer_title

@@ -13,8 +13,8 @@ from typing import Any, Literal
 from rich.table import Table
 
 from core.errors import ConfigError, DataError, nearest
-from core.runs.folder import differences
 from core.runs.manifest import Start
+from core.runs.stamp import differences
 from core.types import Passage
 from eval.statistics.comparing import Against, Measures
 from eval.statistics.intervals import Spread, spread

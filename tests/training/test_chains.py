@@ -125,7 +125,7 @@ def test_folders_of_different_options_are_refused_with_the_difference(tmp_path):
     write_chains(
         tmp_path / "b", SAMPLE, replace(CORAG, passages_per_hop=3, task="guess"), questions=many(2)[1:]
     )
-    with pytest.raises(ConfigError, match=r"sampled with different options") as refused:
+    with pytest.raises(ConfigError, match=r"were made with different settings") as refused:
         config_of([tmp_path / "a", tmp_path / "b"])
     assert "passages_per_hop: 2 -> 3" in str(
         refused.value

@@ -1,0 +1,112 @@
+"""One way to know that something is up to date: what it was made from, what made it, whether it is finished.
+
+Runs, the cells of a sweep, the stages of training, rows, adapters and indexes are all compared as stamps. Where others
+read a manifest (manifest.json, corag_index.json, training.json, report.json), the stamp is read out of that, so folders
+of older versions have one too. Everything else writes ``stamp.json``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from core.errors import ConfigError, CoragError
+from core.files import write_atomically
+
+STAMP = "stamp.json"
+GO_ON = "Give the same settings to go on with it, or choose another --out."
+
+
+class Input(NamedTuple):
+    """Something that was read. ``hash`` identifies its content and alone is compared; ``name`` is for a reader."""
+
+    name: str
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{Path(self.name).name} ({self.hash or 'not here'})"
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What something was made with and from.
+
+    Attributes:
+        made_with: settings, and the versions that matter to the result; JSON values.
+        made_from: what was read, by the part that it has in the making.
+        finished: when it was finished, "" for not yet. Two makings of the same differ in this alone, so who
+            reads a result takes the hash of its stamp as an input and is made anew after it.
+    """
+
+    made_with: Mapping[str, Any]
+    made_from: Mapping[str, Sequence[Input]] = field(default_factory=dict)
+    finished: str = ""
+
+    @classmethod
+    def read(cls, file: Path) -> Stamp | None:
+        """Read a stamp; None if there is none, or none that this version understands."""
+        try:
+            record = json.loads(file.read_text(encoding="utf-8"))
+            read = {part: [Input(*each) for each in inputs] for part, inputs in record["made_from"].items()}
+            return cls(record["made_with"], read, record["finished"])
+        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def write(self, file: Path) -> None:
+        """Write the stamp, replacing what is there."""
+        write_atomically(file, json.dumps(asdict(self), indent=1, default=str) + "\n")
+
+    def finish(self, file: Path) -> None:
+        """Write the stamp as that of something finished now."""
+        replace(self, finished=datetime.now(UTC).isoformat()).write(file)
+
+    def differences(self, wanted: Stamp) -> list[str]:
+        """Name what differs from another stamp, as "name: here -> there"; when it was finished is no matter."""
+        found = []
+        for part in dict.fromkeys([*self.made_from, *wanted.made_from]):
+            here, there = self.made_from.get(part, ()), wanted.made_from.get(part, ())
+            if [each.hash for each in here] != [each.hash for each in there]:
+                shown = (", ".join(map(str, inputs)) or "(none)" for inputs in (here, there))
+                found.append(f"{part}: {' -> '.join(shown)}")
+        return found + differences(*(_plain(each.made_with) for each in (self, wanted)))
+
+
+def is_finished(file: Path, wanted: Stamp) -> bool:
+    """Whether a stamp file says that this very thing is finished."""
+    found = Stamp.read(file)
+    return found is not None and bool(found.finished) and not found.differences(wanted)
+
+
+def refuse_differences(
+    what: str,
+    before: Stamp,
+    after: Stamp,
+    *,
+    than: str = "",
+    advice: str = GO_ON,
+    error: type[CoragError] = ConfigError,
+) -> None:
+    """Raise an error that shows how two stamps differ, if they do: of ``what`` and what is asked now, or ``than``."""
+    if changed := before.differences(after):
+        said = f"{what} and {than} were made with different" if than else f"{what} was made with other"
+        raise error(f"{said} settings:\n  " + "\n  ".join(changed) + f"\n{advice}")
+
+
+def differences(before: Any, after: Any, name: str = "") -> list[str]:
+    """List every setting that differs between two JSON values, as "name: before -> after"."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        return [
+            line
+            for key in dict.fromkeys([*before, *after])
+            for line in differences(before.get(key), after.get(key), f"{name}.{key}" if name else key)
+        ]
+    return [] if before == after else [f"{name}: {json.dumps(before)} -> {json.dumps(after)}"]
+
+
+def _plain(values: Mapping[str, Any]) -> Any:
+    """Return values as they come back from a file, in which a tuple is a list."""
+    return json.loads(json.dumps(values, default=str))
