@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from corag.shared_budget import SharedBudget
 from core.errors import ConfigError
 from core.method import MethodConfig
 from core.prompting.template import Template, load_prompt
+from core.runs.rows import SavedRow
 from core.text import normalize_answer
 
 PROMPTS = Path(__file__).parent / "prompts"
@@ -170,6 +173,10 @@ class CoRAGConfig(MethodConfig):
         """Every prompt that these options use."""
         templates = (self.prompt("sub_query"), self.prompt("sub_answer"), self.prompt("final_answer"))
         return (*templates, self.prompt("stop_check")) if self.stop in ("check", "learned") else templates
+
+    def shared_state(self, rows: Iterable[SavedRow]) -> SharedBudget | None:
+        """Return the budget that the questions of an adaptive run share; other strategies share nothing."""
+        return SharedBudget.of_rows(rows, self.mean_budget) if self.strategy == "adaptive" else None
 
 
 def _at_least(config: CoRAGConfig, least: int, *names: str) -> None:

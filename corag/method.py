@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from corag.adaptive import Account, adaptive
+from corag.adaptive import adaptive
 from corag.candidates import Candidate, Outcome
 from corag.chain import Chain, Hop
 from corag.config import CoRAGConfig
 from corag.final_answer import Context, final_answer, retrieve_context
+from corag.shared_budget import QuestionBudget
 from corag.strategies import best_of_n, greedy
 from corag.tree import tree_search
 from core.tools import Tools
@@ -72,14 +73,14 @@ class CoRAGAnswer(Answer):
 async def corag(question: Question, tools: Tools, config: CoRAGConfig) -> CoRAGAnswer:
     """Answer one question: retrieve for it, decode chains, keep the best, answer from it."""
     context = await retrieve_context(tools, config)
-    account = Account(tools.purse, config.mean_budget)
+    budget = QuestionBudget(tools, config.mean_budget)
     try:
         with tools.holding(context.reserve):
-            outcome = await decode(tools, config, context, account)
+            outcome = await decode(tools, config, context, budget)
         chain = outcome.best.chain
         conclusion = outcome.conclusion or await final_answer(chain, context, tools, config)
     finally:
-        account.charge(tools.spent.total)
+        budget.charge(tools.spent.total)
     return CoRAGAnswer(
         text=conclusion.text,
         passage_ids=context.gathered(chain),
@@ -93,7 +94,7 @@ async def corag(question: Question, tools: Tools, config: CoRAGConfig) -> CoRAGA
     )
 
 
-async def decode(tools: Tools, config: CoRAGConfig, context: Context, account: Account) -> Outcome:
+async def decode(tools: Tools, config: CoRAGConfig, context: Context, budget: QuestionBudget) -> Outcome:
     """Decode chains by the strategy."""
     if not config.max_hops:
         return Outcome((Candidate(Chain(stopped="length"), "no hops"),), 0)
@@ -105,7 +106,7 @@ async def decode(tools: Tools, config: CoRAGConfig, context: Context, account: A
         case "tree":
             return await tree_search(tools, config, context)
         case "adaptive":
-            return await adaptive(tools, config, context, account)
+            return await adaptive(tools, config, context, budget)
 
 
 def record(candidate: Candidate) -> ChainRecord:

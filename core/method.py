@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from core.prompting.template import Template
+from core.runs.rows import SavedRow
 
 
 @dataclass(frozen=True)
@@ -40,3 +41,11 @@ class MethodConfig:
     def check_files(self) -> None:
         """Load prompts and files, so that what is missing is found before minutes go into an engine."""
         self.templates()
+
+    def shared_state(self, rows: Iterable[SavedRow]) -> object | None:
+        """Return what the questions of one run share, for :attr:`core.tools.Tools.shared`; mostly nothing.
+
+        ``rows``: what the run holds already, so that a resumed run goes on with it. They are read from disk
+        only as far as they are looked at.
+        """
+        return None

@@ -18,7 +18,6 @@ from core.prompting.demonstrations import (
 )
 from core.prompting.prompt import Prompt
 from core.prompting.render import load_layout, render_demonstrations, render_passages
-from core.prompting.shorten import affordable
 from core.prompting.template import Template
 from core.protocols import Generation
 from core.text import extract_answer
@@ -104,7 +103,7 @@ async def read_once(
     """
     ids = tuple(passage.id for passage in passages)
     whole = reader_prompt(question, passages, config)
-    prompt = affordable(whole, config.max_answer_tokens, tools)
+    prompt = tools.afford(whole, config.max_answer_tokens)
     try:
         reply = await generate_answer(prompt, config.max_answer_tokens, tools)
     except BudgetExhaustedError:

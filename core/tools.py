@@ -1,17 +1,18 @@
-"""What one question is handed: generate, score and search, with seeds, ledger, budget and trace taken care
-of.
-"""
+"""What one question is handed: generate, score and search; seeds, ledger, budget and trace are taken care of."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from itertools import accumulate
+from typing import Any, ClassVar, TypeVar
 
 from core.errors import BudgetExhaustedError, ConfigError
+from core.gather import gather
 from core.prompting.prompt import Prompt, Shortening
+from core.prompting.shorten import shorten, token_bound
 from core.protocols import (
     CachedHits,
     GenerateRequest,
@@ -25,9 +26,8 @@ from core.protocols import (
 from core.seeds import derive_seed
 from core.types import Hit, Passage, Question, TokenUsage
 
-# Allowed for a chat template's own words when a call is weighed against the budget: at first, and for each
-# further message; and for what a tokenizer puts around a plain text.
-_TEMPLATE_TOKENS, _TEMPLATE_TOKENS_A_MESSAGE, _PLAIN_TOKENS = 48, 6, 2
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,25 +86,25 @@ Step = GenerateStep | ScoreStep | SearchStep
 
 
 @dataclass
-class Purse:
-    """What the questions of one run share: the tokens that they saved for those that need more, and the
-    scores seen so far.
-
-    ``balance`` is negative when they overspent.
-    """
-
-    balance: int = 0
-    scores: list[float] = field(default_factory=list)
-
-
-@dataclass
 class Tools:
     """The only way for a method to reach a model or an index. One instance serves one question.
 
-    ``seed``: the run's. ``budget``: most tokens, prompt plus generated, that the question may spend (0: no
-    limit); a call that could exceed it is not made and raises :class:`BudgetExhaustedError`. ``watch`` sees
-    every step as it finishes. ``keep_prompts`` stores prompts in the trace. ``purse`` is shared by the
-    questions of a run. ``begun``: when the question was, by ``time.perf_counter``.
+    A method that may be given a budget says in a line what it wants of it: :meth:`fan_out` for what goes on
+    at the same time, :meth:`hold_back` around what must leave enough for a later call, :meth:`afford` for a
+    prompt that may lose demonstrations or passages. Without a budget all three cost nothing, not even a count.
+
+    Args:
+        question: the one that is answered.
+        generator: the model.
+        retriever: the index; None for methods that do not search.
+        seed: the run's; those of sampled calls are derived from it.
+        budget: most tokens, prompt plus generated, that the question may spend; 0 for no limit. A call that
+            could exceed it is not made and raises :class:`BudgetExhaustedError`.
+        watch: sees every step as it finishes.
+        keep_prompts: store prompts in the trace.
+        shared: what the questions of one run share, if the method has any such thing: see
+            :meth:`core.method.MethodConfig.shared_state`.
+        begun: when the question was, by ``time.perf_counter``.
     """
 
     question: Question
@@ -114,7 +114,7 @@ class Tools:
     budget: int = 0
     watch: Callable[[Step], None] | None = None
     keep_prompts: bool = False
-    purse: Purse = field(default_factory=Purse)
+    shared: object | None = None
     steps: list[Step] = field(default_factory=list)
     ledger: dict[str, TokenUsage] = field(default_factory=dict)
     begun: float = field(default_factory=time.perf_counter)
@@ -132,14 +132,43 @@ class Tools:
         """Tokens left in the budget, without those held back, never below 0; None without a budget."""
         return max(0, self.budget - self.spent.total - self._held) if self.budget else None
 
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of a text, without special tokens."""
+        return self.generator.count_tokens(text)
+
+    def cost(self, prompt: Prompt, max_tokens: int) -> int:
+        """Return the tokens that a call may cost at most, prompt and completion."""
+        return token_bound(prompt, max_tokens, self.count_tokens)
+
     @contextmanager
-    def holding(self, tokens: int) -> Iterator[None]:
+    def hold_back_tokens(self, tokens: int) -> Iterator[None]:
         """Keep tokens of the budget back for what comes after the block."""
         self._held += tokens
         try:
             yield
         finally:
             self._held -= tokens
+
+    @contextmanager
+    def hold_back(self, prompt: Prompt, max_tokens: int) -> Iterator[None]:
+        """Keep back what a call after the block may cost, so that it stays affordable.
+
+        ``max_tokens``: of its completion, and of what the block may add to its prompt.
+        """
+        # Counting costs time, so it is not done for nobody.
+        with self.hold_back_tokens(self.cost(prompt, max_tokens) if self.budget else 0):
+            yield
+
+    def afford(self, prompt: Prompt, max_tokens: int) -> Prompt:
+        """Leave out whole segments by rising ``drop`` until the budget allows the call, or no more may go.
+
+        A prompt that is still too dear is refused when it is asked, as any other.
+        """
+        left = self.left
+        if left is None:
+            return prompt
+        kept, _ = shorten(prompt, lambda smaller: self.cost(smaller, max_tokens) - left, self.count_tokens)
+        return kept
 
     def branch(self, parts: int, budget: int | None = None) -> list[Tools]:
         """Return the tools of ``parts`` branches that go on at the same time, each with an equal share of
@@ -155,13 +184,71 @@ class Tools:
         share = 0 if total is None else max(1, total // max(1, parts))  # 0 would be no limit; no call costs 1
         return [replace(self, budget=share, ledger={}, _held=0, _trunk=self) for _ in range(parts)]
 
-    def count_tokens(self, text: str) -> int:
-        """Return the number of tokens of a text, without special tokens."""
-        return self.generator.count_tokens(text)
+    holding = hold_back_tokens  # transition: until every caller has moved
 
-    def cost(self, prompt: Prompt, max_tokens: int) -> int:
-        """Return the tokens that a call may cost at most, prompt and completion."""
-        return most_tokens(prompt, max_tokens, self.count_tokens)
+    async def fan_out(
+        self,
+        items: Sequence[Item],
+        work: Callable[[Item, Tools], Coroutine[Any, Any, Result]],
+        *,
+        budget: int | None = None,
+    ) -> list[Result]:
+        """Do ``work`` on all items at the same time, each with an equal share of what is left; in order.
+
+        ``budget``: share so many tokens instead, as :meth:`branch` does. The first error cancels the others
+        and is raised.
+        """
+        branches = self.branch(len(items), budget)
+        return await gather(work(item, branch) for item, branch in zip(items, branches, strict=True))
+
+    async def fan_out_certain(
+        self,
+        items: Sequence[Item],
+        work: Callable[[Item, Tools], Coroutine[Any, Any, Result]],
+        cost: Callable[[Item], int],
+        *,
+        at_least_one: bool = False,
+    ) -> list[Result]:
+        """Do ``work`` on as many items at the same time as the budget is certain to pay for, then on the next.
+
+        For work that is worth nothing when it is cut short: all at once would share a small budget until it
+        suffices for none. So it does not matter either which item is done first.
+
+        Args:
+            items: what to work on, the most wanted first.
+            work: is given an item and its share of the budget. An item that cannot be paid for after all
+                (:class:`BudgetExhaustedError`) is left out.
+            cost: tokens that the work on an item may cost at most; not asked without a budget.
+            at_least_one: until something has come of an item, try the next with all that is left, certain or
+                not, and raise :class:`BudgetExhaustedError` if nothing comes of any.
+
+        Returns:
+            The results in the items' order, without those left out: from the first that is not certain to be
+            affordable on, and those that failed.
+        """
+
+        async def attempt(item: Item, branch: Tools) -> tuple[Result, ...]:
+            try:
+                return (await work(item, branch),)
+            except BudgetExhaustedError:
+                return ()
+
+        kept: list[Result] = []
+        rest = items
+        while rest and ((count := self._certain(rest, cost)) or (at_least_one and not kept)):
+            batch, rest = rest[: max(1, count)], rest[max(1, count) :]
+            kept += [result for found in await self.fan_out(batch, attempt) for result in found]
+        if at_least_one and not kept:
+            raise BudgetExhaustedError(f"question '{self.question.id}' has too few tokens left to go on.")
+        return kept
+
+    def _certain(self, items: Sequence[Item], cost: Callable[[Item], int]) -> int:
+        """Return how many items, from the first on, equal shares of the budget are certain to pay for."""
+        left = self.left
+        if left is None:
+            return len(items)
+        dearest = accumulate(map(cost, items), max)  # shares are equal, so the dearest of them decides
+        return sum(number * most <= left for number, most in enumerate(dearest, 1))
 
     async def generate(
         self,
@@ -290,7 +377,7 @@ class Tools:
                 f"question '{self.question.id}' has {self.left} of its {self.budget} tokens left; a call may "
                 f"cost {cost}."
             )
-        with self.holding(cost):
+        with self.hold_back_tokens(cost):
             yield
 
     def _note(self, step: Step, usage: TokenUsage | None = None) -> None:
@@ -304,7 +391,4 @@ class Tools:
             self.watch(step)
 
 
-def most_tokens(prompt: Prompt, max_tokens: int, count: Callable[[str], int]) -> int:
-    """Return the tokens that prompt and completion may come to, the chat template's own among them, about."""
-    template = _TEMPLATE_TOKENS + _TEMPLATE_TOKENS_A_MESSAGE * (len(prompt.messages) - 1)
-    return count(prompt.text) + (_PLAIN_TOKENS if prompt.plain else template) + max_tokens
+most_tokens = token_bound  # transition

@@ -1,14 +1,19 @@
-"""Making a prompt smaller: which whole segments go first, for a model's window and for a question's token
-budget.
-"""
+"""Making a prompt smaller: which whole segments go first, for a model's window and for a token budget."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from core.prompting.prompt import Message, Prompt, Segment
-from core.tools import Tools
+
+if TYPE_CHECKING:
+    from core.tools import Tools  # transition, with affordable and reserve below
+
+# Allowed for a chat template's own words when a call is weighed against the budget: at first, and for each
+# further message; and for what a tokenizer puts around a plain text.
+_TEMPLATE_TOKENS, _TEMPLATE_TOKENS_A_MESSAGE, _PLAIN_TOKENS = 48, 6, 2
 
 
 def shorten(
@@ -33,25 +38,22 @@ def shorten(
     return _without(prompt, order[:gone]), tuple(prompt.messages[m].segments[s] for m, s in order[:gone])
 
 
-def affordable(prompt: Prompt, max_tokens: int, tools: Tools) -> Prompt:
-    """Leave out whole segments by rising ``drop`` until the question's budget allows the call, or nothing
-    more may go.
+def token_bound(prompt: Prompt, max_tokens: int, count: Callable[[str], int]) -> int:
+    """Return the tokens that prompt and completion may come to, the chat template's own among them, about.
 
-    Without a budget the prompt stays whole. A prompt that is still too dear is refused when it is asked, as
-    any other.
+    ``count``: tokens of a text by itself.
     """
-    left = tools.left
-    if left is None:
-        return prompt
-    kept, _ = shorten(prompt, lambda smaller: tools.cost(smaller, max_tokens) - left, tools.count_tokens)
-    return kept
+    template = _TEMPLATE_TOKENS + _TEMPLATE_TOKENS_A_MESSAGE * (len(prompt.messages) - 1)
+    return count(prompt.text) + (_PLAIN_TOKENS if prompt.plain else template) + max_tokens
+
+
+def affordable(prompt: Prompt, max_tokens: int, tools: Tools) -> Prompt:
+    """Transition: use Tools.afford."""
+    return tools.afford(prompt, max_tokens)
 
 
 def reserve(prompt: Prompt, max_tokens: int, tools: Tools) -> int:
-    """Return the tokens to hold back so that a call stays affordable.
-
-    0 without a budget, where counting would be idle work.
-    """
+    """Transition: use Tools.hold_back."""
     return 0 if tools.left is None else tools.cost(prompt, max_tokens)
 
 

@@ -9,17 +9,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from corag.adaptive import purse_of
 from core.errors import ConfigError
 from core.files import file_digest
 from core.protocols import Generator, Retriever
 from core.runner import answer_question
 from core.runs.environment import environment
-from core.runs.folder import RunFolder, read_rows
+from core.runs.folder import RunFolder, read_attempts
 from core.runs.rows import Row
 from core.runs.shards import Shard, note_questions
 from core.seeds import stable_hash
-from core.tools import Purse, Tools
+from core.tools import Tools
 from core.types import Question
 from eval.experiment.backends import Setup, open_backends
 from eval.experiment.conditions import corpus_of
@@ -111,8 +110,7 @@ async def answer_rest(
 ) -> None:
     """Answer what the run does not hold yet."""
     method = bind(name, config)
-    shared = name == "corag" and config.corag.strategy == "adaptive"
-    purse = purse_of(read_rows(run.path), config.corag) if shared else Purse()
+    shared = config.of(name).shared_state(read_attempts(run.path))
 
     async def answer_one(question: Question) -> Row:
         tools = Tools(
@@ -122,7 +120,7 @@ async def answer_rest(
             seed=config.seed,
             budget=config.budget,
             keep_prompts=config.keep_prompts,
-            purse=purse,
+            shared=shared,
         )
         return await answer_question(question, method, tools)
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from corag.adaptive import purse_of
+from corag.adaptive import SharedBudget
 from corag.candidates import Candidate
 from corag.chain import Chain
 from corag.config import CoRAGConfig
@@ -16,7 +16,7 @@ from corag.method import corag
 from corag.tree import Tree
 from core.runner import answer_question
 from core.runs.rows import SavedRow
-from core.tools import Purse, Tools
+from core.tools import Tools
 from core.types import Question
 from tests.corag.chains import (
     GIVEN,
@@ -303,9 +303,9 @@ def test_the_mean_holds_when_all_questions_are_in_flight_at_once():
                 await asyncio.sleep(0)
 
         generator = ScriptedGenerator(seeded, pause=pause, log_likelihood=lambda request: -0.5)
-        purse = Purse()
+        shared = SharedBudget()
         tools = [
-            Tools(Question(f"q{number}", QUESTION.text), generator, WordRetriever(long), purse=purse)
+            Tools(Question(f"q{number}", QUESTION.text), generator, WordRetriever(long), shared=shared)
             for number in range(24)
         ]
         await asyncio.gather(*(corag(each.question, each, config) for each in tools))
@@ -322,41 +322,41 @@ def test_the_mean_holds_when_all_questions_are_in_flight_at_once():
         assert max(spent) > min(spent)
 
 
-def test_a_resumed_run_goes_on_with_the_purse_that_it_left():
+def test_a_resumed_run_goes_on_with_the_budget_that_it_left():
     config = CoRAGConfig(**PROMPTS, strategy="adaptive", max_hops=2, chains=2, mean_budget=900)
-    purse, rows = Purse(), {}
+    shared, rows = SharedBudget(), {}
     for number, score in enumerate((-2.0, -1.0)):
         question = Question(f"q{number}", QUESTION.text)
         generator = ScriptedGenerator(seeded, log_likelihood=lambda request, score=score: score)
-        tools = Tools(question, generator, WordRetriever(WORLD), purse=purse)
+        tools = Tools(question, generator, WordRetriever(WORLD), shared=shared)
         row = asyncio.run(answer_question(question, lambda q, t: corag(q, t, config), tools))
         rows[question.id] = SavedRow.from_json(json.loads(row.to_json()))
-    assert purse_of(rows, config) == purse and purse.balance != 0
+    assert config.shared_state(rows.values()) == shared and shared.balance != 0
 
 
 def test_adaptive_without_a_limit_is_unsure_above_the_median_of_its_run():
-    purse = Purse()
+    shared = SharedBudget()
     chains = []
     for score in (-2.0, -1.0, -3.0, -1.5, -1.0):
         generator = ScriptedGenerator(seeded, log_likelihood=lambda request, score=score: score)
-        tools = Tools(QUESTION, generator, WordRetriever(WORLD), purse=purse)
+        tools = Tools(QUESTION, generator, WordRetriever(WORLD), shared=shared)
         config = CoRAGConfig(**PROMPTS, strategy="adaptive", max_hops=2, chains=2, expand=2, rollouts=1)
         chains.append(len(asyncio.run(corag(QUESTION, tools, config)).chains) > 1)
-    assert purse.scores == [-2.0, -1.0, -3.0, -1.5, -1.0]
+    assert shared.scores == [-2.0, -1.0, -3.0, -1.5, -1.0]
     assert chains == [False, True, False, True, True]
 
 
 def test_adaptive_keeps_the_run_to_its_mean_budget():
     async def answer_all():
         generator = ScriptedGenerator(seeded, log_likelihood=lambda request: -0.5)
-        purse = Purse()
+        shared = SharedBudget()
         spent = []
         for number in range(12):
             question = Question(f"q{number}", QUESTION.text)
-            tools = Tools(question, generator, WordRetriever(long), purse=purse)
+            tools = Tools(question, generator, WordRetriever(long), shared=shared)
             await corag(question, tools, config)
             spent.append(tools.spent.total)
-        assert purse.balance == 12 * config.mean_budget - sum(spent)
+        assert shared.balance == 12 * config.mean_budget - sum(spent)
         return spent
 
     options = {"max_hops": 2, "chains": 3, "expand": 2, "rollouts": 1} | TOKENS

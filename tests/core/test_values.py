@@ -262,7 +262,7 @@ async def test_a_call_that_could_exceed_the_budget_is_not_made():
         await tools.generate(Prompt.of_text("a"), role="thought", max_tokens=5)
     with pytest.raises(BudgetExhaustedError):
         await tools.score(Prompt.of_text("a b"), "yes no", role="score")
-    with tools.holding(1):
+    with tools.hold_back_tokens(1):
         assert tools.left == 4
     assert tools.left == 5 and len(generator.requests) == 2
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from core.errors import RequestRefusedError
 from core.prompting.prompt import Message, Prompt, Role, Segment
 from core.protocols import Completion, Sampling, ScoreRequest
-from core.tools import most_tokens
+from core.prompting.shorten import token_bound
 from generation.models import model_folder
 from generation.rendering import Renderer
 from tests.fakes import chat_prompt
@@ -119,7 +119,7 @@ def test_what_a_call_may_cost_is_not_less_than_it_costs_however_long_the_dialogu
     roles: list[Role] = ["user", "assistant"]
     turns = tuple(Message(roles[turn % 2], (Segment(f"Turn {turn} says it."),)) for turn in range(messages))
     prompt = Prompt(turns, prefix="So the answer is:")
-    assert len(renderer.encode(prompt)) + 64 <= most_tokens(prompt, 64, renderer.count)
+    assert len(renderer.encode(prompt)) + 64 <= token_bound(prompt, 64, renderer.count)
 
 
 def test_a_prompt_that_fits_is_left_alone(renderer: Renderer) -> None:
