@@ -16,11 +16,14 @@ from typing import Any
 from core.errors import DataError, IndexMismatchError
 from core.files import write_atomically
 from core.runs.environment import version_of
+from core.runs.stamp import STAMP, Input, Stamp, refuse_differences
 from core.seeds import stable_hash
 
 INDEX_FILE = "corag_index.json"
-BUILDING = "corag_building.json"
 SHARDS = "shards"
+# An index in the making has a stamp, or what older versions left instead; a whole one has its manifest alone.
+_UNFINISHED = (STAMP, "corag_building.json")
+_OTHER = "Choose another `out`, or set overwrite: true to replace it."
 REBUILD = "Build it again with `corag index` (overwrite: true)."
 _PACKAGES = ("corag", "pyserini", "faiss-cpu", "sentence-transformers")
 
@@ -59,21 +62,12 @@ class IndexSettings:
         """Return one of the ``details``, "" if this kind has none of that name."""
         return dict(self.details).get(name, "")
 
-    def differences(self, wanted: IndexSettings) -> list[str]:
-        """Name what differs from other settings, as "name: here -> there"."""
-        here, there = dict(self.details), dict(wanted.details)
-        here |= {"kind": self.kind, "encoder": f"{self.encoder} {self.encoder_fingerprint}".strip()}
-        there |= {"kind": wanted.kind, "encoder": f"{wanted.encoder} {wanted.encoder_fingerprint}".strip()}
-        if self.encoder_fingerprint == wanted.encoder_fingerprint:  # the same weights under another name
-            there["encoder"] = here["encoder"]
-        if [file.hash for file in self.corpus] != [file.hash for file in wanted.corpus]:
-            here["corpus"], there["corpus"] = (_named(settings.corpus) for settings in (self, wanted))
-        names = sorted(name for name in here | there if here.get(name) != there.get(name))
-        return [f"{name}: {here.get(name) or '(none)'} -> {there.get(name) or '(none)'}" for name in names]
-
-
-def _named(corpus: Sequence[CorpusFile]) -> str:
-    return ", ".join(f"{Path(file.path).name} ({file.hash})" for file in corpus)
+    @property
+    def stamp(self) -> Stamp:
+        """The settings as a stamp: a corpus is its content, an encoder its weights, wherever they lie."""
+        corpus = [Input(file.path, file.hash) for file in self.corpus]
+        encoder = [Input(self.encoder, self.encoder_fingerprint)] if self.encoder else []
+        return Stamp({"kind": self.kind} | dict(self.details), {"corpus": corpus, "encoder": encoder})
 
 
 @dataclass(frozen=True)
@@ -111,14 +105,15 @@ def hash_corpus(paths: Sequence[str | Path]) -> tuple[CorpusFile, ...]:
 def write_manifest(
     folder: Path, settings: IndexSettings, passages: int, notes: Sequence[str]
 ) -> IndexManifest:
-    """Seal a finished index: list its files, write the manifest, drop the mark of an unfinished build."""
+    """Seal a finished index: list its files, write the manifest, drop the stamp of an unfinished one."""
     files = tuple(
-        (file.name, file.stat().st_size) for file in sorted(folder.iterdir()) if file.name != BUILDING
+        (file.name, file.stat().st_size) for file in sorted(folder.iterdir()) if file.name not in _UNFINISHED
     )
     versions = tuple((package, version) for package in _PACKAGES if (version := version_of(package)))
     manifest = IndexManifest(settings, passages, tuple(notes), files, versions)
     write_atomically(folder / INDEX_FILE, json.dumps(dataclasses.asdict(manifest), indent=1) + "\n")
-    (folder / BUILDING).unlink(missing_ok=True)
+    for name in _UNFINISHED:
+        (folder / name).unlink(missing_ok=True)
     return manifest
 
 
@@ -166,7 +161,7 @@ def begin_build(folder: Path, settings: IndexSettings, *, overwrite: bool) -> In
     one; ``overwrite`` empties it in that case.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    ours = (folder / INDEX_FILE).is_file() or (folder / BUILDING).is_file()
+    ours = (folder / INDEX_FILE).is_file() or was_begun(folder)
     if not ours and any(folder.iterdir()):
         raise IndexMismatchError(
             f"the folder '{folder}' has files in it but is not an index of ours: choose another `out`."
@@ -174,17 +169,14 @@ def begin_build(folder: Path, settings: IndexSettings, *, overwrite: bool) -> In
     if overwrite:
         _empty(folder)
     existing = read_manifest(folder)
-    before = existing.settings if existing else _read_building(folder)
-    if before and (differences := before.differences(settings)):
-        if existing or (folder / SHARDS).is_dir():
-            raise IndexMismatchError(
-                f"the folder '{folder}' already holds {'an' if existing else 'an unfinished'} index with "
-                f"other settings ({'; '.join(differences)}). Choose another `out`, or set overwrite: true to "
-                "replace it."
-            )
+    before, wanted = existing.settings.stamp if existing else _begun(folder), settings.stamp
+    if before and (existing or (folder / SHARDS).is_dir()):
+        what = f"the {'' if existing else 'unfinished '}index '{folder}'"
+        refuse_differences(what, before, wanted, advice=_OTHER, error=IndexMismatchError)
+    elif before and before.differences(wanted):
         _empty(folder)
     if existing is None:
-        write_atomically(folder / BUILDING, json.dumps(dataclasses.asdict(settings), indent=1) + "\n")
+        wanted.write(folder / STAMP)
     return existing
 
 
@@ -193,9 +185,17 @@ def _empty(folder: Path) -> None:
     folder.mkdir()
 
 
-def _read_building(folder: Path) -> IndexSettings | None:
-    path = folder / BUILDING
-    return _settings_from(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+def was_begun(folder: Path) -> bool:
+    """Whether an index was begun here and not finished."""
+    return any((folder / name).is_file() for name in _UNFINISHED)
+
+
+def _begun(folder: Path) -> Stamp | None:
+    """Return what an unfinished index is to be made of, as this version or an older one noted it."""
+    older = folder / _UNFINISHED[1]
+    if older.is_file():
+        return _settings_from(json.loads(older.read_text(encoding="utf-8"))).stamp
+    return Stamp.read(folder / STAMP)
 
 
 def _settings_from(record: dict[str, Any]) -> IndexSettings:

@@ -17,7 +17,7 @@ from retrieval.dense.encoders import Encoder
 from retrieval.dense.search import DenseSearcher, PassageSource
 from retrieval.dense.vectors import DOCID, INDEX, FaissIndex, LuceneVectorIndex
 from retrieval.fusion import FusedRetriever
-from retrieval.index_manifest import BUILDING, INDEX_FILE, REBUILD, IndexManifest, read_manifest
+from retrieval.index_manifest import INDEX_FILE, REBUILD, IndexManifest, read_manifest, was_begun
 from retrieval.lucene.bm25 import Bm25, LuceneSearcher, is_lucene_index
 from retrieval.lucene.java import java_class
 from retrieval.rerank import RerankedRetriever
@@ -64,7 +64,7 @@ def _open_index(name: str, config: RetrieverConfig) -> BatchedRetriever:
         return _open_dense(folder, manifest, config)
     if manifest is None and (folder / INDEX).is_file() and (folder / DOCID).is_file():
         return _open_pyserini_faiss(folder, config)
-    if not is_lucene_index(folder) or (manifest is None and (folder / BUILDING).is_file()):
+    if not is_lucene_index(folder) or (manifest is None and was_begun(folder)):
         raise IndexMismatchError(
             f"'{folder}' is not a complete index: it has neither the manifest {INDEX_FILE}, which is written "
             "last, nor a plain Lucene or Pyserini FAISS index. Run `corag index` with the same settings to "

@@ -138,7 +138,8 @@ def test_encoding_goes_on_where_it_was_interrupted(
     written = first.stat().st_mtime_ns
     assert written and told[0].startswith("32 of 72 passages encoded")
     with pytest.raises(
-        IndexMismatchError, match=r"an unfinished index with other settings \(shard_size: 32 -> 16\)"
+        IndexMismatchError,
+        match=r"unfinished index .* was made with other settings:\n  shard_size: \"32\" -> \"16\"\n",
     ):
         build_index(replace(config, shard_size=16), ignore)
     told.clear()

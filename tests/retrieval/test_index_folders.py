@@ -50,7 +50,7 @@ def test_another_index_is_refused_unless_overwritten(
 ) -> None:
     fewer = replace(built, corpus=[str(write_jsonl(tmp_path / "fewer.jsonl", passages[:10]))])
     with pytest.raises(
-        IndexMismatchError, match=r"corpus: corpus\.jsonl \(\w+\) -> fewer\.jsonl \(\w+\).*overwrite"
+        IndexMismatchError, match=r"corpus: corpus\.jsonl \(\w+\) -> fewer\.jsonl \(\w+\)\n.*overwrite"
     ):
         build_index(fewer, ignore)
     assert build_index(replace(fewer, overwrite=True), ignore).passages == 10
