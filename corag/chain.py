@@ -10,7 +10,6 @@ from core.text import normalize_answer
 from core.types import Hit, Passage
 
 _LABEL = re.compile(r"^(next |intermediate |follow-?up |sub-?)?(query|question)\s*\d*\s*:\s*", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"[.!?;\n]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +130,6 @@ def fresh(sub_queries: Iterable[str], asked: Sequence[str], *, exact: bool) -> l
             seen.add(spelling(text))
             new.append(text)
     return new
-
-
-def clean_sub_answer(text: str, refusal: str) -> tuple[str, bool]:
-    """Return a sub-answer and whether it refuses: its first sentence is the refusal, or it is empty."""
-    answer = " ".join(text.split())
-    first = _SENTENCE_END.split(text.strip(), maxsplit=1)[0]
-    refused = not answer or normalize_answer(refusal) in (normalize_answer(first), normalize_answer(answer))
-    return (refusal if refused else answer), refused
 
 
 def top_passages(hits: Sequence[Hit], count: int) -> list[Passage]:

@@ -8,7 +8,6 @@ from corag.chain import (
     Chain,
     Hop,
     SubQuery,
-    clean_sub_answer,
     clean_sub_query,
     fresh,
     reaches_end,
@@ -23,7 +22,7 @@ from corag.prompting import (
     sub_query_prompt,
 )
 from core.errors import BudgetExhaustedError
-from core.text import exact_match, extract_answer, normalize_answer
+from core.text import clean_sub_answer, exact_match, extract_answer, normalize_answer
 from core.tools import Tools
 
 # Released code: a greedy sub-query that repeats is asked for again at this temperature at least.

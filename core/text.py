@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
+_SENTENCE_END = re.compile(r"[.!?;\n]")
 _NOTHING = re.compile(
     r"\W*(?:(?:none|n/?a|unknown)\)?\s*(?:[.,;:–—].*)?|(?:nothing|null)\W*)?", re.IGNORECASE | re.DOTALL
 )
@@ -111,3 +112,14 @@ def is_nothing(value: str) -> bool:
     [True, True, True, False, False]
     """
     return _NOTHING.fullmatch(value) is not None
+
+
+def clean_sub_answer(text: str, refusal: str) -> tuple[str, bool]:
+    """Return a sub-answer on one line, and whether it refuses: its first sentence is the refusal, or it is empty.
+
+    ``refusal`` is the sentence of a method's option of that name. A sub-answer that refuses becomes this sentence.
+    """
+    answer = " ".join(text.split())
+    first = _SENTENCE_END.split(text.strip(), maxsplit=1)[0]
+    refused = not answer or normalize_answer(refusal) in (normalize_answer(first), normalize_answer(answer))
+    return (refusal if refused else answer), refused

@@ -16,8 +16,9 @@ from rich.live import Live
 from rich.text import Text
 from rich.tree import Tree
 
-from corag.chain import clean_sub_answer, clean_sub_query
+from corag.chain import clean_sub_query
 from corag.method import ChainRecord, CoRAGAnswer
+from core.text import clean_sub_answer
 from core.tools import GenerateStep, ScoreStep, SearchStep, Step
 from core.types import Answer
 

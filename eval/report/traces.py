@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from corag.chain import clean_sub_answer
 from core.runs.rows import SavedRow
+from core.text import clean_sub_answer
 from core.tools import ScoreStep, SearchStep, Step
 from core.types import Question, TokenUsage
 from eval.report.blocks import Passages

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corag.chain import Chain, Hop, clean_sub_answer, clean_sub_query, fresh
+from corag.chain import Chain, Hop, clean_sub_query, fresh
 from corag.config import CoRAGConfig
 from corag.final_answer import Context, final_answer
 from corag.method import corag
 from core.errors import ConfigError, DataError
 from core.runner import answer_question
+from core.text import clean_sub_answer
 from core.tools import GenerateStep, SearchStep, Tools
 from core.types import TokenUsage
 from tests.corag.chains import GIVEN, TOKENS, chain_of, queue, run, searches, seeded
