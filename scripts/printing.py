@@ -13,9 +13,10 @@ from rich.text import Text
 from core.runs.manifest import Manifest
 from core.types import Question
 from eval.experiment.conditions import conditions, pages_note
+from eval.scoring.rows import FURTHER
 from eval.scoring.scorers import Scorer, scorer_title
 from eval.tables.runs import figures, status, summarise_runs
-from eval.tables.table import FURTHER, HEADINGS, Summary, cells, percent
+from eval.tables.table import HEADINGS, Summary, cells, percent
 
 
 def wide_console(columns: int = 200, *, markup: bool = True) -> Console:

@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
+import ast
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from core.errors import DataError
-from eval.datasets.paragraphs import name_record, record_id, unpack
 
 Record = Mapping[str, Any]
+
+_ID_FIELDS = ("_id", "_1", "id")  # `_1` is what pandas calls a column `_id` when it writes rows out as tuples
+
+
+def record_id(record: Record) -> str:
+    """Return a raw record's id, or "" if it has none."""
+    return next((str(record[name]) for name in _ID_FIELDS if record.get(name) not in (None, "")), "")
+
+
+def name_record(record: Record, where: str) -> str:
+    """Name a record for an error message: its place and, where it has one, its id."""
+    identity = record_id(record)
+    return f"{where} (id {identity})" if identity else where
+
+
+def unpack(value: object, field: str, where: str) -> Any:
+    """Return the value of a field that may be stored as JSON or Python text.
+
+    Raises :class:`DataError` if that text is broken.
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError:
+        pass
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise DataError(
+            f"{where}: field '{field}' holds text that is neither JSON nor a Python literal."
+        ) from None
 
 
 def distinct(*texts: str) -> tuple[str, ...]:

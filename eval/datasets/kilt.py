@@ -17,8 +17,7 @@ from typing import Any
 
 from core.errors import ConfigError, DataError, nearest
 from core.types import Question
-from eval.datasets.fields import Record, distinct, list_field, require_id, text_field
-from eval.datasets.paragraphs import name_record
+from eval.datasets.fields import Record, distinct, list_field, name_record, require_id, text_field
 
 _SEPARATOR = "[SEP]"
 _LINKING = (

@@ -23,11 +23,12 @@ from eval.datasets.fields import (
     distinct,
     gold_answer,
     list_field,
+    name_record,
     require_id,
     text_field,
     texts_field,
 )
-from eval.datasets.paragraphs import Paragraph, name_record, paragraph_rows, paragraphs_of
+from eval.datasets.paragraphs import Paragraph, paragraph_rows, paragraphs_of
 
 
 def hotpotqa(record: Record, where: str) -> Question:

@@ -7,8 +7,6 @@ beside every figure.
 
 from __future__ import annotations
 
-import ast
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +15,9 @@ from typing import Any
 from core.errors import ConfigError, DataError, nearest
 from core.files import read_records
 from core.types import Passage, passage_id
+from eval.datasets.fields import Record, name_record, unpack
 
 POOLED_DATASETS = ("hotpotqa", "2wikimultihopqa", "musique", "popqa")
-
-_ID_FIELDS = ("_id", "_1", "id")  # `_1` is what pandas calls a column `_id` when it writes rows out as tuples
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ def read_pooled(paths: Sequence[str | Path], dataset: str) -> Iterator[Passage]:
                     yield paragraph.passage
 
 
-def paragraphs_of(record: Mapping[str, Any], dataset: str, where: str) -> list[Paragraph]:
+def paragraphs_of(record: Record, dataset: str, where: str) -> list[Paragraph]:
     """Return the paragraphs of one raw question record, in the record's order.
 
     ``where`` names the record in errors, such as ``"dev.json, record 3"``. HotpotQA and 2WikiMultihopQA
@@ -69,44 +66,14 @@ def paragraphs_of(record: Mapping[str, Any], dataset: str, where: str) -> list[P
     return [_from_object(row, where) for row in paragraph_rows(record, where)]
 
 
-def paragraph_rows(record: Mapping[str, Any], where: str) -> list[Mapping[str, Any]]:
+def paragraph_rows(record: Record, where: str) -> list[Record]:
     """Return a record's ``paragraphs`` as objects with all their fields, in the record's order, however they
     are stored.
     """
     return _rows(_field(record, "paragraphs", where), "paragraphs", where)
 
 
-def record_id(record: Mapping[str, Any]) -> str:
-    """Return a raw record's id, or "" if it has none."""
-    return next((str(record[name]) for name in _ID_FIELDS if record.get(name) not in (None, "")), "")
-
-
-def name_record(record: Mapping[str, Any], where: str) -> str:
-    """Name a record for an error message: its place and, where it has one, its id."""
-    identity = record_id(record)
-    return f"{where} (id {identity})" if identity else where
-
-
-def unpack(value: object, field: str, where: str) -> Any:
-    """Return the value of a field that may be stored as JSON or Python text.
-
-    Raises :class:`DataError` if that text is broken.
-    """
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except json.JSONDecodeError:
-        pass
-    try:
-        return ast.literal_eval(value)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise DataError(
-            f"{where}: field '{field}' holds text that is neither JSON nor a Python literal."
-        ) from None
-
-
-def _field(record: Mapping[str, Any], field: str, where: str) -> Any:
+def _field(record: Record, field: str, where: str) -> Any:
     if field not in record:
         raise DataError(
             f"{where}: field '{field}' is missing; the record has "
@@ -115,7 +82,7 @@ def _field(record: Mapping[str, Any], field: str, where: str) -> Any:
     return unpack(record[field], field, where)
 
 
-def _rows(value: object, field: str, where: str) -> list[Mapping[str, Any]]:
+def _rows(value: object, field: str, where: str) -> list[Record]:
     """Accept a list of objects, or the columns that Hugging Face makes of one."""
     if isinstance(value, Mapping) and all(isinstance(column, list) for column in value.values()):
         if len({len(column) for column in value.values()}) > 1:
@@ -126,7 +93,7 @@ def _rows(value: object, field: str, where: str) -> list[Mapping[str, Any]]:
     raise DataError(f"{where}: field '{field}' must be a list of objects, but is {value!r:.60}.")
 
 
-def _from_object(row: Mapping[str, Any], where: str) -> Paragraph:
+def _from_object(row: Record, where: str) -> Paragraph:
     text = row.get("paragraph_text", row.get("text"))
     gold = row.get("is_supporting", row.get("is_gold"))
     title = row.get("title")
@@ -138,7 +105,7 @@ def _from_object(row: Mapping[str, Any], where: str) -> Paragraph:
     return Paragraph(_passage(title, text), gold is True)
 
 
-def _from_context(record: Mapping[str, Any], where: str) -> list[Paragraph]:
+def _from_context(record: Record, where: str) -> list[Paragraph]:
     context = _pairs(_field(record, "context", where), ("title", "sentences"), "context", where)
     gold_titles = _gold_titles(record, where)
     if not gold_titles <= {title for title, _ in context}:
@@ -153,7 +120,7 @@ def _from_context(record: Mapping[str, Any], where: str) -> list[Paragraph]:
     return paragraphs
 
 
-def supporting_facts(record: Mapping[str, Any], where: str) -> list[tuple[str, Any]]:
+def supporting_facts(record: Record, where: str) -> list[tuple[str, Any]]:
     """Return the (title, number of the sentence) pairs of a HotpotQA or 2WikiMultihopQA record.
 
     None where they are hidden.
@@ -164,7 +131,7 @@ def supporting_facts(record: Mapping[str, Any], where: str) -> list[tuple[str, A
     return _pairs(facts, ("title", "sent_id"), "supporting_facts", where)
 
 
-def _gold_titles(record: Mapping[str, Any], where: str) -> set[str]:
+def _gold_titles(record: Record, where: str) -> set[str]:
     return {title for title, _ in supporting_facts(record, where)}
 
 

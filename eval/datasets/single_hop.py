@@ -14,8 +14,16 @@ from typing import Any
 from core.errors import DataError
 from core.files import open_text, read_jsonl
 from core.types import Question
-from eval.datasets.fields import Record, distinct, gold_answer, require_id, text_field, texts_field
-from eval.datasets.paragraphs import name_record, record_id
+from eval.datasets.fields import (
+    Record,
+    distinct,
+    gold_answer,
+    name_record,
+    record_id,
+    require_id,
+    text_field,
+    texts_field,
+)
 
 
 def flashrag(record: Record, where: str) -> Question:

@@ -15,11 +15,12 @@ from core.runs.manifest import Start
 from core.runs.rows import SavedRow
 from core.types import Question, TokenUsage
 from eval.report.runs import Run
+from eval.scoring.rows import FURTHER, Scores, score_row
 from eval.scoring.scorers import Scorer, scorer_title
-from eval.statistics.comparing import against_each_other
+from eval.statistics.comparisons import against_each_other
 from eval.statistics.intervals import Interval, bootstrap_mean
 from eval.statistics.scaling import pareto_set
-from eval.tables.table import FURTHER, Scores, Summary, score_row, summarise
+from eval.tables.table import Summary, summarise
 
 MEASURES = ("em", "f1")
 

@@ -19,8 +19,8 @@ from eval.report.blocks import Chunks, Passages, chunked, element, pack
 from eval.report.overview import Overview, common_rows, describe
 from eval.report.runs import Run
 from eval.report.traces import gold, trace
+from eval.scoring.rows import Scores
 from eval.scoring.scorers import Scorer
-from eval.tables.table import Scores
 
 ASSETS = Path(__file__).parent / "assets"
 STYLES = ("report.css", "explorer.css")
@@ -44,7 +44,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class TextBlocks:
     """The texts of a report's passages as script elements; ``found`` of them were in the index."""
 
     blocks: Sequence[str] = ()
@@ -65,7 +65,7 @@ def make_report(runs: Sequence[Run], questions: Sequence[str], scorer: Scorer, r
     return Report(overview, passages, blocks)
 
 
-async def text_blocks(report: Report, retriever: Retriever) -> Texts:
+async def text_blocks(report: Report, retriever: Retriever) -> TextBlocks:
     """Fetch title and text of every passage that a report names, as far as the index has them."""
     ids = report.passages.ids
     blocks = []
@@ -76,10 +76,10 @@ async def text_blocks(report: Report, retriever: Retriever) -> Texts:
         found += len(known)
         texts = [[known[name].title, known[name].text] if name in known else None for name in part]
         blocks.append(element(f"texts-{number}", pack(orjson.dumps(texts))))
-    return Texts(blocks, found)
+    return TextBlocks(blocks, found)
 
 
-def html_page(report: Report, texts: Texts, made: str) -> str:
+def html_page(report: Report, texts: TextBlocks, made: str) -> str:
     """Return the whole page. ``made``: when it was made, as the page says it."""
     style = "\n".join(map(_file, STYLES))
     script = '(() => {\n"use strict";\n' + "\n".join(map(_file, SCRIPTS)) + "\n})();\n"

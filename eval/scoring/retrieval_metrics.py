@@ -11,6 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from core.text import mentions, normalize_answer
 
+PROVENANCE_TITLES = {
+    "r_precision": "R-precision",
+    "kilt_accuracy": "KILT-accuracy",
+    "kilt_em": "KILT-EM",
+    "kilt_f1": "KILT-F1",
+}
+"""What :func:`with_provenance` adds to a question's measures, with the titles of its columns in a table."""
+
 _NOT_IN_TEXT = frozenset({"", "yes", "no", "noanswer"})
 
 

@@ -45,6 +45,9 @@ class Scorer:
     title: str
     compare: Callable[[str, str], ItemScore]
     accuracy: Callable[[str, str], float] | None = None
+    wants_pages: bool = False
+    without_aliases: str = ""
+    datasets: tuple[str, ...] = ()
 
     def score(self, prediction: str, answers: Sequence[str]) -> ItemScore:
         """Return the best of each measure over the gold answers.
@@ -171,12 +174,12 @@ SCORERS = {
     scorer.name: scorer
     for scorer in (
         Scorer("hotpotqa", "HotpotQA v1", hotpotqa_score),
-        Scorer("2wikimultihopqa", "2WikiMultihopQA v1.1", hotpotqa_score),
+        Scorer("2wikimultihopqa", "2WikiMultihopQA v1.1", hotpotqa_score, without_aliases="no aliases"),
         Scorer("musique", "MuSiQue v1.0", musique_score),
         Scorer("drop", "DROP-style", drop_score),
         Scorer("squad", "SQuAD-style", squad_score),
         Scorer("flashrag", "SQuAD-style with FlashRAG's yes/no rule", hotpotqa_score, contains),
-        Scorer("kilt", "KILT", kilt_score, same_text),
+        Scorer("kilt", "KILT", kilt_score, same_text, wants_pages=True, datasets=tuple(KILT_TASKS)),
     )
 }
 
@@ -193,7 +196,8 @@ def default_scorer(dataset: str) -> Scorer:
 
     SQuAD-style, as in CoRAG's paper, for datasets without an official script.
     """
-    return SCORERS["kilt"] if dataset in KILT_TASKS else SCORERS.get(dataset, SCORERS["squad"])
+    own = (each for each in SCORERS.values() if dataset in (each.name, *each.datasets))
+    return next(own, SCORERS["squad"])
 
 
 def scorer_title(chosen: Scorer, questions: Sequence[Question], aliases: str | None = None) -> str:
@@ -204,8 +208,8 @@ def scorer_title(chosen: Scorer, questions: Sequence[Question], aliases: str | N
     scored as with it. Without it, answers may still have brought aliases of their own.
     """
     named = any(len(question.answers) > 1 for question in questions)
-    if chosen.name == "2wikimultihopqa" and not aliases and not named:
-        return f"{chosen.title}, no aliases"
+    if chosen.without_aliases and not aliases and not named:
+        return f"{chosen.title}, {chosen.without_aliases}"
     return chosen.title
 
 

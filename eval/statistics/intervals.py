@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,19 @@ class Spread:
     mean: float
     deviation: float | None
     n: int
+
+
+def interval_record(name: str, interval: Interval | None) -> dict[str, Any]:
+    """Write a mean and its interval as two fields of a JSON object: fractions, the interval as [low, high].
+
+    >>> interval_record("em", Interval(0.25, 0.2, 0.3, 100))
+    {'em': 0.25, 'em_interval': [0.2, 0.3]}
+    """
+    if interval is None:
+        return {name: None, f"{name}_interval": None}
+    bounded = interval.low is not None and interval.high is not None
+    bounds = [round(interval.low or 0.0, 4), round(interval.high or 0.0, 4)] if bounded else None
+    return {name: round(interval.mean, 4), f"{name}_interval": bounds}
 
 
 def bootstrap_mean(

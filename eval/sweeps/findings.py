@@ -13,12 +13,13 @@ import numpy as np
 from core.errors import ConfigError, DataError
 from core.runs.folder import read_rows
 from core.runs.rows import SavedRow
+from eval.scoring.rows import FURTHER, score_row
 from eval.scoring.scorers import chosen_scorer
 from eval.statistics.intervals import Interval, bootstrap_mean
 from eval.statistics.scaling import CellScores, Fit, best_under, fit_curve, pareto_set, telling_budgets
 from eval.sweeps.cells import Cell, varying
 from eval.tables.ledger import Spending, spending_of
-from eval.tables.table import FURTHER, Summary, score_row, summarise
+from eval.tables.table import Summary, summarise
 
 MEASURES = {"f1": "F1", "em": "EM", "recall": "recall"} | FURTHER
 del MEASURES["answer_recall"]  # it needs the passages' texts

@@ -69,7 +69,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartTimes:
     """One start of a run.
 
     ``wall``: seconds from opening its folder, when engine and index are loaded, to its last question's end.
@@ -102,7 +102,7 @@ class Ledger:
     stages: Mapping[str, Waiting | None]
     remembered_searches: int
     question_seconds: Waiting
-    starts: tuple[Start, ...]
+    starts: tuple[StartTimes, ...]
     untimed: int
     retried: int
     retried_usage: TokenUsage
@@ -289,11 +289,11 @@ def _waiting(stage: str, lines: Sequence[_Line]) -> Waiting | None:
     return Waiting.of(sum(line.calls[stage] for line in lines), [line.waited[stage] for line in lines])
 
 
-def _start(opened: float, lines: Sequence[_Line]) -> Start:
+def _start(opened: float, lines: Sequence[_Line]) -> StartTimes:
     requests = [span for line in lines for span in line.requests or ()]
     end = max(line.end for line in lines)
     known = all(line.requests is not None for line in lines)
-    return Start(
+    return StartTimes(
         opened=opened,
         questions=len(lines),
         wall=end - opened,

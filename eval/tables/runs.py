@@ -10,10 +10,11 @@ from typing import Any
 from core.runs.folder import read_rows
 from core.runs.manifest import Manifest
 from core.types import Question
+from eval.scoring.rows import PassageTexts
 from eval.scoring.scorers import Scorer
-from eval.tables.table import Summary, Texts, json_record, summarise
+from eval.tables.table import Summary, json_record, summarise
 
-NO_TEXTS: Mapping[str, Texts] = {}
+NO_TEXTS: Mapping[str, PassageTexts] = {}
 
 
 def summarise_runs(
@@ -21,7 +22,7 @@ def summarise_runs(
     questions: Sequence[Question],
     chosen: Scorer,
     recall_at: int,
-    texts: Mapping[str, Texts] = NO_TEXTS,
+    texts: Mapping[str, PassageTexts] = NO_TEXTS,
 ) -> list[Summary]:
     """Read the runs back from disk and summarise the given questions of each.
 

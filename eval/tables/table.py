@@ -4,56 +4,14 @@ know beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from core.runs.rows import SavedRow
-from eval.scoring.retrieval_metrics import (
-    answer_recall,
-    page_recall,
-    pages_of,
-    r_precision,
-    supporting_recall,
-    with_provenance,
-)
-from eval.scoring.scorers import NOTHING_RIGHT, Scorer
-from eval.statistics.intervals import Interval, bootstrap_mean
-
-Texts = Callable[[Sequence[str]], Sequence[str]]
-
-# What a scorer or an option adds to a table, by the name that it has in JSON.
-FURTHER = {
-    "accuracy": "accuracy",
-    "r_precision": "R-precision",
-    "kilt_accuracy": "KILT-accuracy",
-    "kilt_em": "KILT-EM",
-    "kilt_f1": "KILT-F1",
-    "answer_recall": "answer recall",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """One question's scores as fractions; a failed question scores 0.
-
-    ``recall`` is None without gold passages.
-
-    ``further``: measures of :data:`FURTHER`. ``scored``: whether there are gold answers; else EM and F1 mean
-    nothing.
-    """
-
-    em: float
-    f1: float
-    recall: float | None
-    further: Mapping[str, float] = field(default_factory=dict)
-    scored: bool = True
-
-    @property
-    def measured(self) -> dict[str, float]:
-        """All that was measured, by name: "em", "f1", "recall" and those of :data:`FURTHER`."""
-        values = {"em": self.em, "f1": self.f1} if self.scored else {}
-        return values | ({} if self.recall is None else {"recall": self.recall}) | dict(self.further)
+from eval.scoring.rows import PassageTexts, Scores, score_row
+from eval.scoring.scorers import Scorer
+from eval.statistics.intervals import Interval, bootstrap_mean, interval_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,35 +61,6 @@ class Summary:
         }
 
 
-def score_row(
-    row: SavedRow, scorer: Scorer, recall_at: int, *, searches: bool = True, texts: Texts | None = None
-) -> Scores:
-    """Score one row of a run.
-
-    ``searches``: whether the method searches at all; else there is no recall. ``texts`` returns the texts of
-    passages by id, for looking for the answer in the first ``recall_at`` different ones; without it that is
-    not done.
-    """
-    gold, pages, failed = row.question.answers, row.question.pages, row.answer is None
-    # KILT counts an answer that no page bears out as one whose pages were not found.
-    unproven = scorer.name == "kilt" and bool(gold) and not row.question.supporting
-    item = NOTHING_RIGHT if failed or not gold else scorer.score(row.text, gold)
-    further = {}
-    if scorer.accuracy is not None and gold:
-        further["accuracy"] = 0.0 if failed else scorer.accuracy_of(row.text, gold)
-    recall = None
-    if searches and (pages or unproven):
-        found = pages_of(row.passage_ids)
-        recall = page_recall(found, pages, recall_at)
-        further |= with_provenance({**further, "em": item.em, "f1": item.f1}, r_precision(found, pages))
-    elif searches:
-        recall = supporting_recall(row.passage_ids, row.question.supporting, recall_at)
-    if searches and texts is not None:
-        held = answer_recall(texts(list(dict.fromkeys(row.passage_ids))[:recall_at]), gold)
-        further |= {} if held is None else {"answer_recall": held}
-    return Scores(item.em, item.f1, recall, further, bool(gold))
-
-
 def summarise(
     method: str,
     rows: Sequence[SavedRow],
@@ -139,7 +68,7 @@ def summarise(
     *,
     recall_at: int = 15,
     searches: bool = True,
-    texts: Texts | None = None,
+    texts: PassageTexts | None = None,
 ) -> Summary:
     """Turn a run's rows into a line of the table. ``searches`` and ``texts`` as in :func:`score_row`."""
     scores = [score_row(row, scorer, recall_at, searches=searches, texts=texts) for row in rows]
@@ -227,16 +156,3 @@ def json_record(summary: Summary) -> dict[str, Any]:
         record[name] = round(record[name], 2)
     record["tokens_per_question"] = record.pop("tokens")
     return record
-
-
-def interval_record(name: str, interval: Interval | None) -> dict[str, Any]:
-    """Write a mean and its interval as two fields of a JSON object: fractions, the interval as [low, high].
-
-    >>> interval_record("em", Interval(0.25, 0.2, 0.3, 100))
-    {'em': 0.25, 'em_interval': [0.2, 0.3]}
-    """
-    if interval is None:
-        return {name: None, f"{name}_interval": None}
-    bounded = interval.low is not None and interval.high is not None
-    bounds = [round(interval.low or 0.0, 4), round(interval.high or 0.0, 4)] if bounded else None
-    return {name: round(interval.mean, 4), f"{name}_interval": bounds}

@@ -18,8 +18,9 @@ from core.errors import ConfigError
 from core.runs.folder import read_rows
 from core.runs.rows import SavedRow
 from eval.experiment.conditions import conditions_record
+from eval.scoring.rows import Measures
 from eval.scoring.scorers import scorer_title
-from eval.statistics.comparing import Against, Measures, against_baseline, disagreements
+from eval.statistics.comparisons import Against, against_baseline, disagreements
 from eval.statistics.intervals import unpaired_power
 from eval.tables.table import percent
 from scripts.commands.table import (

@@ -19,7 +19,7 @@ from pathlib import Path
 from core.errors import ConfigError
 from core.files import write_atomically
 from eval.experiment.conditions import corpus_searched
-from eval.report.page import Report, Texts, html_page, make_report, text_blocks
+from eval.report.page import Report, TextBlocks, html_page, make_report, text_blocks
 from eval.report.runs import load_run
 from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
@@ -98,13 +98,13 @@ def report_of(config: Config) -> Report:
     return make_report(runs, questions, *scoring_of(manifests[0], config.scorer, config.recall_at))
 
 
-async def texts_of(report: Report, config: RetrieverConfig) -> Texts:
+async def texts_of(report: Report, config: RetrieverConfig) -> TextBlocks:
     """Fetch the passages' texts from the index, if one is named.
 
     Raises :class:`ConfigError` if it has none of them.
     """
     if not config.index and not config.url:
-        return Texts()
+        return TextBlocks()
     retriever = await open_retriever(config)
     try:
         texts = await text_blocks(report, retriever)

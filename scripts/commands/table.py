@@ -24,10 +24,10 @@ from core.runs.rows import SavedRow
 from core.runs.stamp import differences
 from core.types import Question
 from eval.scoring.judge import JUDGE
+from eval.scoring.rows import Measures, PassageTexts, measures_of
 from eval.scoring.scorers import Scorer, chosen_scorer, scorer_title
-from eval.statistics.comparing import Measures, against_baseline, measures_of
+from eval.statistics.comparisons import against_baseline
 from eval.tables.runs import NO_TEXTS, figures, status, summarise_runs
-from eval.tables.table import Texts
 from scripts.commands.table_parts import (
     Over,
     chosen_measures,
@@ -154,7 +154,7 @@ def show_against(
     recall_at: int,
     baseline: str,
     wanted: Sequence[str],
-    texts: Mapping[str, Texts],
+    texts: Mapping[str, PassageTexts],
 ) -> dict[str, Any]:
     """Print the tests of every run against the baseline and return them for the line of JSON."""
     measured = measured_alike(rows, manifests, chosen, recall_at, texts)
@@ -171,7 +171,11 @@ def scoring_of(manifest: Manifest, scorer: str, recall_at: int) -> tuple[Scorer,
 
 
 def measured_alike(
-    rows: Rows, manifests: Manifests, chosen: Scorer, recall_at: int, texts: Mapping[str, Texts] = NO_TEXTS
+    rows: Rows,
+    manifests: Manifests,
+    chosen: Scorer,
+    recall_at: int,
+    texts: Mapping[str, PassageTexts] = NO_TEXTS,
 ) -> dict[str, Measures]:
     """Return each run's measures by question id, all by the gold answers of the first run.
 
@@ -211,7 +215,9 @@ def gold_note(rows: Rows, manifests: Manifests) -> str:
     )
 
 
-def texts_of(runs: Mapping[str, Path], manifests: Manifests, options: TableOptions) -> dict[str, Texts]:
+def texts_of(
+    runs: Mapping[str, Path], manifests: Manifests, options: TableOptions
+) -> dict[str, PassageTexts]:
     """Return where to read each run's passages, if that is asked for."""
     if not options.answer_recall:
         return {}

@@ -16,9 +16,10 @@ from core.errors import ConfigError, DataError, nearest
 from core.runs.manifest import Start
 from core.runs.stamp import differences
 from core.types import Passage
-from eval.statistics.comparing import Against, Measures
+from eval.scoring.rows import FURTHER, Measures, PassageTexts
+from eval.statistics.comparisons import Against
 from eval.statistics.intervals import Spread, spread
-from eval.tables.table import FURTHER, Summary, Texts, percent
+from eval.tables.table import Summary, percent
 from retrieval.store import PassageStore, has_store
 from scripts.printing import wide_console
 
@@ -160,7 +161,7 @@ def _mean_and_deviation(value: Spread | None, measure: str) -> str:
     return f"{scale * value.mean:,.{digits}f}{deviation}"
 
 
-def passage_texts(run: Path, start: Start) -> Texts:
+def passage_texts(run: Path, start: Start) -> PassageTexts:
     """Return where to read the passages that a start of a run searched: the store beside its index, which
     needs no search engine.
 

@@ -15,9 +15,10 @@ from eval.datasets.kilt import KILT_TASKS
 from eval.datasets.plain import question_record
 from eval.experiment.run import RunConfig, method_settings
 from eval.scoring.official_scores import kilt_scores
+from eval.scoring.rows import score_row
 from eval.scoring.scorers import default_scorer, scorer
 from eval.sweeps.cells import read_cells
-from eval.tables.table import json_record, score_row, summarise
+from eval.tables.table import json_record, summarise
 from scripts.commands import datasets as list_datasets
 from scripts.commands import sample, sweep
 

@@ -6,7 +6,8 @@ from core.files import read_records
 from core.types import passage_id
 from eval.datasets import load_questions
 from eval.datasets.exports import musique_lines
-from eval.datasets.paragraphs import read_pooled, record_id, supporting_facts, unpack
+from eval.datasets.fields import record_id, unpack
+from eval.datasets.paragraphs import read_pooled, supporting_facts
 from eval.scoring.official_scores import hotpotqa_scores, musique_scores, two_wiki_scores
 from eval.scoring.scorers import default_scorer
 from tests.data import data_folder

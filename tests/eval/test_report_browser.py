@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from eval.report.page import Texts, html_page, text_blocks
+from eval.report.page import TextBlocks, html_page, text_blocks
 from scripts.commands.report import Config, report_of
 from tests.eval.browser import CHROMIUM, DRIVER, Browser, Keys, NoAlertPresentException, Select
 from tests.eval.report_runs import EVIL, World, kilt_report, multiply, write
@@ -64,7 +64,7 @@ def small(browser, tmp_path_factory):
     runs = [str(write(folder / "runs", name, world, skill)) for name, skill in skills.items()]
     file = folder / "report.html"
     file.write_text(
-        html_page(report_of(Config(runs=runs)), Texts(), "2026-01-02 03:04 UTC"), encoding="utf-8"
+        html_page(report_of(Config(runs=runs)), TextBlocks(), "2026-01-02 03:04 UTC"), encoding="utf-8"
     )
     return file
 

@@ -18,7 +18,7 @@ from core.errors import DataError
 from core.types import Passage, Question
 from eval.datasets.world import Province, generate, names
 from eval.datasets.world.facts import build
-from eval.datasets.world.questions import MAX_QUESTIONS, Asked, Asker
+from eval.datasets.world.questions import MAX_QUESTIONS, QuestionWriter, WorldQuestion
 from eval.datasets.world.relations import COMPARISONS, RELATIONS
 
 Triples = set[tuple[str, str, str]]
@@ -52,7 +52,7 @@ def ends(triples: Triples, anchor: str, path: Sequence[str]) -> set[str]:
     return reached
 
 
-def answers_by_facts(asked: Asked, triples: Triples) -> set[str]:
+def answers_by_facts(asked: WorldQuestion, triples: Triples) -> set[str]:
     """Answer a question from the bare triples, without the code that made it."""
     first, relations = asked.hops[0].subject.name, [hop.relation for hop in asked.hops]
     if asked.kind == "intersection":
@@ -308,7 +308,7 @@ def test_impossible_sizes_are_refused(sizes: dict[str, int], sentence: str) -> N
 
 def test_a_province_that_has_nothing_more_to_ask_says_so(world: list[Province]) -> None:
     with pytest.raises(DataError, match="ask fewer"):
-        list(Asker(world[0].facts, random.Random(0)).ask(100_000, 0))
+        list(QuestionWriter(world[0].facts, random.Random(0)).ask(100_000, 0))
 
 
 def test_comparison_table_speaks_of_known_relations() -> None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from core.errors import RequestRefusedError
 from core.prompting.prompt import Message, Prompt, Role, Segment
-from core.protocols import Completion, Sampling, ScoreRequest
 from core.prompting.shorten import token_bound
+from core.protocols import Completion, Sampling, ScoreRequest
 from generation.models import model_folder
 from generation.rendering import Renderer
 from tests.fakes import chat_prompt

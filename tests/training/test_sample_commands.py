@@ -295,6 +295,8 @@ def test_from_questions_to_rows_with_a_real_index(monkeypatch, capsys, questions
         each["rows"] for each in record["lengths"].values()
     )
     assert main(argv) == 0, "the same again"
-    assert "was made with other settings:\n  rows.seed: 0 -> 1" in refused(capsys, [*argv, "--rows.seed", "1"])
+    assert "was made with other settings:\n  rows.seed: 0 -> 1" in refused(
+        capsys, [*argv, "--rows.seed", "1"]
+    )
     changed = [*argv[:2], "--out", str(tmp_path / "more"), *options, "--retriever.k1", "1.2"]
     assert "were sampled with the index" in refused(capsys, changed)

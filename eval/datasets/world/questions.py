@@ -12,7 +12,7 @@ from core.errors import DataError
 from core.types import GoldHop, Passage, Question
 from eval.datasets.world.facts import Entity, Facts, value
 from eval.datasets.world.passages import listing, sentence
-from eval.datasets.world.relations import COMPARISONS, FILTERS, RELATIONS, Comparison, Kind, relations_of
+from eval.datasets.world.relations import COMPARISONS, FILTERS, RELATIONS, ComparisonRule, Kind, relations_of
 
 PLAN = (
     "bridge 2", "comparison", "bridge 3", "bridge 1", "intersection", "bridge 2", "comparison", "bridge 4", "bridge 2", "bridge 3",
@@ -29,7 +29,7 @@ _LONG = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
+class RelationStep:
     """One executed step, told on the subject's page: what the relation leads to from the subject.
 
     ``which`` is set when the step is asked the other way round: of which thing is this true? Then the subject
@@ -55,7 +55,7 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WorldQuestion:
     """A question with its executed steps.
 
     ``verdict`` is the conclusion that no passage tells, if one is needed.
@@ -64,7 +64,7 @@ class Asked:
     text: str
     kind: str
     answer: Entity
-    hops: tuple[Hop, ...]
+    hops: tuple[RelationStep, ...]
     verdict: str = ""
 
     @property
@@ -96,14 +96,14 @@ class Asked:
         )
 
 
-class Asker:
+class QuestionWriter:
     """Draws questions about one province."""
 
     def __init__(self, facts: Facts, rng: random.Random) -> None:
         self.facts, self.rng = facts, rng
         self.by_kind = {kind: things for kind in Kind if (things := facts.of_kind(kind))}
 
-    def ask(self, count: int, first: int) -> Iterator[Asked]:
+    def ask(self, count: int, first: int) -> Iterator[WorldQuestion]:
         """Yield ``count`` different questions, following :data:`PLAN` from place ``first`` on."""
         seen = set()
         for number in range(first, first + count):
@@ -120,19 +120,19 @@ class Asker:
             seen.add(asked.key)
             yield asked
 
-    def draw(self, kind: str, hops: int) -> Asked | None:
+    def draw(self, kind: str, hops: int) -> WorldQuestion | None:
         """Try once to make a question of this kind."""
         if kind == "bridge":
             return self.bridge(hops)
         return self.comparison(self.rng.choice(COMPARISONS)) if kind == "comparison" else self.intersection()
 
-    def bridge(self, length: int) -> Asked | None:
+    def bridge(self, length: int) -> WorldQuestion | None:
         """Walk from one thing along relations that lead to one thing each.
 
         The question names only the first.
         """
         anchor = self.rng.choice(self.by_kind[self.rng.choice(list(self.by_kind))])
-        hops: list[Hop] = []
+        hops: list[RelationStep] = []
         subject = anchor
         for left in range(length, 0, -1):
             fits = [
@@ -144,7 +144,7 @@ class Asker:
             objects = self.facts.follow(subject, name)
             if len(objects) != 1:
                 return None
-            hops.append(Hop(subject, name, objects))
+            hops.append(RelationStep(subject, name, objects))
             subject = objects[0]
         if not self._needs_every_hop(anchor, hops):
             return None
@@ -152,9 +152,9 @@ class Asker:
         for hop in hops[:-1]:
             phrase = self._fill(RELATIONS[hop.relation].nouns, phrase, "{}")
         text = sentence(self._fill(RELATIONS[hops[-1].relation].asks, phrase, "{}?"))
-        return Asked(text, "bridge" if length > 1 else "single", subject, tuple(hops))
+        return WorldQuestion(text, "bridge" if length > 1 else "single", subject, tuple(hops))
 
-    def _needs_every_hop(self, anchor: Entity, hops: list[Hop]) -> bool:
+    def _needs_every_hop(self, anchor: Entity, hops: list[RelationStep]) -> bool:
         """Whether nothing is visited twice, the answer is not in the question, and no later page names the
         anchor.
         """
@@ -178,18 +178,18 @@ class Asker:
         fits = [text for text in templates if len(phrase.split()) <= _LONG or text.endswith(at_end)]
         return self.rng.choice(fits).format(phrase)
 
-    def _chain(self, subject: Entity, path: tuple[str, ...]) -> tuple[Hop, ...]:
+    def _chain(self, subject: Entity, path: tuple[str, ...]) -> tuple[RelationStep, ...]:
         """Execute a path; () if it breaks off."""
-        hops: list[Hop] = []
+        hops: list[RelationStep] = []
         for name in path:
             objects = self.facts.follow(subject, name)
             if len(objects) != 1:
                 return ()
-            hops.append(Hop(subject, name, objects))
+            hops.append(RelationStep(subject, name, objects))
             subject = objects[0]
         return tuple(hops)
 
-    def comparison(self, rule: Comparison) -> Asked | None:
+    def comparison(self, rule: ComparisonRule) -> WorldQuestion | None:
         """Compare two things of a kind by what the rule's path leads to.
 
         Yes and no are wished for equally often.
@@ -209,7 +209,7 @@ class Asker:
             return None
         text = sentence(self.rng.choice(rule.asks).format(*(thing.mention for thing in pair)))
         if rule.pick == "same":
-            return Asked(
+            return WorldQuestion(
                 text,
                 "comparison",
                 value("yes" if wish else "no"),
@@ -217,9 +217,9 @@ class Asker:
                 rule.verdict if wish else rule.otherwise,
             )
         answer = pair[(first.number < second.number) == (rule.pick == "greatest")]
-        return Asked(text, "comparison", answer, hops, rule.verdict.format(answer.mention))
+        return WorldQuestion(text, "comparison", answer, hops, rule.verdict.format(answer.mention))
 
-    def intersection(self) -> Asked | None:
+    def intersection(self) -> WorldQuestion | None:
         """Ask for the one member of a set of which something else is true."""
         whole = self.rng.choice(self.by_kind[self.rng.choice((Kind.COMPANY, Kind.FESTIVAL))])
         group = next(relation for relation in relations_of(whole.kind) if relation.member)
@@ -235,5 +235,5 @@ class Asker:
         )
         text = sentence(ask.format(m=group.member, w=whole.mention, c=clause))
         which = f"Which of {listing(members)} {clause}?"
-        hops = Hop(whole, group.name, members), Hop(chosen, condition.name, wanted, which)
-        return Asked(text, "intersection", chosen, hops)
+        hops = RelationStep(whole, group.name, members), RelationStep(chosen, condition.name, wanted, which)
+        return WorldQuestion(text, "intersection", chosen, hops)

@@ -235,7 +235,7 @@ def relations_of(kind: Kind) -> tuple[Relation, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparisonRule:
     """A question about two things of one kind, by what the path leads to from each.
 
     ``pick``: for "least" and "greatest" the answer is one of the two things, for "same" it is yes or no.
@@ -251,51 +251,51 @@ class Comparison:
 
 
 COMPARISONS = (
-    Comparison(("birth_year",), "least", ("Who was born earlier, {} or {}?", "Who is older, {} or {}?"), "{} was born earlier"),
-    Comparison(("birth_year",), "greatest", ("Who was born later, {} or {}?",), "{} was born later"),
-    Comparison(
+    ComparisonRule(("birth_year",), "least", ("Who was born earlier, {} or {}?", "Who is older, {} or {}?"), "{} was born earlier"),
+    ComparisonRule(("birth_year",), "greatest", ("Who was born later, {} or {}?",), "{} was born later"),
+    ComparisonRule(
         ("published",), "least", ("Which book was published first, {} or {}?", "Which appeared earlier, {} or {}?"), "{} came first"
     ),
-    Comparison(("founded",), "least", ("Which company was founded first, {} or {}?", "Which is older, {} or {}?"), "{} is older"),
-    Comparison(
+    ComparisonRule(("founded",), "least", ("Which company was founded first, {} or {}?", "Which is older, {} or {}?"), "{} is older"),
+    ComparisonRule(
         ("population",), "greatest", ("Which town has more inhabitants, {} or {}?", "Which is larger, {} or {}?"), "{} is larger"
     ),
-    Comparison(("length",), "greatest", ("Which river is longer, {} or {}?",), "{} is longer"),
-    Comparison(
+    ComparisonRule(("length",), "greatest", ("Which river is longer, {} or {}?",), "{} is longer"),
+    ComparisonRule(
         ("author", "birth_year"), "least", ("Which book has the older author, {} or {}?",), "{} has the older author"
     ),
-    Comparison(
+    ComparisonRule(
         ("founder", "birth_year"), "least", ("Which company had the older founder, {} or {}?",), "{} had the older founder"
     ),
-    Comparison(
+    ComparisonRule(
         ("born_in",), "same", ("Were {} and {} born in the same town?",),
         "they were born in the same town", "they were not born in the same town",
     ),
-    Comparison(
+    ComparisonRule(
         ("profession",), "same", ("Did {} and {} have the same profession?",),
         "they had the same profession", "they did not have the same profession",
     ),
-    Comparison(
+    ComparisonRule(
         ("employer",), "same", ("Did {} and {} work for the same company?",),
         "they worked for the same company", "they did not work for the same company",
     ),
-    Comparison(
+    ComparisonRule(
         ("publisher",), "same", ("Were {} and {} published by the same company?",),
         "they were published by the same company", "they were not published by the same company",
     ),
-    Comparison(
+    ComparisonRule(
         ("river",), "same", ("Do {} and {} stand on the same river?",),
         "they stand on the same river", "they do not stand on the same river",
     ),
-    Comparison(
+    ComparisonRule(
         ("born_in", "region"), "same", ("Were {} and {} born in the same region?",),
         "they were born in the same region", "they were not born in the same region",
     ),
-    Comparison(
+    ComparisonRule(
         ("author", "born_in"), "same", ("Were the authors of {} and {} born in the same town?",),
         "they were born in the same town", "they were not born in the same town",
     ),
-    Comparison(
+    ComparisonRule(
         ("seat", "region"), "same", ("Are {} and {} based in the same region?",),
         "they are based in the same region", "they are not based in the same region",
     ),

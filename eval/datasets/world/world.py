@@ -13,7 +13,7 @@ from core.seeds import derive_seed
 from core.types import Passage, Question
 from eval.datasets.world.facts import Facts, build
 from eval.datasets.world.passages import PASSAGES, write_passages
-from eval.datasets.world.questions import MAX_QUESTIONS, Asked, Asker
+from eval.datasets.world.questions import MAX_QUESTIONS, QuestionWriter, WorldQuestion
 
 VERSION = 1
 """Raised whenever the same seed and sizes give other files than before."""
@@ -30,7 +30,7 @@ class Province:
     pages: dict[str, Passage]
     passages: tuple[Passage, ...]
     split: str
-    asked: tuple[Asked, ...]
+    asked: tuple[WorldQuestion, ...]
     questions: tuple[Question, ...]
 
 
@@ -102,7 +102,7 @@ def _province(seed: int, number: int, shares: list[_Share], passages: int) -> Pr
     rng.shuffle(written)
     share = next((share for share in shares if share.first <= number < share.first + share.provinces), None)
     start, end = share.range(number) if share else (0, 0)
-    asked = tuple(Asker(facts, rng).ask(end - start, start))
+    asked = tuple(QuestionWriter(facts, rng).ask(end - start, start))
     split = share.split if share else ""
     return Province(
         number,

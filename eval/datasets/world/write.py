@@ -20,7 +20,7 @@ from core.prompting.demonstrations import Demonstration, rebuild
 from core.seeds import derive_seed
 from core.types import Passage, Question
 from eval.datasets.plain import question_record
-from eval.datasets.world.questions import Asked
+from eval.datasets.world.questions import WorldQuestion
 from eval.datasets.world.world import VERSION, Province, generate
 
 DEMONSTRATIONS = 15
@@ -111,7 +111,7 @@ def _demonstrations(province: Province, seed: int, limit: int) -> Iterator[Demon
         yield demonstration(question, shown, asked)
 
 
-def demonstration(question: Question, passages: list[Passage], asked: Asked) -> Demonstration:
+def demonstration(question: Question, passages: list[Passage], asked: WorldQuestion) -> Demonstration:
     """Return a question with its passages and chain of thought as one of IRCoT's demonstrations."""
     context = "".join(f"Wikipedia Title: {passage.title}\n{passage.text}\n\n" for passage in passages)
     comment = f"# METADATA: {json.dumps({'qid': question.id})}"

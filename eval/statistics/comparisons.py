@@ -6,18 +6,14 @@ Also which questions two runs disagree on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 from core.errors import ConfigError
-from core.runs.rows import SavedRow
-from eval.scoring.scorers import Scorer
-from eval.statistics.intervals import Comparison, Interval, compare_paired, holm
-from eval.tables.table import Texts, interval_record, score_row
-
-Measures = Mapping[str, Mapping[str, float]]
+from eval.scoring.rows import Measures
+from eval.statistics.intervals import Comparison, Interval, compare_paired, holm, interval_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +37,6 @@ class Against:
             "detectable": None if comparison.detectable is None else round(comparison.detectable, 4),
             "n": comparison.difference.n,
         }
-
-
-def measures_of(
-    rows: Iterable[SavedRow], scorer: Scorer, recall_at: int, *, searches: bool, texts: Texts | None = None
-) -> Measures:
-    """Return the values of each measure by question id: EM, F1, recall and the scorer's further ones, as far
-    as there are any.
-
-    ``searches``: whether the method searches at all. ``texts``: see :func:`eval.tables.table.score_row`.
-    """
-    found: dict[str, dict[str, float]] = {}
-    for row in rows:
-        for name, value in score_row(row, scorer, recall_at, searches=searches, texts=texts).measured.items():
-            found.setdefault(name, {})[row.question.id] = value
-    return found
 
 
 def against_baseline(runs: Mapping[str, Measures], baseline: str) -> list[Against]:

@@ -5,7 +5,8 @@ import pytest
 
 from core.errors import ConfigError, DataError
 from eval.report.overview import differences_to_baselines
-from eval.statistics.comparing import (
+from eval.scoring.rows import Scores
+from eval.statistics.comparisons import (
     against_baseline,
     against_each_other,
     compare_either_way,
@@ -13,7 +14,6 @@ from eval.statistics.comparing import (
     mirrored,
 )
 from eval.statistics.intervals import compare_paired
-from eval.tables.table import Scores
 
 
 def scores_of(seed, n, values=None):
@@ -84,7 +84,7 @@ def test_a_report_resamples_each_pair_once(monkeypatch):
         resampled.append((first, second))
         return compare_paired(first, second)
 
-    monkeypatch.setattr("eval.statistics.comparing.compare_paired", counting)
+    monkeypatch.setattr("eval.statistics.comparisons.compare_paired", counting)
     draw = np.random.default_rng(3)
     runs = [
         [Scores(float(em), float(f1), None) for em, f1 in draw.integers(2, size=(20, 2))] for _ in range(4)
