@@ -118,6 +118,7 @@ class CoRAGConfig(MethodConfig):
     final_answer_prompt: str = "final_answer"
     stop_check_prompt: str = "stop_check"
 
+    GROUPED_BY: ClassVar[tuple[str, ...]] = ("strategy",)
     ALIASES: ClassVar[dict[str, str]] = {
         "top_k": "passages_per_hop",
         "n": "chains",

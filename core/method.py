@@ -15,11 +15,13 @@ class MethodConfig:
     """Base of the methods' options, which are frozen dataclasses.
 
     ``SEARCHES``: whether the method needs a retriever. ``PRESETS``, for options with a ``preset``: the values
-    that each stands for.
+    that each stands for. ``GROUPED_BY``: options that tell its runs apart as if they were different methods, so
+    a plot gives each of their values a colour of its own.
     """
 
     SEARCHES: ClassVar[bool] = True
     PRESETS: ClassVar[dict[str, dict[str, Any]]]
+    GROUPED_BY: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def of_preset(cls, preset: str, **options: Any) -> Self:

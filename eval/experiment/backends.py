@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from core.errors import ConfigError
+from core.files import file_digest
 from core.protocols import Generator, Retriever
+from core.runs.stamp import Input
 from eval.experiment.own_methods import short_name
 from eval.experiment.registry import MethodOptions, check_names, methods_of
+from generation.adapters import adapter_folder
 from generation.config import ModelConfig
+from generation.models import folder_digest
 from generation.open import open_generator
 from retrieval.config import RetrieverConfig
+from retrieval.index_manifest import INDEX_FILE
 from retrieval.open import open_retriever
 
 
@@ -75,3 +81,21 @@ def require_index(retriever: RetrieverConfig) -> None:
             "no index was given to search: build one with 'corag index' and name it with --retriever.index, "
             "or name a server with --retriever.url."
         )
+
+
+def weights_read(model: str, adapter: str = "") -> dict[str, list[Input]]:
+    """Identify a model and its adapter by content, for a stamp, without opening them.
+
+    What a hub holds under a name is not asked there: it counts as what it is called, among the settings.
+    """
+    folders = {"model": "" if model == "default" else model, "adapter": adapter_folder(adapter)}
+    return {
+        part: [Input(folder, folder_digest(folder))]
+        for part, folder in folders.items()
+        if folder and Path(folder).is_dir()
+    }
+
+
+def indexes_read(retriever: RetrieverConfig) -> dict[str, list[Input]]:
+    """Identify indexes by their manifests, for a stamp, without opening them."""
+    return {"index": [Input(index, file_digest(Path(index) / INDEX_FILE)) for index in retriever.index]}

@@ -16,19 +16,19 @@ from typing import Any, NamedTuple
 import yaml
 
 from core.errors import ConfigError
+from core.method import MethodConfig
 from core.options import TextLoader, changed, flatten, identity_of, load_yaml, renamed, sections_of
 from core.seeds import stable_hash
 from core.types import Question
 from eval.experiment.own_methods import short_name
 from eval.experiment.questions import QuestionFile
-from eval.experiment.registry import methods_of
+from eval.experiment.registry import METHODS, methods_of
 from eval.experiment.run import RunConfig, run_path
 
 SHARED = {each.name for each in fields(QuestionFile)} | {
     "scorer", "recall_at", "out", "cells", "grid", "dev", "metric", "budgets", "resamples",
 }  # fmt: skip
 """Options of a sweep that its cells have in common: what is asked, how it is scored, where it is kept."""
-_STRATEGY = "corag.strategy"
 _INDEX = "retriever.index"
 _OPENED = ("model", "retriever")
 _ENVIRONMENT = SHARED | {"batch_size", "keep_prompts"}
@@ -57,9 +57,14 @@ class Cell:
         return self.config.method[0]
 
     @property
+    def options(self) -> MethodConfig:
+        """The options of its method."""
+        return self.config.of(self.method)
+
+    @property
     def searches(self) -> bool:
         """Whether its method needs a retriever."""
-        return self.config.entry(self.method).searches
+        return self.options.SEARCHES
 
     @property
     def folder(self) -> Path:
@@ -191,8 +196,12 @@ def names_of(method: str, changes: Mapping[str, Any]) -> tuple[str, str]:
         for option, value in changes.items()
         if option != "method"
     }
+    entry = METHODS.get(method)
+    left_out = {f"{method}.{option}" for option in (entry.config.GROUPED_BY if entry else ())}
     label = [
-        part for option, part in parts.items() if option != _STRATEGY and option.split(".")[0] not in _OPENED
+        part
+        for option, part in parts.items()
+        if option not in left_out and option.split(".")[0] not in _OPENED
     ]
     name = " ".join([method, *parts.values()])
     return name, " ".join(label) or name
@@ -277,7 +286,7 @@ def groups_of(cells: Sequence[Cell], told: Sequence[Mapping[str, Any]]) -> list[
     shared = re.sub("[^-_]*$", "", beginning)  # whole words
 
     def name(cell: Cell, each: Mapping[str, Any], *, index: bool) -> str:
-        parts = [cell.method, *([cell.config.corag.strategy] if cell.method == "corag" else [])]
+        parts = [cell.method, *(str(getattr(cell.options, option)) for option in cell.options.GROUPED_BY)]
         if index:
             parts += ["+".join(Path(path).name.removeprefix(shared) for path in each.get(_INDEX, ()))]
         parts += [

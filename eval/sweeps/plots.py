@@ -4,6 +4,7 @@ fitted curve.
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eval.statistics.scaling import Curve
+from eval.statistics.scaling import Curve, Fit
+from eval.sweeps.cells import groups_of
+from eval.sweeps.findings import MEASURES, Findings, Measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +53,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DrawnCurve:
     """A fitted curve, drawn from ``start`` to ``end`` tokens, and what stands under the title of it."""
 
     curve: Curve
@@ -59,8 +62,52 @@ class Line:
     label: str
 
 
+def plot(files: Sequence[Path], tested: Sequence[Measured], found: Findings, metric: str, title: str) -> bool:
+    """Draw the cells of a sweep to files, whose endings choose the format (.png, .svg).
+
+    Return whether that was done: it is not without matplotlib, or if every cell failed.
+    """
+    shown = [each for each in tested if each.name not in found.failed]
+    if not shown or importlib.util.find_spec("matplotlib") is None:
+        return False
+    groups = groups_of([each.cell for each in shown], [each.options for each in shown])
+    points = [_point(each, group, found, metric) for each, group in zip(shown, groups, strict=True)]
+    measure = MEASURES[metric]
+    draw_scaling(points, files, measure=measure, title=title, line=_curve(points, found, measure))
+    return True
+
+
+def _point(each: Measured, group: str, found: Findings, metric: str) -> Point:
+    """Return a cell as it is drawn."""
+    interval = each.summary.measured[metric]
+    low, high = (interval.low, interval.high) if interval else (None, None)
+    return Point(
+        each.cell.label,
+        group,
+        each.scores.mean_tokens,
+        100 * each.scores.mean_score,
+        None if low is None else 100 * low,
+        None if high is None else 100 * high,
+        each.name in found.pareto,
+    )
+
+
+def _curve(points: Sequence[Point], found: Findings, measure: str) -> DrawnCurve | None:
+    """Return the curve through the Pareto set, or else the one through all cells, if there is any."""
+    for name, title in (("pareto", "frontier"), ("all", "all cells")):
+        fit = found.fits[name]
+        if isinstance(fit, Fit):
+            spent = [point.tokens for point in points if point.on_frontier or name == "all"]
+            said = [title, f"{fit.points} points"]
+            said += [] if fit.r_squared is None else [f"R² {fit.r_squared:.2f}"]
+            said += [f"b at its {fit.at_limit} limit"] if fit.at_limit else []
+            label = f"{fit.curve.formula(measure)}  ({', '.join(said)})"
+            return DrawnCurve(fit.curve, min(spent), max(spent), label)
+    return None
+
+
 def draw_scaling(
-    points: Sequence[Point], files: Sequence[Path], *, measure: str, title: str, line: Line | None
+    points: Sequence[Point], files: Sequence[Path], *, measure: str, title: str, line: DrawnCurve | None
 ) -> None:
     """Draw the points to files, whose endings choose the format (.png, .svg). Needs matplotlib."""
     import matplotlib

@@ -20,12 +20,12 @@ from core.runs.rows import SavedRow
 from core.types import TokenUsage
 from eval.experiment.run import RunConfig
 from eval.sweeps.cells import read_cells
+from eval.sweeps.sweep import answer_cell
 from generation.cached import CachedGenerator
 from generation.config import ModelConfig
 from generation.vllm_engine import VllmGenerator
 from retrieval.config import RetrieverConfig
 from scripts.bench.replay import open_world
-from scripts.commands.sweep import answer_cell
 
 GRID = """[
   {corag.strategy: greedy, corag.max_hops: [1, 2, 4, 6]},

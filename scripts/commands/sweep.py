@@ -15,219 +15,124 @@ tried again, as 'corag run' tries them again, so a cell that has any opens its e
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+import sys
+from collections.abc import Sequence
 
-from core.errors import ConfigError
-from core.files import file_digest, write_atomically
-from core.options import identity_of
-from core.protocols import Generator, Retriever
-from core.runs.folder import TRACES, read_lines
-from core.runs.manifest import MANIFEST
-from core.seeds import stable_hash
-from core.types import Question
-from eval.experiment.backends import require_index
-from eval.experiment.questions import FurtherQuestions
-from eval.experiment.run import RunConfig, answer_run, method_settings
-from eval.sweeps.cells import Cell, digest_of, read_cells
-from eval.sweeps.findings import Reporting, check_metric
-from generation.adapters import adapter_folder
-from generation.config import ModelConfig
-from generation.models import folder_digest
-from generation.open import open_generator
-from retrieval.config import RetrieverConfig
-from retrieval.index_manifest import INDEX_FILE
-from retrieval.open import open_retriever
-from scripts.commands.sweep_report import report
+from rich.console import Console
+from rich.table import Table
 
-CAPACITY = 500_000
-"""Replies of a kind that an engine of a sweep remembers: 0.7 GB if all are met. Best of 8 with 6 hops samples
-48 per question.
-"""
-FINISHED = "finished.txt"
-
-
-@dataclass(frozen=True)
-class Config(RunConfig):
-    """Options of 'corag sweep': those of 'corag run', for what all cells have in common, the cells, and how
-    they are reported.
-
-    Attributes:
-        cells: cells, each a name and the options that it changes ("method" is one of them); or a YAML file of
-            them.
-        grid: blocks of options, each with a value or a list of values, to be combined into cells; or a YAML
-            file of them.
-        dev: further questions, answered by the same cells, on which the best cell under each budget is
-            chosen.
-        out: folder of the sweep; "auto" is runs/NAME-OF-QUESTIONS/sweep and digits that change with what the
-            cells share.
-        metric: what cells are compared by: "f1", "em", "recall", or a measure of the scorer's, such as KILT's
-            "kilt_em".
-        budgets: tokens per question under each of which the best cell is named.
-        resamples: of the bootstrap that gives the fitted curve its intervals.
-    """
-
-    cells: str = ""
-    grid: str = ""
-    dev: FurtherQuestions = field(default_factory=FurtherQuestions)
-    metric: str = "f1"
-    budgets: list[int] = field(default_factory=lambda: [4000, 8000, 16_000, 32_000, 64_000, 128_000])
-    resamples: int = 1000
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ = self.reporting  # refuses what cannot be
-        if self.shard:
-            raise ConfigError("a sweep is not sharded: shard its cells with corag run.")
-
-    @property
-    def reporting(self) -> Reporting:
-        """How the sweep is reported."""
-        return Reporting(self.metric, self.budgets, self.resamples)
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the sweep."""
-        if self.out != "auto":
-            return Path(self.out)
-        return Path("runs") / Path(self.questions).name.split(".")[0] / f"sweep-{digest_of(self)}"
-
-
-def main(config: Config) -> int:
-    """Answer every cell, report, return 0; 1 if every question of some cell failed."""
-    cells = read_cells(config, config.cells, config.grid)
-    questions, out = scored(config.load()), str(config.folder)
-    tested = [replace(cell, config=replace(cell.config, out=out), questions=questions) for cell in cells]
-    developed = dev_cells(config, tested)
-    check_metric([*tested, *developed], config.metric)
-    asyncio.run(answer_cells([*tested, *developed], BACK_ENDS))
-    return report(config.folder, tested, developed, config.reporting)
-
-
-def dev_cells(config: Config, tested: Sequence[Cell]) -> list[Cell]:
-    """Return the same cells over the dev questions; none without.
-
-    Raises :class:`ConfigError` if these are among the others, or have one index where the cells search
-    several.
-    """
-    dev = config.dev.beside(config)
-    if not dev.questions:
-        return []
-    questions = scored(dev.load())
-    reported = {question.text for question in tested[0].questions}
-    if shared := [question.id for question in questions if question.text in reported]:
-        raise ConfigError(
-            f"{len(shared)} of the dev questions are among those that are reported on, such as "
-            f"'{shared[0]}': cells must be chosen on others. Take others with skip and limit, or from "
-            "another file."
-        )
-    if dev.has_index and len({repr(cell.config.retriever) for cell in tested if cell.searches}) > 1:
-        raise ConfigError(
-            "the cells search different indexes, but dev.retriever names one: build the indexes over both "
-            "corpora and leave it out."
-        )
-    options = dev.question_options | {"out": str(config.folder / "dev")}
-    if dev.has_index:
-        options["retriever"] = dev.retriever
-    return [replace(cell, config=replace(cell.config, **options), questions=questions) for cell in tested]
-
-
-def scored(questions: Sequence[Question]) -> Sequence[Question]:
-    """Return the questions.
-
-    Raises :class:`ConfigError` if some have no gold answers: cells are compared by their scores.
-    """
-    if blank := [question.id for question in questions if not question.answers]:
-        raise ConfigError(
-            f"{len(blank)} of the questions have no gold answers, such as '{blank[0]}': a sweep compares "
-            "scores, so leave them out."
-        )
-    return questions
-
-
-async def open_engine(config: ModelConfig) -> Generator:
-    """Open a model with the memory that many cells need."""
-    return await open_generator(config, CAPACITY)
-
-
-@dataclass(frozen=True)
-class Openers:
-    """How a sweep comes by its engines and indexes."""
-
-    generator: Callable[[ModelConfig], Awaitable[Generator]] = open_engine
-    retriever: Callable[[RetrieverConfig], Awaitable[Retriever]] = open_retriever
-
+from eval.statistics.scaling import Fit
+from eval.sweeps.findings import Findings, Measured
+from eval.sweeps.record import Sweep, known_of, read_sweep, spending_record, write_sweep
+from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, planned
+from eval.tables.runs import status
+from eval.tables.table import percent
+from scripts.printing import print_table, wide_console
 
 BACK_ENDS = Openers()
 
 
-async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
-    """Answer what is not finished, cell after cell, each with all its questions in flight.
-
-    Cells of one model come together, in their order otherwise; models in the order in which they first
-    appear. One engine is open at a time, since it may fill a GPU; an index stays open for all.
-    """
-    for cell in cells:  # what is missing is found before hours go into the first cells
-        cell.config.of(cell.method).check_files()
-        if cell.searches:
-            require_index(cell.config.retriever)
-    models: dict[str, list[Cell]] = {}
-    for cell in cells:
-        if not is_finished(cell):
-            models.setdefault(repr(cell.config.model), []).append(cell)
-    async with AsyncExitStack() as stack:
-        indexes: dict[str, Retriever] = {}
-        for group in models.values():
-            for cell in group:  # before the engine, which takes what memory is left
-                if cell.searches and (key := repr(cell.config.retriever)) not in indexes:
-                    indexes[key] = await openers.retriever(cell.config.retriever)
-                    stack.push_async_callback(indexes[key].close)
-            generator = await openers.generator(group[0].config.model)
-            try:
-                for cell in group:
-                    await answer_cell(cell, generator, indexes)
-            finally:
-                await generator.close()
+def main(config: SweepConfig) -> int:
+    """Answer every cell, report, return 0; 1 if every question of some cell failed."""
+    tested, developed = planned(config)
+    asyncio.run(answer_cells([*tested, *developed], BACK_ENDS))
+    sweep = read_sweep(tested, developed, config.reporting)
+    record, written = write_sweep(config.folder, sweep)
+    if importlib.util.find_spec("matplotlib") is None:
+        print(
+            "corag: no pictures: pip install matplotlib, then the same command draws them.", file=sys.stderr
+        )
+    folders = {each.name: each.cell.folder for each in sweep.tested}
+    print_table([each.summary for each in sweep.tested], folders, known_of(sweep.tested).scorer)
+    console = wide_console()
+    print_findings(console, sweep)
+    print_spending(console, sweep.cells)
+    console.print(f"Written: {', '.join(map(str, written))}.", soft_wrap=True, markup=False)
+    shown = {name: value for name, value in record.items() if name not in ("cells", "dev_cells")}
+    print(json.dumps({"runs": record["cells"], **shown, "sweep": str(config.folder / "sweep.json")}))
+    return status([each.summary for each in sweep.cells])
 
 
-async def answer_cell(cell: Cell, generator: Generator, indexes: Mapping[str, Retriever]) -> None:
-    """Answer what one cell does not hold yet."""
-    retriever = indexes[repr(cell.config.retriever)] if cell.searches else None
-    await answer_run(cell.config, cell.method, cell.questions, generator, retriever, cell=cell.name)
-    write_atomically(cell.folder / FINISHED, mark_of(cell) + "\n")
+def print_findings(console: Console, sweep: Sweep) -> None:
+    """Print the Pareto set, the curves, and the best cell under each budget."""
+    found, measure = sweep.found, sweep.measure
+    if found.failed:
+        said = f"\nLeft out of all that follows, for every question failed: {', '.join(found.failed)}."
+        console.print(said, soft_wrap=True, markup=False)
+    console.print("\nPareto set (no other cell is as good for as few tokens):")
+    scores = {each.name: each.scores for each in sweep.tested}
+    for cell in (scores[name] for name in found.pareto):
+        figures = f"{cell.mean_tokens:>9,.0f} tokens  {measure} {100 * cell.mean_score:5.1f}"
+        console.print(f"  {figures}  {cell.name}", soft_wrap=True, markup=False)
+    console.print(
+        f"Curves (x: tokens per question, {measure} in percent, natural logarithm, 95% bootstrap intervals):"
+    )
+    for name, title in (("pareto", "through the Pareto set"), ("all", "through all cells")):
+        fit = found.fits[name]
+        told = fit if isinstance(fit, str) else fit_line(fit, measure)
+        console.print(f"  {title}: {told}", soft_wrap=True, markup=False)
+    print_choices(console, sweep)
 
 
-def is_finished(cell: Cell) -> bool:
-    """Whether a cell's run holds an answer to every question, by the settings, model and index of now.
-
-    A failure is none.
-    """
-    mark = cell.folder / FINISHED
-    if not all(file.is_file() for file in (mark, cell.folder / MANIFEST, cell.folder / TRACES)):
-        return False
-    if mark.read_text(encoding="utf-8").strip() != mark_of(cell):
-        return False
-    answered = {name for name, line in read_lines(cell.folder).items() if not line.failed}
-    return all(question.id in answered for question in cell.questions)
-
-
-def mark_of(cell: Cell) -> str:
-    """Identify what a cell's answers depend on, as far as it is known without its engine and index.
-
-    Their settings, and the content of the folders that they name; what is named on a hub counts as what it is
-    called.
-    """
-    config = cell.config
-    weights = [_content(folder) for folder in (config.model.name, adapter_folder(config.model.adapter))]
-    known = [method_settings(config, cell.method), identity_of(config.model), weights]
-    if cell.searches:
-        indexes = [file_digest(Path(index) / INDEX_FILE) for index in config.retriever.index]
-        known += [identity_of(config.retriever), indexes]
-    return stable_hash(json.dumps(known, sort_keys=True, default=str))
+def print_choices(console: Console, sweep: Sweep) -> None:
+    """Print the best cell under each budget, and on which questions it was chosen."""
+    choices = sweep.found.choices
+    if choices:
+        console.print(budget_table(sweep.found, bool(sweep.developed), sweep.measure))
+    if unused := sorted(set(sweep.options.budgets) - {choice.budget for choice in choices}):
+        named = ", ".join(f"{budget:,}" for budget in unused)
+        console.print(
+            f"No line for {named}: no cell is that cheap, or a smaller budget affords them all.",
+            soft_wrap=True,
+        )
+    if sweep.developed:
+        asked = sweep.developed[0].cell
+        said = f"Chosen on {len(asked.questions)} dev questions: {asked.config.questions}."
+        console.print(said, soft_wrap=True)
+    else:
+        console.print(
+            "Chosen on the very questions that are reported: optimistic. Name others with --dev.questions."
+        )
 
 
-def _content(folder: str) -> str:
-    return folder_digest(folder) if folder and Path(folder).is_dir() else ""
+def fit_line(fit: Fit, measure: str) -> str:
+    """Write a curve with its intervals on one line."""
+    parts = [fit.curve.formula(measure)]
+    for name, estimate, digits in (("a", fit.a, 2), ("b", fit.b, 0), ("c", fit.c, 1)):
+        if estimate.low is not None and estimate.high is not None:
+            parts.append(f"{name} [{estimate.low:,.{digits}f}, {estimate.high:,.{digits}f}]")
+    if fit.r_squared is not None:
+        parts.append(f"R² {fit.r_squared:.3f}")
+    parts.append(f"{fit.points} points, {fit.questions} questions")
+    if fit.at_limit:
+        parts.append(f"b is at its {fit.at_limit} limit, so these points do not tell it")
+    return "; ".join(parts)
+
+
+def budget_table(found: Findings, chosen_on_dev: bool, measure: str) -> Table:
+    """Return the best cell under each budget."""
+    table = Table(title="Best under each budget (tokens per question, on average)", title_justify="left")
+    dev = ["dev tokens", f"dev {measure}"] if chosen_on_dev else []
+    for heading in ("budget", "cell", *dev, "tokens", measure):
+        table.add_column(heading, justify="left" if heading == "cell" else "right", no_wrap=heading != "cell")
+    for choice in found.choices:
+        figures = [f"{choice.chosen_tokens:,.0f}", f"{100 * choice.chosen_score:.1f}"] if dev else []
+        table.add_row(
+            f"{choice.budget:,}", choice.cell, *figures, f"{choice.tokens:,.0f}", percent(choice.score)
+        )
+    return table
+
+
+def print_spending(console: Console, cells: Sequence[Measured]) -> None:
+    """Say how many of the cells' tokens were computed, and which were shared."""
+    spent = spending_record(cells)
+    line = f"Shared work: the cells count {spent['tokens']:,} tokens, of which {spent['computed_tokens']:,} were computed"
+    if spent["remembered_tokens"] is not None and spent["prefix_cache_tokens"] is not None:
+        line += (
+            f", {spent['remembered_tokens']:,} remembered from equal requests and "
+            f"{spent['prefix_cache_tokens']:,} found in the prefix cache"
+        )
+    said = f"Of {spent['searches']:,} searches {spent['remembered_searches']:,} were remembered."
+    console.print(f"{line}. {said}", soft_wrap=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from core.errors import DataError
 from eval.statistics.scaling import CellScores, Curve, best_under, fit_curve, pareto_set, telling_budgets
-from eval.sweeps.plots import Line, Point, draw_scaling
+from eval.sweeps.plots import DrawnCurve, Point, draw_scaling
 
 
 def cell(name, tokens, scores):
@@ -130,7 +130,7 @@ def test_a_plot_is_written_in_both_formats(tmp_path):
         Point("L=<4>", "corag greedy", 4000.0, 18.0, None, None, False),
         Point("N=8", "corag best_of_n & more", 25_000.0, 33.0, 20.0, 45.0, True),
     ]
-    line = Line(Curve(3.5, -200.0, -2.2), 600, 25_000, "F1 = ...")
+    line = DrawnCurve(Curve(3.5, -200.0, -2.2), 600, 25_000, "F1 = ...")
     files = [tmp_path / "sweep.png", tmp_path / "sweep.svg"]
     draw_scaling(points, files, measure="F1", title="test.jsonl, n = 40", line=line)
     assert files[0].read_bytes().startswith(b"\x89PNG") and files[0].stat().st_size > 20_000

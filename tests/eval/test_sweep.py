@@ -24,12 +24,12 @@ from eval.datasets.world.write import write_world
 from eval.statistics.scaling import CellScores
 from eval.sweeps.cells import Cell, read_cells
 from eval.sweeps.findings import choose
+from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, is_answered, scored
 from generation.cached import CachedGenerator
 from generation.config import ModelConfig
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from scripts.cli import main
-from scripts.commands.sweep import Config, Openers, answer_cells, is_finished, scored
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
 
 TOWNS = ("Oslo", "Bergen", "Narvik", "Bodo", "Molde", "Hamar", "Alta")
@@ -132,7 +132,7 @@ def cells_of(text: str) -> list[Cell]:
     """Cells over the test questions, in the folder "out"."""
     Path("cells.yaml").write_text(text)
     argv = [*"--config sweep.yaml --questions test.jsonl --out out --corag.max_hops 2 --grid".split(), ""]
-    config = parse(Config, [*argv, "--retriever.index", "a", "--cells", "cells.yaml"], "corag sweep", "")
+    config = parse(SweepConfig, [*argv, "--retriever.index", "a", "--cells", "cells.yaml"], "corag sweep", "")
     return [replace(cell, questions=config.load()) for cell in read_cells(config, config.cells, config.grid)]
 
 
@@ -148,7 +148,7 @@ async def test_engines_and_indexes_are_opened_once_and_serve_all_their_cells(bac
         return list(backends.opened)
 
     assert await opened() == ["index b", "model mine", "index a", "model "]
-    assert all(map(is_finished, cells))
+    assert all(map(is_answered, cells))
     assert await opened() == [], "finished cells start nothing"
     traces = cells[3].folder / TRACES
     traces.write_bytes(traces.read_bytes()[:-30])
@@ -167,9 +167,9 @@ async def test_questions_that_failed_are_tried_again_and_open_their_engine_for_i
     failed = json.loads(first) | {"answer": None, "error": "SearchFailedError: gone"}
     traces.write_bytes(json.dumps(failed).encode() + b"\n" + b"".join(rest))
     backends.opened.clear()
-    assert is_finished(fine) and not is_finished(failing)
+    assert is_answered(fine) and not is_answered(failing)
     await answer_cells([fine, failing], backends.openers)
-    assert backends.opened == ["model mine"] and is_finished(failing)
+    assert backends.opened == ["model mine"] and is_answered(failing)
     assert len(traces.read_bytes().splitlines()) == len(failing.questions) + 1, (
         "the one that failed is asked again"
     )
@@ -202,14 +202,14 @@ async def test_more_memory_threads_or_patience_make_no_other_cell(backends: Back
     cells = cells_of("a: {}")
     await answer_cells(cells, backends.openers)
     (cell,) = cells
-    again = parse(Config, ["--questions", "test.jsonl", *ENVIRONMENT], "corag sweep", "")
+    again = parse(SweepConfig, ["--questions", "test.jsonl", *ENVIRONMENT], "corag sweep", "")
     model, retriever = again.model, replace(again.retriever, index=["a"])
     assert (model.kv_cache_gb, model.max_num_seqs, retriever.threads) == (8, 2, 3)
-    assert is_finished(replace(cell, config=replace(cell.config, model=model, retriever=retriever)))
-    assert not is_finished(
+    assert is_answered(replace(cell, config=replace(cell.config, model=model, retriever=retriever)))
+    assert not is_answered(
         replace(cell, config=replace(cell.config, retriever=replace(retriever, ef_search=3)))
     )
-    assert not is_finished(replace(cell, config=replace(cell.config, model=replace(model, block_size=16))))
+    assert not is_answered(replace(cell, config=replace(cell.config, model=replace(model, block_size=16))))
 
 
 async def test_an_adapter_that_was_trained_again_is_not_taken_for_the_old_one(backends: Backends) -> None:
@@ -217,9 +217,9 @@ async def test_an_adapter_that_was_trained_again_is_not_taken_for_the_old_one(ba
     Path("mine/adapter.safetensors").write_text("weights")
     (cell,) = cells_of("a: {method: closed_book, model.adapter: mine}")
     await answer_cells([cell], backends.openers)
-    assert is_finished(cell)
+    assert is_answered(cell)
     Path("mine/adapter.safetensors").write_text("better weights")
-    assert not is_finished(cell)
+    assert not is_answered(cell)
 
 
 def test_a_sweep_leaves_tables_plots_and_choices(
@@ -308,7 +308,7 @@ def test_a_half_done_sweep_ends_in_the_same_report(backends: Backends) -> None:
         traces = Path(torn) / TRACES
         traces.write_bytes(traces.read_bytes().splitlines(keepends=True)[0] + b'{"id": "torn')
     shutil.rmtree("out/corag-strategy=best_of_n-N=2-L=2")
-    Path("out/dev/closed/finished.txt").unlink()
+    Path("out/dev/closed/stamp.json").unlink()
     assert swept(*few) == whole
     assert backends.opened == ["index words", "model "]
 
@@ -347,7 +347,7 @@ def test_what_cannot_work_is_said_before_an_engine_starts(
 def test_a_folder_that_was_not_named_changes_with_what_the_cells_share(backends: Backends) -> None:
     def folder(*more: str) -> Path:
         return parse(
-            Config, ["--config", "sweep.yaml", "--questions", "test.jsonl", *more], "corag sweep", ""
+            SweepConfig, ["--config", "sweep.yaml", "--questions", "test.jsonl", *more], "corag sweep", ""
         ).folder
 
     assert folder() == folder("--cells", "{a: {seed: 1}}", "--limit", "2", "--batch_size", "9")

@@ -11,30 +11,32 @@ from core.errors import ConfigError
 from core.options import parse
 from eval.experiment.run import RunConfig
 from eval.sweeps.cells import SHARED, Cell, groups_of, read_cells, varying
-from scripts.commands.sweep import Config
+from eval.sweeps.sweep import SweepConfig
 
 ROOT = Path(__file__).parents[2]
 
 
-def config_of(tmp_path: Path, text: str, *argv: str) -> Config:
+def config_of(tmp_path: Path, text: str, *argv: str) -> SweepConfig:
     """Options from a YAML file with this text."""
     file = tmp_path / "sweep.yaml"
     file.write_text(text)
-    return parse(Config, ["--questions", "q.jsonl", "--config", str(file), *argv], "corag sweep", "")
+    return parse(SweepConfig, ["--questions", "q.jsonl", "--config", str(file), *argv], "corag sweep", "")
 
 
-def cells_of(config: Config) -> dict[str, Cell]:
+def cells_of(config: SweepConfig) -> dict[str, Cell]:
     return {cell.name: cell for cell in read_cells(config, config.cells, config.grid)}
 
 
 def cells_in_a_file(tmp_path: Path, text: str, *argv: str) -> dict[str, Cell]:
     file = tmp_path / "cells.yaml"
     file.write_text(text)
-    return cells_of(parse(Config, ["--questions", "q.jsonl", "--cells", str(file), *argv], "corag sweep", ""))
+    return cells_of(
+        parse(SweepConfig, ["--questions", "q.jsonl", "--cells", str(file), *argv], "corag sweep", "")
+    )
 
 
 def test_no_cell_may_change_an_option_of_the_sweep_itself() -> None:
-    assert {each.name for each in fields(Config)} - {each.name for each in fields(RunConfig)} <= SHARED
+    assert {each.name for each in fields(SweepConfig)} - {each.name for each in fields(RunConfig)} <= SHARED
 
 
 def test_cells_change_options_over_what_they_share(tmp_path: Path) -> None:
@@ -199,6 +201,6 @@ def test_wrong_configurations_are_named(tmp_path: Path, text: str, complaint: st
 @pytest.mark.parametrize("name", ["world", "hotpotqa", "musique"])
 def test_shipped_configurations_are_whole(name: str) -> None:
     argv = ["--config", str(ROOT / f"eval/configs/{name}.yaml"), "--questions", "q.jsonl"]
-    cells = cells_of(parse(Config, argv, "corag sweep", ""))
+    cells = cells_of(parse(SweepConfig, argv, "corag sweep", ""))
     assert len(cells) >= 12
     assert len({tuple(told.items()) for told in varying(list(cells.values())).values()}) == len(cells)

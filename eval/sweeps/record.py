@@ -1,0 +1,181 @@
+"""What a sweep leaves in its folder beside its runs: sweep.json, sweep.csv, sweep.png and sweep.svg."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from core.files import write_atomically
+from core.runs.manifest import Manifest
+from eval.experiment.conditions import conditions
+from eval.scoring.scorers import chosen_scorer, scorer_title
+from eval.sweeps.cells import Cell
+from eval.sweeps.findings import MEASURES, Findings, Measured, Reporting, find, measured
+from eval.sweeps.plots import plot
+from eval.tables.ledger import Spending
+from eval.tables.table import json_record
+
+# Figures of a cell that have no interval, as sweep.csv names them.
+_PLAIN = ("n", "failed", "tokens_per_question", "computed_tokens", "calls", "searches", "steps")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A finished sweep: its cells on the questions of the report and on the dev questions, and what they say."""
+
+    tested: Sequence[Measured]
+    developed: Sequence[Measured]
+    found: Findings
+    options: Reporting
+
+    @property
+    def measure(self) -> str:
+        """What the cells are compared by, as a reader calls it."""
+        return MEASURES[self.options.metric]
+
+    @property
+    def cells(self) -> list[Measured]:
+        """The cells on either questions."""
+        return [*self.tested, *self.developed]
+
+
+def read_sweep(tests: Sequence[Cell], devs: Sequence[Cell], options: Reporting) -> Sweep:
+    """Read the runs of answered cells back from disk and weigh them against each other."""
+    tested, developed = measured(tests, options.metric), measured(devs, options.metric)
+    return Sweep(tested, developed, find(tested, developed, options), options)
+
+
+def write_sweep(out: Path, sweep: Sweep) -> tuple[dict[str, Any], list[Path]]:
+    """Write the files of a sweep; return what sweep.json says, and all files. Without matplotlib, no pictures."""
+    config, questions = sweep.tested[0].cell.config, sweep.tested[0].cell.questions
+    record = record_of(sweep)
+    files = [out / "sweep.csv", out / "sweep.json"]
+    write_atomically(files[1], json.dumps(record, indent=1) + "\n")
+    write_atomically(files[0], csv_of(sweep))
+    title = f"{Path(config.questions).name}, n = {len(questions)}"
+    pictures = [out / "sweep.png", out / "sweep.svg"]
+    drawn = plot(pictures, sweep.tested, sweep.found, sweep.options.metric, title)
+    return record, files + (pictures if drawn else [])
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a reader must know beside the figures of some cells: how they are scored, what they share, and by
+    cell what else.
+    """
+
+    scorer: str
+    shared: Sequence[str]
+    own: Mapping[str, str]
+
+
+def known_of(cells: Sequence[Measured]) -> Known:
+    """Return how the cells are scored, by the gold answers of now, and what their manifests say."""
+    config = cells[0].cell.config
+    chosen = chosen_scorer(config.scorer, config.dataset)
+    title = scorer_title(chosen, cells[0].cell.questions, config.aliases)
+    return Known(title, *conditions({each.name: Manifest.read(each.cell.folder) for each in cells}))
+
+
+def record_of(sweep: Sweep) -> dict[str, Any]:
+    """Write a sweep as a JSON object; scores are fractions, but in percent where they are the curve's y."""
+    tested, developed, found = sweep.tested, sweep.developed, sweep.found
+    config = tested[0].cell.config
+    known, known_of_dev = known_of(tested), known_of(developed) if developed else None
+    record = {
+        "questions": {
+            "file": config.questions,
+            "dataset": config.dataset,
+            "n": len(tested[0].cell.questions),
+        },
+        "metric": sweep.options.metric,
+        "scorer_title": known.scorer,
+        "conditions": known.shared,
+    }
+    if known_of_dev:
+        record |= {"dev_scorer_title": known_of_dev.scorer, "dev_conditions": known_of_dev.shared}
+    fits = {
+        name: {"refused": fit} if isinstance(fit, str) else asdict(fit) for name, fit in found.fits.items()
+    }
+    chosen_on = developed[0].cell.config.questions if developed else "the same questions: optimistic"
+    return record | {
+        "cells": {
+            each.name: cell_record(each, known) | {"pareto": each.name in found.pareto} for each in tested
+        },
+        "dev_cells": {each.name: cell_record(each, known_of_dev) for each in developed if known_of_dev},
+        "pareto": found.pareto,
+        "failed": found.failed,
+        "fit": {
+            "formula": "y = a * log(x + b) + c",
+            "x": "tokens per question",
+            "y": f"{sweep.measure} in percent",
+            "log": "natural",
+            **fits,
+        },
+        "best_under_budget": {
+            "chosen_on": chosen_on,
+            "choices": [asdict(choice) for choice in found.choices],
+        },
+        "shared_work": spending_record(sweep.cells),
+        "scorer": chosen_scorer(config.scorer, config.dataset).name,
+    }
+
+
+def cell_record(each: Measured, known: Known) -> dict[str, Any]:
+    """Write a cell as a JSON object: what the table says of it, and the options and conditions that tell it
+    from the others.
+    """
+    told = {"method": each.cell.method, "options": each.options, "folder": str(each.cell.folder)}
+    told["conditions"] = known.own[each.name]
+    return json_record(each.summary) | {"remembered_tokens": each.spent.remembered} | told
+
+
+def spending_record(cells: Sequence[Measured]) -> dict[str, int | None]:
+    """Write what all cells together cost, and how much of it they shared."""
+    spent = sum((each.spent for each in cells), Spending())
+    return {
+        "tokens": spent.usage.total,
+        "remembered_tokens": spent.remembered,
+        "prefix_cache_tokens": spent.in_cache,
+        "computed_tokens": spent.usage.computed,
+        "searches": sum(each.searches for each in cells),
+        "remembered_searches": sum(each.remembered_searches for each in cells),
+    }
+
+
+def csv_of(sweep: Sweep) -> str:
+    """Write a line per cell, then one per cell on the dev questions.
+
+    Options that differ are columns, scores fractions. The last two columns say how the line is scored, and all
+    that must be known beside it.
+    """
+    options = list(dict.fromkeys(name for each in sweep.tested for name in each.options if name != "method"))
+    measures = list(dict.fromkeys(name for each in sweep.cells for name in each.summary.measured))
+    scores = [f"{name}{end}" for name in measures for end in ("", "_low", "_high")]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    heads = ["questions", "cell", "method", *options, "metric", "pareto", *scores, *_PLAIN]
+    writer.writerow([*heads, "folder", "scorer", "conditions"])
+    for asked, cells in (("test", sweep.tested), ("dev", sweep.developed)):
+        known = known_of(cells) if cells else None
+        for each in cells if known else ():
+            told = [each.options.get(option, "") for option in options]
+            pareto = int(each.name in sweep.found.pareto) if asked == "test" else ""
+            line = [asked, each.name, each.cell.method, *told, sweep.options.metric, pareto]
+            said = " ".join([*known.shared, known.own[each.name]])
+            writer.writerow([*line, *_figures(each, measures), each.cell.folder, known.scorer, said])
+    return text.getvalue()
+
+
+def _figures(each: Measured, measures: Sequence[str]) -> Iterator[Any]:
+    """Yield a cell's measures, each with its interval, then its other figures."""
+    record = json_record(each.summary)
+    for name in measures:
+        yield record.get(name)
+        yield from record.get(f"{name}_interval") or (None, None)
+    yield from (record[name] for name in _PLAIN)

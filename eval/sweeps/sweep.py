@@ -1,0 +1,202 @@
+"""Answering the cells of a sweep, one engine after another, each cell into a run folder of its own.
+
+Cells of one model share its engine, prefix cache and memory of replies. A cell that is finished opens nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from core.errors import ConfigError
+from core.options import identity_of
+from core.protocols import Generator, Retriever
+from core.runs.folder import TRACES, read_lines
+from core.runs.manifest import MANIFEST
+from core.runs.stamp import STAMP, Stamp, is_finished
+from core.types import Question
+from eval.experiment.backends import indexes_read, require_index, weights_read
+from eval.experiment.questions import FurtherQuestions
+from eval.experiment.run import RunConfig, answer_run, method_settings
+from eval.sweeps.cells import Cell, digest_of, read_cells
+from eval.sweeps.findings import Reporting, check_metric
+from generation.config import ModelConfig
+from generation.open import open_generator
+from retrieval.config import RetrieverConfig
+from retrieval.open import open_retriever
+
+# Replies of a kind that an engine of a sweep remembers: 0.7 GB if all are met. Best of 8 with 6 hops samples 48 per
+# question, and later cells ask for the very same: what is forgotten is computed again.
+CAPACITY = 500_000
+
+
+@dataclass(frozen=True)
+class SweepConfig(RunConfig):
+    """Options of 'corag sweep': those of 'corag run', which all cells share, the cells, and how they are reported.
+
+    Attributes:
+        cells: cells, each a name and the options that it changes ("method" is one of them); or a YAML file of
+            them.
+        grid: blocks of options, each with a value or a list of values, to be combined into cells; or a YAML
+            file of them.
+        dev: further questions, answered by the same cells, on which the best cell under each budget is
+            chosen.
+        out: folder of the sweep; "auto" is runs/NAME-OF-QUESTIONS/sweep and digits that change with what the
+            cells share.
+        metric: what cells are compared by: "f1", "em", "recall", or a measure of the scorer's, such as KILT's
+            "kilt_em".
+        budgets: tokens per question under each of which the best cell is named.
+        resamples: of the bootstrap that gives the fitted curve its intervals.
+    """
+
+    cells: str = ""
+    grid: str = ""
+    dev: FurtherQuestions = field(default_factory=FurtherQuestions)
+    metric: str = "f1"
+    budgets: list[int] = field(default_factory=lambda: [4000, 8000, 16_000, 32_000, 64_000, 128_000])
+    resamples: int = 1000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.reporting  # refuses what cannot be
+        if self.shard:
+            raise ConfigError("a sweep is not sharded: shard its cells with corag run.")
+
+    @property
+    def reporting(self) -> Reporting:
+        """How the sweep is reported."""
+        return Reporting(self.metric, self.budgets, self.resamples)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the sweep."""
+        if self.out != "auto":
+            return Path(self.out)
+        return Path("runs") / Path(self.questions).name.split(".")[0] / f"sweep-{digest_of(self)}"
+
+
+def planned(config: SweepConfig) -> tuple[list[Cell], list[Cell]]:
+    """Return the cells over the questions of the report, and the same over the dev questions, if there are any.
+
+    Raises :class:`ConfigError` for cells, questions or a metric that cannot be, before anything is opened.
+    """
+    cells = read_cells(config, config.cells, config.grid)
+    questions, out = scored(config.load()), str(config.folder)
+    tested = [replace(cell, config=replace(cell.config, out=out), questions=questions) for cell in cells]
+    developed = dev_cells(config, tested)
+    check_metric([*tested, *developed], config.metric)
+    return tested, developed
+
+
+def dev_cells(config: SweepConfig, tested: Sequence[Cell]) -> list[Cell]:
+    """Return the same cells over the dev questions; none without.
+
+    Raises :class:`ConfigError` if these are among the others, or have one index where the cells search
+    several.
+    """
+    dev = config.dev.beside(config)
+    if not dev.questions:
+        return []
+    questions = scored(dev.load())
+    reported = {question.text for question in tested[0].questions}
+    if shared := [question.id for question in questions if question.text in reported]:
+        raise ConfigError(
+            f"{len(shared)} of the dev questions are among those that are reported on, such as "
+            f"'{shared[0]}': cells must be chosen on others. Take others with skip and limit, or from "
+            "another file."
+        )
+    if dev.has_index and len({repr(cell.config.retriever) for cell in tested if cell.searches}) > 1:
+        raise ConfigError(
+            "the cells search different indexes, but dev.retriever names one: build the indexes over both "
+            "corpora and leave it out."
+        )
+    options = dev.question_options | {"out": str(config.folder / "dev")}
+    if dev.has_index:
+        options["retriever"] = dev.retriever
+    return [replace(cell, config=replace(cell.config, **options), questions=questions) for cell in tested]
+
+
+def scored(questions: Sequence[Question]) -> Sequence[Question]:
+    """Return the questions. Raises :class:`ConfigError` if some have no gold answers to compare cells by."""
+    if blank := [question.id for question in questions if not question.answers]:
+        raise ConfigError(
+            f"{len(blank)} of the questions have no gold answers, such as '{blank[0]}': a sweep compares "
+            "scores, so leave them out."
+        )
+    return questions
+
+
+async def open_engine(config: ModelConfig) -> Generator:
+    """Open a model with the memory that many cells need."""
+    return await open_generator(config, CAPACITY)
+
+
+@dataclass(frozen=True)
+class Openers:
+    """How a sweep comes by its engines and indexes."""
+
+    generator: Callable[[ModelConfig], Awaitable[Generator]] = open_engine
+    retriever: Callable[[RetrieverConfig], Awaitable[Retriever]] = open_retriever
+
+
+async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
+    """Answer what is not finished, cell after cell, each with all its questions in flight.
+
+    Cells of one model come together, in their order otherwise; models in the order in which they first
+    appear. One engine is open at a time, since it may fill a GPU; an index stays open for all.
+    """
+    for cell in cells:  # what is missing is found before hours go into the first cells
+        cell.options.check_files()
+        if cell.searches:
+            require_index(cell.config.retriever)
+    models: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if not is_answered(cell):
+            models.setdefault(repr(cell.config.model), []).append(cell)
+    async with AsyncExitStack() as stack:
+        indexes: dict[str, Retriever] = {}
+        for group in models.values():
+            for cell in group:  # before the engine, which takes what memory is left
+                if cell.searches and (key := repr(cell.config.retriever)) not in indexes:
+                    indexes[key] = await openers.retriever(cell.config.retriever)
+                    stack.push_async_callback(indexes[key].close)
+            generator = await openers.generator(group[0].config.model)
+            try:
+                for cell in group:
+                    await answer_cell(cell, generator, indexes)
+            finally:
+                await generator.close()
+
+
+async def answer_cell(cell: Cell, generator: Generator, indexes: Mapping[str, Retriever]) -> None:
+    """Answer what one cell does not hold yet. ``indexes``: by the ``repr`` of their options."""
+    retriever = indexes[repr(cell.config.retriever)] if cell.searches else None
+    await answer_run(cell.config, cell.method, cell.questions, generator, retriever, cell=cell.name)
+    stamp_of(cell).finish(cell.folder / STAMP)
+
+
+def is_answered(cell: Cell) -> bool:
+    """Whether a cell's run holds an answer to every question, by the settings, model and index of now.
+
+    A failure is none.
+    """
+    folder = cell.folder
+    if not all((folder / file).is_file() for file in (MANIFEST, TRACES)):
+        return False
+    if not is_finished(folder / STAMP, stamp_of(cell)):
+        return False
+    answered = {name for name, line in read_lines(folder).items() if not line.failed}
+    return all(question.id in answered for question in cell.questions)
+
+
+def stamp_of(cell: Cell) -> Stamp:
+    """Say what a cell's answers depend on, as far as it is known without its engine and index."""
+    config = cell.config
+    made_with = {"run": method_settings(config, cell.method), "model": identity_of(config.model)}
+    made_from = weights_read(config.model.name, config.model.adapter)
+    if cell.searches:
+        made_with["retriever"] = identity_of(config.retriever)
+        made_from |= indexes_read(config.retriever)
+    return Stamp(made_with, made_from)
