@@ -1,5 +1,7 @@
-"""Question files of the multi-hop and single-hop datasets and of KILT, read as
-:class:`core.types.Question`.
+"""Questions of the multi-hop and single-hop datasets, of KILT and of files of your own, read as one type.
+
+A dataset's layout, ids and oddities stay in this room. What comes out is :class:`core.types.Question`; what
+the questions' own paragraphs make is a corpus (``paragraphs``); what other tools read is in ``exports``.
 """
 
 from eval.datasets.kilt import task_description

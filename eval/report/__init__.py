@@ -1,3 +1,12 @@
-"""Runs as one self-contained HTML page: tables, plots and every question's trace, read without a server or a
-network.
+"""Runs as one self-contained HTML page: tables, plots and every question's trace, without server or network.
+
+``overview`` makes the figures, ``traces`` the single questions, ``page`` puts both into one file. The scripts
+and styles in ``assets/`` draw it in a browser; they are written into the file.
 """
+
+from eval.report.overview import Overview, Run, load_run
+from eval.report.page import Report, TextBlocks, html_page, make_report, text_blocks
+
+__all__ = [
+    "Overview", "Report", "Run", "TextBlocks", "html_page", "load_run", "make_report", "text_blocks",
+]  # fmt: skip

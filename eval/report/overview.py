@@ -1,5 +1,6 @@
-"""What a report says about whole runs: figures, tests against every baseline, groups of questions,
-conditions.
+"""What a report says about whole runs: figures, tests against every baseline, groups, conditions.
+
+The dataclasses are the page's data: their fields, as JSON, are what the scripts in ``assets/`` read.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from core.runs.manifest import Start
+from core.runs.folder import read_attempts
+from core.runs.manifest import Manifest, Start
 from core.runs.rows import SavedRow
 from core.types import Question, TokenUsage
-from eval.report.runs import Run
 from eval.scoring.rows import FURTHER, Scores, score_row
 from eval.scoring.scorers import Scorer, scorer_title
 from eval.statistics.comparisons import against_each_other
@@ -23,6 +25,36 @@ from eval.statistics.scaling import pareto_set
 from eval.tables.table import Summary, summarise
 
 MEASURES = ("em", "f1")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run on disk.
+
+    Attributes:
+        name: what the report calls it.
+        folder: where it lies.
+        corpus: what its index was built from; "" if that is not known.
+        manifest: its settings and starts.
+        rows: by question id, without steps and what its method adds to answers: many runs fit into memory.
+    """
+
+    name: str
+    folder: Path
+    corpus: str
+    manifest: Manifest
+    rows: Mapping[str, SavedRow]
+
+
+def load_run(name: str, folder: Path, corpus: str = "") -> Run:
+    """Read a run. Raises :class:`core.errors.DataError` if the folder is not one."""
+    manifest = Manifest.read(folder)
+    rows = {row.question.id: _light(row) for row in read_attempts(folder)}
+    return Run(name, folder, corpus, manifest, rows)
+
+
+def _light(row: SavedRow) -> SavedRow:
+    return replace(row, answer=row.answer and replace(row.answer, further={}), written=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +72,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class RoleUsage:
-    """Mean tokens per question that went to one role: prompt and generated, and what of both was really
-    computed.
-    """
+    """Mean tokens per question of one role: prompt and generated, and what of both was really computed."""
 
     role: str
     calls: float
@@ -63,8 +93,17 @@ class Stop:
 class RunFigures:
     """One run.
 
-    ``seconds``: median per question, waiting included. ``conditions``: what must be known beside the figures,
-    in words; ``settings``: everything that the results depend on, flat, values as JSON.
+    Attributes:
+        name: what the report calls it.
+        folder: where it lies.
+        summary: its line of the table.
+        seconds: median per question, waiting included.
+        roles: where the tokens went.
+        stops: why the method stopped, the most frequent reason first.
+        by_hops: its scores by number of hops.
+        by_kind: its scores by type of question.
+        conditions: what must be known beside the figures, in words.
+        settings: everything that the results depend on, as dotted names and JSON values.
     """
 
     name: str
@@ -83,9 +122,8 @@ class RunFigures:
 class Difference:
     """A run minus the baseline in one measure.
 
-    ``adjusted``: the p-value by Holm's rule over all tests with this baseline.
-
-    ``detectable``: the smallest true difference that so many questions are likely to show.
+    ``adjusted``: the p-value by Holm's rule over all tests with this baseline. ``detectable``: the smallest
+    true difference that so many questions are likely to show.
     """
 
     interval: Interval
@@ -98,9 +136,17 @@ class Difference:
 class Overview:
     """Everything that a report shows at once.
 
-    ``differences``: by measure, baseline and run (indices of ``runs``); None for the baseline itself.
-    ``frontier``: by measure, the runs that no other run beats at equal or fewer tokens. ``left_out``:
-    questions that some run lacks. ``further``: titles of the further measures that some run has.
+    Attributes:
+        runs: the runs in the order given.
+        questions: the question file of the first run.
+        dataset: its dataset.
+        scorer: the scorer's title.
+        n: how many questions all runs have.
+        left_out: questions that some run lacks.
+        recall_at: recall is over so many passages.
+        further: titles of the further measures that some run has.
+        differences: by measure, baseline and run (indices of ``runs``); None for the baseline itself.
+        frontier: by measure, the runs that no other run beats at equal or fewer tokens.
     """
 
     runs: Sequence[RunFigures]
@@ -116,8 +162,9 @@ class Overview:
 
 
 def common_rows(runs: Sequence[Run], questions: Sequence[str]) -> list[list[SavedRow]]:
-    """Return each run's rows of these questions, with the gold answers of the first run: another may be older
-    than its aliases.
+    """Return each run's rows of these questions, with the gold answers of the first run.
+
+    A run may be older than the aliases of another: scored by its own gold answers it would seem worse.
     """
     asked = runs[0].rows
     return [[replace(run.rows[name], question=asked[name].question) for name in questions] for run in runs]
@@ -126,9 +173,7 @@ def common_rows(runs: Sequence[Run], questions: Sequence[str]) -> list[list[Save
 def describe(
     runs: Sequence[Run], questions: Sequence[str], scorer: Scorer, recall_at: int
 ) -> tuple[Overview, list[list[Scores]]]:
-    """Return the overview of some runs on questions that all of them have, and the scores of every question
-    by run.
-    """
+    """Return the overview of some runs on questions that all have, and by run every question's scores."""
     every = common_rows(runs, questions)
     scores = [
         [score_row(row, scorer, recall_at, searches=run.manifest.searches) for row in rows]
@@ -160,10 +205,10 @@ def describe(
 def differences_to_baselines(
     names: Sequence[str], questions: Sequence[str], scores: Sequence[Sequence[Scores]]
 ) -> dict[str, list[list[Difference | None]]]:
-    """Test every run against every other one, as 'corag table --baseline' does for one baseline with EM and
-    F1.
+    """Test every run against every other one in EM and F1: a reader of the page may choose any baseline.
 
-    Questions without gold answers are left out; if there are no others, or no other run, nothing is tested.
+    Each baseline's tests are those of 'corag table --baseline'. Questions without gold answers are left out;
+    if there are no others, or no other run, nothing is tested.
     """
     scored = [place for place, score in enumerate(scores[0]) if score.scored]
     measured = {

@@ -1,11 +1,16 @@
-"""Putting a report together: one HTML file that loads nothing, asks nobody and runs no script but its own."""
+"""A report as one HTML file that loads nothing, asks nobody and runs no script but its own.
+
+Figures stand in the page as JSON. Traces and texts, which are large, are packed in pieces: gzipped JSON in
+base64, so that nothing in them can end a script element. A piece is unpacked when a reader looks at it.
+"""
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,27 +20,28 @@ import orjson
 from core.protocols import Retriever
 from core.runs.folder import read_lines
 from core.runs.rows import SavedRow
-from eval.report.blocks import Chunks, Passages, chunked, element, pack
-from eval.report.overview import Overview, common_rows, describe
-from eval.report.runs import Run
-from eval.report.traces import gold, trace
+from eval.report.overview import Overview, Run, common_rows, describe
+from eval.report.traces import Passages, gold, trace
 from eval.scoring.rows import Scores
 from eval.scoring.scorers import Scorer
 
 ASSETS = Path(__file__).parent / "assets"
 STYLES = ("report.css", "explorer.css")
-SCRIPTS = (
-    "kit.js", "results.js", "conditions.js", "scaling.js", "groups.js", "passages.js", "steps.js", "trace.js", "questions.js",
-    "start.js",
-)  # fmt: skip
-TEXTS_PER_BLOCK = 200
+# One script in the page, in this order: a file uses what those before it define, and start.js draws at once.
+_FILES = "kit results conditions scaling groups passages steps trace questions start"
+SCRIPTS = tuple(f"{name}.js" for name in _FILES.split())
+CHUNK_BYTES = 200_000  # of JSON: unpacked in a few milliseconds, and large enough to compress well
+TEXTS_PER_BLOCK = 200  # passages, for the same reasons
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """A report but for the texts of passages, which :func:`text_blocks` adds.
 
-    ``blocks``: the script elements of what is decoded later.
+    Attributes:
+        overview: what is shown at once.
+        passages: the passages that its traces name.
+        blocks: the script elements of what is unpacked later.
     """
 
     overview: Overview
@@ -52,7 +58,14 @@ class TextBlocks:
 
 
 def make_report(runs: Sequence[Run], questions: Sequence[str], scorer: Scorer, recall_at: int) -> Report:
-    """Score, test and pack some runs on questions that all of them have."""
+    """Score, test and pack some runs.
+
+    Args:
+        runs: in the order of the table's lines; the first is the baseline that the page opens with.
+        questions: ids of questions that all the runs have, in the order of the list.
+        scorer: the rule that answers are compared by.
+        recall_at: recall is over so many different passages, the first ones collected.
+    """
     overview, scores = describe(runs, questions, scorer, recall_at)
     rows = common_rows(runs, questions)
     passages = Passages()
@@ -81,6 +94,7 @@ async def text_blocks(report: Report, retriever: Retriever) -> TextBlocks:
 
 def html_page(report: Report, texts: TextBlocks, made: str) -> str:
     """Return the whole page. ``made``: when it was made, as the page says it."""
+    # The policy names the two hashes: even if a text broke out of its element, a browser would not run it.
     style = "\n".join(map(_file, STYLES))
     script = '(() => {\n"use strict";\n' + "\n".join(map(_file, SCRIPTS)) + "\n})();\n"
     shown = asdict(report.overview) | {"made": made, "texts_per_block": TEXTS_PER_BLOCK if texts.found else 0}
@@ -95,8 +109,60 @@ def html_page(report: Report, texts: TextBlocks, made: str) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda field: values[field[1]], _file("template.html"))
 
 
+def pack(data: bytes) -> str:
+    """Compress and write in base64; equal data give equal text, since no time is written (``mtime=0``)."""
+    return base64.b64encode(gzip.compress(data, compresslevel=6, mtime=0)).decode("ascii")
+
+
+def element(name: str, packed: str) -> str:
+    """Return the script element that holds a block; browsers do not run its type."""
+    return f'<script type="application/octet-stream" id="{name}">{packed}</script>\n'
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """A list in packed pieces. ``starts``: the place of each piece's first item."""
+
+    packed: tuple[str, ...]
+    starts: tuple[int, ...]
+
+    def elements(self, name: str) -> Iterator[str]:
+        """Return the script elements, called ``name``-0 and so on."""
+        return (element(f"{name}-{number}", packed) for number, packed in enumerate(self.packed))
+
+
+def chunked(items: Iterable[Any], passages: Passages) -> Chunks:
+    """Pack items, made one by one, in pieces ``{"passages": [[number, id, title], ...], "items": [...]}``.
+
+    A piece has the passages that its items name, so it can be shown without another one.
+    """
+    packed: list[str] = []
+    starts: list[int] = []
+    waiting: list[bytes] = []
+
+    def flush() -> None:
+        packed.append(
+            pack(b'{"passages":%b,"items":[%b]}' % (orjson.dumps(passages.named()), b",".join(waiting)))
+        )
+        waiting.clear()
+
+    passages.named()  # forget what was named before: by another run's pieces
+    size = 0
+    for place, item in enumerate(items):
+        if not waiting:
+            starts.append(place)
+            size = 0
+        waiting.append(orjson.dumps(item))
+        size += len(waiting[-1])
+        if size >= CHUNK_BYTES:
+            flush()
+    if waiting:
+        flush()
+    return Chunks(tuple(packed), tuple(starts))
+
+
 def _traces(run: Run, rows: Sequence[SavedRow], passages: Passages) -> Chunks:
-    """Pack the traces of these rows, which have the first run's gold answers but no steps."""
+    """Pack the traces of a run: whole rows are read again one by one, for ``rows`` have no steps."""
     lines = read_lines(run.folder)
     refusal = run.manifest.options.get("refusal", "")
     whole = (replace(lines[row.question.id].parsed(), question=row.question) for row in rows)

@@ -1,5 +1,10 @@
-"""What a report shows of single questions, as compact JSON values: a row's steps, and the question's gold
-passages.
+"""What a report shows of single questions, as compact JSON values: a row's steps and its gold passages.
+
+Nothing here knows a method. What answers have beyond the common fields is shown if it goes by these names:
+``context_ids``, the passages that the final answer was shown; ``chains`` and ``chosen``, the index of the one
+that was kept. Of each chain: ``path``, ``score``, ``value``, ``stopped``, ``repeats`` and ``hops``, with
+``sub_query``, ``sub_answer``, ``refused`` and ``passage_ids``. If the method has an option ``refusal``, its
+sub-answers are read for that sentence.
 """
 
 from __future__ import annotations
@@ -11,15 +16,45 @@ from core.runs.rows import SavedRow
 from core.text import clean_sub_answer
 from core.tools import ScoreStep, SearchStep, Step
 from core.types import Question, TokenUsage
-from eval.report.blocks import Passages
 from eval.scoring.retrieval_metrics import page_of, pages_of
+
+
+class Passages:
+    """Every passage that a report names, numbered from 0 in order of appearance, with titles where known.
+
+    A trace names the same passage many times. Numbers keep it small.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._titles: dict[str, str] = {}
+        self._named: dict[str, None] = {}
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids in the order of their numbers."""
+        return list(self._numbers)
+
+    def number(self, identifier: str, title: str = "") -> int:
+        """Return a passage's number."""
+        if title:
+            self._titles[identifier] = title
+        self._named[identifier] = None
+        return self._numbers.setdefault(identifier, len(self._numbers))
+
+    def named(self) -> list[tuple[int, str, str]]:
+        """Return (number, id, title) of all that :meth:`number` was given since the last call."""
+        named, self._named = self._named, {}
+        return [
+            (self._numbers[identifier], identifier, self._titles.get(identifier, "")) for identifier in named
+        ]
 
 
 def trace(row: SavedRow, passages: Passages, refusal: str) -> dict[str, Any]:
     """Return a row of a run for the trace explorer; passages appear by their number.
 
-    ``refusal``: CoRAG's sentence for a sub-answer that the passages do not tell, "" for other methods. What
-    is empty is left out.
+    ``refusal``: the method's option of that name, its sentence for what the passages do not tell; "" if it
+    has none. What is empty is left out.
     """
     steps = row.steps
     shown: dict[str, Any] = {
@@ -45,11 +80,7 @@ def trace(row: SavedRow, passages: Passages, refusal: str) -> dict[str, Any]:
 
 
 def _of_gold_pages(row: SavedRow, steps: Sequence[Step], passages: Passages) -> dict[str, Any]:
-    """Return which passages are of a gold page, and the place of each gold page among the different ones
-    collected, 0 if missed.
-
-    A page is called by the title of its passages, where a search found one.
-    """
+    """Return the passages of gold pages, and each gold page's place among those collected, 0 if missed."""
     pages, found = gold_ids(row.question), pages_of(row.passage_ids)
     titles = {
         hit.passage.id: hit.passage.title
@@ -59,7 +90,7 @@ def _of_gold_pages(row: SavedRow, steps: Sequence[Step], passages: Passages) -> 
     }
     named = dict.fromkeys([*row.passage_ids, *row.further.get("context_ids", ()), *titles])
     bearing = [name for name in named if page_of(name) in pages]
-    for name in bearing:
+    for name in bearing:  # a page has no title of its own in a run: it takes that of its passages
         passages.number(page_of(name), titles.get(name, ""))
     return {
         "gold": [passages.number(name) for name in bearing],
@@ -73,9 +104,7 @@ def gold_ids(question: Question) -> Sequence[str]:
 
 
 def gold(question: Question, passages: Passages) -> dict[str, Any]:
-    """Return what a dataset says about how a question is answered: its gold passages, or pages, and its
-    decomposition.
-    """
+    """Return how its dataset says a question is answered: its gold passages or pages, its decomposition."""
     hops = [
         [hop.question, hop.answer, passages.number(hop.passage_id) if hop.passage_id else None]
         for hop in question.decomposition
@@ -87,6 +116,7 @@ def gold(question: Question, passages: Passages) -> dict[str, Any]:
 def _step(step: Step, passages: Passages, refusal: str) -> dict[str, Any]:
     place: dict[str, Any] = {"kind": step.kind, "path": step.path, "seconds": round(step.seconds, 3)}
     if isinstance(step, SearchStep):
+        # Five digits tell two scores apart, and a report of thousands of questions stays small.
         hits = [
             [passages.number(hit.passage.id, hit.passage.title), float(f"{hit.score:.5g}")]
             for hit in step.hits
@@ -109,13 +139,11 @@ def _step(step: Step, passages: Passages, refusal: str) -> dict[str, Any]:
 
 
 def _chain(chain: Mapping[str, Any], passages: Passages) -> dict[str, Any]:
-    """A state of the tree may have been taken over from a rollout, without steps of its own, so it brings its
-    newest hop.
-    """
     hops = chain["hops"]
     shown = {name: chain[name] for name in ("path", "score", "value", "stopped", "repeats")} | {
         "hops": len(hops)
     }
+    # A state of a search tree that was taken over from a rollout has no steps: so its hop is told here.
     if hops and chain["path"].rpartition("/")[2].startswith("child "):
         found = [passages.number(name) for name in hops[-1]["passage_ids"]]
         shown["newest"] = [hops[-1]["sub_query"], hops[-1]["sub_answer"], hops[-1]["refused"], found]

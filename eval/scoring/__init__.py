@@ -1,1 +1,18 @@
-"""Scorers, retrieval metrics, official scores and the judge."""
+"""How answers and passages are scored: each dataset's official rule, KILT's provenance, recall, and a judge.
+
+A scorer compares one prediction with gold answers (``scorers``); ``rows`` scores a row of a run by it;
+``official_scores`` scores whole prediction files as the datasets' own scripts do. All scores are fractions.
+"""
+
+from eval.scoring.judge import JudgeConfig, judge, verdict_of
+from eval.scoring.official_scores import hotpotqa_scores, kilt_scores, musique_scores, two_wiki_scores
+from eval.scoring.retrieval_metrics import answer_recall, page_recall, r_precision, supporting_recall
+from eval.scoring.rows import FURTHER, Measures, Scores, measures_of, score_row
+from eval.scoring.scorers import SCORERS, ItemScore, Scorer, default_scorer, scorer, scorer_title
+
+__all__ = [
+    "FURTHER", "SCORERS", "ItemScore", "JudgeConfig", "Measures", "Scorer", "Scores", "answer_recall",
+    "default_scorer", "hotpotqa_scores", "judge", "kilt_scores", "measures_of", "musique_scores",
+    "page_recall", "r_precision", "score_row", "scorer", "scorer_title", "supporting_recall",
+    "two_wiki_scores", "verdict_of",
+]  # fmt: skip

@@ -19,8 +19,8 @@ from pathlib import Path
 from core.errors import ConfigError
 from core.files import write_atomically
 from eval.experiment.conditions import corpus_searched
+from eval.report.overview import load_run
 from eval.report.page import Report, TextBlocks, html_page, make_report, text_blocks
-from eval.report.runs import load_run
 from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
 from scripts.commands.table import (

@@ -14,9 +14,8 @@ from core.runs.folder import TRACES, RunFolder, read_rows
 from core.runs.manifest import Manifest
 from core.runs.rows import Row, SavedRow
 from core.types import Answer, Question
-from eval.report.blocks import Passages, chunked
-from eval.report.page import ASSETS, SCRIPTS, STYLES, html_page, text_blocks
-from eval.report.traces import trace
+from eval.report.page import ASSETS, SCRIPTS, STYLES, chunked, html_page, text_blocks
+from eval.report.traces import Passages, trace
 from scripts.cli import main
 from scripts.commands.report import Config, report_of
 from tests.eval.report_runs import EVIL, REFUSAL, Page, World, kilt_report, write
