@@ -1,4 +1,4 @@
-"""How sure figures are: intervals of means, paired tests with their power, and curves through a sweep's cells.
+"""How sure figures are: intervals of means, paired tests with their power, curves through a sweep's cells.
 
 Everything resamples questions, never tokens or runs, with seeds of its own: the same scores give the same
 figures in every process.
