@@ -1,1 +1,29 @@
-"""Asking a model: vLLM in process, vLLM servers, transformers."""
+"""Asking a model: vLLM in this process, running vLLM servers, or transformers, behind one protocol.
+
+:func:`open_generator` opens what a :class:`ModelConfig` names. Whatever the engine, one renderer turns
+prompts into token ids (``rendering``), a continuation is scored by its raw log-probabilities (``forced``),
+and what is pure is never computed twice (``cached``). ``models`` and ``adapters`` find weights and say what
+identifies them.
+"""
+
+from importlib import import_module
+from typing import Any
+
+# Loaded when first asked for: the engines bring torch, vLLM or transformers.
+_EXPORTS = {
+    "CachedGenerator": "generation.cached",
+    "ModelConfig": "generation.config",
+    "Renderer": "generation.rendering",
+    "ServerGenerator": "generation.server",
+    "TransformersGenerator": "generation.transformers_engine",
+    "VllmGenerator": "generation.vllm_engine",
+    "model_folder": "generation.models",
+    "open_generator": "generation.open",
+}
+__all__ = list(_EXPORTS)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_EXPORTS[name]), name)

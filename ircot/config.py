@@ -15,6 +15,10 @@ from core.sentences import Splitter
 
 PROMPTS = Path(__file__).parent / "prompts"
 
+# How the paper's code searches: Elasticsearch's default similarity (BM25 with k1 1.2 and b 0.75) on title and text, whose
+# scores add. `--retriever.bm25 ircot` is made of it.
+BM25 = (1.2, 0.75, ("title", "text"))
+
 
 @dataclass(frozen=True)
 class IRCoTConfig(ReaderConfig):

@@ -10,9 +10,8 @@ from pathlib import Path
 from core.types import Passage
 from retrieval.config import IndexConfig
 from retrieval.corpora import CorpusReport, read_corpus
-from retrieval.dense.encoders import Encoder
-from retrieval.dense.encoding import encode_corpus
-from retrieval.dense.vectors import DOCID, build_faiss, build_lucene_vectors, ivf_lists
+from retrieval.dense.build import DOCID, build_faiss, build_lucene_vectors, encode_corpus, ivf_lists
+from retrieval.dense.encoder import Encoder
 from retrieval.index_manifest import (
     SHARDS,
     IndexManifest,
@@ -26,8 +25,7 @@ from retrieval.store import PassageStore, storing
 
 
 def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
-    """Build the index that ``config`` describes, or return the manifest of the same one if it is already
-    there.
+    """Build the index that ``config`` describes, or return its manifest if this very index is already there.
 
     ``report`` is told sentences of progress. An interrupted encoding goes on where it stopped. Raises
     :class:`core.errors.DataError` for a broken corpus, :class:`core.errors.IndexMismatchError` if the folder
@@ -41,6 +39,7 @@ def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexMani
         return existing
     corpus = CorpusReport()
     passages = read_corpus(config.corpus, config.format, corpus)
+    # The texts go to disk on their way, so that no index has to hold them in memory.
     if encoder is None:
         build_lucene(storing(passages, folder), folder, config.threads or os.cpu_count() or 1, report)
         notes = [f"{corpus}."]
@@ -56,6 +55,7 @@ def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexMani
 
 
 def _settings(config: IndexConfig, encoder: Encoder | None) -> IndexSettings:
+    # Only what decides what is found: an index differs by nothing else, however it was built.
     corpus = hash_corpus(config.corpus)
     details: dict[str, str] = {"format": config.format}
     if encoder is None:
@@ -84,14 +84,11 @@ def _build_dense(
     config: IndexConfig,
     report: Callable[[str], None],
 ) -> int:
-    """Store the texts, encode them, index the vectors.
-
-    Return how many passages were longer than the encoder's limit.
-    """
+    """Store the texts, encode them, index the vectors; return how many passages the encoder cut."""
     with (folder / DOCID).open("w", encoding="utf-8") as ids:
         rows = sum(ids.write(f"{passage.id}\n") > 0 for passage in storing(passages, folder))
     if config.kind == "dense" and config.faiss == "ivfpq":
-        ivf_lists(config, rows, encoder.dimension)  # refuse now what would fail after hours of encoding
+        ivf_lists(config, rows, encoder.dimension)  # to refuse now what would fail after hours of encoding
     store = PassageStore(folder)
     shards = encode_corpus(
         store,

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from core.errors import ConfigError
+from core.errors import ConfigError, nearest
+from retrieval.corpora import check_format
 
 IndexKind = Literal["bm25", "dense", "lucene_flat", "lucene_hnsw"]
 FaissKind = Literal["flat", "hnsw", "ivfpq"]
-CorpusFormat = Literal[
-    "jsonl", "beir", "hippo", "dpr", "kilt", "hotpotqa", "2wikimultihopqa", "musique", "popqa"
-]
-Bm25Preset = Literal["pyserini", "ircot"]
 
 
 @dataclass(frozen=True)
@@ -25,8 +22,8 @@ class IndexConfig:
         out: Folder that becomes the index.
         format: "jsonl", "beir", "hippo" (JSONL or a JSON list with id, title, text, or Pyserini's contents),
             "dpr" (a table, also wiki18), "kilt" (its knowledge source, or corag/kilt-corpus as JSONL; ids
-            begin with the page's wikipedia_id); the others pool the paragraphs of that dataset's question
-            files.
+            begin with the page's wikipedia_id); "hotpotqa", "2wikimultihopqa", "musique" and "popqa" pool the
+            paragraphs of that dataset's question files.
         kind: "bm25" (Lucene), "dense" (FAISS), or Lucene's own vectors: "lucene_flat" (exact), "lucene_hnsw".
         encoder: "default" (all-MiniLM-L6-v2), a Hugging Face name or a local sentence-transformers folder.
         query_prefix: Put before every query, such as "query: " for E5 (kept in the index's manifest).
@@ -45,7 +42,7 @@ class IndexConfig:
 
     corpus: list[str]
     out: str
-    format: CorpusFormat = "jsonl"
+    format: str = "jsonl"
     kind: IndexKind = "bm25"
     encoder: str = "default"
     query_prefix: str = ""
@@ -62,8 +59,41 @@ class IndexConfig:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
+        check_format(self.format)
         _refuse_below(self, 1, ("hnsw_m", "hnsw_ef_construction", "pq_bytes", "batch_size", "shard_size"))
         _refuse_below(self, 0, ("max_passage_tokens", "ivf_lists", "threads"))
+
+
+@dataclass(frozen=True)
+class Bm25:
+    """BM25's parameters and the index fields that are searched; the scores of several fields add.
+
+    Its ``repr`` is part of a retriever's fingerprint: a renamed field makes every run's index another one.
+    """
+
+    k1: float
+    b: float
+    fields: tuple[str, ...]
+
+    @classmethod
+    def from_config(cls, config: RetrieverConfig) -> Bm25:
+        """Resolve a preset and what replaces its values. Raises :class:`ConfigError` for impossible ones."""
+        preset = BM25_PRESETS[config.bm25]
+        k1 = preset.k1 if config.k1 is None else config.k1
+        b = preset.b if config.b is None else config.b
+        if k1 < 0 or not 0 <= b <= 1:
+            raise ConfigError(f"BM25 needs k1 >= 0 and 0 <= b <= 1, but got k1={k1}, b={b}.")
+        return cls(k1, b, preset.fields)
+
+
+# What the option ``bm25`` may say. This one is Anserini's default; a method whose paper searched otherwise has
+# its own added from a floor above.
+BM25_PRESETS = {"pyserini": Bm25(0.9, 0.4, ("contents",))}
+
+
+def register_bm25(name: str, preset: Bm25) -> None:
+    """Make a preset known under a name, in this process; ``fields`` are of contents, title and text."""
+    BM25_PRESETS[name] = preset
 
 
 @dataclass(frozen=True)
@@ -74,8 +104,8 @@ class RetrieverConfig:
         index: Index folders, plain Lucene indexes or names of Pyserini's prebuilt ones; several are fused by
             reciprocal rank.
         url: Addresses of search servers over one and the same index; searches are spread over them.
-        bm25: "pyserini": k1 0.9, b 0.4, title and text as one field; "ircot": k1 1.2, b 0.75, two fields
-            whose scores add.
+        bm25: Preset: "pyserini" (k1 0.9, b 0.4, title and text as one field), or one that a method registers,
+            such as "ircot" (k1 1.2, b 0.75, two fields whose scores add).
         k1: Replaces the preset's k1.
         b: Replaces the preset's b.
         encoder: For dense indexes; "" = the one that the manifest names. A Pyserini FAISS folder needs it
@@ -101,7 +131,7 @@ class RetrieverConfig:
 
     index: list[str] = field(default_factory=list)
     url: list[str] = field(default_factory=list)
-    bm25: Bm25Preset = "pyserini"
+    bm25: str = "pyserini"
     k1: float | None = None
     b: float | None = None
     encoder: str = ""
@@ -119,6 +149,8 @@ class RetrieverConfig:
     cache_size: int = 100_000
 
     def __post_init__(self) -> None:
+        if self.bm25 not in BM25_PRESETS:
+            raise ConfigError(f"unknown BM25 preset '{self.bm25}': {nearest(self.bm25, BM25_PRESETS)}")
         _refuse_below(self, 1, ("ef_search", "nprobe", "fusion_depth", "rerank_depth"))
         _refuse_below(self, 0, ("rrf_k", "threads", "retries", "cache_size"))
         if self.timeout_s <= 0:

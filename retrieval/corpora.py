@@ -1,18 +1,23 @@
-"""Read corpora as a stream of passages, whatever the layout of their files."""
+"""Read corpora as a stream of passages, whatever the layout of their files.
+
+``FORMATS`` says which layouts there are. Those of no dataset in particular are here; who owns a dataset adds
+its own (:func:`register_format`) from a floor above.
+"""
 
 from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from core.errors import DataError, nearest
-from core.files import open_text, read_jsonl, read_records
+from core.errors import ConfigError, DataError, nearest
+from core.files import open_text, read_records
 from core.types import Passage, passage_id
-from retrieval.config import CorpusFormat
+
+CorpusReader = Callable[[Sequence[str | Path]], Iterator[Passage]]
 
 
 @dataclass
@@ -31,18 +36,20 @@ class CorpusReport:
         )
 
 
-def read_corpus(paths: Sequence[str | Path], format: CorpusFormat, report: CorpusReport) -> Iterator[Passage]:
+def read_corpus(paths: Sequence[str | Path], format: str, report: CorpusReport) -> Iterator[Passage]:
     """Stream the passages of corpus files, counting into ``report``.
 
     Dropped: passages without text, and all but the first of those that share an id, or title and text (spaces
-    squeezed). Remembers two hashes of 8 bytes per passage, not the passages. Raises :class:`DataError` naming
-    the file and line of a broken record.
+    squeezed). Raises :class:`DataError` naming the file and line of a broken record, or an unknown format.
     """
     if not paths:
         raise DataError("no corpus file was given: name at least one.")
+    if format not in FORMATS:
+        raise DataError(_unknown(format))
+    # Two hashes of 8 bytes per passage, not the passages: a corpus may have tens of millions.
     ids: set[int] = set()
     texts: set[int] = set()
-    for passage in _read(paths, format):
+    for passage in FORMATS[format](paths):
         key = int(passage_id(passage.title, passage.text), 16)
         if not passage.text.strip():
             report.empty += 1
@@ -61,6 +68,56 @@ def read_corpus(paths: Sequence[str | Path], format: CorpusFormat, report: Corpu
         )
 
 
+def read_passage_records(paths: Sequence[str | Path]) -> Iterator[Passage]:
+    """Read files whose records are passages as they stand (see :func:`passage_from_record`)."""
+    for path in paths:
+        for number, record in enumerate(read_records(path), 1):
+            yield passage_from_record(record, f"{path}, record {number}")
+
+
+def read_dpr(paths: Sequence[str | Path]) -> Iterator[Passage]:
+    """Read DPR's tables (also wiki18): tab-separated id, text, title.
+
+    The header line is optional, texts may be quoted as in CSV.
+    """
+    csv.field_size_limit(sys.maxsize)  # the csv module refuses fields beyond 128 kB otherwise
+    for path in paths:
+        with open_text(path) as lines:
+            rows = csv.reader(lines, delimiter="\t")
+            for row in rows:
+                if len(row) != 3:
+                    where = f"{path}, line {rows.line_num}"
+                    raise DataError(f"{where}: expected 3 columns (id, text, title), found {len(row)}.")
+                if row != ["id", "text", "title"]:
+                    yield Passage(id=row[0], title=row[2], text=row[1])
+
+
+FORMATS: dict[str, CorpusReader] = {
+    "jsonl": read_passage_records,
+    "hippo": read_passage_records,
+    "dpr": read_dpr,
+}
+
+
+def register_format(name: str, reader: CorpusReader) -> None:
+    """Make a layout known under a name, in this process.
+
+    ``reader`` streams the passages of some files, and raises :class:`DataError` naming the file and record
+    that it cannot read. Repeats and empty passages are dropped after it.
+    """
+    FORMATS[name] = reader
+
+
+def check_format(name: str) -> None:
+    """Raise :class:`ConfigError` if no layout has this name."""
+    if name not in FORMATS:
+        raise ConfigError(_unknown(name))
+
+
+def _unknown(name: str) -> str:
+    return f"unknown corpus format '{name}': {nearest(name, FORMATS)}"
+
+
 def passage_from_record(record: dict[str, Any], where: str) -> Passage:
     """Read one JSON record: ``id``, ``_id`` or ``docid``; ``title`` and ``text``, or Pyserini's ``contents``.
 
@@ -70,6 +127,8 @@ def passage_from_record(record: dict[str, Any], where: str) -> Passage:
     text, title = record.get("text"), record.get("title")
     if text is None and isinstance(record.get("contents"), str):
         first, newline, rest = record["contents"].partition("\n")
+        # A first line is the title only if no other title is given: corpora with both may put the text alone
+        # here. Pyserini's wiki18 quotes the title.
         if newline and (not title or title in (first, first.strip('"'))):
             title, text = title or first.strip('"'), rest
         else:
@@ -83,76 +142,3 @@ def passage_from_record(record: dict[str, Any], where: str) -> Passage:
     return Passage(
         passage_id(title or "", text) if identifier is None else str(identifier), title or "", text
     )
-
-
-def _read(paths: Sequence[str | Path], format: CorpusFormat) -> Iterator[Passage]:
-    match format:
-        case "jsonl" | "beir" | "hippo":
-            for path in paths:
-                for number, record in enumerate(read_records(path), 1):
-                    yield passage_from_record(record, f"{path}, record {number}")
-        case "dpr":
-            for path in paths:
-                yield from _read_dpr(path)
-        case "kilt":
-            for path in paths:
-                yield from _read_kilt(path)
-        case "hotpotqa" | "2wikimultihopqa" | "musique" | "popqa":
-            from eval.datasets.paragraphs import read_pooled
-
-            yield from read_pooled(paths, format)
-        case _:
-            raise DataError(f"unknown corpus format '{format}': {nearest(format, get_args(CorpusFormat))}")
-
-
-def _read_dpr(path: str | Path) -> Iterator[Passage]:
-    """DPR's table (also wiki18): tab-separated id, text, title.
-
-    The header line is optional, texts may be quoted as in CSV.
-    """
-    csv.field_size_limit(sys.maxsize)
-    with open_text(path) as lines:
-        rows = csv.reader(lines, delimiter="\t")
-        for row in rows:
-            if len(row) != 3:
-                raise DataError(
-                    f"{path}, line {rows.line_num}: expected 3 columns (id, text, title), found {len(row)}."
-                )
-            if row != ["id", "text", "title"]:
-                yield Passage(id=row[0], title=row[2], text=row[1])
-
-
-def _read_kilt(path: str | Path) -> Iterator[Passage]:
-    """KILT's knowledge source: an article per line, its ``text`` a list of paragraphs.
-
-    Or corag/kilt-corpus: a passage per line.
-
-    A paragraph becomes a passage with the id "<article id>-<place in the list>". The first one repeats the
-    title and those starting with "Section::::" are headings: neither is a passage. A line with ``contents``
-    gets "<wikipedia_id>-<id>", since its own id is the number of its row.
-    """
-    for number, article in enumerate(read_jsonl(path), 1):
-        if "contents" in article:
-            yield _kilt_passage(article, f"{path}, record {number}")
-            continue
-        identifier = article.get("wikipedia_id", article.get("_id"))
-        title, paragraphs = article.get("wikipedia_title"), article.get("text")
-        if identifier is None or not isinstance(title, str) or not isinstance(paragraphs, list):
-            raise DataError(
-                f"{path}, record {number}: expected 'wikipedia_id', 'wikipedia_title' and a list 'text', but "
-                f"found: {', '.join(sorted(article))}."
-            )
-        for place, paragraph in enumerate(paragraphs):
-            text = str(paragraph).strip()
-            if text != title and not text.startswith("Section::::"):
-                yield Passage(f"{identifier}-{place}", title, text)
-
-
-def _kilt_passage(record: dict[str, Any], where: str) -> Passage:
-    page, row = (record.get(name) for name in ("wikipedia_id", "id"))
-    if page in (None, "") or row in (None, ""):
-        raise DataError(
-            f"{where}: a passage of KILT's pages needs 'id', 'wikipedia_id', 'title' and 'contents', but "
-            f"found: {', '.join(sorted(record))}."
-        )
-    return replace(passage_from_record(record, where), id=f"{page}-{row}")

@@ -1,5 +1,6 @@
-"""What an index folder says about itself: ``corag_index.json``, written last, so its presence means that the
-index is complete.
+"""What an index folder says about itself: ``corag_index.json``.
+
+It is written last, so its presence means that the index is complete.
 """
 
 from __future__ import annotations

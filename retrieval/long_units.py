@@ -1,5 +1,4 @@
-"""Grouping a corpus into long retrieval units (Jiang, Ma, Chen 2024: LongRAG, section 2.1 and its algorithm
-1).
+"""Grouping a corpus into long retrieval units (Jiang, Ma, Chen 2024: LongRAG, section 2.1, algorithm 1).
 
 Passages of one title are a document. Documents that link to each other are grouped up to a size, those with
 the fewest links first. Differences from the released code: no document is left out for having no links, a
@@ -18,11 +17,16 @@ from core.errors import ConfigError, DataError
 from core.files import read_records
 from core.types import Passage
 from core.units import Unit, write_units
-from retrieval.config import CorpusFormat
-from retrieval.corpora import CorpusReport, passage_from_record, read_corpus
+from retrieval.corpora import (
+    FORMATS,
+    CorpusReport,
+    check_format,
+    passage_from_record,
+    read_corpus,
+    read_passage_records,
+)
 
 LinkSource = Literal["auto", "field", "mentions", "title"]
-_WITH_FIELDS = ("jsonl", "beir", "hippo")
 _WORD = re.compile(r"\w+(?:[.-]\w+|['’](?!s\b)\w+)*")  # a genitive's s is a word by itself
 _SENTENCE_START = re.compile(r"(?:^|[.!?][\"”’)]*\s+|\n\s*)$")
 
@@ -43,18 +47,25 @@ class UnitsConfig:
 
     corpus: list[str]
     out: str
-    format: CorpusFormat = "jsonl"
+    format: str = "jsonl"
     links: LinkSource = "auto"
     max_words: int = 3000
 
     def __post_init__(self) -> None:
         if self.max_words < 1:
             raise ConfigError(f"max_words must be at least 1, but is {self.max_words}.")
-        if self.links == "field" and self.format not in _WITH_FIELDS:
+        check_format(self.format)
+        if self.links == "field" and not _has_fields(self.format):
+            known = ", ".join(filter(_has_fields, FORMATS))
             raise ConfigError(
                 f"records of the format '{self.format}' have no field 'links': choose links 'mentions' or "
-                f"'title', or a corpus in one of the formats {', '.join(_WITH_FIELDS)}."
+                f"'title', or a corpus in one of the formats {known}."
             )
+
+
+def _has_fields(format: str) -> bool:
+    """Whether a passage of this format is a record of its own, so may state its links."""
+    return FORMATS[format] is read_passage_records
 
 
 @dataclass(frozen=True)
@@ -190,11 +201,9 @@ def _links(config: UnitsConfig, documents: Documents) -> Iterable[tuple[int, int
     """Return links as (from, to), one way."""
     if config.links == "mentions":
         return _mentions(read_corpus(config.corpus, config.format, CorpusReport()), documents)
-    return (
-        ()
-        if config.links == "title" or config.format not in _WITH_FIELDS
-        else _field_links(config, documents)
-    )
+    if config.links == "title" or not _has_fields(config.format):
+        return ()
+    return _field_links(config, documents)
 
 
 def _field_links(config: UnitsConfig, documents: Documents) -> Iterator[tuple[int, int]]:
@@ -215,8 +224,7 @@ def _field_links(config: UnitsConfig, documents: Documents) -> Iterator[tuple[in
 
 
 def _mentions(passages: Iterable[Passage], documents: Documents) -> Iterator[tuple[int, int]]:
-    """Yield a link from every passage's document to those whose titles its text names, the longest title
-    first.
+    """Yield a link from every passage's document to those whose titles its text names, longest titles first.
 
     Titles match as whole words with their capitals, without a closing bracket such as "(film)". A title that
     several documents have is passed over, and so is a single word at the start of a sentence, where any word

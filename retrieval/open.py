@@ -10,18 +10,15 @@ from pathlib import Path
 from core.errors import ConfigError, IndexMismatchError
 from core.protocols import Retriever
 from core.seeds import stable_hash
-from retrieval.batched import BatchedRetriever
-from retrieval.cache import CachedRetriever
-from retrieval.config import RetrieverConfig
-from retrieval.dense.encoders import Encoder
-from retrieval.dense.search import DenseSearcher, PassageSource
-from retrieval.dense.vectors import DOCID, INDEX, FaissIndex, LuceneVectorIndex
-from retrieval.fusion import FusedRetriever
+from retrieval.config import Bm25, RetrieverConfig
+from retrieval.dense.build import DOCID, INDEX
+from retrieval.dense.encoder import Encoder
+from retrieval.dense.search import DenseSearcher, FaissIndex, LuceneVectorIndex, PassageSource
 from retrieval.index_manifest import INDEX_FILE, REBUILD, IndexManifest, read_manifest, was_begun
-from retrieval.lucene.bm25 import Bm25, LuceneSearcher, is_lucene_index
+from retrieval.lucene.bm25 import LuceneSearcher, is_lucene_index
 from retrieval.lucene.java import java_class
-from retrieval.rerank import RerankedRetriever
 from retrieval.store import PassageStore
+from retrieval.wrappers import BatchedRetriever, CachedRetriever, FusedRetriever, RerankedRetriever
 
 
 async def open_retriever(config: RetrieverConfig) -> Retriever:
@@ -50,11 +47,9 @@ async def open_retriever(config: RetrieverConfig) -> Retriever:
 
 def _open_indexes(config: RetrieverConfig) -> Retriever:
     opened = [_open_index(name, config) for name in config.index]
-    return (
-        opened[0]
-        if len(opened) == 1
-        else FusedRetriever(opened, depth=config.fusion_depth, rrf_k=config.rrf_k)
-    )
+    if len(opened) == 1:
+        return opened[0]
+    return FusedRetriever(opened, depth=config.fusion_depth, rrf_k=config.rrf_k)
 
 
 def _open_index(name: str, config: RetrieverConfig) -> BatchedRetriever:
@@ -102,9 +97,7 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
 
 
 def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
-    """A folder with ``index`` and ``docid`` only, as Pyserini builds and downloads them: encoder and texts
-    come from elsewhere.
-    """
+    """Open a folder with ``index`` and ``docid`` only, as Pyserini makes them, without encoder and texts."""
     if not config.encoder or not config.passages_from:
         raise IndexMismatchError(
             f"'{folder}' is a FAISS index of Pyserini's, which names neither its encoder nor its texts: set "
@@ -141,9 +134,7 @@ def _contents_fingerprint(folder: Path, manifest: IndexManifest | None) -> str:
 
 
 def _find(name: str) -> Path:
-    """Return the folder of an index: a path as it is, or the download of one of Pyserini's prebuilt
-    indexes.
-    """
+    """Return the folder of an index: a path as it is, or one of Pyserini's prebuilt indexes, downloaded."""
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder
@@ -151,7 +142,8 @@ def _find(name: str) -> Path:
         raise IndexMismatchError(
             f"there is no index folder '{name}': check the path, or build it with `corag index`."
         )
-    java_class("java.lang.Object")  # Pyserini would start Java in a way that fails without the vector module
+    # Pyserini would start Java itself, in a way that fails without the vector module: start it first.
+    java_class("java.lang.Object")
     from pyserini import prebuilt_index_info as known
     from pyserini.util import download_prebuilt_index
 

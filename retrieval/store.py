@@ -18,11 +18,10 @@ TEXTS, OFFSETS, IDS = "passages.jsonl", "passages.offsets.npy", "passages.ids.np
 
 
 def storing(passages: Iterable[Passage], folder: Path) -> Iterator[Passage]:
-    """Pass passages on while writing them as JSONL.
+    """Pass passages on while writing them as JSONL; then write the lines' offsets and a table of ids.
 
-    At their end write the offset of every line and a table of ids.
-
-    Raises :class:`DataError` for an id that spans lines.
+    Raises :class:`DataError` for an id that spans lines: lists of ids have one per line, here and in
+    Pyserini.
     """
     offsets, hashes, end = array("Q", [0]), array("Q"), 0
     with (folder / TEXTS).open("wb") as texts:
@@ -93,9 +92,7 @@ class PassageStore:
         return found
 
     def _look_further(self, identifier: str, wanted: np.uint64, place: int) -> Passage | None:
-        """Search the rows whose ids have the same hash: for unknown ids and the rare hash that two ids
-        share.
-        """
+        """Search the rows whose ids have the same hash: for unknown ids and the rare hash that two share."""
         while place < len(self) and self._sorted_hashes[place] == wanted:
             passage = self.row(int(self._rows[place]))
             if passage.id == identifier:

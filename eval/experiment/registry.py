@@ -38,6 +38,7 @@ from core.method import MethodConfig
 from core.runner import Method
 from core.tools import Tools
 from core.types import Answer, Question
+from eval.experiment import extensions  # noqa: F401 - a method's own ways to search are known where it is
 from eval.experiment.own_methods import PAGE, Entry, is_own, load_entry, short_name
 from eval.scoring.judge import JUDGE
 from ircot.config import IRCoTConfig

@@ -1,1 +1,1 @@
-"""Dense indexes: encoders, vectors, search."""
+"""Vectors: the encoder, building an index of them (FAISS or Lucene), and searching one."""

@@ -1,21 +1,42 @@
-"""Dense search: encode the queries of a batch, find the nearest vectors, fetch the passages."""
+"""Searching an index of vectors: encode the queries of a batch, find the nearest vectors, fetch the passages.
+
+The vectors are FAISS's or Lucene's; the texts are the index's own or another's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
 
-from core.errors import DataError
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from core.errors import BackendError, DataError, IndexMismatchError
 from core.types import Hit, Passage
-from retrieval.batched import Outcome
-from retrieval.dense.encoders import Encoder
-from retrieval.dense.vectors import VectorIndex
+from retrieval.dense.encoder import Encoder
+from retrieval.lucene.java import java_class, java_error, java_path, to_java_list, to_json
+from retrieval.wrappers import Outcome
+
+Matches = list[list[tuple[str, float]]]
+
+
+class VectorIndex(Protocol):
+    """Finds the nearest passages of query vectors."""
+
+    def search(self, vectors: NDArray[np.float32], k: int) -> Matches:
+        """Return, per query of [queries, dimension], up to k (passage id, score), best first."""
+        ...
+
+    def close(self) -> None:
+        """Free the index. Safe to call twice."""
+        ...
 
 
 class PassageSource(Protocol):
-    """Where the texts of a dense index come from: its own store, or the Lucene index beside a FAISS folder of
-    Pyserini's.
-    """
+    """The texts of a dense index: its own store, or the Lucene index beside a FAISS folder of Pyserini's."""
 
     def passages(self, ids: Sequence[str]) -> dict[str, Passage]:
         """Return the passages with these ids by id, leaving out unknown ones."""
@@ -27,7 +48,7 @@ class PassageSource(Protocol):
 
 
 class DenseSearcher:
-    """A :class:`retrieval.batched.BatchSearcher` over vectors. ``query_prefix`` is put before every query."""
+    """A :class:`retrieval.wrappers.BatchSearcher` over vectors. ``query_prefix`` goes before every query."""
 
     def __init__(
         self, encoder: Encoder, vectors: VectorIndex, texts: PassageSource, query_prefix: str = ""
@@ -42,16 +63,11 @@ class DenseSearcher:
 
         Raises :class:`DataError` if one has no text.
         """
-        matches = self._vectors.search(
-            self._encoder.encode([self._query_prefix + query for query in queries]), k
-        )
-        passages = self.passages(
-            list(dict.fromkeys(identifier for found in matches for identifier, _ in found))
-        )
+        vectors = self._encoder.encode([self._query_prefix + query for query in queries])
+        matches = self._vectors.search(vectors, k)
+        passages = self.passages(list(dict.fromkeys(name for found in matches for name, _ in found)))
         try:
-            return [
-                tuple(Hit(passages[identifier], score) for identifier, score in found) for found in matches
-            ]
+            return [tuple(Hit(passages[name], score) for name, score in found) for found in matches]
         except KeyError as missing:
             raise DataError(
                 f"the vectors name a passage {missing} whose text is not there: the texts belong to another "
@@ -66,3 +82,85 @@ class DenseSearcher:
         """Free vectors and texts. Safe to call twice."""
         self._vectors.close()
         self._texts.close()
+
+
+class FaissIndex:
+    """A FAISS index read through a memory map; ``id_of`` names the passage of a row.
+
+    Raises :class:`IndexMismatchError` if FAISS cannot read the file.
+    """
+
+    def __init__(
+        self, path: Path, id_of: Callable[[int], str], *, ef_search: int, nprobe: int, threads: int = 0
+    ) -> None:
+        import faiss
+
+        self._id_of = id_of
+        try:
+            # A memory map for every kind of index: opening is immediate, and processes share the pages.
+            self._index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+        except RuntimeError as error:
+            raise IndexMismatchError(
+                f"FAISS cannot read the index '{path}': {str(error).splitlines()[-1]}"
+            ) from None
+        self._threads = threads or os.cpu_count() or 1
+        if isinstance(self._index, faiss.IndexHNSW):
+            self._index.hnsw.efSearch = ef_search
+        if isinstance(self._index, faiss.IndexIVF):
+            self._index.nprobe = min(nprobe, self._index.nlist)
+
+    @property
+    def dimension(self) -> int:
+        """Length of the vectors."""
+        return int(self._index.d)
+
+    @property
+    def rows(self) -> int:
+        """Number of vectors."""
+        return int(self._index.ntotal)
+
+    def search(self, vectors: NDArray[np.float32], k: int) -> Matches:
+        """Return the nearest passages of each query."""
+        import faiss
+
+        faiss.omp_set_num_threads(self._threads)  # it belongs to the thread, not to the index
+        scores, rows = self._index.search(vectors, min(k, self.rows))
+        found = (zip(*query, strict=True) for query in zip(rows.tolist(), scores.tolist(), strict=True))
+        # Where FAISS finds fewer than k it pads with row -1.
+        return [[(self._id_of(row), score) for row, score in pairs if row >= 0] for pairs in found]
+
+    def close(self) -> None:
+        """Let go of the memory map."""
+        self._index = None
+
+
+class LuceneVectorIndex:
+    """Lucene's vectors through Anserini. Scores are Lucene's: (1 + cosine) / 2."""
+
+    def __init__(self, folder: Path, kind: str, *, ef_search: int, threads: int = 0) -> None:
+        self._threads, self._folder = threads or os.cpu_count() or 1, folder
+        searcher = f"io.anserini.search.{'Flat' if kind == 'lucene_flat' else 'Hnsw'}DenseSearcher"
+        arguments = java_class(f"{searcher}$Args")()
+        arguments.index = java_path(folder)
+        if kind == "lucene_hnsw":
+            arguments.efSearch = ef_search
+        self._searcher: Any = java_class(searcher)(arguments)
+
+    def search(self, vectors: NDArray[np.float32], k: int) -> Matches:
+        """Return the nearest passages' ids."""
+        queries = to_java_list(orjson.dumps(row.tolist()).decode() for row in vectors)
+        numbers = to_java_list(str(number) for number in range(len(vectors)))
+        try:
+            found = orjson.loads(to_json(self._searcher.batch_search(queries, numbers, k, self._threads)))
+        except java_error() as error:
+            raise BackendError(
+                f"the Lucene index '{self._folder}' can no longer be searched: {error}"
+            ) from None
+        ordered = (found[str(number)] for number in range(len(vectors)))
+        return [[(hit["docid"], hit["score"]) for hit in hits] for hits in ordered]
+
+    def close(self) -> None:
+        """Free the index."""
+        if self._searcher is not None:
+            self._searcher.close()
+            self._searcher = None

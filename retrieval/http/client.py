@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,17 +9,17 @@ import httpx
 import orjson
 
 from core.errors import BackendError, CoragError, IndexMismatchError, SearchFailedError
+from core.retry import TryAgainError, retrying
 from core.types import Hit, Passage
 from retrieval.config import RetrieverConfig
 from retrieval.http.wire import hit_from_wire, passage_from_wire
 
-_MAX_CONNECTIONS = 64
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
+_MAX_CONNECTIONS = 64  # more would not make a server faster: it searches what comes at once as one batch
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0  # a search takes milliseconds, a server's restart seconds
 
 
 async def connect(config: RetrieverConfig) -> HttpRetriever:
-    """Return a retriever over the servers of ``config.url``, all of which must be up and search the same
-    index.
+    """Return a retriever over the servers of ``config.url``; all must be up and search the same index.
 
     Raises :class:`BackendError` for a server that does not answer, :class:`IndexMismatchError` if they
     differ.
@@ -47,7 +46,8 @@ async def connect(config: RetrieverConfig) -> HttpRetriever:
 class HttpRetriever:
     """A retriever over one or more search servers, asked in turn.
 
-    A failed attempt goes to the next one after a growing pause.
+    A failed attempt goes to the next one after a growing pause. ``fingerprint`` is the servers' own, set by
+    :func:`connect`: a run over HTTP is the run over the index itself.
     """
 
     def __init__(self, urls: Sequence[str], *, timeout_s: float, retries: int) -> None:
@@ -57,9 +57,8 @@ class HttpRetriever:
         self._retries = retries
         self._asked = 0
         self._client = httpx.AsyncClient(
-            timeout=httpx.Timeout(
-                timeout_s, pool=None
-            ),  # waiting for a free connection is our own load, not the server's fault
+            # Waiting for a free connection is our own load, not the server's fault: it has no limit.
+            timeout=httpx.Timeout(timeout_s, pool=None),
             limits=httpx.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS),
         )
 
@@ -84,63 +83,52 @@ class HttpRetriever:
     async def ask(
         self, urls: Sequence[str], route: str, body: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Send one request (GET without a body), trying the addresses in turn, and return the JSON object of
-        the reply.
+        """Send one request (GET without a body), trying the addresses in turn, and return the reply's object.
 
-        Raises :class:`SearchFailedError` if the request is refused or every attempt timed out or failed
+        Raises :class:`SearchFailedError` if the request is refused or the last attempt timed out or failed
         inside the server, :class:`BackendError` if the last attempt found nobody there.
         """
-        error: CoragError = BackendError("no attempt was made.")
-        for attempt in range(self._retries + 1):
-            url = urls[attempt % len(urls)] + route
-            try:
-                return await self._attempt(url, body)
-            except httpx.TimeoutException:
-                error = SearchFailedError(
-                    f"{url} did not answer within {self._timeout_s:g} s: raise timeout_s, or ask less at "
-                    "once."
-                )
-            except httpx.TransportError as problem:
-                error = BackendError(
-                    f"{url} cannot be reached ({problem}): is the search server running there?"
-                )
-            except _TryAgainError as problem:
-                error = problem.error
-            if attempt < self._retries:
-                await asyncio.sleep(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S))
-        raise error
+        return await retrying(
+            lambda number: self._attempt(urls[number % len(urls)] + route, body),
+            self._retries + 1,
+            first_pause_s=_FIRST_PAUSE_S,
+            longest_pause_s=_LONGEST_PAUSE_S,
+        )
 
     async def _attempt(self, url: str, body: dict[str, Any] | None) -> dict[str, Any]:
-        if body is None:
-            reply = await self._client.get(url)
-        else:
-            reply = await self._client.post(
-                url, content=orjson.dumps(body), headers={"content-type": "application/json"}
-            )
+        try:
+            reply = await self._send(url, body)
+        except httpx.TimeoutException:
+            slow = f"{url} did not answer within {self._timeout_s:g} s: raise timeout_s, or ask less at once."
+            raise TryAgainError(SearchFailedError(slow)) from None
+        except httpx.TransportError as problem:
+            gone = f"{url} cannot be reached ({problem}): is the search server running there?"
+            raise TryAgainError(BackendError(gone)) from None
         try:
             content = orjson.loads(reply.content)
         except orjson.JSONDecodeError:
             content = {"error": reply.text[:200]}
         if reply.status_code == httpx.codes.OK and isinstance(content, dict) and "error" not in content:
             return content
+        # 503: the index behind the server is gone, as for every other question. Other 5xx: this request
+        # failed.
         told = content.get("error") if isinstance(content, dict) else reply.text[:200]
         sentence = f"{url} replied with status {reply.status_code}: {told}"
         if reply.status_code == httpx.codes.SERVICE_UNAVAILABLE:
-            raise _TryAgainError(BackendError(sentence))
+            raise TryAgainError(BackendError(sentence))
         if reply.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
-            raise _TryAgainError(SearchFailedError(sentence))
+            raise TryAgainError(SearchFailedError(sentence))
         if reply.status_code == httpx.codes.BAD_REQUEST:
             raise SearchFailedError(sentence)
         raise BackendError(f"{sentence}. Is this a search server?")
+
+    async def _send(self, url: str, body: dict[str, Any] | None) -> httpx.Response:
+        if body is None:
+            return await self._client.get(url)
+        headers = {"content-type": "application/json"}
+        return await self._client.post(url, content=orjson.dumps(body), headers=headers)
 
     def _in_turn(self) -> list[str]:
         self._asked += 1
         start = self._asked % len(self._urls)
         return [*self._urls[start:], *self._urls[:start]]
-
-
-class _TryAgainError(Exception):
-    """A reply that may be better next time; ``error`` is what to raise if it is not."""
-
-    def __init__(self, error: CoragError) -> None:
-        self.error = error

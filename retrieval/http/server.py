@@ -1,10 +1,10 @@
 """A retriever over HTTP: one index in one process, searched by many.
 
-| route | asks | answers |
-| --- | --- | --- |
-| POST /search | {"queries": [...], "k": 5} | {"results": [{"hits": [{"id", "title", "text", "score"}]} or {"error": ...}]} |
-| POST /passages | {"ids": [...]} | {"passages": [{"id", "title", "text"}]}, unknown ids left out |
-| GET /health | | {"status": "ok", "fingerprint": "..."} |
+POST /search    asks {"queries": [...], "k": 5}
+                gets {"results": [{"hits": [{"id", "title", "text", "score"}]} or {"error": ...}]}
+POST /passages  asks {"ids": [...]}
+                gets {"passages": [{"id", "title", "text"}]}, unknown ids left out
+GET /health     gets {"status": "ok", "fingerprint": "..."}
 
 A request that makes no sense gets status 400 and {"error": "..."}; a lost index gets 503.
 """
@@ -27,15 +27,13 @@ from core.errors import BackendError, ConfigError, CoragError, DataError
 from core.protocols import Retriever
 from retrieval.http.wire import hit_to_record, passage_to_record
 
-MAX_K = 1_000
+MAX_K = 1_000  # a slip such as k=100000 would hold up everyone else's searches
 
 
 async def serve(retriever: Retriever, host: str, port: int, report: Callable[[str], None]) -> None:
-    """Answer requests until cancelled or told to stop by a signal.
+    """Answer requests until cancelled or told to stop by a signal; the caller closes the retriever.
 
-    Port 0 takes a free one, which ``report`` is told.
-
-    The caller closes the retriever. Raises :class:`ConfigError` if the address cannot be taken.
+    Port 0 takes a free one, which ``report`` is told. Raises :class:`ConfigError` if the address is taken.
     """
     try:
         listener = socket.create_server((host, port))
@@ -61,7 +59,7 @@ def create_app(retriever: Retriever) -> Starlette:
         async def one(query: str) -> dict[str, Any]:
             try:
                 return {"hits": [hit_to_record(hit) for hit in await retriever.search(query, k)]}
-            except BackendError:
+            except BackendError:  # no fault of this query: the whole request fails, and clients try again
                 raise
             except CoragError as error:
                 return {"error": str(error)}

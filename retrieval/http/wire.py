@@ -1,4 +1,7 @@
-"""Passages and hits as JSON, the same on both ends of the wire."""
+"""Passages and hits as JSON, the same on both ends of the wire.
+
+Apart from both, since the client must not load the web server, nor the server the client.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Lucene BM25 through Pyserini's jar."""
+"""Lucene through Pyserini's jar: a Java inside this process, and BM25 on it."""

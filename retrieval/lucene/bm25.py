@@ -10,47 +10,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from core.errors import BackendError, ConfigError, DataError, IndexMismatchError, SearchFailedError, reason
+from core.errors import BackendError, DataError, IndexMismatchError, SearchFailedError, reason
 from core.types import Hit, Passage
-from retrieval.batched import Outcome
-from retrieval.config import RetrieverConfig
+from retrieval.config import Bm25
 from retrieval.corpora import passage_from_record
 from retrieval.lucene.java import java_class, java_error, java_path, to_java_list, to_json
 from retrieval.store import PassageStore, has_store
+from retrieval.wrappers import Outcome
 
-_INDEX_CHUNK = 2_000
+_INDEX_CHUNK = 2_000  # documents that cross over to Java in one call
 _SEARCH_CHUNK = 512  # Anserini starts its threads afresh for every batch, so small ones waste them
-
-
-@dataclass(frozen=True)
-class Bm25:
-    """BM25's parameters and the index fields that are searched; the scores of several fields add."""
-
-    k1: float
-    b: float
-    fields: tuple[str, ...]
-
-    @classmethod
-    def from_config(cls, config: RetrieverConfig) -> Bm25:
-        """Resolve a preset.
-
-        "ircot" is Elasticsearch's default similarity on title and text (Trivedi et al. 2023, their code).
-        """
-        k1, b, fields = (
-            (0.9, 0.4, ("contents",)) if config.bm25 == "pyserini" else (1.2, 0.75, ("title", "text"))
-        )
-        k1 = k1 if config.k1 is None else config.k1
-        b = b if config.b is None else config.b
-        if k1 < 0 or not 0 <= b <= 1:
-            raise ConfigError(f"BM25 needs k1 >= 0 and 0 <= b <= 1, but got k1={k1}, b={b}.")
-        return cls(k1, b, fields)
 
 
 def is_lucene_index(folder: Path) -> bool:
@@ -62,19 +37,9 @@ def build_lucene(
     passages: Iterable[Passage], folder: Path, threads: int, report: Callable[[str], None]
 ) -> None:
     """Index passages into a folder, replacing a Lucene index that is there."""
-    arguments = [
-        "-index",
-        java_path(folder),
-        "-collection",
-        "JsonCollection",
-        "-input",
-        "",
-        "-threads",
-        str(threads),
-    ]
-    indexer = java_class("io.anserini.index.SimpleIndexer")(
-        [*arguments, "-storeRaw", "-fields", "title", "text"]
-    )
+    places = ["-index", java_path(folder), "-collection", "JsonCollection", "-input", ""]
+    options = ["-threads", str(threads), "-storeRaw", "-fields", "title", "text"]
+    indexer = java_class("io.anserini.index.SimpleIndexer")([*places, *options])
     stream, count = iter(passages), 0
     try:
         while chunk := [_document(passage) for passage in islice(stream, _INDEX_CHUNK)]:
@@ -98,8 +63,7 @@ def _document(passage: Passage) -> str:
 
 
 class LuceneSearcher:
-    """A :class:`retrieval.batched.BatchSearcher` over a Lucene index, ours or any that Pyserini built with
-    ``-storeRaw``.
+    """A :class:`retrieval.wrappers.BatchSearcher` over a Lucene index: ours, or Pyserini's (``-storeRaw``).
 
     Lucene searches a chunk of queries with all threads while another thread decodes the hits of the chunk
     before. The hits of a chunk cross over from Java as one JSON string: a call per document would cost more

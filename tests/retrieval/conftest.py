@@ -79,7 +79,7 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
     from transformers import BertConfig, BertModel
 
-    from retrieval.dense.encoders import encoder_folder
+    from retrieval.dense.encoder import encoder_folder
 
     folder = tmp_path_factory.mktemp("encoder")
     save_tiny_bert(
@@ -113,7 +113,7 @@ def save_tiny_bert(model, folder: Path) -> None:  # type: ignore[no-untyped-def]
     """Save a BERT-like model with the default encoder's tokenizer."""
     from transformers import AutoTokenizer
 
-    from retrieval.dense.encoders import encoder_folder
+    from retrieval.dense.encoder import encoder_folder
 
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(encoder_folder("default")).save_pretrained(folder)

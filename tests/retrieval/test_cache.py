@@ -8,7 +8,7 @@ import pytest
 from core.errors import SearchFailedError
 from core.tools import SearchStep, Tools
 from core.types import Hit, Passage, Question
-from retrieval.cache import CachedRetriever
+from retrieval.wrappers import CachedRetriever
 from tests.fakes import ScriptedGenerator
 
 

@@ -2,18 +2,20 @@
 
 import gzip
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from core.errors import DataError
+from core.errors import ConfigError, DataError
 from core.types import Passage, passage_id
-from retrieval.corpora import CorpusReport, read_corpus
+from eval.experiment import extensions  # noqa: F401 - the formats of datasets
+from retrieval.config import IndexConfig
+from retrieval.corpora import FORMATS, CorpusReport, read_corpus, register_format
+from retrieval.long_units import UnitsConfig
 
 
 def read(path: Path, format: str = "jsonl") -> list[Passage]:
-    return list(read_corpus([path], format, CorpusReport()))  # type: ignore[arg-type]
+    return list(read_corpus([path], format, CorpusReport()))
 
 
 def test_jsonl_with_title_and_text_or_pyserinis_contents(tmp_path: Path) -> None:
@@ -55,57 +57,21 @@ def test_dpr_table_with_quotes_and_a_header(tmp_path: Path) -> None:
         read(path, "dpr")
 
 
-def test_kilt_articles_become_a_passage_per_paragraph(tmp_path: Path) -> None:
-    path = tmp_path / "kilt.json"
-    article = {"_id": "12", "wikipedia_id": "12", "wikipedia_title": "Anarchism"}
-    article["text"] = [
-        "Anarchism\n",
-        "Anarchism is a philosophy.\n",
-        "Section::::History.\n",
-        "BULLET::::- An era.\n",
-    ]  # type: ignore[assignment]
-    path.write_text(json.dumps(article))
-    assert read(path, "kilt") == [
-        Passage("12-1", "Anarchism", "Anarchism is a philosophy."),
-        Passage("12-3", "Anarchism", "BULLET::::- An era."),
-    ]
+def test_an_unknown_format_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    for config in (IndexConfig, UnitsConfig):
+        with pytest.raises(ConfigError, match="unknown corpus format 'jsnl': did you mean 'jsonl'"):
+            config([], "", format="jsnl")
+    assert all(f'"{name}"' in (IndexConfig.__doc__ or "") for name in FORMATS), (
+        "the option's help lists them all"
+    )
 
 
-def test_kilt_passages_are_called_by_their_page(tmp_path: Path) -> None:
-    """As corag/kilt-corpus has them, whose ids are numbers of rows."""
-    path = tmp_path / "kilt-corpus.jsonl"
-    records = [
-        {
-            "id": "0",
-            "contents": "Anarchism is a philosophy.\nIt is old.",
-            "title": "Anarchism",
-            "wikipedia_id": "12",
-        },
-        {"id": 1, "contents": "Anarchism\nAn era.", "title": "Anarchism", "wikipedia_id": 12},
-        {"id": "2", "contents": '"Heroes"\nA song.', "title": '"Heroes"', "wikipedia_id": "7"},
-    ]
-    path.write_text("\n".join(map(json.dumps, records)))
-    contents = [
-        Passage("12-0", "Anarchism", "Anarchism is a philosophy.\nIt is old."),
-        Passage("12-1", "Anarchism", "An era."),
-        Passage("7-2", '"Heroes"', "A song."),
-    ]
-    assert read(path, "kilt") == contents
-    # Under the ids by which corag/multihopqa names them, with the same titles and texts.
-    assert read(path) == [replace(passage, id=str(row)) for row, passage in enumerate(contents)]
-    path.write_text('{"id": "3", "contents": "x", "title": "T"}\n')
-    with pytest.raises(DataError, match=r"record 1: .*'wikipedia_id'.* but found: contents, id, title"):
-        read(path, "kilt")
-
-
-def test_questions_paragraphs_are_pooled(tmp_path: Path) -> None:
-    path = tmp_path / "hotpot.json"
-    question = {"_id": "q", "question": "?", "answer": "a", "supporting_facts": [["A", 0]]}
-    path.write_text(json.dumps([question | {"context": [["A", ["One.", " Two."]], ["B", ["Three."]]]}]))
-    assert [(passage.title, passage.text) for passage in read(path, "hotpotqa")] == [
-        ("A", "One. Two."),
-        ("B", "Three."),
-    ]
+def test_a_format_that_is_registered_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retrieval.corpora.FORMATS", dict(FORMATS))
+    path = tmp_path / "names.txt"
+    path.write_text("Oslo")
+    register_format("names", lambda paths: (Passage(str(path), "", Path(path).read_text()) for path in paths))
+    assert read(path, IndexConfig([], "", format="names").format) == [Passage(str(path), "", "Oslo")]
 
 
 def test_repeats_and_empties_are_dropped_and_counted(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from core.errors import ConfigError, IndexMismatchError
 from core.types import Passage
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.dense.encoders import Encoder, encoder_folder
-from retrieval.dense.encoding import Shards
-from retrieval.dense.vectors import INDEX, FaissIndex, build_faiss, ivf_lists
+from retrieval.dense.build import INDEX, Shards, build_faiss, ivf_lists
+from retrieval.dense.encoder import Encoder, encoder_folder
+from retrieval.dense.search import FaissIndex
 from retrieval.open import open_retriever
 from retrieval.store import PassageStore, storing
 from tests.retrieval.conftest import ignore

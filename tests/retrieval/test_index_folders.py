@@ -9,6 +9,7 @@ import pytest
 
 from core.errors import ConfigError, DataError, IndexMismatchError
 from core.types import Passage
+from eval.experiment import extensions  # noqa: F401 - the preset of IRCoT
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.index_manifest import INDEX_FILE, read_manifest

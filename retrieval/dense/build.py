@@ -1,0 +1,185 @@
+"""Building an index of vectors: encode the corpus in shards, then FAISS (flat, HNSW, IVF-PQ) or Lucene.
+
+:func:`retrieval.build.build_index` calls it for every kind of index but BM25; :mod:`retrieval.dense.search`
+reads what it writes.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from core.errors import ConfigError
+from core.files import replacing
+from retrieval.config import IndexConfig
+from retrieval.dense.encoder import Encoder
+from retrieval.lucene.java import java_class, java_path
+from retrieval.store import PassageStore
+
+INDEX, DOCID = "index", "docid"  # Pyserini's names for the FAISS file and for the list of ids, one per line
+_PQ_BITS = 8  # a byte per part of a vector
+_VECTORS_PER_CLUSTER = 39  # FAISS's own least number: with fewer it trains all the same, and warns
+_TRAINED_PER_CLUSTER = 64  # FAISS takes 256 at most; all that are sampled are in memory at once
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The vectors of a corpus: files of float32 [rows, dimension], in order.
+
+    ``cut``: passages longer than the encoder's limit.
+    """
+
+    files: tuple[Path, ...]
+    rows: int
+    dimension: int
+    cut: int
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        return (np.load(file, mmap_mode="r") for file in self.files)
+
+    def sample(self, count: int) -> NDArray[np.float32]:
+        """Return about ``count`` vectors spread evenly over the corpus."""
+        step = max(1, self.rows // count)
+        return np.concatenate([np.asarray(vectors[::step]) for vectors in self])
+
+
+def encode_corpus(
+    store: PassageStore,
+    encoder: Encoder,
+    folder: Path,
+    *,
+    prefix: str,
+    shard_size: int,
+    batch_size: int,
+    report: Callable[[str], None],
+) -> Shards:
+    """Encode every passage's title, newline, text into ``folder``, keeping the shards that are there already.
+
+    The caller vouches that these are of the same corpus, encoder, prefix and shard size: an interruption
+    loses at most the shard in work. Raises :class:`core.errors.DataError` if the disk is full.
+    """
+    folder.mkdir(exist_ok=True)
+    files: list[Path] = []
+    cut, encoded, started = 0, 0, time.monotonic()
+    for start in range(0, len(store), shard_size):
+        file = folder / f"{start:012d}.npy"  # by its first row, so that names sort as rows do
+        files.append(file)
+        texts = [prefix + passage.contents for passage in store.rows(start, start + shard_size)]
+        cut += encoder.count_cut(
+            texts
+        )  # of finished shards too: the manifest's note is about the whole corpus
+        if file.is_file():
+            continue
+        vectors = encoder.encode(texts, batch_size)
+        with replacing(file) as temporary, temporary.open("wb") as stream:
+            np.save(stream, vectors)
+        encoded += len(texts)
+        done, speed = start + len(texts), encoded / (time.monotonic() - started)
+        report(
+            f"{done:,} of {len(store):,} passages encoded, {speed:,.0f}/s, "
+            f"{(len(store) - done) / speed / 60:,.0f} min left"
+        )
+    return Shards(tuple(files), len(store), encoder.dimension, cut)
+
+
+def ivf_lists(config: IndexConfig, rows: int, dimension: int) -> int:
+    """Return the number of clusters of an "ivfpq" index.
+
+    Raises :class:`ConfigError` if such an index cannot be trained.
+    """
+    # Four times the square root is what FAISS's guidelines begin with.
+    lists = config.ivf_lists or min(4 * math.isqrt(rows), rows // _VECTORS_PER_CLUSTER)
+    needed = _VECTORS_PER_CLUSTER * max(lists, 1 << _PQ_BITS)
+    if rows < needed:
+        raise ConfigError(
+            f"faiss: ivfpq would need {needed:,} passages to train on, but there are {rows:,}: use flat or "
+            "hnsw."
+        )
+    if dimension % config.pq_bytes:
+        raise ConfigError(
+            f"pq_bytes must divide the encoder's dimension, but got {config.pq_bytes} and {dimension}."
+        )
+    return lists
+
+
+def build_faiss(shards: Shards, folder: Path, config: IndexConfig) -> None:
+    """Write a FAISS index of the shards' vectors; row i is passage i.
+
+    Flat and IVF-PQ never hold all vectors in memory.
+    """
+    import faiss
+
+    faiss.omp_set_num_threads(config.threads or os.cpu_count() or 1)
+    if config.faiss == "flat":
+        _write_flat(shards, folder / INDEX)
+        return
+    index = _hnsw(shards, config) if config.faiss == "hnsw" else _trained_ivfpq(shards, config)
+    for vectors in shards:
+        index.add(np.asarray(vectors))
+    faiss.write_index(index, str(folder / INDEX))
+
+
+def _write_flat(shards: Shards, path: Path) -> None:
+    """Stream the vectors behind the header of an ``IndexFlatIP``: FAISS itself writes from memory only."""
+    import faiss
+
+    # 45 bytes, the counts of rows and floats at 8 and 37. FAISS reads it back in the tests.
+    header = bytearray(faiss.serialize_index(faiss.IndexFlatIP(shards.dimension)).tobytes())
+    header[8:16] = shards.rows.to_bytes(8, "little")
+    header[37:45] = (shards.rows * shards.dimension).to_bytes(8, "little")
+    with path.open("wb") as stream:
+        stream.write(header)
+        for vectors in shards:
+            stream.write(np.asarray(vectors).tobytes())
+
+
+def _hnsw(shards: Shards, config: IndexConfig) -> Any:
+    import faiss
+
+    index = faiss.IndexHNSWFlat(shards.dimension, config.hnsw_m, faiss.METRIC_INNER_PRODUCT)
+    index.hnsw.efConstruction = config.hnsw_ef_construction
+    return index
+
+
+def _trained_ivfpq(shards: Shards, config: IndexConfig) -> Any:
+    import faiss
+
+    lists = ivf_lists(config, shards.rows, shards.dimension)
+    coarse, inner_product = faiss.IndexFlatIP(shards.dimension), faiss.METRIC_INNER_PRODUCT
+    index = faiss.IndexIVFPQ(coarse, shards.dimension, lists, config.pq_bytes, _PQ_BITS, inner_product)
+    index.train(shards.sample(_TRAINED_PER_CLUSTER * max(lists, 1 << _PQ_BITS)))
+    return index
+
+
+def build_lucene_vectors(shards: Shards, ids: Iterable[str], folder: Path, config: IndexConfig) -> None:
+    """Index the vectors with Anserini: exact for "lucene_flat", an HNSW graph for "lucene_hnsw".
+
+    They pass through a JSONL file: Anserini's indexers read nothing else.
+    """
+    handover = folder / "handover"
+    handover.mkdir(exist_ok=True)
+    with (handover / "vectors.jsonl").open("wb") as stream:
+        rows = (row for vectors in shards for row in vectors)
+        for identifier, row in zip(ids, rows, strict=True):
+            stream.write(orjson.dumps({"docid": identifier, "vector": row.tolist()}) + b"\n")
+    indexer = f"io.anserini.index.Index{'Flat' if config.kind == 'lucene_flat' else 'Hnsw'}DenseVectors"
+    arguments = java_class(f"{indexer}$Args")()
+    arguments.collectionClass = "JsonDenseVectorCollection"
+    arguments.input, arguments.index = java_path(handover), java_path(folder)
+    arguments.threads = config.threads or os.cpu_count() or 1
+    arguments.optimize = arguments.quiet = True  # one segment, so one graph to search
+    if config.kind == "lucene_hnsw":
+        arguments.M, arguments.efC = config.hnsw_m, config.hnsw_ef_construction
+    java_class(indexer)(arguments).run()
+    shutil.rmtree(handover)
+    (folder / "write.lock").unlink(missing_ok=True)

@@ -1,0 +1,219 @@
+"""Retrievers around retrievers, in the order in which :func:`retrieval.open.open_retriever` puts them.
+
+BatchedRetriever    one index: who waits at the same time is searched in one batch
+FusedRetriever      several indexes as one, by reciprocal rank
+RerankedRetriever   the hits in a cross-encoder's order
+CachedRetriever     never search for the same query twice
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from core.batching import MicroBatcher
+from core.errors import BackendError, ConfigError, SearchFailedError, reason
+from core.fusion import fuse
+from core.protocols import CachedHits, Retriever
+from core.request_cache import RequestCache
+from core.seeds import stable_hash
+from core.types import Hit, Passage
+
+Outcome = Sequence[Hit] | SearchFailedError
+
+_MAX_BATCH = 1024
+_MAX_RERANKED_QUERIES = 64  # each brings as many pairs as it has hits, so a batch is thousands of pairs
+
+
+class BatchSearcher(Protocol):
+    """A search over one index, called with whole batches: searches from one thread, look-ups from another."""
+
+    def search(self, queries: Sequence[str], k: int) -> Sequence[Outcome]:
+        """Return for each query up to k hits, best first, or the error of that query alone."""
+        ...
+
+    def passages(self, ids: Sequence[str]) -> dict[str, Passage]:
+        """Return the passages with these ids by id, leaving out unknown ones."""
+        ...
+
+    def close(self) -> None:
+        """Free the index. Safe to call twice."""
+        ...
+
+
+class BatchedRetriever:
+    """A :class:`core.protocols.Retriever` over a :class:`BatchSearcher`, which likes batches.
+
+    ``fingerprint`` identifies corpus, index settings and encoder.
+    """
+
+    def __init__(self, searcher: BatchSearcher, fingerprint: str) -> None:
+        self.fingerprint = fingerprint
+        self._searcher = searcher
+        # Two threads: a look-up of passages by id does not wait behind a long batch of searches.
+        self._searches = MicroBatcher(self._search_batch, max_batch=_MAX_BATCH, name="search")
+        self._lookups = MicroBatcher(self._look_up_batch, max_batch=_MAX_BATCH, name="passages")
+        self._closed = False
+
+    async def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Return up to k hits, best first. Raises :class:`SearchFailedError` if this query is refused."""
+        self._refuse_if_closed()
+        if not query.strip():
+            return ()
+        outcome = await self._searches.submit((query, k))
+        if isinstance(outcome, SearchFailedError):
+            raise outcome
+        return outcome
+
+    async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        """Return the passages with these ids, in this order; unknown ids are left out."""
+        self._refuse_if_closed()
+        return await self._lookups.submit(ids) if ids else ()
+
+    async def close(self) -> None:
+        """Free the index."""
+        if not self._closed:
+            self._closed = True
+            # The threads end before the index does: they may be in the middle of a batch.
+            await asyncio.to_thread(self._searches.close)
+            await asyncio.to_thread(self._lookups.close)
+            self._searcher.close()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise BackendError("this index was closed: open it again with open_retriever.")
+
+    def _search_batch(self, items: Sequence[tuple[str, int]]) -> Sequence[Outcome]:
+        # One batch per distinct k, so that one deep search does not make the others deep.
+        outcomes: list[Outcome] = [()] * len(items)
+        for depth in sorted({k for _, k in items}):
+            places = [place for place, (_, k) in enumerate(items) if k == depth]
+            found = self._searcher.search([items[place][0] for place in places], depth)
+            for place, outcome in zip(places, found, strict=True):
+                outcomes[place] = outcome
+        return outcomes
+
+    def _look_up_batch(self, items: Sequence[Sequence[str]]) -> Sequence[Sequence[Passage]]:
+        found = self._searcher.passages(
+            list(dict.fromkeys(identifier for ids in items for identifier in ids))
+        )
+        return [tuple(found[identifier] for identifier in ids if identifier in found) for ids in items]
+
+
+class FusedRetriever:
+    """Several retrievers as one, by reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009).
+
+    Each is searched ``depth`` deep at the same time, deeper if more is asked for: a passage that two of them
+    rank 50th shall beat what one ranks 30th.
+    """
+
+    def __init__(self, retrievers: Sequence[Retriever], *, depth: int, rrf_k: int) -> None:
+        self._retrievers = tuple(retrievers)
+        self._depth = depth
+        self._rrf_k = rrf_k
+        inner = "|".join(each.fingerprint for each in retrievers)
+        self.fingerprint = stable_hash(f"rrf|{depth}|{rrf_k}|{inner}")
+
+    async def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Return up to k hits, best first; scores are sums of reciprocal ranks."""
+        depth = max(k, self._depth)
+        rankings = await asyncio.gather(*(each.search(query, depth) for each in self._retrievers))
+        return fuse(rankings, self._rrf_k)[:k]
+
+    async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        """Return the passages with these ids, each from the first index that has it, without unknown ones."""
+        found = await asyncio.gather(*(each.passages(ids) for each in self._retrievers))
+        by_id = {passage.id: passage for passages in reversed(found) for passage in passages}
+        return [by_id[identifier] for identifier in ids if identifier in by_id]
+
+    async def close(self) -> None:
+        """Free all retrievers."""
+        for each in self._retrievers:
+            await each.close()
+
+
+class RerankedRetriever:
+    """Fetch ``depth`` hits (more if more is asked for), score each with a cross-encoder, return the best k.
+
+    A cross-encoder reads query and passage together. ``model``: a Hugging Face name or a folder; raises
+    :class:`ConfigError` if it cannot be loaded or gives several scores per pair.
+    """
+
+    def __init__(self, inner: Retriever, model: str, depth: int) -> None:
+        from sentence_transformers import CrossEncoder
+
+        try:
+            self._model: Any = CrossEncoder(model)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"the reranker '{model}' cannot be loaded: {reason(error)}") from None
+        if self._model.num_labels != 1:
+            raise ConfigError(
+                f"the reranker '{model}' gives {self._model.num_labels} scores per passage, but one is "
+                "needed."
+            )
+        self._inner = inner
+        self._depth = depth
+        self._batcher = MicroBatcher(self._score, max_batch=_MAX_RERANKED_QUERIES, name="rerank")
+        self.fingerprint = stable_hash(f"rerank|{model}|{depth}|{inner.fingerprint}")
+
+    async def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Return up to k hits, best first; scores are the cross-encoder's."""
+        hits = await self._inner.search(query, max(k, self._depth))
+        if not hits:
+            return ()
+        scores = await self._batcher.submit((query, hits))
+        ranked = (Hit(hit.passage, score) for hit, score in zip(hits, scores, strict=True))
+        return sorted(ranked, key=lambda hit: -hit.score)[:k]
+
+    async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        """Return the passages with these ids, in this order; unknown ids are left out."""
+        return await self._inner.passages(ids)
+
+    async def close(self) -> None:
+        """Free the cross-encoder and the index below."""
+        self._batcher.close()
+        await self._inner.close()
+
+    def _score(self, items: Sequence[tuple[str, Sequence[Hit]]]) -> list[list[float]]:
+        pairs = [(query, hit.passage.contents) for query, hits in items for hit in hits]
+        scores = iter(self._model.predict(pairs, show_progress_bar=False).tolist())
+        return [[next(scores) for _ in hits] for _, hits in items]
+
+
+class CachedRetriever:
+    """Ask the retriever below once per query and k; the last ``size`` of them are remembered.
+
+    Equal searches in flight share one. ``size`` 0 remembers nothing, but joins all the same.
+    """
+
+    def __init__(self, inner: Retriever, size: int) -> None:
+        self._inner = inner
+        self._searches: RequestCache[tuple[str, int], Sequence[Hit]] = RequestCache(size)
+
+    @property
+    def fingerprint(self) -> str:
+        """Identify what is searched: remembering changes nothing."""
+        return self._inner.fingerprint
+
+    async def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Return up to k hits, best first; none for a blank query, without asking.
+
+        What was not searched for again says so by its type, :class:`core.protocols.CachedHits`. Raises
+        :class:`ConfigError` if k < 1.
+        """
+        if k < 1:
+            raise ConfigError(f"a search must ask for at least one passage, but k is {k}.")
+        if not query.strip():
+            return ()
+        hits, remembered = await self._searches.fetch((query, k), lambda: self._inner.search(query, k))
+        return CachedHits(hits) if remembered else hits
+
+    async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        """Return the passages with these ids, in this order; unknown ids are left out."""
+        return await self._inner.passages(ids)
+
+    async def close(self) -> None:
+        """Give up what is in flight and free the retriever below."""
+        self._searches.cancel()
+        await self._inner.close()
