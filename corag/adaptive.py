@@ -14,11 +14,12 @@ import math
 import statistics
 from dataclasses import replace
 
-from corag.candidates import Candidate, Outcome, cost_of_scores, judge, pick
 from corag.chain import Chain
 from corag.config import CoRAGConfig
-from corag.decode import grow
+from corag.costs import hold_back_scores
+from corag.decode import decode_chain
 from corag.final_answer import Context
+from corag.rank import Candidate, Outcome, rank, score
 from corag.shared_budget import QuestionBudget, SharedBudget
 from corag.strategies import sample_and_score
 from corag.tree import tree_search
@@ -29,45 +30,51 @@ HEADROOM = 1.5  # a stage may cost so many times what the greedy chain makes one
 
 async def adaptive(tools: Tools, config: CoRAGConfig, context: Context, budget: QuestionBudget) -> Outcome:
     """Greedy, then samples, then tree search, as long as the best chain is unsure."""
-    with tools.holding(cost_of_scores(Chain(), config.max_hops, 1, tools, config)):
-        chain = await grow(Chain(), config.max_hops, tools, config, temperature=0, path="chain 1")
-    first = await judge(chain, "chain 1", tools, config)
-    limit = the_limit(first, budget.shared, config)
-    # with the score: what another hop will cost, about
-    price_per_hop = tools.spent.total / max(1, len(chain))
-    budget.charge(tools.spent.total + context.reserve)
+    # Stage 1, for every question: a greedy chain. What it cost tells what another hop will cost, about.
+    with hold_back_scores(1, tools, config):
+        chain = await decode_chain(Chain(), config.max_hops, tools, config, temperature=0, path="chain 1")
+    contenders, states = [await score(chain, "chain 1", tools, config)], list[Candidate]()
+    limit = unsure_above(contenders[0], budget.shared, config)
+    price_per_hop = tools.spent.total / max(1, len(chain))  # its score's share is in it
+    budget.charge(context.costs.final_answer)
 
-    contenders, states = [first], []
-    samples, tree = (config.chains - 1) * config.max_hops, hops_of_tree(config)
-    for stage, hops in (("samples", samples), ("tree", tree)):
+    # Stages 2 and 3, for the unsure: the other N - 1 chains, then a tree.
+    for stage, hops in (("samples", (config.chains - 1) * config.max_hops), ("tree", hops_of_tree(config))):
         allowed = math.ceil(HEADROOM * hops * price_per_hop)
-        best = pick(contenders).best
+        best = rank(contenders).best
         sure = best.score is not None and best.score <= limit  # a chain without a score has found nothing
         if sure or not budget.affords(allowed):
             break
         if not hops:
             continue
-        with budget.reserving(allowed) as most:
+        with budget.reserve(allowed) as most:
             (branch,) = tools.branch(1, most)
             if stage == "samples":
                 contenders += await sample_and_score(range(2, config.chains + 1), branch, config)
             else:
-                with branch.holding(cost_of_scores(Chain(), config.max_hops, 1, branch, config)):
-                    found = await tree_search(branch, config, context, [each.chain for each in contenders])
-                # A state's value is that of its rollouts: the chain that won must show its own score to be
-                # compared.
-                won = await judge(found.best.chain, found.best.path, branch, config)
-                contenders.append(replace(won, value=found.best.value))
-                states = [each for each in found.candidates if each is not found.best]
-        budget.charge(tools.spent.total + context.reserve)
-    chosen = pick(contenders)
+                won, states = await grow_tree(contenders, branch, config, context)
+                contenders.append(won)
+        budget.charge(context.costs.final_answer)
+    chosen = rank(contenders)
     return replace(chosen, candidates=(*chosen.candidates, *states))
 
 
-def the_limit(first: Candidate, shared: SharedBudget, config: CoRAGConfig) -> float:
-    """Return the score above which a chain is unsure, having noted the greedy chain's for the questions to
-    come.
+async def grow_tree(
+    contenders: list[Candidate], tools: Tools, config: CoRAGConfig, context: Context
+) -> tuple[Candidate, list[Candidate]]:
+    """Return the chain that a tree search keeps, scored, and the search's other states.
+
+    A state's value is that of its rollouts: the chain must show a score of its own to be compared.
     """
+    with hold_back_scores(1, tools, config):
+        found = await tree_search(tools, config, context, [each.chain for each in contenders])
+    won = await score(found.best.chain, found.best.path, tools, config)
+    others = [each for each in found.candidates if each is not found.best]
+    return replace(won, value=found.best.value), others
+
+
+def unsure_above(first: Candidate, shared: SharedBudget, config: CoRAGConfig) -> float:
+    """Return the score above which a chain is unsure; note the greedy chain's for the questions to come."""
     if first.score is not None:
         shared.scores.append(first.score)
     if config.unsure_above is not None:

@@ -1,4 +1,4 @@
-"""Growing a chain: sub-query, retrieve, sub-answer, append (paper, section 3.1), until a rule says stop."""
+"""Decoding a chain: sub-query, retrieve, sub-answer, append (paper, section 3.1), until a rule says stop."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ from core.tools import Tools
 RETRY_TEMPERATURE = 0.7
 
 
-async def grow(
+async def decode_chain(
     chain: Chain, hops: int, tools: Tools, config: CoRAGConfig, *, temperature: float, path: str
 ) -> Chain:
-    """Return the chain grown to ``hops`` hops, or less if a stop rule, repeats or the budget ended it
-    before.
+    """Go on with a chain until it has ``hops`` hops, or a stop rule, repeats or the budget end it before.
+
+    ``temperature``: of its sub-queries. ``path``: its place in the search, from which seeds are derived.
     """
     tries = config.tries * (hops - len(chain))
     try:
@@ -47,7 +48,7 @@ async def grow(
             chain = replace(chain, repeats=chain.repeats + asked - bool(sub_query))
             if not sub_query:
                 return replace(chain, stopped="repeats")
-            # Retrieve, then sub-answer: P(A_i | Q_i, D_i).
+            # Retrieve D_i with it, then sub-answer: P(A_i | Q_i, D_i).
             chain = chain.then(await take_hop(sub_query, tools, config, path=here))
             chain = await stop_or_go_on(chain, tools, config, path=here)
     except BudgetExhaustedError:
@@ -58,12 +59,10 @@ async def grow(
 async def new_sub_query(
     chain: Chain, tries: int, tools: Tools, config: CoRAGConfig, *, temperature: float, path: str
 ) -> tuple[SubQuery | None, int]:
-    """Return a sub-query that the chain has not asked, and how many were asked for.
+    """Return a sub-query that the chain has not asked, None if ``tries`` were not enough, and the tries taken.
 
-    None if ``tries`` were not enough.
-
-    As in the released code, a chain may ask for ``tries`` times as many as it has hops to go, and a repeat
-    makes the next try more random.
+    As in the released code, a chain may ask for ``config.tries`` times as many as it has hops to go, and a
+    repeat makes the next try more random.
     """
     for attempt in range(tries):
         warmth = max(temperature, RETRY_TEMPERATURE) if attempt else temperature
@@ -77,11 +76,9 @@ async def new_sub_query(
 async def sample_sub_queries(
     chain: Chain, count: int, tools: Tools, config: CoRAGConfig, *, temperature: float, path: str
 ) -> tuple[list[SubQuery], int]:
-    """Sample next sub-queries in one request.
+    """Sample ``count`` next sub-queries in one request.
 
-    Return those new to the chain and to each other, and how many repeat the chain.
-
-    Blank ones count as repeats.
+    Return those new to the chain and to each other, and how many repeat the chain, blank ones among them.
     """
     reply = await tools.generate(
         sub_query_prompt(tools.question.text, chain, config),
@@ -112,7 +109,7 @@ async def take_hop(sub_query: SubQuery, tools: Tools, config: CoRAGConfig, *, pa
         prompt, role="sub_answer", max_tokens=config.max_sub_answer_tokens, path=path
     )
     sub_answer, refused = clean_sub_answer(reply.text, config.refusal)
-    # a refusal is taken as its whole sentence
+    # A refusal is put down as its whole sentence, however much of it was written.
     cut = not refused and reply.completions[0].finish_reason == "length"
     return Hop(sub_query.text, sub_answer, refused, hits, sub_query.cut, cut)
 
@@ -143,12 +140,9 @@ async def says_enough(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: 
 
 
 async def prefers_yes(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str) -> bool:
-    """Compare the likelihoods of Yes and No, with the bias on Yes (section 5.4: the output is one of the
-    two).
-    """
+    """Compare the likelihoods of Yes and No, with the bias on Yes (section 5.4: the output is one of the two)."""
     prompt = stop_check_prompt(tools.question.text, chain, config)
-    # One after the other: which of two at once the budget still allows would depend on which is answered
-    # first.
+    # Not at the same time: which of the two a budget still allows would depend on which is answered first.
     yes = await tools.score(prompt, continuation(prompt, "Yes"), role="stop_check", path=path)
     no = await tools.score(prompt, continuation(prompt, "No"), role="stop_check", path=path)
     return yes.sum + config.yes_bias > no.sum

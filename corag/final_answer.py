@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from corag.candidates import TOKENS_PER_HOP, Conclusion
 from corag.chain import Chain, top_passages
 from corag.config import CoRAGConfig
-from corag.prompting import final_answer_prompt, sub_answer_prompt, sub_query_prompt
+from corag.costs import Costs, expected_costs
+from corag.prompting import clip, final_answer_prompt
 from core.errors import BudgetExhaustedError, DataError
 from core.fusion import fuse
+from core.prompting.shorten import token_bound
 from core.text import extract_answer
-from core.tools import Tools, most_tokens
+from core.tools import Tools
 from core.types import Hit, Passage
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What was retrieved for the question itself, best first.
-
-    ``reserve``: tokens to keep for the final answer, about; ``hop_cost``: what a hop may cost, about. 0
-    without a budget.
-    """
+    """What was retrieved for the question itself, best first, and what it lets one expect as ``costs``."""
 
     hits: tuple[Hit, ...]
-    reserve: int = 0
-    hop_cost: int = 0
+    costs: Costs = Costs()
 
     def passages(self, chain: Chain, config: CoRAGConfig) -> list[Passage]:
-        """Return the passages for the final answer, best first: the question's (paper), the chain's, or both
-        fused.
+        """Return the passages for the final answer, best first, as ``config.context`` says.
+
+        Those of the question (paper), of the chain's searches, or both fused by reciprocal rank.
         """
         if config.context == "question":
             return top_passages(self.hits, config.context_passages)
@@ -47,9 +44,17 @@ class Context:
         return tuple(hit.passage.id for hit in fuse([hop.hits for hop in chain.hops]) or self.hits)
 
 
+@dataclass(frozen=True, slots=True)
+class FinalAnswer:
+    """A final answer, the passages that it was given, best first, and whether the budget allowed to ask for it."""
+
+    text: str
+    passages: tuple[Passage, ...]
+    affordable: bool = True
+
+
 async def retrieve_context(tools: Tools, config: CoRAGConfig) -> Context:
-    """Retrieve for the question itself, or take the passages that it brings, and reckon what the final answer
-    will cost.
+    """Retrieve for the question itself, or take the passages that it brings.
 
     Raises :class:`DataError` if the index lacks one of these.
     """
@@ -58,18 +63,7 @@ async def retrieve_context(tools: Tools, config: CoRAGConfig) -> Context:
     else:
         depth = max(config.search_depth, config.context_passages)
         hits = await tools.search(tools.question.text, k=depth, path="question")
-    if tools.left is None and not config.mean_budget:
-        return Context(hits)
-    query, nothing = tools.question.text, Chain()
-    final = final_answer_prompt(
-        query, nothing, clip(top_passages(hits, config.context_passages), tools.count_tokens, config), config
-    )
-    reserve = tools.cost(final, config.max_answer_tokens) + config.max_hops * TOKENS_PER_HOP
-    sub_answer = sub_answer_prompt(query, top_passages(hits, config.passages_per_hop), config)
-    hop_cost = tools.cost(sub_query_prompt(query, nothing, config), config.max_sub_query_tokens)
-    return Context(
-        hits, reserve, hop_cost + tools.cost(sub_answer, config.max_sub_answer_tokens) + TOKENS_PER_HOP
-    )
+    return Context(hits, expected_costs(hits, tools, config))
 
 
 async def given_context(tools: Tools) -> tuple[Hit, ...]:
@@ -92,8 +86,8 @@ async def given_context(tools: Tools) -> tuple[Hit, ...]:
 
 async def final_answer(
     chain: Chain, context: Context, tools: Tools, config: CoRAGConfig, *, path: str = ""
-) -> Conclusion:
-    """Answer the question from a chain and passages (section 3.1).
+) -> FinalAnswer:
+    """Answer the question from a chain and passages: P(A | Q, Q_1:L, A_1:L, D_1:k) (section 3.1).
 
     If the budget is too small even without passages, the last sub-answer that is not a refusal has to do.
     """
@@ -105,10 +99,10 @@ async def final_answer(
         reply = await tools.generate(prompt, role="final", max_tokens=config.max_answer_tokens, path=path)
     except BudgetExhaustedError:
         found = [hop.sub_answer for hop in chain.hops if not hop.refused]
-        return Conclusion(found[-1] if found else "", (), affordable=False)
-    # the window may have been too small for the worst ones
+        return FinalAnswer(found[-1] if found else "", (), affordable=False)
+    # The window may have been too small for the worst ones.
     seen = len(passages) - reply.shortening.count("passage")
-    return Conclusion(extract_answer(reply.text), tuple(passages[:seen]))
+    return FinalAnswer(extract_answer(reply.text), tuple(passages[:seen]))
 
 
 def final_passages(
@@ -130,37 +124,7 @@ def final_passages(
     limit = min((tokens for tokens in (left, window) if tokens is not None), default=None)
     while kept and limit is not None:
         prompt = final_answer_prompt(query, chain, kept, config)
-        if most_tokens(prompt, config.max_answer_tokens, count) <= limit:
+        if token_bound(prompt, config.max_answer_tokens, count) <= limit:
             break
         kept.pop()
     return kept
-
-
-def clip(passages: Sequence[Passage], count: Callable[[str], int], config: CoRAGConfig) -> list[Passage]:
-    """Cut each passage to ``max_passage_tokens``."""
-    if not config.max_passage_tokens:
-        return list(passages)
-    return [
-        Passage(passage.id, passage.title, clip_text(passage.text, config.max_passage_tokens, count))
-        for passage in passages
-    ]
-
-
-def clip_text(text: str, limit: int, count: Callable[[str], int]) -> str:
-    """Return the longest beginning of whole words that has at most ``limit`` tokens.
-
-    Of characters, if no word has so few.
-    """
-    ends = [place for place, character in enumerate(text) if character.isspace()] + [len(text)]
-    return _longest(text, ends, limit, count) or _longest(text, range(len(text) + 1), limit, count)
-
-
-def _longest(text: str, ends: Sequence[int], limit: int, count: Callable[[str], int]) -> str:
-    low, high = 0, len(ends)
-    while low < high:  # the first ``low`` ends fit; those from ``high`` on do not
-        middle = (low + high) // 2
-        if count(text[: ends[middle]]) <= limit:
-            low = middle + 1
-        else:
-            high = middle
-    return text[: ends[low - 1]] if low else ""

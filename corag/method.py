@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from corag.adaptive import adaptive
-from corag.candidates import Candidate, Outcome
 from corag.chain import Chain, Hop
 from corag.config import CoRAGConfig
 from corag.final_answer import Context, final_answer, retrieve_context
+from corag.rank import Candidate, Outcome
 from corag.shared_budget import QuestionBudget
 from corag.strategies import best_of_n, greedy
 from corag.tree import tree_search
@@ -23,9 +23,7 @@ from core.types import Answer, Question
 
 @dataclass(frozen=True, slots=True)
 class HopRecord:
-    """A hop as it stands in the trace.
-
-    ``passage_ids`` in the order of their rank, the rest as in :class:`Hop`.
+    """A hop as it stands in the trace: ``passage_ids`` best first, the rest as in :class:`Hop`.
 
     Traces of older versions do not tell what was cut off.
     """
@@ -71,22 +69,25 @@ class CoRAGAnswer(Answer):
 
 
 async def corag(question: Question, tools: Tools, config: CoRAGConfig) -> CoRAGAnswer:
-    """Answer one question: retrieve for it, decode chains, keep the best, answer from it."""
+    """Answer one question: retrieve for it, decode chains, keep the best, answer from it (sections 3.1, 3.3).
+
+    Raises :class:`core.errors.DataError` if it brings ``context_ids`` that the index lacks.
+    """
+    # D: the passages that the question by itself retrieves. The final answer reads them.
     context = await retrieve_context(tools, config)
-    budget = QuestionBudget(tools, config.mean_budget)
-    try:
-        with tools.holding(context.reserve):
+    with QuestionBudget(tools, config.mean_budget) as budget:
+        # Q_1:L, A_1:L: decode one chain or many (section 3.3) and keep the one of the lowest penalty.
+        with tools.hold_back_tokens(context.costs.final_answer):
             outcome = await decode(tools, config, context, budget)
+        # A: P(A | Q, Q_1:L, A_1:L, D). Only a vote has answered already.
         chain = outcome.best.chain
-        conclusion = outcome.conclusion or await final_answer(chain, context, tools, config)
-    finally:
-        budget.charge(tools.spent.total)
+        final = outcome.final_answer or await final_answer(chain, context, tools, config)
     return CoRAGAnswer(
-        text=conclusion.text,
+        text=final.text,
         passage_ids=context.gathered(chain),
         steps=len(chain),
-        stopped=chain.stopped if conclusion.affordable else "budget",
-        context_ids=tuple(passage.id for passage in conclusion.passages),
+        stopped=chain.stopped if final.affordable else "budget",
+        context_ids=tuple(passage.id for passage in final.passages),
         refusals=chain.refusals,
         repeats=chain.repeats,
         chains=tuple(map(record, outcome.candidates)),

@@ -1,14 +1,12 @@
-"""What CoRAG asks the model: its four prompts, filled.
+"""What CoRAG asks the model: its four prompts, filled (paper, section 3.1 and appendix D).
 
-Decoding and training data are made by the same functions.
-
-Paper, section 3.1 and appendix D. When a prompt is too long, passages are left out first, the worst before
-the others, then hops, the oldest before the others.
+Decoding and training data are made by the same functions, so a model is asked what it was trained on. When a
+prompt is too long, passages are left out first, the worst before the others, then hops, the oldest first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from corag.chain import Chain
 from corag.config import CoRAGConfig
@@ -49,21 +47,18 @@ def stop_check_prompt(query: str, chain: Chain, config: CoRAGConfig) -> Prompt:
 
 
 def refusal_prompt(query: str, chain: Chain, config: CoRAGConfig) -> Prompt:
-    """Return the sub-answer's prompt with the main question, and the chain where the passages stand (section
-    3.3).
-    """
+    """Ask for the sub-answer to the main question, with the chain in the place of passages (section 3.3)."""
     template = config.prompt("sub_answer")
     hops = hop_segments(chain, template)
     return template.render({"sub_query": query, "passages": hops, "refusal": config.refusal})
 
 
 def continuation(prompt: Prompt, text: str) -> str:
-    """Return a text as the model would write it after the prompt: with a space first, unless it begins a turn
-    or a line.
+    """Return a text as the model would write it after the prompt.
+
+    With a space first, unless it begins a turn or a line. (Plain prompts end without white space.)
     """
-    goes_on = prompt.plain or (
-        prompt.prefix and not prompt.prefix[-1].isspace()
-    )  # plain prompts end without white space
+    goes_on = prompt.plain or (prompt.prefix and not prompt.prefix[-1].isspace())
     return f" {text}" if goes_on else text
 
 
@@ -78,3 +73,30 @@ def passage_segments(passages: Sequence[Passage], template: Template, *, best_la
     if best_last:
         return render_passages(reversed(passages), template, goes_first="first")
     return render_passages(passages, template, goes_first="last")
+
+
+def clip(passages: Sequence[Passage], count: Callable[[str], int], config: CoRAGConfig) -> list[Passage]:
+    """Cut each passage to ``max_passage_tokens``."""
+    if not config.max_passage_tokens:
+        return list(passages)
+    return [
+        Passage(passage.id, passage.title, clip_text(passage.text, config.max_passage_tokens, count))
+        for passage in passages
+    ]
+
+
+def clip_text(text: str, limit: int, count: Callable[[str], int]) -> str:
+    """Return the longest beginning of whole words, or else of characters, that has at most ``limit`` tokens."""
+    ends = [place for place, character in enumerate(text) if character.isspace()] + [len(text)]
+    return _longest(text, ends, limit, count) or _longest(text, range(len(text) + 1), limit, count)
+
+
+def _longest(text: str, ends: Sequence[int], limit: int, count: Callable[[str], int]) -> str:
+    low, high = 0, len(ends)
+    while low < high:  # the first ``low`` ends fit; those from ``high`` on do not
+        middle = (low + high) // 2
+        if count(text[: ends[middle]]) <= limit:
+            low = middle + 1
+        else:
+            high = middle
+    return text[: ends[low - 1]] if low else ""

@@ -1,4 +1,7 @@
-"""The budget that the questions of an adaptive run share. Apart from adaptive.py, since the options offer it."""
+"""The budget that the questions of an adaptive run share.
+
+Apart from adaptive.py, which decodes, because the options name it and adaptive.py needs the options.
+"""
 
 from __future__ import annotations
 
@@ -36,31 +39,39 @@ class SharedBudget:
 class QuestionBudget:
     """What one question pays into the shared budget of its run and is charged for.
 
-    Without a ``mean_budget`` everything is affordable.
+    A context manager, at whose end the question is charged for what it spent, also if it failed. Without a
+    ``mean_budget`` everything is affordable.
     """
 
     def __init__(self, tools: Tools, mean_budget: int) -> None:
         # A question that is asked by itself shares with nobody.
         self.shared = tools.shared if isinstance(tools.shared, SharedBudget) else SharedBudget()
+        self._tools = tools
         self._mean = mean_budget
         self._balance = 0  # what this question has added to the shared balance so far
 
-    def charge(self, tokens: int) -> None:
-        """Set what the question costs altogether, as far as is known now.
+    def __enter__(self) -> QuestionBudget:
+        return self
 
-        Before the first charge it adds nothing.
+    def __exit__(self, *_: object) -> None:
+        self.charge()
 
-        Questions that have just begun must not be counted on: they still have to pay for their own chains.
+    def charge(self, to_come: int = 0) -> None:
+        """Set what the question costs altogether: what it has spent, and what is still certain to come.
+
+        Before the first charge it adds nothing: on questions that have just begun nobody may count, for they
+        still have to pay for their own chains.
         """
-        self.shared.balance += self._mean - tokens - self._balance
-        self._balance = self._mean - tokens
+        balance = self._mean - self._tools.spent.total - to_come
+        self.shared.balance += balance - self._balance
+        self._balance = balance
 
     def affords(self, tokens: int) -> bool:
         """Whether there are so many tokens for this question."""
         return not self._mean or self.shared.balance >= tokens
 
     @contextmanager
-    def reserving(self, tokens: int) -> Iterator[int | None]:
+    def reserve(self, tokens: int) -> Iterator[int | None]:
         """Keep tokens from other questions during the block; give its limit, None if there is none."""
         self.shared.balance -= tokens
         try:

@@ -1,46 +1,39 @@
-"""Greedy and best-of-N decoding (paper, section 3.3), and the pieces that adaptive compute takes from
-them.
-"""
+"""Greedy and best-of-N decoding (paper, section 3.3), and what adaptive compute takes from them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from corag.candidates import Candidate, Outcome, cost_of_scores, judge, pick
 from corag.chain import Chain
 from corag.config import CoRAGConfig
-from corag.decode import grow
+from corag.costs import affordable_chains, hold_back_scores
+from corag.decode import decode_chain
 from corag.final_answer import Context, final_answer
-from corag.scores import votes
-from core.gather import gather
+from corag.rank import Candidate, Outcome, rank, score_all, votes
 from core.tools import Tools
 
 
 async def greedy(tools: Tools, config: CoRAGConfig) -> Outcome:
     """One chain, every sub-query at temperature 0. It is not scored: there is nothing to choose."""
-    chain = await grow(Chain(), config.max_hops, tools, config, temperature=0, path="chain 1")
+    chain = await decode_chain(Chain(), config.max_hops, tools, config, temperature=0, path="chain 1")
     return Outcome((Candidate(chain, "chain 1"),), 0)
 
 
 async def best_of_n(tools: Tools, config: CoRAGConfig, context: Context) -> Outcome:
-    """N chains at the same time.
-
-    The one of the best score is kept, or the one whose final answer most of them give.
+    """N chains at the same time; the one of the lowest penalty is kept, or the one that most answers agree on.
 
     A budget too small for N whole chains samples fewer, not shorter ones.
     """
-    chain_cost = context.hop_cost * config.max_hops + (context.reserve if config.rank_by == "vote" else 0)
-    count = (
-        config.chains if tools.left is None else max(1, min(config.chains, tools.left // max(1, chain_cost)))
-    )
-    numbers = range(1, count + 1)
+    numbers = range(1, affordable_chains(context.costs, tools, config) + 1)
     if config.rank_by == "vote":
-        with tools.holding(context.reserve * (count - 1)):
+        with tools.hold_back_tokens(
+            context.costs.final_answer * (len(numbers) - 1)
+        ):  # corag() holds one back
             chains = await sample_chains(numbers, tools, config)
         return await by_vote(chains, tools, config, context)
-    if count == 1:  # wins anyhow, so is not scored
-        return pick(await sample_chains(numbers, tools, config))
-    return pick(await sample_and_score(numbers, tools, config))
+    if len(numbers) == 1:  # wins anyhow, so is not scored
+        return rank(await sample_chains(numbers, tools, config))
+    return rank(await sample_and_score(numbers, tools, config))
 
 
 async def sample_chains(numbers: Sequence[int], tools: Tools, config: CoRAGConfig) -> list[Candidate]:
@@ -52,43 +45,35 @@ async def sample_chains(numbers: Sequence[int], tools: Tools, config: CoRAGConfi
     async def one(number: int, branch: Tools) -> Candidate:
         path = f"chain {number}"
         temperature = 0 if config.first_chain_greedy and number == 1 else config.temperature
-        return Candidate(
-            await grow(Chain(), config.max_hops, branch, config, temperature=temperature, path=path), path
+        chain = await decode_chain(
+            Chain(), config.max_hops, branch, config, temperature=temperature, path=path
         )
+        return Candidate(chain, path)
 
-    branches = tools.branch(len(numbers))
-    return await gather(one(number, branch) for number, branch in zip(numbers, branches, strict=True))
+    return await tools.fan_out(numbers, one)
 
 
 async def sample_and_score(numbers: Sequence[int], tools: Tools, config: CoRAGConfig) -> list[Candidate]:
-    """Sample chains and score them, keeping room in the budget for the scores."""
-    with tools.holding(cost_of_scores(Chain(), config.max_hops, len(numbers), tools, config)):
+    """Sample chains, then score them, all at the same time."""
+    with hold_back_scores(len(numbers), tools, config):
         chains = await sample_chains(numbers, tools, config)
-    return await score(chains, tools, config)
-
-
-async def score(candidates: Iterable[Candidate], tools: Tools, config: CoRAGConfig) -> list[Candidate]:
-    """Score chains at the same time."""
-    waiting = list(candidates)
-    branches = tools.branch(len(waiting))
-    return await gather(
-        judge(each.chain, each.path, branch, config) for each, branch in zip(waiting, branches, strict=True)
-    )
+    return await score_all(chains, tools, config)
 
 
 async def by_vote(
     candidates: Sequence[Candidate], tools: Tools, config: CoRAGConfig, context: Context
 ) -> Outcome:
     """Answer from every chain; the most frequent answer wins, and of its chains the first is kept."""
-    with tools.holding(-context.reserve):  # every answer is a final one
-        concluded = await gather(
-            final_answer(each.chain, context, branch, config, path=each.path)
-            for each, branch in zip(candidates, tools.branch(len(candidates)), strict=True)
+    # What corag() holds back for the final answer is for these: one of them will be it.
+    with tools.hold_back_tokens(-context.costs.final_answer):
+        answers = await tools.fan_out(
+            candidates,
+            lambda each, branch: final_answer(each.chain, context, branch, config, path=each.path),
         )
-    counts = votes([each.text for each in concluded])
-    chosen = counts.index(max(counts))
-    voted = (
+    counts = votes([each.text for each in answers])
+    voted = [
         Candidate(each.chain, each.path, -float(count))
         for each, count in zip(candidates, counts, strict=True)
-    )
-    return Outcome(tuple(voted), chosen, concluded[chosen])
+    ]
+    chosen = counts.index(max(counts))
+    return Outcome(tuple(voted), chosen, answers[chosen])

@@ -1,11 +1,10 @@
-"""Tree search: breadth-first over sub-queries, each state judged by rollouts (paper, section 3.3.
+"""Tree search: breadth-first over sub-queries, each state valued by rollouts.
 
-Released code, ``_search``).
-
-At every depth each kept state gets ``expand`` children; a child is worth the mean (or min) score of
-``rollouts`` sampled continuations of at most ``rollout_hops`` hops; the best ``beam`` states are kept. No
-child repeats a sub-query of its ancestors. Unlike the released code, rollouts that extend a kept state become
-its children, and a chain is scored once; ``reuse: false`` brings that waste back.
+Paper, section 3.3; released code, ``_search``. At every depth each kept state gets ``expand`` children; a
+child is worth the mean (or min) score of ``rollouts`` sampled continuations of at most ``rollout_hops`` hops;
+the best ``beam`` states are kept. No child repeats a sub-query of its ancestors. Unlike the released code,
+rollouts that extend a kept state become its children, and a chain is scored once; ``reuse: false`` brings
+that waste back.
 """
 
 from __future__ import annotations
@@ -14,14 +13,15 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from corag.candidates import Candidate, Outcome, cost_of_scores, judge
 from corag.chain import Chain, SubQuery, fresh
 from corag.config import CoRAGConfig
-from corag.decode import grow, sample_sub_queries, stop_or_go_on, take_hop
+from corag.costs import hold_back_scores, plan_depth
+from corag.decode import decode_chain, sample_sub_queries, stop_or_go_on, take_hop
 from corag.final_answer import Context
+from corag.rank import Candidate, Outcome, score_all
 from core.errors import BudgetExhaustedError
-from core.gather import gather
 from core.tools import Tools
 
 OVERSAMPLE = 1.5  # released code: sub-queries sampled per child wanted, since some will be the same
@@ -30,62 +30,40 @@ OVERSAMPLE = 1.5  # released code: sub-queries sampled per child wanted, since s
 async def tree_search(
     tools: Tools, config: CoRAGConfig, context: Context, known: Sequence[Chain] = ()
 ) -> Outcome:
-    """Return every state that was judged, by depth and birth, and the best of those kept at the end.
+    """Return every state that was valued, by depth and birth, and the best of those kept at the end.
 
     ``known``: chains made before, which count as rollouts that are there already. When the budget affords no
-    further depth with at least two children each, the best chain is grown greedily instead.
+    further depth with at least two children each, the best chain is decoded to its end greedily instead.
     """
     tree = Tree(config, known)
     beam = [Candidate(Chain(), "tree")]
-    judged: list[Candidate] = []
+    valued: list[Candidate] = []
     for depth in range(1, config.max_hops + 1):
-        growing = [state for state in beam if not state.chain.stopped]
-        plan, share = plan_depth(config, depth, len(growing), tools, context)
+        unfinished = [state for state in beam if not state.chain.stopped]
+        plan, share = plan_depth(depth, len(unfinished), context.costs, tools, config)
         if plan is None:
             break
-        branches = tools.branch(len(growing), share)
-        families = await gather(
-            tree.expand(state, branch, plan) for state, branch in zip(growing, branches, strict=True)
-        )
-        children = [child for family in families for child in tree.remember(family)]
-        judged += children
+        # Expand: the families do not see each other's rollouts, so none depends on which is ready first.
+        families = await tools.fan_out(unfinished, partial(tree.expand, plan=plan), budget=share)
+        children = [child for family in families for child in tree.keep(family)]
+        valued += children
+        # Prune: ended states compete with the children; those without children have ended now.
         ended = [state for state in beam if state.chain.stopped]
         ended += [
-            stuck(state, family) for state, family in zip(growing, families, strict=True) if not family.born
+            stuck(state, family)
+            for state, family in zip(unfinished, families, strict=True)
+            if not family.born
         ]
         beam = sorted([*ended, *children], key=worth)[: config.beam]  # stable: the earlier of equals
         if all(state.chain.stopped for state in beam):
             break
     best = beam[0]
     if not best.chain.stopped or best.chain.stopped == "budget":
-        chain = replace(best.chain, stopped="")
-        chain = await grow(chain, config.max_hops, tools, config, temperature=0, path=f"{best.path}/greedy")
-        best = Candidate(chain, f"{best.path}/greedy")
-    states = [state for state in judged if state.path != best.path]
+        chain, path = replace(best.chain, stopped=""), f"{best.path}/greedy"
+        chain = await decode_chain(chain, config.max_hops, tools, config, temperature=0, path=path)
+        best = Candidate(chain, path)
+    states = [state for state in valued if state.path != best.path]
     return Outcome((*states, best), len(states))
-
-
-def plan_depth(
-    config: CoRAGConfig, depth: int, states: int, tools: Tools, context: Context
-) -> tuple[CoRAGConfig | None, int | None]:
-    """Return the options of the next depth and its share of the budget: fewer rollouts first, then fewer
-    children; None if none.
-
-    A depth gets an even share of what is left, or up to half of it if it needs so much.
-    """
-    if tools.left is None:
-        return config, None
-    one_score = cost_of_scores(Chain(), depth + config.rollout_hops, 1, tools, config)
-    even = tools.left // (config.max_hops - depth + 1)
-    for rollouts in range(config.rollouts, 0, -1):
-        for hops in range(min(config.rollout_hops, config.max_hops - depth), -1, -1):
-            child = context.hop_cost * (1 + rollouts * hops) + rollouts * one_score
-            full = states * config.expand * child
-            share = min(full, max(even, tools.left // 2))
-            children = min(config.expand, share // max(1, states * child))
-            if children >= min(2, config.expand):
-                return replace(config, expand=children, rollouts=rollouts, rollout_hops=hops), share
-    return None, None
 
 
 def stuck(state: Candidate, family: Family) -> Candidate:
@@ -127,40 +105,40 @@ class Tree:
         self._add(known)
         self._scores: dict[tuple[str, ...], float | None] = {}
 
-    async def expand(self, state: Candidate, tools: Tools, plan: CoRAGConfig) -> Family:
-        """Return the children of a state.
+    async def expand(self, state: Candidate, tools: Tools, *, plan: CoRAGConfig) -> Family:
+        """Return the children of a state, each valued by rollouts. What the search remembers stays as it is.
 
-        The memory is not changed meanwhile. ``plan``: the options of this depth.
+        ``plan``: the options of this depth.
         """
         try:
             ready, sub_queries, repeats = await self._next_sub_queries(state, tools, plan)
         except BudgetExhaustedError:
             return Family((), why="budget")
 
-        async def one(number: int, tools: Tools) -> Child | None:
+        async def one(number: int, branch: Tools) -> Child | None:
             path = f"{state.path}/child {number + 1}"
             try:
                 if number < len(ready):
-                    child = ready[number]
+                    chain = ready[number]
                 else:
-                    hop = await take_hop(sub_queries[number - len(ready)], tools, plan, path=path)
-                    child = state.chain.then(hop)
+                    sub_query = sub_queries[number - len(ready)]
+                    chain = state.chain.then(await take_hop(sub_query, branch, plan, path=path))
             except BudgetExhaustedError:
                 return None
-            child = replace(child, repeats=state.chain.repeats + repeats)
+            chain = replace(chain, repeats=state.chain.repeats + repeats)
             try:
-                child = await stop_or_go_on(child, tools, plan, path=path)
+                chain = await stop_or_go_on(chain, branch, plan, path=path)
             except BudgetExhaustedError:
-                child = replace(child, stopped="budget")
-            return await self._judge_by_rollouts(child, path, tools, plan)
+                chain = replace(chain, stopped="budget")
+            return await self._value_by_rollouts(chain, path, branch, plan)
 
         count = len(ready) + len(sub_queries)
-        found = await gather(one(number, branch) for number, branch in enumerate(tools.branch(count)))
+        found = await tools.fan_out(range(count), one)
         born = tuple(each for each in found if each is not None)
         return Family(born, repeats, "budget" if count else "repeats")
 
-    def remember(self, family: Family) -> list[Candidate]:
-        """Keep the rollouts and scores of an expansion for the next depth; return the children."""
+    def keep(self, family: Family) -> list[Candidate]:
+        """Remember the rollouts and scores of an expansion for the next depth; return the children."""
         for child in family.born:
             self._add(rollout.chain for rollout in child.rollouts)
             self._scores |= {rollout.chain.sub_queries: rollout.score for rollout in child.rollouts}
@@ -173,9 +151,7 @@ class Tree:
     async def _next_sub_queries(
         self, state: Candidate, tools: Tools, plan: CoRAGConfig
     ) -> tuple[list[Chain], list[SubQuery], int]:
-        """Return up to ``expand`` continuations, as earlier rollouts and as new sub-queries, and how many
-        repeats came.
-        """
+        """Return up to ``expand`` continuations, as earlier rollouts and as new sub-queries, and the repeats."""
         ready = self._one_hop_on(state.chain)[: plan.expand]
         wanted = plan.expand - len(ready)
         repeats = 0
@@ -184,13 +160,9 @@ class Tree:
         asked = (*state.chain.sub_queries, *(chain.sub_queries[-1] for chain in ready))
         for attempt in range(plan.tries):
             path = f"{state.path}/retry {attempt}" if attempt else state.path
+            count = math.ceil(OVERSAMPLE * wanted)
             sampled, again = await sample_sub_queries(
-                state.chain,
-                math.ceil(OVERSAMPLE * wanted),
-                tools,
-                plan,
-                temperature=plan.temperature,
-                path=path,
+                state.chain, count, tools, plan, temperature=plan.temperature, path=path
             )
             repeats += again
             unasked = fresh((each.text for each in sampled), asked, exact=plan.repeats == "exact")[:wanted]
@@ -216,51 +188,40 @@ class Tree:
         """Return the earlier rollouts that go on from a chain, each once."""
         return [made for made in self._made.values() if len(made) > len(chain) and made.extends(chain)]
 
-    async def _judge_by_rollouts(self, child: Chain, path: str, tools: Tools, plan: CoRAGConfig) -> Child:
-        """Value a child by the scores of its rollouts; one that can grow no further is its own rollout."""
-        target = min(len(child) + plan.rollout_hops, plan.max_hops)
-        if child.stopped:
-            starts = [child] * (1 if plan.reuse else plan.rollouts)
+    async def _value_by_rollouts(self, chain: Chain, path: str, tools: Tools, plan: CoRAGConfig) -> Child:
+        """Value a child by the scores of its rollouts; one that can go on no further is its own rollout."""
+        target = min(len(chain) + plan.rollout_hops, plan.max_hops)
+        if chain.stopped:
+            starts = [chain] * (1 if plan.reuse else plan.rollouts)
         else:
-            known = self._longer(child) if plan.reuse else []
+            known = self._longer(chain) if plan.reuse else []
+            # An earlier rollout that ran out of tokens may go on: now there are some.
             known = [replace(made, stopped="") if made.stopped == "budget" else made for made in known]
-            starts = (known + [child] * plan.rollouts)[: plan.rollouts]
-        with tools.holding(cost_of_scores(child, target - len(child), len(starts), tools, plan)):
-            chains = await gather(
-                grow(
-                    start, target, branch, plan, temperature=plan.temperature, path=f"{path}/rollout {number}"
-                )
-                for number, (start, branch) in enumerate(
-                    zip(starts, tools.branch(len(starts)), strict=True), 1
-                )
-            )
+            starts = (known + [chain] * plan.rollouts)[: plan.rollouts]
+
+        async def roll_out(start: tuple[int, Chain], branch: Tools) -> Chain:
+            number, begun = start
+            place = f"{path}/rollout {number}"
+            return await decode_chain(begun, target, branch, plan, temperature=plan.temperature, path=place)
+
+        with hold_back_scores(len(starts), tools, plan, chain=chain, hops=target - len(chain)):
+            chains = await tools.fan_out(list(enumerate(starts, 1)), roll_out)
         rollouts = await self._score(chains, path, tools)
         scores = [rollout.score for rollout in rollouts if rollout.score is not None]
         if not scores:
-            return Child(Candidate(child, path), rollouts)
+            return Child(Candidate(chain, path), rollouts)
         value = statistics.fmean(scores) if plan.aggregate == "mean" else min(scores)
-        return Child(Candidate(child, path, value=value), rollouts)
+        return Child(Candidate(chain, path, value=value), rollouts)
 
     async def _score(self, chains: Sequence[Chain], path: str, tools: Tools) -> list[Candidate]:
-        """Score the rollouts, equal ones once, and those not at all whose score is known."""
-        config = self._config
-        if not config.reuse:
-            return await gather(
-                judge(chain, f"{path}/rollout {number}", branch, config)
-                for number, (chain, branch) in enumerate(
-                    zip(chains, tools.branch(len(chains)), strict=True), 1
-                )
-            )
-        new: dict[tuple[str, ...], tuple[Chain, str]] = {}
-        for number, chain in enumerate(chains, 1):
-            if chain.sub_queries not in self._scores:
-                new.setdefault(chain.sub_queries, (chain, f"{path}/rollout {number}"))
-        judged = await gather(
-            judge(chain, place, branch, config)
-            for (chain, place), branch in zip(new.values(), tools.branch(len(new)), strict=True)
-        )
-        scores = self._scores | {each.chain.sub_queries: each.score for each in judged}
-        return [
-            Candidate(chain, f"{path}/rollout {number}", scores[chain.sub_queries])
-            for number, chain in enumerate(chains, 1)
-        ]
+        """Score the rollouts; with ``reuse`` equal ones once, and those not at all whose score is known."""
+        rollouts = [Candidate(chain, f"{path}/rollout {number}") for number, chain in enumerate(chains, 1)]
+        if not self._config.reuse:
+            return await score_all(rollouts, tools, self._config)
+        new: dict[tuple[str, ...], Candidate] = {}
+        for each in rollouts:
+            if each.chain.sub_queries not in self._scores:
+                new.setdefault(each.chain.sub_queries, each)
+        scored = await score_all(list(new.values()), tools, self._config)
+        scores = self._scores | {each.chain.sub_queries: each.score for each in scored}
+        return [replace(each, score=scores[each.chain.sub_queries]) for each in rollouts]

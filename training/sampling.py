@@ -16,7 +16,7 @@ from corag.config import CoRAGConfig
 from corag.decode import new_sub_query, take_hop
 from corag.final_answer import retrieve_context
 from corag.method import HopRecord, hop_record
-from corag.scores import GoldScore, gold_log_likelihood
+from corag.rank import GoldScore, gold_log_likelihood
 from core.errors import ConfigError, DataError
 from core.gather import gather
 from core.seeds import derive_seed

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from corag.candidates import judge, pick
 from corag.chain import Chain
 from corag.config import CoRAGConfig
-from corag.decode import grow
+from corag.decode import decode_chain
 from corag.final_answer import final_answer, retrieve_context
 from corag.method import corag
+from corag.rank import rank, score
 from core.protocols import Generator, Score, ScoreRequest
 from core.runner import answer_all, answer_question
 from core.runs.rows import Row
@@ -60,9 +60,11 @@ async def one_after_another(question: Question, tools: Tools, config: CoRAGConfi
     found = []
     for number in range(1, config.chains + 1):
         path = f"chain {number}"
-        chain = await grow(Chain(), config.max_hops, tools, config, temperature=config.temperature, path=path)
-        found.append(await judge(chain, path, tools, config))
-    chain = pick(found).best.chain
+        chain = await decode_chain(
+            Chain(), config.max_hops, tools, config, temperature=config.temperature, path=path
+        )
+        found.append(await score(chain, path, tools, config))
+    chain = rank(found).best.chain
     return Answer((await final_answer(chain, context, tools, config)).text, context.gathered(chain))
 
 

@@ -11,7 +11,7 @@ from corag.chain import Chain, SubQuery
 from corag.config import CoRAGConfig
 from corag.decode import take_hop
 from corag.method import CoRAGAnswer, corag
-from corag.scores import gold_log_likelihood, refusal_log_likelihood
+from corag.rank import gold_log_likelihood, refusal_log_likelihood
 from core.tools import GenerateStep, Tools
 from generation.transformers_engine import TransformersGenerator
 from generation.vllm_engine import VllmGenerator

@@ -8,10 +8,10 @@ import re
 import pytest
 
 from corag.adaptive import SharedBudget
-from corag.candidates import Candidate
+from corag.rank import Candidate
 from corag.chain import Chain
 from corag.config import CoRAGConfig
-from corag.decode import grow
+from corag.decode import decode_chain
 from corag.method import corag
 from corag.tree import Tree
 from core.runner import answer_question
@@ -150,12 +150,12 @@ def test_every_rollout_that_a_state_is_judged_by_is_another(options, known):
 
     async def search():
         tools = Tools(QUESTION, ScriptedGenerator(seeded), WordRetriever(WORLD))
-        made = await grow(Chain(), config.max_hops, tools, config, temperature=0.7, path="chain 1")
+        made = await decode_chain(Chain(), config.max_hops, tools, config, temperature=0.7, path="chain 1")
         tree, beam, judged = Tree(config, [made, made] * known), [Candidate(Chain(), "tree")], []
         while growing := [state for state in beam if not state.chain.stopped]:
-            families = [await tree.expand(state, tools, config) for state in growing]
+            families = [await tree.expand(state, tools, plan=config) for state in growing]
             judged += [(child.candidate, child.rollouts) for family in families for child in family.born]
-            beam = [child for family in families for child in tree.remember(family)][: config.beam]
+            beam = [child for family in families for child in tree.keep(family)][: config.beam]
         return judged
 
     judged = asyncio.run(search())

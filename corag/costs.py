@@ -1,0 +1,92 @@
+"""What CoRAG's parts will cost, about, and how much of them a budget affords. Nothing here runs without one.
+
+Apart from the strategies, so that they read as in the paper. All figures are tokens, prompt and completion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from corag.chain import Chain, top_passages
+from corag.config import CoRAGConfig
+from corag.prompting import clip, final_answer_prompt, refusal_prompt, sub_answer_prompt, sub_query_prompt
+from core.tools import Tools
+from core.types import Hit
+
+TOKENS_PER_HOP = 48  # what a hop adds to later prompts: a sub-query, a short sub-answer, their labels
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a hop and the final answer may cost, about; 0 without a budget."""
+
+    hop: int = 0
+    final_answer: int = 0
+
+
+def expected_costs(hits: Sequence[Hit], tools: Tools, config: CoRAGConfig) -> Costs:
+    """Reckon with what was found for the question itself: other searches will find passages of like length."""
+    if tools.left is None and not config.mean_budget:
+        return Costs()
+    query, nothing = tools.question.text, Chain()
+    shown = clip(top_passages(hits, config.context_passages), tools.count_tokens, config)
+    final = tools.cost(final_answer_prompt(query, nothing, shown, config), config.max_answer_tokens)
+    sub_query = tools.cost(sub_query_prompt(query, nothing, config), config.max_sub_query_tokens)
+    read = sub_answer_prompt(query, top_passages(hits, config.passages_per_hop), config)
+    sub_answer = tools.cost(read, config.max_sub_answer_tokens)
+    return Costs(sub_query + sub_answer + TOKENS_PER_HOP, final + config.max_hops * TOKENS_PER_HOP)
+
+
+def affordable_chains(costs: Costs, tools: Tools, config: CoRAGConfig) -> int:
+    """Return how many of the N chains the budget allows: fewer whole chains, not as many shorter ones."""
+    if tools.left is None:
+        return config.chains
+    chain = costs.hop * config.max_hops + (costs.final_answer if config.rank_by == "vote" else 0)
+    return max(1, min(config.chains, tools.left // max(1, chain)))
+
+
+def hold_back_scores(
+    count: int, tools: Tools, config: CoRAGConfig, *, chain: Chain | None = None, hops: int | None = None
+) -> AbstractContextManager[None]:
+    """Keep room in the budget to score ``count`` chains that are decoded in the block.
+
+    ``chain``, ``hops``: what they begin with, and how many hops they may add to it: by default all.
+    """
+    further = config.max_hops if hops is None else hops
+    return tools.hold_back_tokens(count * score_cost(chain or Chain(), further, tools, config))
+
+
+def score_cost(chain: Chain, hops: int, tools: Tools, config: CoRAGConfig) -> int:
+    """Return what scoring a chain will cost once it has ``hops`` more hops; 0 without a budget."""
+    if tools.left is None or config.rank_by != "refusal":  # the other scores ask the model nothing
+        return 0
+    prompt = refusal_prompt(tools.question.text, chain, config)
+    end_of_turn = 1
+    return tools.cost(prompt, tools.count_tokens(config.refusal) + end_of_turn) + hops * TOKENS_PER_HOP
+
+
+def plan_depth(
+    depth: int, states: int, costs: Costs, tools: Tools, config: CoRAGConfig
+) -> tuple[CoRAGConfig | None, int | None]:
+    """Return the options that a depth of the tree can afford, and its share of the budget; None if none.
+
+    A small budget first costs rollouts, then their hops, then children; with fewer than two children there is
+    nothing to choose. A depth gets an even share of what is left, or up to half of it if it needs so much.
+
+    ``depth``: from 1 on. ``states``: how many are expanded in it.
+    """
+    if tools.left is None:
+        return config, None
+    one_score = score_cost(Chain(), depth + config.rollout_hops, tools, config)
+    even = tools.left // (config.max_hops - depth + 1)
+    for rollouts in range(config.rollouts, 0, -1):
+        for hops in range(min(config.rollout_hops, config.max_hops - depth), -1, -1):
+            child = costs.hop * (1 + rollouts * hops) + rollouts * one_score
+            full = states * config.expand * child
+            share = min(full, max(even, tools.left // 2))
+            children = min(config.expand, share // max(1, states * child))
+            if children >= min(2, config.expand):
+                return replace(config, expand=children, rollouts=rollouts, rollout_hops=hops), share
+    return None, None
