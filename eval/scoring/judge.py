@@ -1,7 +1,7 @@
 """A language model as judge of answers: yes or no, one question at a time.
 
 A judge is a method like any other, so its verdicts lie in a run folder, can be resumed, and have their tokens
-counted. It decodes greedily.
+counted. It decodes greedily: the same answers get the same verdicts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class JudgeConfig(MethodConfig):
 
     Attributes:
         prompt: a shipped name, a file, or a text with {query}, {answers} and {prediction}.
-        max_reply_tokens: most tokens of its reply.
+        max_reply_tokens: most tokens of its reply; a chat model may write a word or two before yes or no.
     """
 
     prompt: str = "judge"
@@ -52,7 +52,14 @@ async def judge(
 ) -> Answer:
     """Judge the answer that ``predictions`` has for the question by its gold answers.
 
-    The text returned is the reply as it came; ``stopped`` is the :data:`Verdict`.
+    Args:
+        question: with its gold answers.
+        tools: for the one call.
+        config: the prompt and how long a reply may be.
+        predictions: answers of another run by question id.
+
+    Returns:
+        The reply as it came as ``text``; the :data:`Verdict` as ``stopped``.
     """
     (template,) = config.templates()
     values = {

@@ -1,9 +1,9 @@
 """The official scores of whole prediction files, supporting facts, evidence and provenance included.
 
-Each function takes what the official script of its dataset takes, already parsed, and returns means over the
-gold questions, as fractions and unrounded. What :mod:`eval.datasets.exports` writes is checked with these.
-What a gold question lacks, such as the supporting facts in a release without them, is not scored: the scripts
-compare with nothing there, and call an empty prediction right.
+Each function takes what the official script of its dataset takes, already parsed. It returns means over the
+gold questions by measure, as fractions and unrounded. What :mod:`eval.datasets.exports` writes is checked
+with these. What a gold question lacks, such as the supporting facts in a release without them, is not scored:
+the scripts compare with nothing there, and call an empty prediction right.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from eval.scoring.scorers import NOTHING_RIGHT, SCORERS, ItemScore, harmonic_mea
 
 Predictions = Mapping[str, Mapping[str, Any]]
 Parts = Mapping[str, ItemScore | None]
-"""A question's scores by part: None for a part that the prediction lacks; one that the gold record lacks is
-not among them.
-"""
+"""A question's scores by part: None for one that the prediction lacks, no entry for one without gold."""
 Aliases = Mapping[str, tuple[str, ...]]
 _NO_ALIASES: Aliases = {}
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def support_score(predicted: Sequence[object], gold: Sequence[object]) -> ItemScore:
-    """Compare two lists of facts as sets (HotpotQA's update_sp). When both are empty, EM is 1 and F1 is 0."""
+    """Compare two lists of facts as sets (HotpotQA's update_sp). When both are empty, EM is 1 and F1 is 0.
+
+    The lists must hold no fact twice: each is counted.
+    """
     right = sum(fact in gold for fact in predicted)
     missed = sum(fact not in predicted for fact in gold)
     precision = right / len(predicted) if predicted else 0.0
@@ -44,7 +45,10 @@ def support_score(predicted: Sequence[object], gold: Sequence[object]) -> ItemSc
 
 
 def evidence_score(predicted: Iterable[Sequence[str]], gold: Sequence[Iterable[Sequence[str]]]) -> ItemScore:
-    """Compare triples (2WikiMultihopQA's update_evi). ``gold``: for each triple every way to write it."""
+    """Compare triples (2WikiMultihopQA's update_evi). ``gold``: for each triple every way to write it.
+
+    Two predicted ways to write one gold triple both count as right.
+    """
     found = {_plain(triple) for triple in predicted}
     wanted = [{_plain(triple) for triple in ways} for ways in gold]
     right = sum(any(triple in ways for ways in wanted) for triple in found)
@@ -55,10 +59,7 @@ def evidence_score(predicted: Iterable[Sequence[str]], gold: Sequence[Iterable[S
 
 
 def joint_score(parts: Iterable[ItemScore]) -> ItemScore:
-    """Multiply the parts' EM, precision and recall.
-
-    F1 is made of the products (HotpotQA, 2WikiMultihopQA).
-    """
+    """Multiply the parts' EM, precision and recall; F1 is of the products (HotpotQA, 2WikiMultihopQA)."""
     ems, precisions, recalls = zip(*((part.em, part.precision, part.recall) for part in parts), strict=True)
     precision, recall = math.prod(precisions), math.prod(recalls)
     return ItemScore(math.prod(ems), harmonic_mean(precision, recall), precision, recall)
@@ -67,8 +68,7 @@ def joint_score(parts: Iterable[ItemScore]) -> ItemScore:
 def hotpotqa_scores(prediction: Predictions, gold: Iterable[Record]) -> dict[str, float]:
     """Score ``{"answer": {id: text}, "sp": {id: [[title, sentence], ...]}}`` by hotpot_evaluate_v1.
 
-    A question whose answer or facts are missing from the prediction scores 0 in these and in the joint
-    measures.
+    A question whose answer or facts are missing from the prediction scores 0 in these and jointly.
     """
     rows: list[Parts] = []
     for record in gold:
@@ -85,11 +85,10 @@ def hotpotqa_scores(prediction: Predictions, gold: Iterable[Record]) -> dict[str
 def two_wiki_scores(
     prediction: Predictions, gold: Iterable[Record], aliases: Aliases = _NO_ALIASES
 ) -> dict[str, float]:
-    """Score "answer", "sp" and ``"evidence": {id: [[subject, relation, object], ...]}`` by the script's
-    version 1.1.
+    """Score "answer", "sp" and ``"evidence": {id: [[subject, relation, object], ...]}`` by 2Wiki's v1.1.
 
     ``aliases``: what ``id_aliases.json`` says; without it the figures are lower. The script prints
-    percentages.
+    percentages. Titles of facts are compared in lower case, unlike HotpotQA's.
     """
     rows: list[Parts] = []
     for record in gold:
@@ -120,6 +119,7 @@ def musique_scores(predictions: Sequence[Record], gold: Sequence[Record]) -> dic
         answers = distinct(*gold_answer(record, "gold"), *texts_field(record, "answer_aliases", "gold"))
         found = list(dict.fromkeys(map(int, predicted["predicted_support_idxs"])))
         wanted = [number for number, paragraph in numbered_paragraphs(record, "gold") if paragraph.gold]
+        # Where HotpotQA's rule gives F1 0 for two empty lists, MuSiQue's gives 1.
         support = support_score(found, wanted) if found or wanted else ItemScore(1.0, 1.0, 0.0, 0.0)
         rows.append(
             {"answer": SCORERS["musique"].score(predicted["predicted_answer"], answers), "support": support}
@@ -128,13 +128,12 @@ def musique_scores(predictions: Sequence[Record], gold: Sequence[Record]) -> dic
 
 
 def kilt_scores(predictions: Iterable[Record], gold: Iterable[Record]) -> dict[str, float]:
-    """Score lines {"id", "output": [{"answer", "provenance": [{"wikipedia_id"}, ...]}]} by KILT's
-    eval_downstream.
+    """Score lines {"id", "output": [{"answer", "provenance": [...]}]} by KILT's eval_downstream.py.
 
-    The KILT scores count an answer only if the R-precision of its pages is 1. An empty ``provenance``, which
-    Hugging Face's release fills in where the official files have none, is no set to be found. Raises
-    :class:`DataError` for a gold question without a prediction, and for a prediction without exactly one
-    output with an answer.
+    ``provenance`` is a list of {"wikipedia_id"}. The KILT scores count an answer only if the R-precision of
+    its pages is 1. An empty ``provenance``, which Hugging Face's release fills in where the official files
+    have none, is no set to be found. Raises :class:`DataError` for a gold question without a prediction, and
+    for a prediction without exactly one output with an answer.
     """
     rule = SCORERS["kilt"]
     by_id = {str(record["id"]).strip(): record for record in predictions}
@@ -166,7 +165,10 @@ def kilt_scores(predictions: Iterable[Record], gold: Iterable[Record]) -> dict[s
 
 
 def _gold_triples(record: Record, aliases: Aliases) -> list[list[tuple[str, str, str]]]:
-    """Return for each evidence triple every way to write it, subjects and objects with their aliases."""
+    """Return for each evidence triple every way to write it, subjects and objects with their aliases.
+
+    Releases without ``evidences_id`` name no aliases: each triple then has one way.
+    """
     triples = list_field(record, "evidences", "gold")
     ids = list_field(record, "evidences_id", "gold") or [("", "", "")] * len(triples)
     if len(ids) != len(triples):
@@ -199,10 +201,7 @@ def _plain(triple: Sequence[str]) -> tuple[str, ...]:
 
 
 def _with_joint(parts: Parts, wanted: int) -> Parts:
-    """Add the joint score if the gold record has all parts wanted.
-
-    None unless the prediction has them too.
-    """
+    """Add the joint score if the gold record has all parts wanted, None unless the prediction has them."""
     if len(parts) < wanted:
         return parts
     predicted = [item for item in parts.values() if item is not None]
@@ -210,9 +209,7 @@ def _with_joint(parts: Parts, wanted: int) -> Parts:
 
 
 def _means(rows: Sequence[Parts]) -> dict[str, float]:
-    """Average as :func:`_averages` does.
-
-    A part's measures are called part_em, part_f1 and so on, an answer's just em, f1.
+    """Return the means: a part's measures are called part_em, part_f1 and so on, an answer's just em, f1.
 
     A part that a prediction lacks counts as 0; one that all predictions lack is left out.
     """

@@ -1,7 +1,7 @@
-"""How much of what a question needs was found among the passages that a method collected.
+"""How much of what a question needs is among the passages that a method collected.
 
 By passage (IRCoT's recall), by the answer's words in the texts (CoRAG's table 4), and by Wikipedia page
-(KILT, eval_retrieval).
+(KILT's eval_retrieval.py). Every measure counts different passages or pages in their order of collection.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ PROVENANCE_TITLES = {
 }
 """What :func:`with_provenance` adds to a question's measures, with the titles of its columns in a table."""
 
+# Yes and no stand in nearly every text, and say nothing about whether it tells the answer.
 _NOT_IN_TEXT = frozenset({"", "yes", "no", "noanswer"})
 
 
 def supporting_recall(collected: Sequence[str], supporting: Sequence[str], k: int) -> float | None:
-    """Return the share of the gold passages among the first k different passages collected (a set measure, as
-    in IRCoT).
+    """Return the share of gold passages that are among the first k different ones collected.
 
-    ``collected``: passage ids in order of collection. None if the question has no gold passages.
+    A set measure, as IRCoT's (Trivedi et al. 2023): the order within the k does not count. ``collected``:
+    passage ids in order of collection. None if the question has no gold passages.
 
     >>> supporting_recall(["a", "b", "c"], ["c", "a"], k=2)
     0.5
@@ -39,10 +40,10 @@ def supporting_recall(collected: Sequence[str], supporting: Sequence[str], k: in
 
 
 def answer_recall(texts: Iterable[str], answers: Sequence[str]) -> float | None:
-    """Return 1 if any text holds any gold answer as a run of whole normalised words, else 0 (CoRAG's table
-    4).
+    """Return 1 if any text holds any gold answer as a run of whole normalised words, else 0.
 
-    None if no answer can be looked for in a text: yes, no, or empty after normalising.
+    What CoRAG's table 4 calls recall of the answer. None if no answer can be looked for in a text: yes, no,
+    or empty after normalising.
 
     >>> answer_recall(["Oslo is the capital of Norway."], ["The Capital"])
     1.0
@@ -68,10 +69,10 @@ def pages_of(passage_ids: Iterable[str]) -> list[str]:
 
 
 def r_precision(pages: Sequence[str], gold: Sequence[Iterable[str]]) -> float:
-    """Return the share of gold pages among the first R different pages found, R being how many are gold
-    (KILT).
+    """Return KILT's R-precision: of R gold pages, the share that is among the first R different pages found.
 
-    ``gold``: the sets of pages that each bear an answer out; the best one counts. 0 if there are none.
+    ``gold``: the sets of pages that each bear an answer out, of R pages each; the best one counts. 0 if there
+    are none.
 
     >>> r_precision(["2", "5", "1"], [["1", "2"], ["7"]])
     0.5
@@ -82,9 +83,10 @@ def r_precision(pages: Sequence[str], gold: Sequence[Iterable[str]]) -> float:
 
 
 def page_recall(pages: Sequence[str], gold: Sequence[Iterable[str]], k: int) -> float:
-    """Return the share of the different gold sets that are found whole at the first k places (KILT).
+    """Return KILT's recall: the share of the different gold sets that are found whole at the first k places.
 
-    A set takes one place, that of the last of its pages to be found, and so does a page of no set.
+    A set takes one place, that of the last of its pages to be found, and so does a page of no set. So the
+    second page of a set that needs two does not push the rest down.
 
     >>> page_recall(["2", "5", "7", "33", "1"], [["1", "2"], ["5"], ["7", "9"]], k=5)
     0.6666666666666666
@@ -103,8 +105,9 @@ def page_recall(pages: Sequence[str], gold: Sequence[Iterable[str]], k: int) -> 
 
 
 def with_provenance(measures: Mapping[str, float], precision: float) -> dict[str, float]:
-    """Return the R-precision of an answer's pages, and its measures as KILT counts them: 0 unless that
-    precision is 1.
+    """Return the R-precision of an answer's pages, and its measures as KILT counts them: 0 unless that is 1.
+
+    KILT's scores reward an answer only if all its pages are found first (Petroni et al. 2021).
     """
     gated = {f"kilt_{name}": value if precision == 1 else 0.0 for name, value in measures.items()}
     return {"r_precision": precision, **gated}

@@ -24,7 +24,7 @@ Measures = Mapping[str, Mapping[str, float]]
 """A run's scores: by measure, by question id."""
 
 FURTHER = {"accuracy": "accuracy", **PROVENANCE_TITLES, "answer_recall": "answer recall"}
-"""Titles of the measures beyond EM, F1 and recall, by their names in JSON, in the order of a table's columns."""
+"""Titles of the measures beyond EM, F1 and recall by their names in JSON, in the order of a table."""
 
 
 @dataclass(frozen=True, slots=True)

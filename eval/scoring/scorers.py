@@ -1,8 +1,8 @@
 """Answer scorers: the official rule of each dataset, re-implemented, one scorer per rule.
 
-They share one normaliser and differ in what earns F1: see each function. All take the best of each metric
-over the gold answers, as the official scripts do. Scores are fractions in [0, 1] per question; means and
-rounding are left to the table.
+They share one normaliser (:func:`core.text.normalize_answer`) and differ in what earns F1: see each function.
+Scores are fractions in [0, 1] per question; means and rounding are left to the table. Papers mix these rules,
+so a figure means little without its scorer's title beside it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from core.text import normalize_answer
 from core.types import Question
 from eval.datasets.kilt import KILT_TASKS
 
-_CLOSED = frozenset({"yes", "no", "noanswer"})
+_CLOSED = frozenset({"yes", "no", "noanswer"})  # as hotpot_evaluate_v1.py lists them
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,15 @@ NOTHING_RIGHT = ItemScore(0.0, 0.0, 0.0, 0.0)
 class Scorer:
     """A dataset's way to compare a prediction with one gold answer, applied to all gold answers.
 
-    ``title`` is what a table prints beside the figures. ``accuracy``: the rule's further measure of an answer
-    against one gold answer, if it has one.
+    Attributes:
+        name: what ``--scorer`` calls it; also the dataset that it is of.
+        title: what a table prints beside the figures.
+        compare: scores a prediction against one gold answer.
+        accuracy: the rule's further measure of a prediction against one gold answer, if it has one.
+        wants_pages: whether an answer must be borne out by pages. Then a question that names no gold pages
+            counts as one whose pages were not found.
+        without_aliases: what the title says as well if the gold answers lack the dataset's aliases.
+        datasets: further datasets that it is the official rule of.
     """
 
     name: str
@@ -50,7 +57,7 @@ class Scorer:
     datasets: tuple[str, ...] = ()
 
     def score(self, prediction: str, answers: Sequence[str]) -> ItemScore:
-        """Return the best of each measure over the gold answers.
+        """Return the best of each measure over the gold answers, each by itself, as the official scripts do.
 
         Raises :class:`DataError` if there are none.
         """
@@ -68,17 +75,15 @@ class Scorer:
 
     def accuracy_of(self, prediction: str, answers: Sequence[str]) -> float:
         """Return the rule's accuracy, best over the gold answers; 0 for a rule that has none."""
-        return (
-            max((self.accuracy(prediction, answer) for answer in answers), default=0.0)
-            if self.accuracy
-            else 0.0
-        )
+        if self.accuracy is None:
+            return 0.0
+        return max((self.accuracy(prediction, answer) for answer in answers), default=0.0)
 
 
 def squad_score(prediction: str, answer: str) -> ItemScore:
     """EM, and F1 over token counts (Rajpurkar et al. 2016; what CoRAG reports).
 
-    F1 is 0 when both are empty after normalising.
+    F1 is 0 when both are empty after normalising, though EM is 1: no token is shared.
     """
     predicted, gold = normalize_answer(prediction), normalize_answer(answer)
     shared = (Counter(predicted.split()) & Counter(gold.split())).total()
@@ -86,8 +91,9 @@ def squad_score(prediction: str, answer: str) -> ItemScore:
 
 
 def hotpotqa_score(prediction: str, answer: str) -> ItemScore:
-    """SQuAD's, except that F1 is 0 when one side is yes, no or noanswer and the other differs
-    (hotpot_evaluate_v1; 2Wiki v1.1).
+    """HotpotQA's and 2WikiMultihopQA's: SQuAD's, but yes, no and noanswer earn F1 only if both sides say it.
+
+    So "no, they are not" scores 0 for the gold answer "no" (hotpot_evaluate_v1.py; 2Wiki's script v1.1).
     """
     predicted, gold = normalize_answer(prediction), normalize_answer(answer)
     if predicted != gold and not _CLOSED.isdisjoint((predicted, gold)):
@@ -96,19 +102,20 @@ def hotpotqa_score(prediction: str, answer: str) -> ItemScore:
 
 
 def musique_score(prediction: str, answer: str) -> ItemScore:
-    """SQuAD 2.0's: as SQuAD's, but two answers that are both empty after normalising agree, F1 1 (MuSiQue
-    v1.0).
+    """MuSiQue's, which is SQuAD 2.0's: as SQuAD's, but two answers that normalise to nothing agree, F1 1.
+
+    There is no rule for yes and no: "no, they are not" earns F1 0.4 for "no" (evaluate_v1.0.py).
     """
     item = squad_score(prediction, answer)
     return item if normalize_answer(answer) else ItemScore(item.em, item.em, item.em, item.em)
 
 
 def drop_score(prediction: str, answer: str) -> ItemScore:
-    """DROP's (Dua et al. 2019; IIRC, and IRCoT's choice of settings), for answers of one span.
+    """DROP's (Dua et al. 2019), for answers of one span; IRCoT uses it for IIRC and to choose its settings.
 
-    Tokens also split at hyphens, numbers compare by value, F1 is over token sets, rounded to 2 decimals, and
-    0 if the gold answer has numbers of which the prediction has none. IRCoT repairs mis-encoded text before;
-    this does not.
+    Tokens also split at hyphens, numbers compare by value ("10" is "10.0"), F1 is over token sets, rounded to
+    2 decimals, and 0 if the gold answer has numbers of which the prediction has none. IRCoT repairs
+    mis-encoded text before, which forgives curly quotes; this does not.
     """
     predicted, gold = _drop_tokens(prediction), _drop_tokens(answer)
     numbers = {token for token in gold if _is_number(token)}
@@ -121,8 +128,9 @@ def drop_score(prediction: str, answer: str) -> ItemScore:
 
 
 def kilt_score(prediction: str, answer: str) -> ItemScore:
-    """SQuAD's, except that a blank prediction earns nothing, whatever is left of the gold answer (KILT,
-    eval_downstream).
+    """KILT's: SQuAD's, but a blank prediction earns nothing, whatever is left of the gold answer.
+
+    Else it would be right wherever the gold answer is an article or a mark (KILT's eval_downstream.py).
     """
     return squad_score(prediction, answer) if prediction.strip() else NOTHING_RIGHT
 
@@ -133,8 +141,9 @@ def same_text(prediction: str, answer: str) -> float:
 
 
 def contains(prediction: str, answer: str) -> float:
-    """FlashRAG's accuracy: 1 if the normalised gold answer stands anywhere in the normalised prediction,
-    inside a word too.
+    """FlashRAG's accuracy: 1 if the normalised gold answer stands in the prediction's, inside a word too.
+
+    So "no" is found in "Norway": it is generous to long replies.
     """
     return float(normalize_answer(answer) in normalize_answer(prediction))
 
@@ -145,12 +154,10 @@ def harmonic_mean(precision: float, recall: float) -> float:
 
 
 def _item(em: float, shared: int, predicted: int, gold: int) -> ItemScore:
-    """Score ``shared`` tokens among so many predicted and gold ones.
-
-    F1 without the rounding of two divisions.
-    """
+    """Score ``shared`` tokens among so many predicted and gold ones."""
     if not shared:
         return ItemScore(em, 0.0, 0.0, 0.0)
+    # F1 from the counts: by way of precision and recall it would be rounded twice more.
     return ItemScore(em, 2 * shared / (predicted + gold), shared / predicted, shared / gold)
 
 
@@ -192,20 +199,19 @@ def scorer(name: str) -> Scorer:
 
 
 def default_scorer(dataset: str) -> Scorer:
-    """Return a dataset's own scorer.
-
-    SQuAD-style, as in CoRAG's paper, for datasets without an official script.
-    """
+    """Return a dataset's own scorer; SQuAD-style, as in CoRAG's paper, if it has no official script."""
     own = (each for each in SCORERS.values() if dataset in (each.name, *each.datasets))
     return next(own, SCORERS["squad"])
 
 
 def scorer_title(chosen: Scorer, questions: Sequence[Question], aliases: str | None = None) -> str:
-    """Name the scorer as a table should: 2WikiMultihopQA without its aliases file scores lower, so the row
-    must say so.
+    """Name the scorer as a table should: without the dataset's aliases it scores lower, and must say so.
 
-    ``aliases``: that file, or its hash, where it is known: a few questions may have no alias in it, and are
-    scored as with it. Without it, answers may still have brought aliases of their own.
+    Args:
+        chosen: the scorer.
+        questions: those that it scored. If any has a second gold answer, it brought aliases of its own.
+        aliases: the file of aliases, or its hash, where it is known. A few questions may have no alias in it,
+            and are scored as with it all the same.
     """
     named = any(len(question.answers) > 1 for question in questions)
     if chosen.without_aliases and not aliases and not named:

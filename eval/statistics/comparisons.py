@@ -1,5 +1,4 @@
-"""Runs against a baseline on the same questions: paired differences of every measure, p-values corrected for
-their number.
+"""Runs against a baseline on the same questions: paired differences and p-values corrected for their number.
 
 Also which questions two runs disagree on.
 """
@@ -18,10 +17,7 @@ from eval.statistics.intervals import Comparison, Interval, compare_paired, holm
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """One run minus the baseline in one measure.
-
-    ``p_holm`` is corrected for all comparisons that were made with it.
-    """
+    """One run minus the baseline in one measure; ``p_holm`` is corrected for all comparisons made with it."""
 
     run: str
     measure: str
@@ -40,11 +36,11 @@ class Against:
 
 
 def against_baseline(runs: Mapping[str, Measures], baseline: str) -> list[Against]:
-    """Compare every other run with the baseline in every measure that both have, Holm's correction over all
-    of them.
+    """Compare every other run with the baseline in every measure that both have.
 
-    Raises :class:`ConfigError` if no run has a measure in common with it, :class:`core.errors.DataError` if
-    they were not measured on the same questions.
+    Holm's correction is over all of these tests: a reader of a table looks at all of them. Raises
+    :class:`ConfigError` if no run has a measure in common with the baseline, and
+    :class:`core.errors.DataError` if they were not measured on the same questions.
     """
     ours = runs[baseline]
     return _adjusted(
@@ -60,9 +56,7 @@ def against_baseline(runs: Mapping[str, Measures], baseline: str) -> list[Agains
 
 
 def against_each_other(runs: Mapping[str, Measures]) -> dict[str, list[Against]]:
-    """Return what :func:`against_baseline` returns for every run as the baseline, with each pair resampled
-    once.
-    """
+    """Return what :func:`against_baseline` does for every run as the baseline; each pair is resampled once."""
     compared: dict[str, dict[tuple[str, str], Comparison]] = {run: {} for run in runs}
     for first, second in combinations(runs, 2):
         for measure, ours in runs[first].items():
@@ -74,14 +68,13 @@ def against_each_other(runs: Mapping[str, Measures]) -> dict[str, list[Against]]
 
 
 def compare_either_way(first: Mapping[str, float], second: Mapping[str, float]) -> Comparison:
-    """Compare two runs' scores by question id, so that exchanging them gives the :func:`mirrored` figures to
-    the last bit.
+    """Compare two runs' scores by question id; exchanging them gives the :func:`mirrored` figures to the bit.
 
-    Resampling draws other numbers for the differences with their signs changed. So it is done in one
-    direction whatever is asked for: the one in which the mean difference is above 0, or, if it is 0, the
-    first difference by question id. Raises :class:`core.errors.DataError` unless both runs scored exactly the
-    same questions, at least one.
+    Raises :class:`core.errors.DataError` unless both runs scored exactly the same questions, at least one.
     """
+    # Resampling draws other numbers for the differences with their signs changed. So it is done in one
+    # direction whatever is asked for: that in which the mean difference is above 0, or, if it is 0, the first
+    # difference by question id.
     differences = [second[question] - first[question] for question in sorted(first.keys() & second.keys())]
     downwards = (sum(differences) or next(filter(None, differences), 0.0)) < 0
     if downwards and first.keys() == second.keys():
@@ -99,8 +92,7 @@ def mirrored(comparison: Comparison) -> Comparison:
 def disagreements(first: Measures, second: Measures) -> tuple[list[str], list[str]]:
     """Return the questions that only the first run got right by EM, and those that only the second did.
 
-    Each are ordered as the report orders them: by how far apart the two are in F1, and else as the first run
-    has them.
+    Both are in the report's order: the farther apart in F1 the earlier, and else as the first run has them.
     """
 
     def only_right(one: Measures, other: Measures) -> list[str]:
@@ -111,10 +103,7 @@ def disagreements(first: Measures, second: Measures) -> tuple[list[str], list[st
 
 
 def _adjusted(baseline: str, compared: Mapping[tuple[str, str], Comparison]) -> list[Against]:
-    """Correct the p-values of all comparisons with one baseline.
-
-    Raises :class:`ConfigError` if there are none.
-    """
+    """Correct the p-values of all comparisons with one baseline. Raises :class:`ConfigError` without any."""
     if not compared:
         raise ConfigError(
             f"nothing can be compared with '{baseline}': no other run has a measure in common with it. "

@@ -1,7 +1,8 @@
 """Error bars for means over questions, and paired tests between two runs on the same questions.
 
-Everything here resamples questions, through scipy, with seeds derived from ``seed``, and ignores their order,
-so the same scores give the same figures however the run was scheduled.
+Everything here resamples questions, through scipy. Seeds are derived from ``seed``, and values are sorted
+first, so the same scores give the same figures however the run was scheduled. With 10,000 resamples the ends
+of a 95% interval are sure to about 1.5% of its width, and a p-value of 0.05 to 0.004.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from core.errors import DataError
 from core.seeds import derive_seed
 
 _CELLS = 1_000_000  # resampled values held at once: bounds memory at about 64 MB for any number of questions
-_ALIKE = 1e-9  # closer values than this are equal: differences of fractions are rounded
+_ALIKE = 1e-9  # closer values than this are equal: differences of fractions carry rounding errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +37,10 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Second run minus first, paired by question: the mean difference with its interval, and a two-sided
-    p-value.
+    """Second run minus first, paired by question: the mean difference with its interval, a two-sided p-value.
 
-    ``detectable``: the smallest true difference that so many questions are likely to show (see
-    :func:`paired_power`).
+    ``detectable``: the smallest true difference that so many questions are likely to show, see
+    :func:`paired_power`.
     """
 
     difference: Interval
@@ -73,13 +73,11 @@ def interval_record(name: str, interval: Interval | None) -> dict[str, Any]:
 def bootstrap_mean(
     values: Sequence[float], *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> Interval | None:
-    """Return the mean of fractions and its percentile bootstrap interval (Efron 1979).
+    """Return the mean of fractions in [0, 1] and its percentile bootstrap interval (Efron 1979).
 
-    None if there are no values.
-
-    Where all values are equal, resampling would give an interval without width, however few they are. Then it
-    is the exact one of Clopper and Pearson (1934) for how many other values there may be, each of them as far
-    away as a fraction can be.
+    None if there are no values. Where all are equal, resampling would give an interval without width, however
+    few they are. Then it is the exact one of Clopper and Pearson (1934) for how many other values there may
+    be, each of them as far away as a fraction can be.
 
     >>> bootstrap_mean([0.0] * 100)
     Interval(mean=0.0, low=0.0, high=0.0362..., n=100)
@@ -135,8 +133,7 @@ def compare_paired(
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Return mean and standard deviation of one measure over runs that differ in their seed or their
-    demonstrations only.
+    """Return mean and standard deviation of one measure over runs that differ only in, say, their seed.
 
     Raises :class:`DataError` if there are no values.
 
@@ -152,11 +149,11 @@ def spread(values: Sequence[float]) -> Spread:
 def paired_power(
     differences: Sequence[float] | NDArray[np.float64], *, power: float = 0.8, level: float = 0.05
 ) -> float | None:
-    """Return the smallest true mean difference that a two-sided paired test on so many questions finds with
-    this power.
+    """Return the smallest true mean difference that a two-sided paired test is likely to find.
 
-    Taken from the spread of the observed differences by question, by the t approximation. None if there are
-    fewer than two, or all are equal: then nothing tells how far they would spread.
+    (t(1 - level/2) + t(power)) * s / sqrt(n), with s the spread of the n observed differences by question and
+    t the quantiles for n - 1 degrees of freedom: the usual approximation of the noncentral t. None if there
+    are fewer than two differences, or all are equal: then nothing tells how far they would spread.
     """
     data = np.asarray(differences, dtype=np.float64)
     if data.size < 2 or np.ptp(data) < _ALIKE:
@@ -167,8 +164,9 @@ def paired_power(
 def unpaired_power(
     first: Sequence[float], second: Sequence[float], *, power: float = 0.8, level: float = 0.05
 ) -> float | None:
-    """Return the same for a test that does not know which values belong to one question (Welch's degrees of
-    freedom).
+    """Return the same for a test that does not know which values belong to one question (Welch 1947).
+
+    Beside :func:`paired_power` it shows what pairing by question is worth.
     """
     samples = [np.asarray(values, dtype=np.float64) for values in (first, second)]
     if min(data.size for data in samples) < 2 or all(np.ptp(data) < _ALIKE for data in samples):
@@ -181,9 +179,7 @@ def unpaired_power(
 
 
 def _detectable(error: float, freedom: float, power: float, level: float) -> float:
-    """Return the true difference whose estimate, with this standard error, is significant with the given
-    probability.
-    """
+    """Return the true difference whose estimate, with this standard error, is significant this often."""
     from scipy.stats import t  # slow to import
 
     return float((t.ppf(1 - level / 2, freedom) + t.ppf(power, freedom)) * error)
@@ -204,11 +200,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _sign_flip_test(differences: NDArray[np.float64], resamples: int, seed: int) -> float:
-    """Return the two-sided p-value of differences symmetric around zero.
+    """Return the two-sided p-value of differences that would be symmetric around zero, were the runs alike.
 
-    Exact if there are no more patterns than ``resamples``.
-
-    Else the observed pattern counts as one of them, so it is never 0 (Phipson & Smyth 2010).
+    Exact if there are no more patterns of signs than ``resamples``, as up to 13 questions that changed. Else
+    the observed pattern counts as one of them, so it is never 0 (Phipson & Smyth 2010).
     """
     from scipy.stats import permutation_test  # slow to import
 

@@ -1,10 +1,9 @@
-"""Accuracy against tokens over the cells of a sweep: the Pareto set, the paper's curve through it, the best
-cell under a budget.
+"""Accuracy against tokens over a sweep's cells: Pareto set, the paper's curve, the best cell under a budget.
 
-CoRAG (Wang et al. 2025), section 5.1 and figure 3: scores against tokens per question, and y = a * log(x + b)
-+ c fitted to the points that are Pareto optimal. Here x is in tokens, log is the natural logarithm and y is
-in percent, as in the figure. The paper prints neither coefficients nor intervals; ours resample questions,
-the same ones for all cells, since all answer the same ones.
+CoRAG (Wang et al. 2025), section 5.1 and figure 3: scores against tokens per question, and
+y = a * log(x + b) + c fitted to the points that are Pareto optimal. Here x is in tokens, log is the natural
+logarithm and y is in percent, as in the figure. The paper prints neither coefficients nor intervals; ours
+resample questions, the same ones for all cells, since all answer the same ones.
 """
 
 from __future__ import annotations
@@ -22,22 +21,21 @@ from core.seeds import derive_seed
 
 Floats = NDArray[np.float64]
 
-FEWEST_POINTS = 4
-"""Three coefficients go through any three points."""
+FEWEST_POINTS = 4  # three coefficients go through any three points
+
+# How small and how large x + b may be at the first point: in units of its x, and of the last point's x. Below
+# the first the curve drops off right before its first point; above the second it can hardly be told from a
+# straight line.
 _SHIFTS = (0.01, 10.0)
-"""How small and how large x + b may be at the first point: in units of its x, and of the last point's x.
-Below the first the curve drops off right before its first point, above the second it can hardly be told from
-a straight line.
-"""
-_STARTS = 61
-_REWEIGHTED = 12
+_STARTS = 61  # values of b that are tried before the search, at equal steps of its logarithm
+_REWEIGHTED = 12  # rounds for each of them; the search makes up for what these leave
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellScores:
     """One cell by question: ``tokens``, and ``scores`` as fractions.
 
-    Float64 [questions], in the same order for all cells.
+    Both are float64 [questions], in the same order for all cells.
     """
 
     name: str
@@ -81,10 +79,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A coefficient and its bootstrap interval.
-
-    ``low`` and ``high`` are None for a single question, which has no spread.
-    """
+    """A coefficient and its bootstrap interval; no bounds for a single question, which has no spread."""
 
     value: float
     low: float | None
@@ -95,9 +90,14 @@ class Estimate:
 class Fit:
     """The curve through some points.
 
-    ``r_squared``: of the points' variance, the share that the curve explains, below 0 if a level line lies
-    nearer (the fit is robust, not of least squares); None if the points are level. ``at_limit``: b is about
-    as far down ("lower") or up ("upper") as it may go, so that the points do not tell it; else "".
+    Attributes:
+        a, b, c: the coefficients.
+        r_squared: of the points' variance, the share that the curve explains; below 0 if a level line lies
+            nearer, as it may since the fit is robust; None if the points are level.
+        points: how many cells it goes through.
+        questions: how many each of them answered.
+        at_limit: b is about as far down ("lower") or up ("upper") as it may go, so that the points do not
+            tell it; else "".
     """
 
     a: Estimate
@@ -135,17 +135,16 @@ def pareto_set(tokens: Sequence[float], scores: Sequence[float]) -> list[int]:
 def best_under(budget: float, cells: Sequence[CellScores]) -> CellScores | None:
     """Return the best cell of those that spend at most ``budget`` tokens per question on average.
 
-    None if all spend more.
-
-    The cheapest of equally good ones, then the first.
+    The cheapest of equally good ones, then the first; None if all spend more.
     """
     affordable = [cell for cell in cells if cell.mean_tokens <= budget]
     return max(affordable, key=lambda cell: (cell.mean_score, -cell.mean_tokens), default=None)
 
 
 def telling_budgets(budgets: Sequence[int], cells: Sequence[CellScores]) -> list[int]:
-    """Return the budgets, rising, that change the choice: some cell can be afforded, and a smaller budget
-    would not afford all.
+    """Return the budgets, rising, that may change the choice.
+
+    Those that some cell can be afforded with, up to the first that affords all.
     """
     spent = [cell.mean_tokens for cell in cells]
     rising = sorted(set(budgets))
@@ -156,12 +155,18 @@ def telling_budgets(budgets: Sequence[int], cells: Sequence[CellScores]) -> list
 def fit_curve(
     cells: Sequence[CellScores], *, level: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> Fit:
-    """Fit the paper's curve to the cells' means, robustly.
+    """Fit the paper's curve to the cells' means, robustly, with intervals by resampling questions.
 
-    Intervals are percentiles over fits to resampled questions.
+    Args:
+        cells: the points, on the same questions.
+        level: of the intervals, which are percentiles over fits to resamples. A resample takes the same
+            questions from all cells; the cells stay those that were given, also if they were chosen as Pareto
+            optimal, so the choice adds nothing to the intervals.
+        resamples: how many.
+        seed: what the resamples' seed is derived from.
 
-    A resample takes the same questions from all cells; the cells stay those that were given. Raises
-    :class:`DataError` if they have fewer than four different x, or different numbers of questions.
+    Raises:
+        DataError: if the cells have fewer than four different x, or different numbers of questions.
     """
     if len({cell.scores.size for cell in cells} | {cell.tokens.size for cell in cells}) > 1:
         raise DataError(
@@ -201,13 +206,12 @@ def fit_curve(
 def _fit(x: Floats, y: Floats, tolerance: float) -> tuple[Curve, str]:
     """Fit one curve; say whether b ended at a limit.
 
-    Residuals beyond ``tolerance`` points count linearly, not squared.
-
-    With u = (x + b) / max x, the shift d of the first point's u is what is searched, as log d: it keeps x + b
-    above 0.
+    Residuals beyond ``tolerance`` points count linearly, not squared (soft L1): one cell that fails, such as
+    chains that run into their limit, should not bend the curve.
     """
-    from scipy.optimize import least_squares
+    from scipy.optimize import least_squares  # slow to import
 
+    # What is searched is not b but log d, with d = (x + b) / max x at the first point: x + b stays above 0.
     first, last = float(x.min()), max(float(x.max()), 1.0)
     z = (x - first) / last
     lower, upper = math.log(max(_SHIFTS[0] * first / last, 1e-6)), math.log(_SHIFTS[1])
@@ -243,8 +247,10 @@ def _slopes(z: Floats, found: Floats) -> Floats:
 
 
 def _best_start(z: Floats, y: Floats, logs: Floats, tolerance: float) -> Floats:
-    """Return (a, log d, c) of the best robust fit over a grid of log d, for each of which a and c follow by
-    reweighted squares.
+    """Return (a, log d, c) of the best robust fit over a grid of log d.
+
+    For a given d the curve is linear in a and c, which follow by reweighted least squares. So all starts are
+    solved at once, and the search from the best one does not end in a local minimum.
     """
     curves = np.log(z + np.exp(logs)[:, None])  # [starts, points]
     weights = np.ones_like(curves)
@@ -252,8 +258,7 @@ def _best_start(z: Floats, y: Floats, logs: Floats, tolerance: float) -> Floats:
         weights /= weights.sum(axis=1, keepdims=True)
         mean_x, mean_y = (weights * curves).sum(axis=1), weights @ y
         centred = curves - mean_x[:, None]
-        # 0 where a resample has all points at one x
-        spread = np.maximum((weights * centred**2).sum(axis=1), 1e-300)
+        spread = np.maximum((weights * centred**2).sum(axis=1), 1e-300)  # 0 if a resample has all at one x
         a = (weights * centred) @ y / spread
         c = mean_y - a * mean_x
         far = ((a[:, None] * curves + c[:, None] - y) / tolerance) ** 2
