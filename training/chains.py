@@ -11,15 +11,12 @@ from corag.config import CoRAGConfig
 from corag.method import HopRecord
 from core.errors import ConfigError, DataError
 from core.runs.folder import read_rows
-from core.runs.manifest import Manifest
+from core.runs.manifest import CHAINS, Manifest
 from core.runs.rows import SavedRow, log_likelihood
 from core.runs.stamp import Stamp, refuse_differences
 from core.text import exact_match, mentions
 from core.types import Question
 from training.sampling import SampledChain
-
-METHOD = "sample"
-"""What a manifest calls a folder of sampled chains."""
 
 _EDGES = (-8.0, -4.0, -2.0, -1.0, -0.5, -0.2, -0.1, -0.05, 0.0)
 
@@ -70,7 +67,7 @@ def manifest_of_chains(folder: Path) -> Manifest:
     Raises :class:`DataError` if the folder is no folder of chains.
     """
     manifest = Manifest.read(folder)
-    if manifest.method != METHOD:
+    if manifest.method != CHAINS:
         raise DataError(
             f"'{folder}' holds answers of {manifest.method}, not chains: make some with 'corag sample'."
         )

@@ -77,7 +77,7 @@ class RowsConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TrainingExample:
     """A request of decoding and what should be replied.
 
     ``hop`` counts from 1; 0 for tasks asked once per question.
@@ -113,13 +113,13 @@ class TrainingRow:
     completion_mask: list[int]
 
 
-def asked_of(
+def examples_of(
     row: ChainRow,
     passages: Mapping[str, Passage],
     count: Callable[[str], int],
     config: RowsConfig,
     corag: CoRAGConfig,
-) -> Iterator[Asked]:
+) -> Iterator[TrainingExample]:
     """Yield what decoding would have asked on the way of the kept chain, with what to reply, task by task.
 
     ``passages`` by id, ``count``: of a text's tokens. Raises :class:`DataError` if a passage is missing or
@@ -145,22 +145,24 @@ def asked_of(
         if _drawn("sub_query", question.id, number, config):
             prompt = sub_query_prompt(question.text, before, corag)
             lost = cut(prompt, hop.sub_query, corag.max_sub_query_tokens, hop.query_cut)
-            yield Asked(question.id, "sub_query", number, prompt, hop.sub_query, lost)
+            yield TrainingExample(question.id, "sub_query", number, prompt, hop.sub_query, lost)
         if _drawn("sub_answer", question.id, number, config) and hop.hits:
             prompt = sub_answer_prompt(hop.sub_query, top_passages(hop.hits, corag.passages_per_hop), corag)
             lost = cut(prompt, hop.sub_answer, corag.max_sub_answer_tokens, hop.answer_cut)
-            yield Asked(question.id, "sub_answer", number, prompt, hop.sub_answer, lost)
+            yield TrainingExample(question.id, "sub_answer", number, prompt, hop.sub_answer, lost)
         if _drawn("stop", question.id, number, config):
             prompt = stop_check_prompt(question.text, after, corag)
-            yield Asked(question.id, "stop", number, prompt, "Yes" if number >= enough(row) else "No")
+            yield TrainingExample(
+                question.id, "stop", number, prompt, "Yes" if number >= enough(row) else "No"
+            )
     if _drawn("final_answer", question.id, 0, config):
-        yield Asked(question.id, "final_answer", 0, final(chain), question.answers[0])
+        yield TrainingExample(question.id, "final_answer", 0, final(chain), question.answers[0])
     if _drawn("draft", question.id, 0, config):
-        yield Asked(
+        yield TrainingExample(
             question.id, "draft", 0, final_answer_prompt(question.text, chain, (), corag), question.answers[0]
         )
     if _drawn("no_chain", question.id, 0, config):
-        yield Asked(question.id, "no_chain", 0, final(Chain()), question.answers[0])
+        yield TrainingExample(question.id, "no_chain", 0, final(Chain()), question.answers[0])
 
 
 def enough(row: ChainRow) -> int:
@@ -174,7 +176,9 @@ def enough(row: ChainRow) -> int:
     return len(row.chain.hops) if len(means) < len(row.chain.hops) else 1 + means.index(max(means))
 
 
-def tokenise(asked: Asked, renderer: Renderer, config: RowsConfig) -> tuple[TrainingRow, Shortening]:
+def tokenise(
+    asked: TrainingExample, renderer: Renderer, config: RowsConfig
+) -> tuple[TrainingRow, Shortening]:
     """Turn a request and its reply into tokens, as an engine would read the one and write the other, and end
     its turn.
 

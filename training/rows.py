@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from corag.config import CoRAGConfig
 from core.errors import ConfigError, DataError
@@ -20,16 +21,50 @@ from core.protocols import Retriever
 from core.runs.folder import TRACES
 from core.runs.stamp import Stamp, refuse_differences
 from core.types import Passage
+from eval.experiment.backends import require_index
+from generation.models import context_window, model_folder
 from generation.rendering import Renderer
+from retrieval.config import RetrieverConfig
+from retrieval.open import open_retriever
 from training.chains import ChainRow, config_of, manifest_of_chains, read_chains
-from training.data import RowsConfig, TrainingRow, asked_of, set_aside, tokenise
+from training.data import RowsConfig, TrainingRow, examples_of, set_aside, tokenise
 
 REPORT = "report.json"
+# Passages of so many questions are read and held at a time: some tens of megabytes, whatever the number of questions.
 _QUESTIONS_AT_ONCE = 500
 
 
+@dataclass(frozen=True)
+class MakeRowsConfig:
+    """Options of 'corag rows'.
+
+    Attributes:
+        chains: one or more folders that 'corag sample' wrote.
+        out: folder of the rows.
+        model: the model that will be trained, whose tokenizer the rows are written for: "default", a folder
+            or a Hugging Face name.
+        chat: whether prompts go through the model's chat template, as in decoding; auto does if it has one.
+        rows: which rows are made.
+        retriever: the index that the chains were sampled with.
+    """
+
+    chains: list[str] = field(default_factory=list)
+    out: str = ""
+    model: str = "default"
+    chat: Literal["auto", "yes", "no"] = "auto"
+    rows: RowsConfig = field(default_factory=RowsConfig)
+    retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+
+    def __post_init__(self) -> None:
+        if not self.chains or not self.out:
+            raise ConfigError(
+                "name the chains and where the rows go: corag rows CHAINS --out ROWS --retriever.index INDEX."
+            )
+        require_index(self.retriever)
+
+
 @dataclass
-class Lengths:
+class RowLengths:
     """How many rows of one task and split there are, and how long they are in tokens."""
 
     rows: int = 0
@@ -47,7 +82,7 @@ class Lengths:
 
 
 @dataclass
-class Report:
+class RowsReport:
     """What was written.
 
     ``lengths``: by "split/task". ``shortened``: how many of what prompts lost to fit, by row.
@@ -60,14 +95,14 @@ class Report:
     settings: dict[str, Any]
     questions: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
-    lengths: dict[str, Lengths] = field(default_factory=dict)
+    lengths: dict[str, RowLengths] = field(default_factory=dict)
     shortened: dict[str, dict[str, int]] = field(default_factory=dict)
     cut: list[str] = field(default_factory=list)
     tokens: int = 0
 
     def add(self, split: str, row: TrainingRow, name: str, shortening: Shortening) -> None:
         """Count a row."""
-        self.lengths.setdefault(f"{split}/{row.task}", Lengths()).add(row)
+        self.lengths.setdefault(f"{split}/{row.task}", RowLengths()).add(row)
         self.tokens += len(row.input_ids)
         if shortening:
             lost = {"token": shortening.cut_tokens} if shortening.cut_tokens else {}
@@ -85,9 +120,36 @@ class Report:
             yield f"{name:<26} {found.rows:>7} {prompt:>9.1f} {completion:>11.1f} {found.longest:>8}"
 
 
+async def make_rows(config: MakeRowsConfig) -> RowsReport:
+    """Open index and tokenizer and write the rows."""
+    folder = model_folder(config.model, weights=False)
+    renderer = Renderer.load(folder, config.chat)
+    chosen = within_window(config, folder)
+    retriever = await open_retriever(config.retriever)
+    try:
+        folders = [Path(chains) for chains in config.chains]
+        return await write_rows(folders, Path(config.out), retriever, renderer, chosen)
+    finally:
+        await retriever.close()
+
+
+def within_window(config: MakeRowsConfig, folder: str) -> RowsConfig:
+    """Return the options of the rows, none longer than the model in ``folder`` can read: decoding would
+    shorten prompts too.
+    """
+    window = context_window(folder)
+    if window is None or config.rows.max_length <= window:
+        return config.rows
+    sys.stderr.write(
+        f"corag: '{config.model}' was made to read {window} tokens at once, so rows have at most so many, "
+        f"not {config.rows.max_length}.\n"
+    )
+    return replace(config.rows, max_length=window)
+
+
 async def write_rows(
     folders: Sequence[Path], out: Path, retriever: Retriever, renderer: Renderer, config: RowsConfig
-) -> Report:
+) -> RowsReport:
     """Make the rows of some folders of chains and write them to ``out``, a dataset with the splits train and
     validation.
 
@@ -100,7 +162,7 @@ async def write_rows(
     if (found := read_report(out)) is not None:
         refuse_differences(f"'{out}'", Stamp(found.settings), Stamp(settings))
         return found
-    report = Report(settings)
+    report = RowsReport(settings)
     rows: dict[str, list[Any]] = {"train": [], "validation": []}
     with tempfile.TemporaryDirectory(dir=_parent(out), prefix=f"{out.name}.") as temporary:
         # Chains lie in the order in which they were finished, which may differ between two runs that sampled
@@ -156,14 +218,14 @@ async def passages_of(rows: Sequence[ChainRow], retriever: Retriever) -> dict[st
     return {passage.id: passage for passage in await retriever.passages(list(wanted))}
 
 
-def read_report(folder: Path) -> Report | None:
+def read_report(folder: Path) -> RowsReport | None:
     """Read what was written to a folder of rows; None if there are none."""
     file = folder / REPORT
     if not file.is_file():
         return None
     record = json.loads(file.read_text(encoding="utf-8"))
-    record["lengths"] = {name: Lengths(**found) for name, found in record["lengths"].items()}
-    return Report(**record)
+    record["lengths"] = {name: RowLengths(**found) for name, found in record["lengths"].items()}
+    return RowsReport(**record)
 
 
 def _tokenised(
@@ -172,7 +234,7 @@ def _tokenised(
     renderer: Renderer,
     config: RowsConfig,
     corag: CoRAGConfig,
-    report: Report,
+    report: RowsReport,
 ) -> dict[str, list[TrainingRow]]:
     made: dict[str, list[TrainingRow]] = {"train": [], "validation": []}
     left_out = Counter(report.left_out)
@@ -182,7 +244,7 @@ def _tokenised(
             continue
         report.questions += 1
         split = "validation" if set_aside(row.question.id, config) else "train"
-        for asked in asked_of(row, passages, renderer.count, config, corag):
+        for asked in examples_of(row, passages, renderer.count, config, corag):
             if asked.cut:
                 report.cut.append(asked.name)
                 continue

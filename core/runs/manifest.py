@@ -19,6 +19,8 @@ from core.errors import DataError
 from core.files import write_atomically
 
 MANIFEST = "manifest.json"
+CHAINS = "sample"
+"""What the manifest of a folder of sampled chains names as its method."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from corag.method import corag
 from core.errors import ConfigError, nearest
 from core.method import MethodConfig
 from core.runner import Method
+from core.runs.manifest import CHAINS
 from core.tools import Tools
 from core.types import Answer, Question
 from eval.experiment import extensions  # noqa: F401 - a method's own ways to search are known where it is
@@ -43,7 +44,6 @@ from eval.experiment.own_methods import PAGE, Entry, is_own, load_entry, short_n
 from eval.scoring.judge import JUDGE
 from ircot.config import IRCoTConfig
 from ircot.method import ircot
-from training.chains import METHOD as CHAINS
 
 Options = TypeVar("Options", bound=MethodConfig)
 

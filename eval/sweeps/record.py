@@ -162,8 +162,10 @@ def csv_of(sweep: Sweep) -> str:
     heads = ["questions", "cell", "method", *options, "metric", "pareto", *scores, *_PLAIN]
     writer.writerow([*heads, "folder", "scorer", "conditions"])
     for asked, cells in (("test", sweep.tested), ("dev", sweep.developed)):
-        known = known_of(cells) if cells else None
-        for each in cells if known else ():
+        if not cells:
+            continue
+        known = known_of(cells)
+        for each in cells:
             told = [each.options.get(option, "") for option in options]
             pareto = int(each.name in sweep.found.pareto) if asked == "test" else ""
             line = [asked, each.name, each.cell.method, *told, sweep.options.metric, pareto]

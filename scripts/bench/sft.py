@@ -33,7 +33,7 @@ from scripts.bench.replay import open_world
 from scripts.bench.sample import CORAG
 from training.chains import ChainRow
 from training.config import SftConfig
-from training.data import RowsConfig, asked_of, tokenise
+from training.data import RowsConfig, examples_of, tokenise
 from training.rows import passages_of
 from training.sampling import SampleConfig, sample_chains
 from training.sft import make_model, make_trainer
@@ -116,7 +116,7 @@ async def make_rows(root: Path, folder: str, questions: int) -> Any:
     passages = await passages_of(chains, retriever)
     await retriever.close()
     renderer = Renderer.load(folder)
-    wanted = (each for row in chains for each in asked_of(row, passages, renderer.count, ROWS, CORAG))
+    wanted = (each for row in chains for each in examples_of(row, passages, renderer.count, ROWS, CORAG))
     made = (tokenise(each, renderer, ROWS)[0] for each in wanted)
     return datasets.Dataset.from_list(
         [{"input_ids": row.input_ids, "completion_mask": row.completion_mask} for row in made]

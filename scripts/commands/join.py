@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import ConfigError
-from core.runs.manifest import Manifest
+from core.runs.manifest import CHAINS, Manifest
 from core.runs.shards import join
 from scripts.commands.table import Runs, show
-from training.chains import METHOD, describe, read_chains
+from training.chains import describe, read_chains
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def main(config: Config) -> int:
     Sampled chains have no answers to make a table of: what there is to say about them is printed instead.
     """
     joined = [join(Path(run), None if config.out == "auto" else Path(config.out)) for run in config.runs]
-    chains = [run for run in joined if Manifest.read(run).method == METHOD]
+    chains = [run for run in joined if Manifest.read(run).method == CHAINS]
     for run in chains:
         print("\n".join(describe(read_chains([run])).lines()))
     answered = [run for run in joined if run not in chains]

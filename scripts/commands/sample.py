@@ -12,121 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict
 
-from corag.config import CoRAGConfig
-from core.errors import ConfigError
-from core.files import file_digest
-from core.protocols import Generator, Retriever
-from core.runner import answer_question
-from core.runs.environment import environment
-from core.runs.folder import RunFolder
-from core.runs.rows import Row
-from core.runs.shards import Shard, note_questions
-from core.tools import Tools
-from core.types import Question
-from eval.experiment.backends import Setup, open_backends
-from eval.experiment.progress import answer_waiting
-from eval.experiment.questions import QuestionFile
-from generation.config import ModelConfig
-from retrieval.config import RetrieverConfig
-from training.chains import METHOD, describe, read_chains
-from training.sampling import SampleConfig, SampledChains, check_question, sample_chains
+from training.chains import describe, read_chains
+from training.sample import SampleRunConfig, sample
 
 
-@dataclass(frozen=True)
-class Config(QuestionFile):
-    """Options of 'corag sample'.
-
-    Attributes:
-        sample: how many chains, how long, and which are kept.
-        corag: prompts, passages and token limits, as in decoding; its strategy and stop rule are not used.
-        model: the language model and its engine.
-        retriever: the index or server to search.
-        seed: all randomness derives from it.
-        batch_size: questions in flight at the same time.
-        out: folder of the chains; "auto" is chains/NAME-OF-QUESTIONS.
-    """
-
-    sample: SampleConfig = field(default_factory=SampleConfig)
-    corag: CoRAGConfig = field(default_factory=CoRAGConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
-    retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
-    seed: int = 0
-    batch_size: int = 64
-    out: str = "auto"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.batch_size < 1:
-            raise ConfigError(f"batch_size must be at least 1, but it is {self.batch_size}.")
-
-    @property
-    def folder(self) -> Path:
-        """Where the chains go."""
-        out = (
-            Path("chains") / Path(self.questions).name.split(".")[0] if self.out == "auto" else Path(self.out)
-        )
-        return Shard.parse(self.shard).folder(out) if self.shard else out
-
-
-def main(config: Config) -> int:
+def main(config: SampleRunConfig) -> int:
     """Sample for every question, print what came of it, return 0; 1 if every question failed."""
-    questions = config.load()
-    for question in questions:  # before minutes go into an engine
-        check_question(question, config.sample)
-    asyncio.run(sample(config, questions))
+    asyncio.run(sample(config, config.load()))
     found = describe(read_chains([config.folder]))
     for line in found.lines():
         print(line)
     print(json.dumps(asdict(found) | {"folder": str(config.folder)}))
     return 1 if found.failed == found.questions else 0
-
-
-async def sample(config: Config, questions: Sequence[Question]) -> None:
-    """Sample for what the folder does not hold yet."""
-    setup = Setup(method=["corag"], model=config.model, retriever=config.retriever, corag=config.corag)
-    async with open_backends(setup) as (generator, retriever):
-        assert retriever is not None
-        with RunFolder(config.folder, settings_of(config, generator, retriever), _chosen(config)) as run:
-            if config.shard:
-                note_questions(config.folder, [question.id for question in questions])
-            method = partial(sample_chains, config=config.sample, corag=config.corag)
-
-            async def sample_one(question: Question) -> Row:
-                tools = Tools(question, generator, retriever, seed=config.seed)
-                # Steps would say all of it again, at ten times the length: the answer has every candidate.
-                return replace(await answer_question(question, method, tools), steps=())
-
-            await answer_waiting(
-                run, questions, sample_one, "sample", in_flight=config.batch_size, parts=("chains", _chains)
-            )
-
-
-def settings_of(config: Config, generator: Generator, retriever: Retriever) -> dict[str, Any]:
-    """Everything that the chains depend on."""
-    # A chain ends at a sub-answer that is an alias, and is scored by the likeliest one. Without aliases
-    # nothing is noted.
-    aliases = {"aliases": file_digest(config.aliases)} if config.aliases else {}
-    return {
-        "method": METHOD,
-        "options": {"sample": asdict(config.sample), "corag": asdict(config.corag)},
-        "prompts": [template.identity for template in config.corag.templates()],
-        "questions": config.source,
-        "model": generator.fingerprint,
-        "retriever": retriever.fingerprint,
-        "seed": config.seed,
-    } | aliases
-
-
-def _chosen(config: Config) -> dict[str, Any]:
-    names = {"questions": config.questions, "batch_size": config.batch_size, "shard": config.shard}
-    return environment() | names | {"model": asdict(config.model), "retriever": asdict(config.retriever)}
-
-
-def _chains(row: Row) -> int:
-    return len(row.answer.chains) if isinstance(row.answer, SampledChains) else 0

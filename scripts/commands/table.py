@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from core.errors import ConfigError, nearest
 from core.runs.folder import read_rows
-from core.runs.manifest import Manifest
+from core.runs.manifest import CHAINS, Manifest
 from core.runs.rows import SavedRow
 from core.runs.stamp import differences
 from core.types import Question
@@ -39,7 +39,6 @@ from scripts.commands.table_parts import (
     print_means,
 )
 from scripts.printing import print_table
-from training.chains import METHOD
 
 Manifests = Mapping[str, Manifest]
 Rows = Mapping[str, Mapping[str, SavedRow]]
@@ -326,7 +325,7 @@ def manifest_of_answers(run: Path) -> Manifest:
     Raises :class:`ConfigError` if it holds chains for training or a judge's verdicts, not answers.
     """
     manifest = Manifest.read(run)
-    if manifest.method == METHOD:
+    if manifest.method == CHAINS:
         raise ConfigError(f"'{run}' holds sampled chains, which have no answers: give runs of 'corag run'.")
     if manifest.method == JUDGE:
         raise ConfigError(f"'{run}' holds a judge's verdicts on the run '{run.parent}': give that one.")

@@ -13,13 +13,13 @@ import pytest
 from corag.config import CoRAGConfig
 from corag.method import HopRecord
 from core.runs.folder import RunFolder
+from core.runs.manifest import CHAINS
 from core.runs.rows import Row
 from core.types import Passage, Question
 from generation.models import model_folder
 from generation.rendering import Renderer
 from tests.fakes import WordRetriever, passage
 from tests.tiny import save_tiny_model
-from training.chains import METHOD
 from training.config import SftConfig
 from training.data import RowsConfig
 from training.rows import write_rows
@@ -71,7 +71,7 @@ def make_rows(folder: Path, model: str, passages: Sequence[Passage] = PASSAGES, 
     """
     config = CoRAGConfig(passages_per_hop=2, context_passages=3)
     settings = {
-        "method": METHOD,
+        "method": CHAINS,
         "options": {"sample": asdict(SampleConfig()), "corag": asdict(config)},
         "prompts": [template.identity for template in config.templates()],
         "questions": {"source": "by hand"},

@@ -18,7 +18,7 @@ from core.tools import GenerateStep, Tools
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, chat_prompt
 from tests.training.toy import ALL, BY_ID, CORAG, QUESTION, REFUSAL, SAMPLE, WORLD, write_chains
 from training.chains import ChainRow, read_chains
-from training.data import Asked, RowsConfig, asked_of, enough, set_aside, tokenise
+from training.data import RowsConfig, TrainingExample, enough, examples_of, set_aside, tokenise
 from training.sampling import SampledChain
 
 ROLES = {
@@ -96,7 +96,7 @@ def test_rows_ask_what_decoding_asks(renderer, options, stop, tmp_path):
     config = replace(CORAG, max_hops=4 if stop == "check" else 3, stop=stop, **options)
     answer, row, asked = decode(config, renderer, replies(stop=stop == "check"))
     assert (answer.steps, answer.repeats, answer.stopped) == (3, 1, stop)
-    made = {(each.task, each.hop): each for each in asked_of(row, BY_ID, renderer.count, ALL, config)}
+    made = {(each.task, each.hop): each for each in examples_of(row, BY_ID, renderer.count, ALL, config)}
     for task, hop, prompt in asked:
         mine = made[task, hop]
         assert mine.prompt.text == prompt.text
@@ -131,7 +131,7 @@ def test_the_baseline_without_a_chain_asks_what_decoding_without_hops_asks(rende
     question = replace(QUESTION, context_ids=given)
     _, row, _ = decode(replace(config, max_hops=3), renderer, replies(), question)
     _, _, [(task, _, prompt)] = decode(replace(config, max_hops=0), renderer, ["Issel"], question)
-    made = {each.task: each for each in asked_of(row, BY_ID, renderer.count, ALL, config)}
+    made = {each.task: each for each in examples_of(row, BY_ID, renderer.count, ALL, config)}
     assert task == "final_answer" and made["no_chain"].prompt == prompt
     assert (
         made["no_chain"].prompt.text != made["final_answer"].prompt.text and made["no_chain"].reply == "Issel"
@@ -152,7 +152,7 @@ def test_a_draft_is_what_is_asked_after_the_last_hop_of_a_chain_that_settles(ren
     answer, row, asked = decode(config, renderer, said)
     assert (answer.steps, answer.stopped) == (3, "settled")
     prompts = {(task, hop): prompt for task, hop, prompt in asked}
-    (made,) = asked_of(row, BY_ID, renderer.count, RowsConfig(tasks=("draft",)), config)
+    (made,) = examples_of(row, BY_ID, renderer.count, RowsConfig(tasks=("draft",)), config)
     assert made.prompt.text == prompts["draft", 3].text != prompts["draft", 2].text
     assert (made.task, made.hop, made.reply) == ("draft", 0, "Issel")
     assert BY_ID["mara velden"].text not in made.prompt.text
@@ -162,7 +162,7 @@ def test_sampled_chains_become_what_sampling_asked(renderer, tmp_path):
     rows = write_chains(tmp_path / "chains", SAMPLE, CORAG)
     (read,) = read_chains([tmp_path / "chains"])
     assert rows[0].answer.chains == read.chains
-    made = list(asked_of(read, BY_ID, renderer.count, ALL, CORAG))
+    made = list(examples_of(read, BY_ID, renderer.count, ALL, CORAG))
     assert {each.task for each in made} == set(ALL.tasks)
     for each in made:
         if each.task == "sub_query":
@@ -172,7 +172,7 @@ def test_sampled_chains_become_what_sampling_asked(renderer, tmp_path):
 
 
 def test_a_row_by_hand(renderer):
-    asked = Asked("q1", "final_answer", 0, chat_prompt("Which river?", prefix="Answer:"), "Issel")
+    asked = TrainingExample("q1", "final_answer", 0, chat_prompt("Which river?", prefix="Answer:"), "Issel")
     row, _ = tokenise(asked, renderer, ALL)
     parts = [row.input_ids[: row.completion_mask.index(1)], row.input_ids[row.completion_mask.index(1) :]]
     prompt, completion = (renderer._tokenizer.decode(part) for part in parts)
@@ -199,7 +199,7 @@ def chain_row(name="q1", hops=3, means=None, **hop):
 
 
 def made_of(row, config=ALL):
-    return list(asked_of(row, BY_ID, len, config, CORAG))
+    return list(examples_of(row, BY_ID, len, config, CORAG))
 
 
 @given(st.lists(st.text(min_size=1), min_size=1, unique=True, max_size=20), st.integers(0, 5))

@@ -27,57 +27,63 @@ from generation.models import folder_digest
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from scripts.cli import run_command
-from scripts.commands import rows, sample
-from scripts.commands.rounds import (
-    Config,
+from training.config import SftConfig, TuningOptions
+from training.rounds import (
     HeldOut,
+    RoundsConfig,
     Stage,
-    Turn,
+    TrainingTurn,
     command_of,
     default_launch,
     perform,
     stages,
     turns,
 )
-from training.config import SftConfig, TuningOptions
+from training.rows import MakeRowsConfig
+from training.sample import SampleRunConfig
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Callable[..., Config]:
+def config(tmp_path: Path) -> Callable[..., RoundsConfig]:
     """Return a maker of options for ten questions."""
     questions = tmp_path / "train.jsonl"
     lines = [json.dumps({"id": f"q{n}", "question": f"Question {n}?", "answers": ["yes"]}) for n in range(10)]
     questions.write_text("\n".join(lines) + "\n")
     index = RetrieverConfig(index=["train-index"])
-    return lambda **options: Config(questions=str(questions), out="made", **{"retriever": index} | options)
+    return lambda **options: RoundsConfig(
+        questions=str(questions), out="made", **{"retriever": index} | options
+    )
 
 
-def plan(config: Config) -> list[Turn]:
+def plan(config: RoundsConfig) -> list[TrainingTurn]:
     return turns(config, len(config.load()))
 
 
-def test_one_round_samples_for_every_question(config: Callable[..., Config]) -> None:
-    assert plan(config()) == [Turn("round-1", "model", 0, 10, "", "")]
+def test_one_round_samples_for_every_question(config: Callable[..., RoundsConfig]) -> None:
+    assert plan(config()) == [TrainingTurn("round-1", "model", 0, 10, "", "")]
 
 
-def test_questions_of_the_warm_start_are_not_sampled_for(config: Callable[..., Config]) -> None:
+def test_questions_of_the_warm_start_are_not_sampled_for(config: Callable[..., RoundsConfig]) -> None:
     warm = "made/warm-start/adapter"
     assert plan(config(warm_start=4)) == [
-        Turn("warm-start", "decomposition", 0, 4, "", ""),
-        Turn("round-1", "model", 4, 6, warm, ""),
+        TrainingTurn("warm-start", "decomposition", 0, 4, "", ""),
+        TrainingTurn("round-1", "model", 4, 6, warm, ""),
     ]
-    assert plan(config(warm_start=4, start_from="previous"))[1] == Turn("round-1", "model", 4, 6, warm, warm)
+    assert plan(config(warm_start=4, start_from="previous"))[1] == TrainingTurn(
+        "round-1", "model", 4, 6, warm, warm
+    )
 
 
-def test_every_round_samples_with_what_the_one_before_trained(config: Callable[..., Config]) -> None:
+def test_every_round_samples_with_what_the_one_before_trained(config: Callable[..., RoundsConfig]) -> None:
     before = ["", "made/round-1/adapter", "made/round-2/adapter"]
     assert plan(config(rounds=3)) == [
-        Turn(f"round-{number}", "model", 0, 10, adapter, "") for number, adapter in enumerate(before, 1)
+        TrainingTurn(f"round-{number}", "model", 0, 10, adapter, "")
+        for number, adapter in enumerate(before, 1)
     ]
     assert [turn.start for turn in plan(config(rounds=3, start_from="previous"))] == before
 
 
-def test_rounds_may_take_questions_of_their_own(config: Callable[..., Config]) -> None:
+def test_rounds_may_take_questions_of_their_own(config: Callable[..., RoundsConfig]) -> None:
     turns = plan(config(rounds=2, warm_start=2, per_round=3, skip=1))
     assert [(turn.name, turn.skip, turn.limit) for turn in turns] == [
         ("warm-start", 1, 2),
@@ -86,13 +92,13 @@ def test_rounds_may_take_questions_of_their_own(config: Callable[..., Config]) -
     ]
 
 
-def test_an_adapter_of_the_sampler_is_where_everything_starts(config: Callable[..., Config]) -> None:
+def test_an_adapter_of_the_sampler_is_where_everything_starts(config: Callable[..., RoundsConfig]) -> None:
     turns = plan(config(model=ModelConfig(adapter="mine"), warm_start=1, rounds=2, start_from="previous"))
     warm, first = "made/warm-start/adapter", "made/round-1/adapter"
     assert [(turn.adapter, turn.start) for turn in turns] == [("mine", "mine"), (warm, warm), (first, first)]
 
 
-def test_more_questions_than_there_are_are_refused(config: Callable[..., Config]) -> None:
+def test_more_questions_than_there_are_are_refused(config: Callable[..., RoundsConfig]) -> None:
     plan(config(rounds=2, warm_start=4, per_round=3))
     for wanted, options in ((11, {"per_round": 11}), (13, {"rounds": 3, "warm_start": 4, "per_round": 3})):
         with pytest.raises(ConfigError, match=f"want {wanted} questions, but there are 10"):
@@ -103,7 +109,7 @@ def test_more_questions_than_there_are_are_refused(config: Callable[..., Config]
         plan(config(per_round=7, skip=4))
 
 
-def test_a_learner_cannot_sample_the_next_round(config: Callable[..., Config]) -> None:
+def test_a_learner_cannot_sample_the_next_round(config: Callable[..., RoundsConfig]) -> None:
     assert config(learner="larger").learner == "larger"
     for options in ({"rounds": 2}, {"warm_start": 1}):
         with pytest.raises(ConfigError, match="cannot sample the next round"):
@@ -112,11 +118,11 @@ def test_a_learner_cannot_sample_the_next_round(config: Callable[..., Config]) -
         config(rounds=0)
 
 
-def test_a_warm_start_may_stand_alone(config: Callable[..., Config]) -> None:
+def test_a_warm_start_may_stand_alone(config: Callable[..., RoundsConfig]) -> None:
     assert [turn.name for turn in plan(config(rounds=0, warm_start=4))] == ["warm-start"]
 
 
-def test_what_cannot_work_is_refused_before_hours_go_into_it(config: Callable[..., Config]) -> None:
+def test_what_cannot_work_is_refused_before_hours_go_into_it(config: Callable[..., RoundsConfig]) -> None:
     for message, options in (
         ("rounds train adapters", {"sft": TuningOptions(tuning="full")}),
         (
@@ -131,7 +137,7 @@ def test_what_cannot_work_is_refused_before_hours_go_into_it(config: Callable[..
             config(**options)
 
 
-def test_what_goes_on_from_an_adapter_is_trained_more_gently(config: Callable[..., Config]) -> None:
+def test_what_goes_on_from_an_adapter_is_trained_more_gently(config: Callable[..., RoundsConfig]) -> None:
     asked = config(
         warm_start=4, start_from="previous", learning_rate_share=0.25, sft=TuningOptions(learning_rate=4e-4)
     )
@@ -145,7 +151,9 @@ def test_what_goes_on_from_an_adapter_is_trained_more_gently(config: Callable[..
         config(learning_rate_share=0)
 
 
-def test_stages_are_given_what_the_ones_before_made(config: Callable[..., Config], tmp_path: Path) -> None:
+def test_stages_are_given_what_the_ones_before_made(
+    config: Callable[..., RoundsConfig], tmp_path: Path
+) -> None:
     asked = config(
         warm_start=4, start_from="previous", sft=TuningOptions(max_steps=7), seed=5, launch=("--cpu",),
         test=HeldOut(questions="test.jsonl", limit=2, retriever=RetrieverConfig(index=["test-index"])),
@@ -160,7 +168,7 @@ def test_stages_are_given_what_the_ones_before_made(config: Callable[..., Config
         (first / "adapter", (first / "rows", warm / "adapter")), (first / "test", (first / "adapter",)),
     ]  # fmt: skip
     chains, written, tuned, tested = (stage.options for stage in made[5:])
-    assert isinstance(chains, sample.Config) and isinstance(written, rows.Config)
+    assert isinstance(chains, SampleRunConfig) and isinstance(written, MakeRowsConfig)
     assert isinstance(tuned, SftConfig) and isinstance(tested, RunConfig)
     assert (chains.skip, chains.limit, chains.seed, chains.sample.source) == (4, 6, 5, "model")
     assert (chains.model.adapter, chains.retriever.index) == ("made/warm-start/adapter", ["train-index"])
@@ -172,7 +180,7 @@ def test_stages_are_given_what_the_ones_before_made(config: Callable[..., Config
 
 
 def test_test_questions_are_read_as_the_training_questions_unless_something_else_is_said(
-    config: Callable[..., Config],
+    config: Callable[..., RoundsConfig],
 ) -> None:
     def tested(test: HeldOut) -> tuple[str, str]:
         asked = config(dataset="2wikimultihopqa", aliases="aliases.json", test=test)
@@ -188,14 +196,14 @@ def test_test_questions_are_read_as_the_training_questions_unless_something_else
         HeldOut("test.json", shard="1/2")
 
 
-def test_a_learner_is_trained_on_chains_of_another_model(config: Callable[..., Config]) -> None:
+def test_a_learner_is_trained_on_chains_of_another_model(config: Callable[..., RoundsConfig]) -> None:
     asked = config(
         learner="larger", model=ModelConfig(name="small", adapter="mine"), test=HeldOut("test.jsonl")
     )
     untuned, chains, written, tuned, tested = (stage.options for stage in stages(asked, plan(asked)))
     assert (
-        isinstance(chains, sample.Config)
-        and isinstance(written, rows.Config)
+        isinstance(chains, SampleRunConfig)
+        and isinstance(written, MakeRowsConfig)
         and isinstance(tuned, SftConfig)
     )
     assert (chains.model.name, chains.model.adapter) == ("small", "mine")
@@ -253,7 +261,7 @@ def test_stages_are_performed_once_and_again_when_they_or_those_before_change(
 
 
 def test_a_stage_is_not_performed_again_for_another_size_of_cache(
-    config: Callable[..., Config], tmp_path: Path
+    config: Callable[..., RoundsConfig], tmp_path: Path
 ) -> None:
     (tmp_path / "worker.py").write_text(WORKER)
 

@@ -14,13 +14,12 @@ from datasets import load_from_disk
 from core.errors import ConfigError, DataError
 from core.runs.folder import TRACES
 from retrieval.config import RetrieverConfig
-from scripts.commands.rows import Config, within_window
 from tests.fakes import WordRetriever, passage
 from tests.training import toy
 from tests.training.toy import ALL, BY_ID, QUESTION, SAMPLE, WORLD, many, write_chains
 from training.chains import read_chains
-from training.data import asked_of, set_aside, tokenise
-from training.rows import read_report, write_rows
+from training.data import examples_of, set_aside, tokenise
+from training.rows import MakeRowsConfig, read_report, within_window, write_rows
 from training.sft import load_rows
 
 # Every reply has room, annotated ones too.
@@ -48,7 +47,7 @@ def test_rows_are_written_and_read_back(chains, tmp_path, renderer):
     kept = {row.question.id: row for row in read_chains([chains]) if row.chain is not None}
     want = {}
     for row in kept.values():
-        for asked in asked_of(row, BY_ID, renderer.count, config, CORAG):
+        for asked in examples_of(row, BY_ID, renderer.count, config, CORAG):
             want[asked.question_id, asked.task, asked.hop] = tokenise(asked, renderer, config)[0]
     assert set(data) == {"train", "validation"}
     for split, rows in data.items():
@@ -110,7 +109,9 @@ def test_rows_are_no_longer_than_the_model_can_read(options, tiny_model, tmp_pat
         DataError, match=r"row \d+ of .* has \d{3} tokens, but '.*narrow' was made to read 100 at once"
     ):
         load_rows(options(model=str(narrow)), str(narrow))
-    wanted = Config(["chains"], "rows", str(narrow), rows=ALL, retriever=RetrieverConfig(index=["index"]))
+    wanted = MakeRowsConfig(
+        ["chains"], "rows", str(narrow), rows=ALL, retriever=RetrieverConfig(index=["index"])
+    )
     assert within_window(wanted, str(narrow)) == replace(ALL, max_length=100)
     assert (
         f"read 100 tokens at once, so rows have at most so many, not {ALL.max_length}"

@@ -12,11 +12,11 @@ from core.runs.folder import RunFolder
 from core.seeds import derive_seed
 from core.tools import Tools
 from core.types import GoldHop
-from scripts.commands.sample import Config, settings_of
 from tests import story
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import WORLD
 from training.data import RowsConfig
+from training.sample import SampleRunConfig, settings_of
 from training.sampling import SampleConfig, sample_chains
 
 BY_ID = {each.id: each for each in WORLD}
@@ -99,7 +99,7 @@ def write_chains(folder, config, corag, *, questions=(QUESTION,), reply=by_promp
     """Sample into a folder as 'corag sample' does; return the rows that were written."""
     generator = ScriptedGenerator(reply, log_likelihood=likelihood_by_prompt, cuts=True)
     retriever = WordRetriever(WORLD, failing)
-    options = Config(questions="toy.jsonl", sample=config, corag=corag)
+    options = SampleRunConfig(questions="toy.jsonl", sample=config, corag=corag)
 
     async def method(question, tools):
         return await sample_chains(question, tools, config, corag)

@@ -14,10 +14,11 @@ from eval.datasets.plain import question_record
 from eval.experiment.run import RunConfig
 from generation.config import ModelConfig
 from retrieval.config import RetrieverConfig
-from scripts.commands import rows, sample
-from scripts.commands.rounds import Stage, perform
 from tests.training.toy import ALL, CORAG, SAMPLE, many, write_chains
 from training.config import SftConfig
+from training.rounds import Stage, perform
+from training.rows import MakeRowsConfig
+from training.sample import SampleRunConfig
 
 INDEX = RetrieverConfig(index=["index"])
 
@@ -49,10 +50,10 @@ def stage_of(kind, folder, stop):
     )
     if kind is SftConfig:
         return Stage(folder / "out", SftConfig(rows="rows", out=out, model=model, adapter=adapter))
-    if kind is rows.Config:
+    if kind is MakeRowsConfig:
         write_chains(folder / "chains", SAMPLE, corag)
         tasks = ("sub_query", "stop") if stop else ("sub_query",)
-        options = rows.Config(
+        options = MakeRowsConfig(
             [str(folder / "chains")], out, model, rows=replace(ALL, tasks=tasks), retriever=INDEX
         )
         return Stage(folder / "out", options)
@@ -75,10 +76,10 @@ ASKING = ("questions", "aliases", "next.txt", "model/config.json", "adapter/conf
 @pytest.mark.parametrize(
     ("kind", "stop", "read"),
     [
-        (sample.Config, False, ASKING),
+        (SampleRunConfig, False, ASKING),
         (RunConfig, True, (*ASKING, "enough.txt")),
-        (rows.Config, False, ("model/config.json",)),
-        (rows.Config, True, ("model/config.json", "enough.txt")),
+        (MakeRowsConfig, False, ("model/config.json",)),
+        (MakeRowsConfig, True, ("model/config.json", "enough.txt")),
         (SftConfig, False, ("model/config.json", "adapter/config.json")),
     ],
 )
@@ -86,7 +87,7 @@ def test_a_stage_is_performed_again_when_a_file_that_it_reads_has_changed(kind, 
     stage = stage_of(kind, tmp_path, stop)
     assert [performed(stage), performed(stage)] == [True, False]
     for name, text in FILES.items():
-        if kind is rows.Config and name == "next.txt":
+        if kind is MakeRowsConfig and name == "next.txt":
             continue  # refused: chains are replies to these very words
         (tmp_path / name).write_text(f"{text}more")
         assert [performed(stage), performed(stage)] == [name in read, False], name
@@ -95,7 +96,7 @@ def test_a_stage_is_performed_again_when_a_file_that_it_reads_has_changed(kind, 
 def test_chains_are_finished_when_every_question_is_answered(tmp_path):
     file, chains = tmp_path / "train.jsonl", tmp_path / "chains"
     file.write_text("".join(json.dumps(question_record(each)) + "\n" for each in many(3)))
-    options = sample.Config(questions=str(file), skip=1, retriever=INDEX, out=str(chains))
+    options = SampleRunConfig(questions=str(file), skip=1, retriever=INDEX, out=str(chains))
     stage = Stage(chains, options)
     write_chains(chains, SAMPLE, CORAG, questions=many(3)[:2], failing="birthplace")
     write_chains(chains, SAMPLE, CORAG, questions=many(3)[2:])
