@@ -90,7 +90,7 @@ class DRAGConfig(DemonstrationConfig):
     def chosen(self, *, direct: bool) -> tuple[Demonstration, ...]:
         """Load the first m demonstrations, or those that are named; m = 0 is the paper's: none."""
         ids = tuple(self.demonstration_ids)
-        file = demonstration_file(self.demonstrations, self.FORM) if self.demonstration_count or ids else ""
+        file = demonstration_file(self.demonstrations, self.EXAMPLES) if self.demonstration_count or ids else ""
         return read_demonstrations(file, self.demonstration_count, ids, direct=direct)
 
 

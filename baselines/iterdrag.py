@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 from baselines.drag import DRAGConfig, demonstrate, fill, look_up
@@ -48,7 +49,7 @@ class IterDRAGConfig(DRAGConfig):
     prompt: str = "iterdrag"
 
     SHIPPED: ClassVar[str] = "iterdrag"
-    FORM: ClassVar[str] = "iterdrag"
+    EXAMPLES: ClassVar[Path] = Path(__file__).parent / "shipped/demonstrations/iterdrag.txt"
 
     def __post_init__(self) -> None:
         super().__post_init__()

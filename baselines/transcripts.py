@@ -18,6 +18,7 @@ from core.prompting.template import Template, load_prompt
 from core.tools import SearchStep, Tools
 
 PROMPTS = Path(__file__).parent / "prompts"
+EXAMPLES = Path(__file__).parent / "shipped/demonstrations"
 _EXAMPLE = re.compile(r"^(?=Question:)", re.MULTILINE)
 
 
@@ -64,9 +65,8 @@ class TranscriptConfig(MethodConfig):
 
     def examples(self) -> list[Segment]:
         """Load the worked examples, as the prompt says."""
-        examples = worked_examples(
-            demonstration_file(self.demonstrations, self.NAME), self.demonstration_count
-        )
+        file = demonstration_file(self.demonstrations, EXAMPLES / f"{self.NAME}.txt")
+        examples = worked_examples(file, self.demonstration_count)
         return self.template().items("demonstration", [{"text": example} for example in examples])
 
     def templates(self) -> tuple[Template, ...]:
@@ -76,7 +76,7 @@ class TranscriptConfig(MethodConfig):
     def files(self) -> Mapping[str, str]:
         """The file of worked examples."""
         given = self.demonstrations
-        return {given: demonstration_file(given, self.NAME)} if given else {}
+        return {given: demonstration_file(given, EXAMPLES / f"{self.NAME}.txt")} if given else {}
 
     def check_files(self) -> None:
         """Load prompts and worked examples."""

@@ -67,7 +67,7 @@ class ReaderConfig(DemonstrationConfig):
 
     def reader_examples(self) -> tuple[Demonstration, ...]:
         """Load the reader's demonstrations, with bare answers for a direct one."""
-        file = demonstration_file(self.reader_demonstrations or self.demonstrations, self.FORM)
+        file = demonstration_file(self.reader_demonstrations or self.demonstrations, self.EXAMPLES)
         ids = tuple(self.demonstration_ids)
         return read_demonstrations(file, self.demonstration_count, ids, direct=self.reader == "direct")
 
@@ -78,7 +78,7 @@ class ReaderConfig(DemonstrationConfig):
     def files(self) -> Mapping[str, str]:
         """The files of demonstrations."""
         given = filter(None, (self.demonstrations, self.reader_demonstrations))
-        return {file: demonstration_file(file, self.FORM) for file in given}
+        return {file: demonstration_file(file, self.EXAMPLES) for file in given}
 
     def check_files(self) -> None:
         """Load prompts and demonstrations."""

@@ -22,7 +22,7 @@ from core.text import extract_answer
 _METADATA = re.compile(r"^# METADATA: (.*)$")
 SEPARATOR = "\n\n\n"
 DEFAULT = "default"  # names the shipped demonstrations in place of a file
-_SHIPPED = Path(__file__).parent / "shipped/demonstrations"
+CHAIN_OF_THOUGHT = Path(__file__).parent / "shipped/demonstrations/chain_of_thought.txt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,9 @@ class Demonstration:
         return replace(self, answer=extract_answer(self.answer))
 
 
-def demonstration_file(given: str, form: str) -> str:
-    """Return the file that an option means: "default" is the shipped one of this form, any other the user's
-    own.
-
-    ``form``: "chain_of_thought" (IRCoT's), "self_ask", "react" or "iterdrag". The shipped files answer the
-    same four questions, each in the words of its form.
-    """
-    return str(_SHIPPED / f"{form}.txt") if given == DEFAULT else given
+def demonstration_file(given: str, shipped: Path) -> str:
+    """Return the file that an option means: "default" is the shipped one, any other the user's own."""
+    return str(shipped) if given == DEFAULT else given
 
 
 def parse_demonstrations(text: str, name: str) -> tuple[Demonstration, ...]:
@@ -131,7 +126,7 @@ def read_demonstrations(
 
 @dataclass(frozen=True)
 class DemonstrationConfig(MethodConfig):
-    """Options of a method that shows worked examples.
+    """Options of a method that shows worked examples. One with a form of its own ships ``EXAMPLES`` in it.
 
     Attributes:
         demonstrations: file of worked examples in IRCoT's format with chains of thought, "default" for the
@@ -144,17 +139,17 @@ class DemonstrationConfig(MethodConfig):
     demonstration_count: int = 0
     demonstration_ids: list[str] = field(default_factory=list)
 
-    FORM: ClassVar[str] = "chain_of_thought"
+    EXAMPLES: ClassVar[Path] = CHAIN_OF_THOUGHT
 
     def examples(self) -> tuple[Demonstration, ...]:
         """Load the demonstrations."""
-        file = demonstration_file(self.demonstrations, self.FORM)
+        file = demonstration_file(self.demonstrations, self.EXAMPLES)
         return read_demonstrations(file, self.demonstration_count, tuple(self.demonstration_ids))
 
     def files(self) -> Mapping[str, str]:
         """The file of demonstrations."""
         given = self.demonstrations
-        return {given: demonstration_file(given, self.FORM)} if given else {}
+        return {given: demonstration_file(given, self.EXAMPLES)} if given else {}
 
     def check_files(self) -> None:
         """Load prompts and demonstrations."""

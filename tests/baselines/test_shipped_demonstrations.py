@@ -16,9 +16,9 @@ from baselines.react_actions import parse_move
 from baselines.react_library import Library
 from baselines.self_ask import parse_turn, self_ask
 from baselines.self_ask_config import SelfAskConfig
-from baselines.transcripts import worked_examples
+from baselines.transcripts import EXAMPLES, worked_examples
 from core.errors import ConfigError, DataError
-from core.prompting.demonstrations import demonstration_file, read_demonstrations
+from core.prompting.demonstrations import CHAIN_OF_THOUGHT, read_demonstrations
 from core.text import extract_answer
 from core.types import Hit, Passage
 from eval.experiment.run import RunConfig, method_settings
@@ -26,13 +26,13 @@ from ircot.config import IRCoTConfig
 from tests.baselines.replaying import replay
 from tests.story import QUESTION
 
-CHAINS = read_demonstrations(demonstration_file("default", "chain_of_thought"))
+CHAINS = read_demonstrations(str(CHAIN_OF_THOUGHT))
 ANSWERS = {demonstration.question: extract_answer(demonstration.answer) for demonstration in CHAINS}
 OF_CHAINS = (ClosedBookConfig, OneStepConfig, IRCoTConfig, IterRetGenConfig, FLAREConfig, DRAGConfig)
 
 
 def examples(form):
-    return worked_examples(demonstration_file("default", form), 0)
+    return worked_examples(str(EXAMPLES / f"{form}.txt"), 0)
 
 
 def question_of(example):
@@ -41,7 +41,7 @@ def question_of(example):
 
 def test_all_forms_answer_the_same_questions_alike():
     assert dict(zip(ANSWERS, ["no", "1982", "the Rhine", "France"], strict=True)) == ANSWERS
-    follow_ups = read_demonstrations(demonstration_file("default", "iterdrag"))
+    follow_ups = read_demonstrations(str(IterDRAGConfig.EXAMPLES))
     assert [(shown.question, shown.context) for shown in follow_ups] == [
         (shown.question, shown.context) for shown in CHAINS
     ]
