@@ -11,25 +11,23 @@ from rich.table import Table
 from rich.text import Text
 
 from core.runs.manifest import Manifest
-from core.types import Question
-from eval.experiment.conditions import conditions, pages_note
 from eval.scoring.rows import FURTHER
-from eval.scoring.scorers import Scorer, scorer_title
-from eval.tables.runs import figures, status, summarise_runs
+from eval.statistics.comparisons import Against
+from eval.statistics.intervals import Spread
+from eval.tables.conditions import conditions, pages_note
+from eval.tables.results import Means, Over, ResultsTable
 from eval.tables.table import HEADINGS, Summary, cells, percent
 
 
 def wide_console(columns: int = 200, *, markup: bool = True) -> Console:
-    """Return the terminal's console.
-
-    So many columns wide where there is no terminal, so that no figure is cut off.
-    """
+    """Return the terminal's console; so many columns wide elsewhere, so that no figure is cut off."""
     return Console(width=None if Console().is_terminal else columns, highlight=False, markup=markup)
 
 
 def one_line(text: str, columns: int) -> str:
-    r"""Write a text on one line of so many columns: white space squeezed, what is not printable as escapes,
-    the rest cut off.
+    r"""Write a text on one line of so many columns.
+
+    White space is squeezed, what is not printable becomes escapes, the rest is cut off.
 
     >>> one_line("Is it\n Oslo\x1b[2J, or is it not?", 20)
     'Is it Oslo\\x1b[2J, …'
@@ -43,19 +41,29 @@ def one_line(text: str, columns: int) -> str:
     return line.plain
 
 
-def print_results(
-    runs: Mapping[str, Path], questions: Sequence[Question], chosen: Scorer, recall_at: int
-) -> int:
-    """Print the table of some runs, then a line of JSON; return the exit status of their command."""
-    summaries = summarise_runs(runs, questions, chosen, recall_at)
-    aliases = Manifest.read(next(iter(runs.values()))).last.aliases
-    print_table(summaries, runs, scorer_title(chosen, questions, aliases))
-    print(json.dumps(figures(summaries, runs, chosen)))
-    return status(summaries)
+def figures_table(*left: str, right: Sequence[str]) -> Table:
+    """Return a table whose last columns hold figures: flush right, never wrapped."""
+    table = Table(*left)
+    for heading in right:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def print_results(table: ResultsTable) -> int:
+    """Print a table with all that belongs to it, then a line of JSON; return the command's exit status."""
+    print_table(table.summaries, table.runs, table.scoring)
+    for note in table.notes:
+        print(note)
+    if table.baseline:
+        print_comparisons(table.against, table.baseline, table.recall_at)
+    if table.means:
+        print_means(table.means, table.over, table.recall_at)
+    print(json.dumps(table.to_json()))
+    return table.status
 
 
 def print_table(summaries: Sequence[Summary], runs: Mapping[str, Path], scoring: str) -> None:
-    """Print the table with what a reader must know to trust it, which is read from the manifests."""
+    """Print a line per run, with what a reader must know to trust it, which is read from the manifests."""
     console = wide_console()
     table = Table(caption_justify="left")
     for heading in HEADINGS:
@@ -66,42 +74,86 @@ def print_table(summaries: Sequence[Summary], runs: Mapping[str, Path], scoring:
     print_further(console, summaries)
     manifests = {name: Manifest.read(folder) for name, folder in runs.items()}
     shared, own = conditions(manifests)
-    recall_at = summaries[0].recall_at
     console.print(
-        f"EM, F1 and recall@{recall_at} in percent with 95% bootstrap intervals (exact where all score "
-        f"alike). Scorer: {scoring}."
+        f"EM, F1 and recall@{summaries[0].recall_at} in percent with 95% bootstrap intervals (exact where all "
+        f"score alike). Scorer: {scoring}."
     )
-    if note := pages_note(manifests[each.method] for each in summaries if "r_precision" in each.further):
-        console.print(note, soft_wrap=True, markup=False)
-    for line in shared:
+    note = pages_note(manifests[each.method] for each in summaries if "r_precision" in each.further)
+    for line in [note, *shared] if note else shared:
         console.print(line, soft_wrap=True, markup=False)
     for summary in summaries:
-        console.print(
-            f"{summary.method}: {runs[summary.method]} ({own[summary.method]})", soft_wrap=True, markup=False
-        )
-        if summary.unscored:
-            console.print(
-                f"{summary.method}: {summary.unscored} questions have no gold answers: not scored.",
-                markup=False,
-            )
-        for measure, n in summary.measured_on_fewer.items():
-            title = FURTHER.get(measure, measure)
-            console.print(
-                f"{summary.method}: {title} is of {n} of {summary.n} questions, which can be measured by it."
-            )
-        if summary.failed:
-            console.print(
-                f"{summary.method}: {summary.failed} failed, first: {summary.first_error}", markup=False
-            )
+        name = summary.method
+        console.print(f"{name}: {runs[name]} ({own[name]})", soft_wrap=True, markup=False)
+        for remark in _remarks(summary):
+            console.print(f"{name}: {remark}", markup=False)
 
 
 def print_further(console: Console, summaries: Sequence[Summary]) -> None:
     """Print the measures that this scorer or an option adds, if any."""
     names = list(dict.fromkeys(name for summary in summaries for name in summary.further))
     if names:
-        table = Table("method")
-        for name in names:
-            table.add_column(FURTHER[name], justify="right", no_wrap=True)
+        table = figures_table("method", right=[FURTHER[name] for name in names])
         for summary in summaries:
             table.add_row(summary.method, *(percent(summary.further.get(name)) for name in names))
         console.print(table)
+
+
+def _remarks(summary: Summary) -> list[str]:
+    """Say which questions of a run are not scored, or not measured, and that some failed."""
+    said = []
+    if summary.unscored:
+        said.append(f"{summary.unscored} questions have no gold answers: not scored.")
+    for measure, n in summary.measured_on_fewer.items():
+        title = FURTHER.get(measure, measure)
+        said.append(f"{title} is of {n} of {summary.n} questions, which can be measured by it.")
+    if summary.failed:
+        said.append(f"{summary.failed} failed, first: {summary.first_error}")
+    return said
+
+
+def print_comparisons(compared: Sequence[Against], baseline: str, recall_at: int) -> None:
+    """Print every run's difference from the baseline in every measure."""
+    table = figures_table("method", "measure", right=(f"minus {baseline}", "p", "p (Holm)", "unseen below"))
+    for one in compared:
+        comparison = one.comparison
+        unseen = "-" if comparison.detectable is None else f"{100 * comparison.detectable:.1f}"
+        figures = percent(comparison.difference), f"{comparison.p_value:.4f}", f"{one.p_holm:.4f}", unseen
+        table.add_row(one.run, measure_title(one.measure, recall_at), *figures)
+    console = wide_console()
+    console.print(table)
+    console.print(
+        "Differences in points with 95% bootstrap intervals, paired by question; sign-flip test, Holm over "
+        f"{len(compared)} tests. A true difference under the last column's points is likely to go unseen "
+        "(80% power, 5% level before correction).",
+        soft_wrap=True,
+    )
+
+
+def print_means(means: Means, over: Over, recall_at: int) -> None:
+    """Print mean and deviation of every group of runs."""
+    names = list(dict.fromkeys(name for mean in means.values() for name in mean))
+    table = figures_table("method", right=["runs", *(measure_title(name, recall_at) for name in names)])
+    for name, mean in means.items():
+        shown = [_mean_and_deviation(mean.get(measure), measure) for measure in names]
+        table.add_row(name, str(mean["tokens"].n), *shown)
+    console = wide_console()
+    console.print(table)
+    console.print(
+        f"Mean ± standard deviation (n - 1) over runs that differ in their {over} only, each group called by "
+        "its first run. This is how far such runs scatter; how far other questions would take them is what "
+        "the intervals above say.",
+        soft_wrap=True,
+    )
+
+
+def _mean_and_deviation(value: Spread | None, measure: str) -> str:
+    if value is None:
+        return "-"
+    scale, digits = (1, 0) if measure == "tokens" else (100, 1)
+    deviation = "" if value.deviation is None else f" ± {scale * value.deviation:,.{digits}f}"
+    return f"{scale * value.mean:,.{digits}f}{deviation}"
+
+
+def measure_title(measure: str, recall_at: int) -> str:
+    """Return what a table calls a measure."""
+    return {"em": "EM", "f1": "F1", "recall": f"recall@{recall_at}", **FURTHER}.get(measure, measure)

@@ -19,8 +19,8 @@ from core.errors import DataError
 from core.files import write_atomically
 
 MANIFEST = "manifest.json"
-CHAINS = "sample"
-"""What the manifest of a folder of sampled chains names as its method."""
+# What a folder that holds no answers names where a run names its method; no method may be called so.
+CHAINS, VERDICTS = "sample", "judge"
 
 
 @dataclass(frozen=True, slots=True)

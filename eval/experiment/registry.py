@@ -36,12 +36,11 @@ from corag.method import corag
 from core.errors import ConfigError, nearest
 from core.method import MethodConfig
 from core.runner import Method
-from core.runs.manifest import CHAINS
+from core.runs.manifest import CHAINS, VERDICTS
 from core.tools import Tools
 from core.types import Answer, Question
 from eval.experiment import extensions  # noqa: F401 - a method's own ways to search are known where it is
 from eval.experiment.own_methods import PAGE, Entry, is_own, load_entry, short_name
-from eval.scoring.judge import JUDGE
 from ircot.config import IRCoTConfig
 from ircot.method import ircot
 
@@ -171,9 +170,6 @@ def methods_of(options: type[MethodOptions]) -> Mapping[str, Entry]:
 
 METHODS = methods_of(MethodOptions)
 
-_TAKEN = frozenset({CHAINS, JUDGE})
-"""What manifests call folders that do not hold answers: no method may be called so."""
-
 
 def _with_method(options: type[MethodOptions], name: str, entry: Entry) -> type[MethodOptions]:
     known = methods_of(options)
@@ -181,7 +177,7 @@ def _with_method(options: type[MethodOptions], name: str, entry: Entry) -> type[
         return options
     if (
         name in known
-        or name in _TAKEN
+        or name in (CHAINS, VERDICTS)
         or hasattr(options, name)
         or name in {section.name for section in fields(options)}
     ):

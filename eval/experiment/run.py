@@ -21,10 +21,10 @@ from core.seeds import stable_hash
 from core.tools import Tools
 from core.types import Question
 from eval.experiment.backends import Setup, open_backends
-from eval.experiment.conditions import corpus_of
 from eval.experiment.progress import answer_waiting
 from eval.experiment.questions import QuestionFile
 from eval.experiment.registry import bind
+from eval.tables.conditions import corpus_of
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from typing import Any
 
 from core.files import write_atomically
 from core.runs.manifest import Manifest
-from eval.experiment.conditions import conditions
 from eval.scoring.scorers import chosen_scorer, scorer_title
 from eval.sweeps.cells import Cell
 from eval.sweeps.findings import MEASURES, Findings, Measured, Reporting, find, measured
 from eval.sweeps.plots import plot
+from eval.tables.conditions import conditions
 from eval.tables.ledger import Spending
 from eval.tables.table import json_record
 

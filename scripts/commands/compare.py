@@ -17,13 +17,12 @@ from typing import Any
 from core.errors import ConfigError
 from core.runs.folder import read_rows
 from core.runs.rows import SavedRow
-from eval.experiment.conditions import conditions_record
 from eval.scoring.rows import Measures
 from eval.scoring.scorers import scorer_title
 from eval.statistics.comparisons import Against, against_baseline, disagreements
 from eval.statistics.intervals import unpaired_power
-from eval.tables.table import percent
-from scripts.commands.table import (
+from eval.tables.conditions import conditions_record
+from eval.tables.runs import (
     Rows,
     Runs,
     check_same_file,
@@ -35,6 +34,7 @@ from scripts.commands.table import (
     scoring_of,
     unfinished_note,
 )
+from eval.tables.table import percent
 from scripts.printing import one_line
 
 COLUMNS = 100  # of the questions that are listed: their texts, and a model's replies, may be of any length

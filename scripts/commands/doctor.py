@@ -16,8 +16,7 @@ from pathlib import Path
 from core.errors import CoragError, DataError
 from core.files import cache_folder
 from core.runs.environment import gpu_names, version_of
-from core.runs.manifest import MANIFEST, Manifest
-from eval.scoring.judge import JUDGE
+from core.runs.manifest import MANIFEST, VERDICTS, Manifest
 from retrieval.index_manifest import INDEX_FILE
 
 
@@ -171,7 +170,7 @@ def is_run(folder: Path) -> bool:
     something damaged.
     """
     try:
-        return bool(Manifest.read(folder).settings.get("method", JUDGE) != JUDGE)
+        return bool(Manifest.read(folder).settings.get("method", VERDICTS) != VERDICTS)
     except DataError:
         return False
 

@@ -31,9 +31,9 @@ from eval.datasets.exports import (
 from eval.datasets.fields import Record, gold_answer, require_id
 from eval.datasets.kilt import KILT_TASKS
 from eval.datasets.official import read_aliases
-from eval.experiment.conditions import index_formats, pages_note
 from eval.scoring.official_scores import hotpotqa_scores, kilt_scores, musique_scores, two_wiki_scores
-from scripts.commands.table import manifest_of_answers
+from eval.tables.conditions import index_formats, pages_note
+from eval.tables.runs import manifest_of_answers
 
 FORMATS = ("hotpotqa", "2wikimultihopqa", "musique", "kilt", "trec", "dataset")
 _OFFICIAL: dict[str, tuple[str, ...]] = {

@@ -15,12 +15,14 @@ from pathlib import Path
 from core.errors import ConfigError
 from core.runs.manifest import CHAINS, Manifest
 from core.runs.shards import join
-from scripts.commands.table import Runs, show
+from eval.tables.results import table_of_runs
+from eval.tables.runs import Runs
+from scripts.printing import print_results
 from training.chains import describe, read_chains
 
 
 @dataclass(frozen=True)
-class Config(Runs):
+class JoinOptions(Runs):
     """Options of 'corag join'.
 
     Attributes:
@@ -41,7 +43,7 @@ class Config(Runs):
             )
 
 
-def main(config: Config) -> int:
+def main(config: JoinOptions) -> int:
     """Join the runs and print their table; return 0, or 1 if every question of some method failed.
 
     Sampled chains have no answers to make a table of: what there is to say about them is printed instead.
@@ -51,7 +53,7 @@ def main(config: Config) -> int:
     for run in chains:
         print("\n".join(describe(read_chains([run])).lines()))
     answered = [run for run in joined if run not in chains]
-    return show(one_table(answered)) if answered else 0
+    return print_results(table_of_runs(one_table(answered))) if answered else 0
 
 
 def one_table(joined: list[Path]) -> dict[str, Path]:

@@ -29,16 +29,16 @@ from core.runs.rows import Row, SavedRow
 from core.seeds import stable_hash
 from core.tools import Tools
 from core.types import Question
-from eval.experiment.conditions import conditions_record
 from eval.experiment.progress import answer_waiting
 from eval.scoring.judge import JUDGE, JudgeConfig, judge
 from eval.scoring.rows import score_row
 from eval.scoring.scorers import chosen_scorer, scorer_title
 from eval.statistics.intervals import Interval, bootstrap_mean, interval_record
+from eval.tables.conditions import conditions_record
+from eval.tables.runs import Runs, manifest_of_answers, names_of
 from eval.tables.table import percent
 from generation.config import ModelConfig
 from generation.open import open_generator
-from scripts.commands.table import Runs, manifest_of_answers, names_of
 from scripts.printing import wide_console
 
 

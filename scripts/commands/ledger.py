@@ -22,7 +22,7 @@ from core.runs.folder import read_attempts
 from core.runs.manifest import Manifest
 from core.tools import SearchStep
 from eval.tables.ledger import Ledger, Spending, Waiting, json_record, ledger_of
-from scripts.commands.table import Runs, names_of
+from eval.tables.runs import Runs, names_of
 from scripts.printing import wide_console
 
 

@@ -19,12 +19,10 @@ from pathlib import Path
 from core.errors import ConfigError
 from core.files import write_atomically
 from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
-from eval.experiment.conditions import corpus_searched
 from eval.report.overview import load_run
 from eval.report.page import Report, TextBlocks, html_page, make_report, text_blocks
-from retrieval.config import RetrieverConfig
-from retrieval.open import open_retriever
-from scripts.commands.table import (
+from eval.tables.conditions import corpus_searched
+from eval.tables.runs import (
     Runs,
     check_same_file,
     common_questions,
@@ -32,6 +30,8 @@ from scripts.commands.table import (
     names_of,
     scoring_of,
 )
+from retrieval.config import RetrieverConfig
+from retrieval.open import open_retriever
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from eval.statistics.scaling import Fit
 from eval.sweeps.findings import Findings, Measured
 from eval.sweeps.record import Sweep, known_of, read_sweep, spending_record, write_sweep
 from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, planned
-from eval.tables.runs import status
+from eval.tables.runs import all_failed
 from eval.tables.table import percent
 from scripts.printing import print_table, wide_console
 
@@ -52,7 +52,7 @@ def main(config: SweepConfig) -> int:
     console.print(f"Written: {', '.join(map(str, written))}.", soft_wrap=True, markup=False)
     shown = {name: value for name, value in record.items() if name not in ("cells", "dev_cells")}
     print(json.dumps({"runs": record["cells"], **shown, "sweep": str(config.folder / "sweep.json")}))
-    return status([each.summary for each in sweep.cells])
+    return int(all_failed([each.summary for each in sweep.cells]))
 
 
 def print_findings(console: Console, sweep: Sweep) -> None:

@@ -8,11 +8,11 @@ import re
 import pytest
 
 from corag.adaptive import SharedBudget
-from corag.rank import Candidate
 from corag.chain import Chain
 from corag.config import CoRAGConfig
 from corag.decode import decode_chain
 from corag.method import corag
+from corag.rank import Candidate
 from corag.tree import Tree
 from core.runner import answer_question
 from core.runs.rows import SavedRow

@@ -12,8 +12,8 @@ from core.errors import BackendError, ConfigError
 from core.runs.folder import TRACES, read_rows
 from core.runs.manifest import Manifest
 from core.types import Question
-from eval.experiment.conditions import conditions_record
 from eval.scoring.judge import JudgeConfig, verdict_of
+from eval.tables.conditions import conditions_record
 from scripts.cli import main
 from scripts.commands import doctor
 from scripts.commands.judge import Config, judge_run, print_judged, record_of

@@ -290,7 +290,7 @@ def test_a_run_is_named_once_however_its_path_is_written(tmp_path, capsys):
 
 
 def test_new_runs_write_down_their_corpus(tmp_path, index):
-    from eval.experiment.conditions import corpus_of
+    from eval.tables.conditions import corpus_of
 
     assert corpus_of([index, index, str(tmp_path / "gone")]) == "mine.jsonl (25 passages)"
     assert corpus_of(["a-prebuilt-index"]) == ""

@@ -165,6 +165,14 @@ def test_every_command_explains_itself_without_heavy_imports(command):
     assert heavy_imports(code) == []
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_checked(command, capsys):
+    """jsonargparse takes anything, without a word, for options whose types it cannot resolve."""
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert "Unvalidated" not in capsys.readouterr().out
+
+
 def test_help_lists_every_command():
     printed = subprocess.run(
         [sys.executable, "-m", "scripts.cli", "--help"], capture_output=True, text=True, check=True
