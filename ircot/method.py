@@ -1,33 +1,117 @@
-"""IRCoT (Trivedi, Balasubramanian, Khot, Sabharwal: Interleaving Retrieval with Chain-of-Thought Reasoning,
-ACL 2023).
+"""IRCoT: interleaving retrieval with chain-of-thought reasoning (Trivedi et al., ACL 2023, arXiv 2212.10509).
+
+Released code: StonyBrookNLP/ircot.
 
 Retrieve with the question; then think one sentence, retrieve with that sentence, and so on; at the end a
-separate reader answers from everything collected. Where paper and released code differ, presets name the side
-that they take.
+separate reader answers from everything collected. Where paper and released code differ, presets name the
+side that they take. What IRCoT shares with other methods stands in ``core/``: the passages that it collects
+(``passage_pool.py``), its reader (``reader.py``), how sentences end (``sentences.py``) and answers are stated
+(``text.py``).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
-from core.errors import BudgetExhaustedError
-from core.passage_pool import PassagePool
-from core.prompting.render import render_demonstrations, render_passages
-from core.reader import read
-from core.sentences import first_sentence
+from core.errors import BudgetExhaustedError, ConfigError
+from core.passage_pool import BudgetPolicy, PassagePool
+from core.prompting.render import load_layout, render_demonstrations, render_passages
+from core.prompting.template import Template
+from core.reader import ReaderConfig, read
+from core.sentences import Splitter, first_sentence
 from core.text import extract_answer, stated_answer, strip_question_words
 from core.tools import Tools
 from core.types import Answer, Question
-from ircot.config import IRCoTConfig
-from ircot.queries import next_query
+
+PROMPTS = Path(__file__).parent / "prompts"
+
+# How the paper's code searches: Elasticsearch's default similarity (BM25 with k1 1.2 and b 0.75) on title and
+# text, whose scores add. `--retriever.bm25 ircot` is made of it.
+BM25 = (1.2, 0.75, ("title", "text"))
+
+_FEW_SHOT = {"stop_rule": "strict", "reader": "cot", "max_thought_tokens": 300, "max_answer_tokens": 300}
+
+
+@dataclass(frozen=True)
+class IRCoTConfig(ReaderConfig):
+    """Options of IRCoT.
+
+    Attributes:
+        preset: values for the other options: "paper" (few-shot, 8 steps, strict exit rule; give
+            ``demonstrations``), "paper_code" (the same with the released code's 10 steps) or "zero_shot"
+            (chat models, lenient exit rule).
+        k_per_step: passages that each search returns (also ``top_k``). The paper tunes it in {2, 4, 6, 8}.
+        max_steps: most thoughts; no search follows the last one.
+        paragraph_budget: most passages collected over all steps.
+        budget_policy: "keep_first" ignores passages beyond the budget (the paper), "keep_last" lets the
+            oldest go.
+        stop_rule: "strict" ends on the newest thought's "... answer is: X" by the released code's pattern;
+            "lenient" also when the newest thought holds ``stop_sequence`` in any case.
+        stop_sequence: the words that end a lenient run.
+        strip_question_words: drop who, what, is, ... from queries, as the paper does for BM25; for dense
+            indexes try false.
+        sentence_splitter: how a thought's first sentence is found: "rules", or "spacy" as in the released
+            code.
+        max_thought_tokens: most tokens generated for one thought.
+        max_collected_words: longer passages are not collected (released code: 600).
+        near_duplicate: passages this similar (percent, title and text) to a kept one are not collected.
+        reasoning_prompt: "auto" (``layout`` with demonstrations, else ``chat_reason``), a shipped name, a
+            file, or a text with {query}, {paragraphs} and {cot_history}.
+    """
+
+    preset: Literal["paper", "paper_code", "zero_shot"] = "zero_shot"
+    k_per_step: int = 4
+    max_steps: int = 8
+    paragraph_budget: int = 15
+    budget_policy: BudgetPolicy = "keep_first"
+    stop_rule: Literal["strict", "lenient"] = "lenient"
+    stop_sequence: str = "answer is:"
+    strip_question_words: bool = True
+    sentence_splitter: Splitter = "rules"
+    max_thought_tokens: int = 200
+    max_collected_words: int = 600
+    near_duplicate: float = 90.0
+    reasoning_prompt: str = "auto"
+
+    ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {
+        "top_k": "k_per_step", "max_passage_words": "max_collected_words",
+    }  # fmt: skip
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": _FEW_SHOT,
+        "paper_code": _FEW_SHOT | {"max_steps": 10},
+        "zero_shot": {},
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if min(self.k_per_step, self.max_steps, self.paragraph_budget) < 1:
+            raise ConfigError(
+                "ircot needs k_per_step, max_steps and paragraph_budget of at least 1, but they are "
+                f"{self.k_per_step}, {self.max_steps} and {self.paragraph_budget}."
+            )
+        if self.preset != "zero_shot" and not self.demonstrations and self.reasoning_prompt == "auto":
+            raise ConfigError(
+                f"ircot's preset '{self.preset}' is few-shot: name a file in IRCoT's format with "
+                "--ircot.demonstrations, or 'default' for the shipped ones, or use the preset 'zero_shot'."
+            )
+
+    def reasoning_template(self) -> Template:
+        """Load the prompt that asks for the next thought."""
+        auto = "layout" if self.demonstrations else "chat_reason"
+        return load_layout(auto if self.reasoning_prompt == "auto" else self.reasoning_prompt, PROMPTS)
+
+    def templates(self) -> tuple[Template, ...]:
+        """Every prompt that IRCoT may use."""
+        return (self.reasoning_template(), *super().templates())
 
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """One search of the loop: what was asked, how many passages were new, whether the same query had been
-    asked before.
-    """
+    """One search of the loop: its query, how many passages were new, and whether it had been asked before."""
 
     query: str
     new_passages: int
@@ -49,7 +133,10 @@ class IRCoTAnswer(Answer):
 
 
 async def ircot(question: Question, tools: Tools, config: IRCoTConfig) -> IRCoTAnswer:
-    """Answer one question with IRCoT (paper, section 3; released code, class ``ircot`` with a reader)."""
+    """Answer one question with IRCoT (paper, section 3; released code, class ``ircot`` with a reader).
+
+    A spent budget ends the loop; the answer is then what the thoughts so far state.
+    """
     collected = PassagePool(
         config.paragraph_budget,
         config.budget_policy,
@@ -69,10 +156,11 @@ async def ircot(question: Question, tools: Tools, config: IRCoTConfig) -> IRCoTA
             repeated = any(query == earlier.query for earlier in retrievals)
             retrievals.append(Retrieval(query, collected.add(hits), repeated))
 
-            # Reason step: the next sentence of the chain of thought, given all paragraphs so far.
+            # Reason step (section 3.1): the next sentence of the chain of thought, given all paragraphs.
             thought = await next_thought(question, collected, thoughts, tools, config)
             thoughts.append(thought)
             stopped = exit_reason(thoughts, config)
+        # Reader (section 3.2): a fresh prompt with the paragraphs, without the thoughts.
         answer = await read_or_conclude(question, collected, thoughts, tools, config)
     except BudgetExhaustedError:
         stopped = "budget"
@@ -88,10 +176,35 @@ async def ircot(question: Question, tools: Tools, config: IRCoTConfig) -> IRCoTA
     )
 
 
+# Released code, ``is_reasoning_sentence``: a thought that concludes or calculates names nothing to look up.
+_INFERENCE_STARTS = ("thus ", "thus,", "so ", "so,", "that is,", "therefore", "hence")
+_NUMBER = r"(?:\d[\d,]*\.?\d+|\d+)"
+_ARITHMETIC = re.compile(rf"{_NUMBER} [+-] {_NUMBER} = {_NUMBER}")
+
+
+def next_query(question: str, thoughts: Sequence[str]) -> str:
+    """Return the last thought that is not an inference; the question if there is none or it is blank.
+
+    >>> next_query("Where was Emma's author born?", ["Jane Austen wrote Emma.", "So we need her birthplace."])
+    'Jane Austen wrote Emma.'
+    """
+    usable = [thought for thought in thoughts if not is_inference(thought)]
+    return usable[-1] if usable and usable[-1].strip() else question
+
+
+def is_inference(sentence: str) -> bool:
+    """Whether a sentence concludes or calculates, and so names nothing worth looking up."""
+    return sentence.lower().startswith(_INFERENCE_STARTS) or _ARITHMETIC.search(sentence) is not None
+
+
 async def next_thought(
     question: Question, collected: PassagePool, thoughts: list[str], tools: Tools, config: IRCoTConfig
 ) -> str:
-    """Generate, and keep the first sentence only ("" if nothing was generated)."""
+    """Generate, and keep the first sentence only ("" if nothing was generated).
+
+    Models write the whole chain at once. Only its first sentence had the paragraphs that it needed (section
+    3.1), so the rest is thrown away.
+    """
     template = config.reasoning_template()
     prompt = template.render(
         {
@@ -104,12 +217,9 @@ async def next_thought(
         }
     )
     stop = ("\n",) if prompt.plain else ()  # a chat model may begin with a line break
+    path = f"step {len(thoughts) + 1}"
     reply = await tools.generate(
-        prompt,
-        role="thought",
-        max_tokens=config.max_thought_tokens,
-        stop=stop,
-        path=f"step {len(thoughts) + 1}",
+        prompt, role="thought", max_tokens=config.max_thought_tokens, stop=stop, path=path
     )
     return first_sentence(reply.text, config.sentence_splitter)
 
@@ -128,10 +238,7 @@ def exit_reason(thoughts: list[str], config: IRCoTConfig) -> str:
 async def read_or_conclude(
     question: Question, collected: PassagePool, thoughts: list[str], tools: Tools, config: IRCoTConfig
 ) -> str:
-    """Let the reader answer from all collected paragraphs.
-
-    Without a reader, take the answer from the thoughts (Table 6).
-    """
+    """Let the reader answer from all paragraphs; without one, the thoughts have to (paper, table 6)."""
     if config.reader == "none":
         return conclusion(thoughts, config)
     return await read(question, collected.passages, tools, config)

@@ -5,7 +5,7 @@ user wrote imports it, in every process that does.
 """
 
 import eval.datasets.corpora  # noqa: F401 - registers the formats of datasets
-from ircot.config import BM25
+from ircot.method import BM25
 from retrieval.config import Bm25, register_bm25
 
 register_bm25("ircot", Bm25(*BM25))

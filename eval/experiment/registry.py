@@ -41,8 +41,7 @@ from core.tools import Tools
 from core.types import Answer, Question
 from eval.experiment import extensions  # noqa: F401 - a method's own ways to search are known where it is
 from eval.experiment.own_methods import PAGE, Entry, is_own, load_entry, short_name
-from ircot.config import IRCoTConfig
-from ircot.method import ircot
+from ircot.method import IRCoTConfig, ircot
 
 Options = TypeVar("Options", bound=MethodConfig)
 

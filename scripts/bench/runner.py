@@ -21,8 +21,7 @@ from core.types import Question
 from eval.datasets import load_questions
 from generation.config import ModelConfig
 from generation.vllm_engine import VllmGenerator
-from ircot.config import IRCoTConfig
-from ircot.method import ircot
+from ircot.method import IRCoTConfig, ircot
 from scripts.bench.replay import Recorder, open_world
 
 

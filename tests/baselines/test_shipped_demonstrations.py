@@ -22,7 +22,7 @@ from core.prompting.demonstrations import CHAIN_OF_THOUGHT, read_demonstrations
 from core.text import extract_answer
 from core.types import Hit, Passage
 from eval.experiment.run import RunConfig, method_settings
-from ircot.config import IRCoTConfig
+from ircot.method import IRCoTConfig
 from tests.baselines.replaying import replay
 from tests.story import QUESTION
 

@@ -26,7 +26,7 @@ from core.types import Hit, Passage, Question
 from eval.datasets.plain import question_record
 from eval.datasets.world import generate
 from eval.experiment.run import RunConfig, answer_run
-from ircot.config import IRCoTConfig
+from ircot.method import IRCoTConfig
 from scripts.cli import main
 from tests.eval.runs import make_run, row
 from tests.fakes import PROMPTS, ScriptedGenerator, kind

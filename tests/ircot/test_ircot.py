@@ -9,9 +9,7 @@ from core.sentences import first_sentence
 from core.text import extract_answer, stated_answer, strip_question_words
 from core.tools import SearchStep, Tools
 from core.types import Hit, Passage
-from ircot.config import IRCoTConfig
-from ircot.method import ircot
-from ircot.queries import is_inference, next_query
+from ircot.method import IRCoTConfig, ircot, is_inference, next_query
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN, WORLD
 

@@ -10,7 +10,7 @@ from core.errors import ConfigError
 from core.options import identity_of, parse
 from eval.experiment.run import RunConfig
 from generation.config import ModelConfig
-from ircot.config import IRCoTConfig
+from ircot.method import IRCoTConfig
 from retrieval.config import RetrieverConfig
 from scripts.cli import COMMANDS, main
 

@@ -15,7 +15,7 @@ from corag.method import corag
 from core.errors import SearchFailedError
 from core.tools import Tools
 from eval.experiment.drawing import Drawing, Fold, live
-from ircot.config import IRCoTConfig
+from ircot.method import IRCoTConfig
 from scripts.commands.ask import Config, answer_and_show
 from tests.corag.chains import LETTERS, queue, seeded, tree_model, tree_score
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind
