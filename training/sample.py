@@ -67,7 +67,7 @@ class SampleRunConfig(QuestionFile):
         return Shard.parse(self.shard).folder(out) if self.shard else out
 
 
-async def sample(config: SampleRunConfig, questions: Sequence[Question]) -> None:
+async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question]) -> None:
     """Sample for the questions that the folder does not hold yet.
 
     Raises :class:`core.errors.DataError` for a question that cannot be sampled for, before an engine is opened.

@@ -1,8 +1,8 @@
 """One way to know that something is up to date: what it was made from, what made it, whether it is finished.
 
-Runs, the cells of a sweep, the stages of training, rows, adapters and indexes are all compared as stamps. Where others
-read a manifest (manifest.json, corag_index.json, training.json, report.json), the stamp is read out of that, so folders
-of older versions have one too. Everything else writes ``stamp.json``.
+Runs, the cells of a sweep, the stages of training, rows, adapters and indexes are all compared as stamps.
+Where others read a manifest (manifest.json, corag_index.json, training.json, report.json), the stamp is read
+out of that, so folders of older versions have one too. Everything else writes ``stamp.json``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GO_ON = "Give the same settings to go on with it, or choose another --out."
 
 
 class Input(NamedTuple):
-    """Something that was read. ``hash`` identifies its content and alone is compared; ``name`` is for a reader."""
+    """Something that was read: ``hash``, of its content, is what is compared; ``name`` is for a reader."""
 
     name: str
     hash: str
@@ -65,7 +65,7 @@ class Stamp:
         replace(self, finished=datetime.now(UTC).isoformat()).write(file)
 
     def differences(self, wanted: Stamp) -> list[str]:
-        """Name what differs from another stamp, as "name: here -> there"; when it was finished is no matter."""
+        """Name what differs from another stamp, as "name: here -> there"; the time is no matter."""
         found = []
         for part in dict.fromkeys([*self.made_from, *wanted.made_from]):
             here, there = self.made_from.get(part, ()), wanted.made_from.get(part, ())
@@ -90,7 +90,11 @@ def refuse_differences(
     advice: str = GO_ON,
     error: type[CoragError] = ConfigError,
 ) -> None:
-    """Raise an error that shows how two stamps differ, if they do: of ``what`` and what is asked now, or ``than``."""
+    """Raise an error that shows how two stamps differ, if they do.
+
+    ``before`` is that of ``what``; ``after`` is what is asked for now, or that of ``than``, another thing.
+    ``advice``: a sentence on what to do.
+    """
     if changed := before.differences(after):
         said = f"{what} and {than} were made with different" if than else f"{what} was made with other"
         raise error(f"{said} settings:\n  " + "\n  ".join(changed) + f"\n{advice}")

@@ -1,6 +1,4 @@
-"""The cells of a sweep: settings of 'corag run' by name, one by one or as grids, which are written out into
-cells.
-"""
+"""The cells of a sweep: settings of 'corag run' by name, stated one by one or combined from grids."""
 
 from __future__ import annotations
 
@@ -25,12 +23,16 @@ from eval.experiment.questions import QuestionFile
 from eval.experiment.registry import METHODS, methods_of
 from eval.experiment.run import RunConfig, run_path
 
+# Options of a sweep that its cells have in common: what is asked, how it is scored, where it is kept. With
+# other questions or another scorer, cells could not be compared.
 SHARED = {each.name for each in fields(QuestionFile)} | {
     "scorer", "recall_at", "out", "cells", "grid", "dev", "metric", "budgets", "resamples",
 }  # fmt: skip
-"""Options of a sweep that its cells have in common: what is asked, how it is scored, where it is kept."""
 _INDEX = "retriever.index"
-_OPENED = ("model", "retriever")
+_OPENED = (
+    "model",
+    "retriever",
+)  # sections of what is opened: a plot's group tells of them, not a point's label
 _ENVIRONMENT = SHARED | {"batch_size", "keep_prompts"}
 _LONGEST = 40  # characters of a value in a cell's name, which is a folder's name too
 
@@ -39,10 +41,12 @@ _LONGEST = 40  # characters of a value in a cell's name, which is a folder's nam
 class Cell:
     """One setting with one method, and the questions that it answers.
 
-    ``config.out``: the folder of its run folder.
-
-    ``label``: what of its name a plot needs beside its group. ``stated``: full names of the options that it
-    was given.
+    Attributes:
+        name: what it is called in tables, and its run folder.
+        label: what of its name a plot needs beside its group.
+        config: its settings; ``out`` is the folder of its run folder.
+        stated: full names of the options that it was given.
+        questions: what it answers.
     """
 
     name: str
@@ -182,13 +186,13 @@ def _combined(grid: str, method: str) -> Iterator[_Stated]:
 
 
 def names_of(method: str, changes: Mapping[str, Any]) -> tuple[str, str]:
-    """Name and label a cell of a grid by all that its block states, so that other blocks do not change its
-    name.
+    """Name and label a cell of a grid by all that its block states, whatever the others state.
 
-    Its label leaves out what its group in a plot tells.
+    So a grid may grow without renaming, and answering again, what is there. The label leaves out what the
+    cell's group in a plot tells.
 
-    >>> names_of("ircot", {"method": "corag", "corag.strategy": "best_of_n", "corag.N": "4", "budget": "8000"})
-    ('corag strategy=best_of_n N=4 budget=8000', 'N=4 budget=8000')
+    >>> names_of("ircot", {"method": "corag", "corag.strategy": "best_of_n", "corag.N": "4", "budget": "1"})
+    ('corag strategy=best_of_n N=4 budget=1', 'N=4 budget=1')
     """
     method = short_name(str(changes.get("method", method)))
     parts = {
@@ -230,8 +234,7 @@ def _load(given: str, option: str) -> tuple[str, Any]:
 
 
 def varying(cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
-    """Return what tells the cells apart, by name: of the options that each was given, those that differ
-    between the cells.
+    """Return by name what tells the cells apart: of the options that each was given, those that differ.
 
     A method's options are compared between cells of that method, the retriever's between cells that search.
     """
@@ -257,27 +260,24 @@ def _options(config: RunConfig) -> Iterator[tuple[str, Any]]:
     left_out = _ENVIRONMENT | (methods_of(type(config)).keys() - {method})
     if not config.entry(method).searches:
         left_out |= {"retriever"}
-    values = {name: value for name, value in identity_of(config).items() if name not in left_out} | {
-        "method": method
-    }
+    values = {name: value for name, value in identity_of(config).items() if name not in left_out}
+    values["method"] = method
     yield from flatten(values, {prefix for prefix, _ in sections_of(type(config))})
 
 
 def digest_of(shared: RunConfig) -> str:
-    """Return 8 hexadecimal digits that identify what the cells of a sweep have in common, the question file
-    among it.
-    """
+    """Return 8 hexadecimal digits that identify what cells share, the question file among it."""
     values = {name: value for name, value in identity_of(shared).items() if name not in _ENVIRONMENT}
     return stable_hash(json.dumps(values | {"questions": shared.source}, sort_keys=True, default=str))[:8]
 
 
-_MOST_GROUPS = 24
+_MOST_GROUPS = 24  # a longer legend leaves no room for the picture
 
 
 def groups_of(cells: Sequence[Cell], told: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name what a plot draws alike, cell by cell: method and strategy, with what is ``told`` of model and
-    index.
+    """Name what a plot draws alike, cell by cell.
 
+    That is the method with the options that it is grouped by, and what is ``told`` of model and index.
     Indexes are called by what tells them apart, such as bm25 and dense of 'indexes/wiki-bm25' and
     'indexes/wiki-dense', and left out where a legend would be too long.
     """

@@ -1,6 +1,4 @@
-"""What the finished cells of a sweep say: each by itself, and together as Pareto set, curves and choices
-under a budget.
-"""
+"""What finished cells say: each by itself, and together as Pareto set, curves and choices under a budget."""
 
 from __future__ import annotations
 
@@ -49,10 +47,16 @@ class Reporting:
 
 @dataclass(frozen=True)
 class Measured:
-    """A finished cell: the options that tell it from the others, its line of the table, its questions one by
-    one, what it spent.
+    """A finished cell.
 
-    ``remembered_searches``: those of its ``searches`` that an equal one had made.
+    Attributes:
+        cell: its settings and questions.
+        options: those that tell it from the others.
+        summary: its line of the table.
+        scores: tokens and score of its questions, one by one.
+        spent: all its tokens, by where they came from.
+        searches: how many it made.
+        remembered_searches: those that an equal one had made before.
     """
 
     cell: Cell
@@ -71,10 +75,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Choice:
-    """The best cell under a budget, by what it spends and scores where it was chosen.
-
-    Then on the questions of the report.
-    """
+    """The best cell under a budget: its tokens and score where it was chosen, and where it is reported."""
 
     budget: int
     cell: str
@@ -100,9 +101,7 @@ class Findings:
 
 
 def check_metric(cells: Sequence[Cell], metric: str) -> None:
-    """Raise :class:`ConfigError` if a question of a cell will not have the metric, which is known before it
-    is answered.
-    """
+    """Raise :class:`ConfigError` if a question of a cell cannot have the metric, before it is answered."""
     for cell in cells:
         scorer = chosen_scorer(cell.config.scorer, cell.config.dataset)
         for question in cell.questions:
@@ -144,8 +143,10 @@ def _measure(cell: Cell, options: dict[str, Any], metric: str) -> Measured:
 
 
 def find(tested: Sequence[Measured], developed: Sequence[Measured], options: Reporting) -> Findings:
-    """Find the Pareto set, the curves, and the best cell under each budget, which the dev questions decide on
-    if there are any.
+    """Find the Pareto set, the curves, and the best cell under each budget.
+
+    The dev questions decide which is the best, if there are any: chosen and reported on the same questions,
+    it would be the luckiest.
     """
     failed = [each.name for each in [*tested, *developed] if each.summary.failed == each.summary.n]
     scores, of_dev = (

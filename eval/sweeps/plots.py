@@ -1,6 +1,4 @@
-"""The picture of a sweep: scores against tokens per question, with error bars, the Pareto frontier and the
-fitted curve.
-"""
+"""The picture of a sweep: scores against tokens per question, with error bars, frontier and fitted curve."""
 
 from __future__ import annotations
 
@@ -21,26 +19,27 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# Told apart with any colour vision (Okabe and Ito 2008), without their yellow, which is too light on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Told apart with any colour vision (Okabe and Ito 2008), without their yellow, which is too light on
-white.
-"""
+# More of them than colours and without a common divisor, so that 63 groups differ in one or the other.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
-"""More of them than colours and without a common divisor, so that 63 groups differ in one or the other."""
 _INK = "#333333"
+# Where a point's name may stand, in points of 1/72 inch from it, the best place first.
 _OFFSETS = [
     (side * 7, up, align) for up in (8, -8, 18, -18, 28, -28) for side, align in ((1, "left"), (-1, "right"))
 ]
-"""Where a point's name may stand, in points of 1/72 inch from it, the best place first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A cell: tokens per question, score and its interval in percent.
+    """A cell as it is drawn.
 
-    ``low`` and ``high`` are None for a single question.
-
-    ``group`` decides on colour and marker, ``label`` is written beside points of the frontier.
+    Attributes:
+        label: written beside it if it is on the frontier.
+        group: decides on colour and marker.
+        tokens: per question.
+        score: in percent; ``low`` and ``high`` are its interval, None for a single question.
+        on_frontier: whether it is in the Pareto set.
     """
 
     label: str
@@ -114,34 +113,16 @@ def draw_scaling(
     from matplotlib.figure import Figure
 
     # A Figure by itself needs no display: it is drawn by Agg, and by matplotlib's own writer for SVG.
+    # Without the salt the ids in an SVG are drawn at random, and the same sweep would give another file.
     with matplotlib.rc_context({"svg.hashsalt": "corag", "font.size": 10}):
         groups = len({point.group for point in points})
         columns = 2 if groups <= 10 else 3
         legend_rows = math.ceil((groups + 1 + (line is not None)) / columns)
         figure = Figure(figsize=(8.4, 4.7 + 0.2 * legend_rows), dpi=160, layout="constrained")
         axes = figure.add_subplot()
-        frontier = sorted((point for point in points if point.on_frontier), key=lambda point: point.tokens)
         ticks = tick_places(min(point.tokens for point in points), max(point.tokens for point in points))
-        # What is the best under each budget; the last point is for all larger ones.
-        steps = [(point.tokens, point.score) for point in frontier] + [(ticks[-1], frontier[-1].score)]
-        axes.step(
-            *zip(*steps, strict=True),
-            where="post",
-            color="#999999",
-            linewidth=1.4,
-            zorder=1,
-            label="Pareto frontier",
-        )
-        if line:
-            tokens = np.geomspace(line.start, line.end, 300)
-            axes.plot(
-                tokens,
-                line.curve.at(tokens),
-                color=_INK,
-                linewidth=1.6,
-                linestyle=(0, (5, 2)),
-                label="fitted curve",
-            )
+        frontier = sorted((point for point in points if point.on_frontier), key=lambda point: point.tokens)
+        _draw_lines(axes, frontier, ticks[-1], line)
         _draw_groups(axes, points)
         _draw_axes(axes, ticks, f"{measure} (%)")
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=_INK)
@@ -149,14 +130,24 @@ def draw_scaling(
             axes.set_title(f"fitted curve: {line.label}", loc="left", fontsize=8.5, color=_INK)
         figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
         _draw_labels(figure, axes, frontier, points)
-        for file in files:
+        for file in files:  # an SVG would note the time, which no two drawings share
             figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
 
 
+def _draw_lines(axes: Axes, frontier: Sequence[Point], most: float, line: DrawnCurve | None) -> None:
+    """Draw the Pareto frontier up to ``most`` tokens, and the fitted curve."""
+    # What is the best under each budget; the last point is for all larger ones.
+    steps = [(point.tokens, point.score) for point in frontier] + [(most, frontier[-1].score)]
+    tokens, scores = zip(*steps, strict=True)
+    axes.step(tokens, scores, where="post", color="#999999", linewidth=1.4, zorder=1, label="Pareto frontier")
+    if line:
+        places = np.geomspace(line.start, line.end, 300)
+        along, dashed = line.curve.at(places), (0, (5, 2))
+        axes.plot(places, along, color=_INK, linewidth=1.6, linestyle=dashed, label="fitted curve")
+
+
 def _draw_labels(figure: Figure, axes: Axes, frontier: Sequence[Point], points: Sequence[Point]) -> None:
-    """Name the points of the frontier, each at the first place beside it where neither a point nor another
-    name stands.
-    """
+    """Name the points of the frontier, each at the first place beside it that is free."""
     from matplotlib.patheffects import withStroke
     from matplotlib.transforms import Bbox
 
@@ -168,16 +159,13 @@ def _draw_labels(figure: Figure, axes: Axes, frontier: Sequence[Point], points: 
     for point in frontier:
         for dx, dy, side in _OFFSETS:
             text = axes.annotate(
-                point.label, (point.tokens, point.score), xytext=(dx, dy), textcoords="offset points", ha=side, va="center",
-                fontsize=7.5, color=_INK, zorder=6, path_effects=[withStroke(linewidth=2.5, foreground="white")],
+                point.label, (point.tokens, point.score), xytext=(dx, dy), textcoords="offset points",
+                ha=side, va="center", fontsize=7.5, color=_INK, zorder=6,
+                path_effects=[withStroke(linewidth=2.5, foreground="white")],
             )  # fmt: skip
             box = text.get_window_extent()
-            if (
-                edge.x0 < box.x0
-                and box.x1 < edge.x1
-                and box.y1 < edge.y1
-                and not any(map(box.overlaps, taken))
-            ):
+            inside = edge.x0 < box.x0 and box.x1 < edge.x1 and box.y1 < edge.y1
+            if inside and not any(map(box.overlaps, taken)):
                 taken.append(box)
                 break
             text.remove()
@@ -190,9 +178,8 @@ def _draw_groups(axes: Axes, points: Sequence[Point]) -> None:
         members = [point for point in points if point.group == group]
         for point in members:
             if point.low is not None and point.high is not None:
-                axes.plot(
-                    [point.tokens, point.tokens], [point.low, point.high], color=colour, linewidth=1, alpha=0.45, zorder=2
-                )  # fmt: skip
+                ends = [point.low, point.high]
+                axes.plot([point.tokens] * 2, ends, color=colour, linewidth=1, alpha=0.45, zorder=2)
         # nothing to draw would upset the layout
         for filled in {point.on_frontier: None for point in members}:
             shown = [point for point in members if point.on_frontier == filled]

@@ -26,7 +26,7 @@ _PLAIN = ("n", "failed", "tokens_per_question", "computed_tokens", "calls", "sea
 
 @dataclass(frozen=True)
 class Sweep:
-    """A finished sweep: its cells on the questions of the report and on the dev questions, and what they say."""
+    """A finished sweep: its cells on the questions of the report and the dev questions, and what they say."""
 
     tested: Sequence[Measured]
     developed: Sequence[Measured]
@@ -51,7 +51,7 @@ def read_sweep(tests: Sequence[Cell], devs: Sequence[Cell], options: Reporting) 
 
 
 def write_sweep(out: Path, sweep: Sweep) -> tuple[dict[str, Any], list[Path]]:
-    """Write the files of a sweep; return what sweep.json says, and all files. Without matplotlib, no pictures."""
+    """Write the files of a sweep; return what sweep.json says, and the files. Pictures need matplotlib."""
     config, questions = sweep.tested[0].cell.config, sweep.tested[0].cell.questions
     record = record_of(sweep)
     files = [out / "sweep.csv", out / "sweep.json"]
@@ -65,8 +65,9 @@ def write_sweep(out: Path, sweep: Sweep) -> tuple[dict[str, Any], list[Path]]:
 
 @dataclass(frozen=True)
 class Known:
-    """What a reader must know beside the figures of some cells: how they are scored, what they share, and by
-    cell what else.
+    """What a reader must know beside the figures of some cells.
+
+    That is how they are scored, which conditions they share, and by cell its ``own``.
     """
 
     scorer: str
@@ -127,9 +128,7 @@ def record_of(sweep: Sweep) -> dict[str, Any]:
 
 
 def cell_record(each: Measured, known: Known) -> dict[str, Any]:
-    """Write a cell as a JSON object: what the table says of it, and the options and conditions that tell it
-    from the others.
-    """
+    """Write a cell as a JSON object: its figures, and the options and conditions that tell it from others."""
     told = {"method": each.cell.method, "options": each.options, "folder": str(each.cell.folder)}
     told["conditions"] = known.own[each.name]
     return json_record(each.summary) | {"remembered_tokens": each.spent.remembered} | told
@@ -151,8 +150,8 @@ def spending_record(cells: Sequence[Measured]) -> dict[str, int | None]:
 def csv_of(sweep: Sweep) -> str:
     """Write a line per cell, then one per cell on the dev questions.
 
-    Options that differ are columns, scores fractions. The last two columns say how the line is scored, and all
-    that must be known beside it.
+    Options that differ are columns, scores fractions. The last two columns say how the line is scored, and
+    all that must be known beside it.
     """
     options = list(dict.fromkeys(name for each in sweep.tested for name in each.options if name != "method"))
     measures = list(dict.fromkeys(name for each in sweep.cells for name in each.summary.measured))

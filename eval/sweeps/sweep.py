@@ -1,6 +1,6 @@
 """Answering the cells of a sweep, one engine after another, each cell into a run folder of its own.
 
-Cells of one model share its engine, prefix cache and memory of replies. A cell that is finished opens nothing.
+Cells of one model share its engine, prefix cache and memory of replies. A finished cell opens nothing.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from generation.open import open_generator
 from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
 
-# Replies of a kind that an engine of a sweep remembers: 0.7 GB if all are met. Best of 8 with 6 hops samples 48 per
-# question, and later cells ask for the very same: what is forgotten is computed again.
+# Replies of a kind that an engine of a sweep remembers: 0.7 GB if all are met. Best of 8 with 6 hops samples
+# 48 per question, and later cells ask for the very same: what is forgotten is computed again.
 CAPACITY = 500_000
 
 
 @dataclass(frozen=True)
 class SweepConfig(RunConfig):
-    """Options of 'corag sweep': those of 'corag run', which all cells share, the cells, and how they are reported.
+    """Options of 'corag sweep': those of 'corag run', which cells share, the cells, and how to report them.
 
     Attributes:
         cells: cells, each a name and the options that it changes ("method" is one of them); or a YAML file of
@@ -78,7 +78,7 @@ class SweepConfig(RunConfig):
 
 
 def planned(config: SweepConfig) -> tuple[list[Cell], list[Cell]]:
-    """Return the cells over the questions of the report, and the same over the dev questions, if there are any.
+    """Return the cells over the questions of the report, and the same over the dev questions, if any.
 
     Raises :class:`ConfigError` for cells, questions or a metric that cannot be, before anything is opened.
     """

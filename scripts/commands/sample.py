@@ -15,12 +15,12 @@ import json
 from dataclasses import asdict
 
 from training.chains import describe, read_chains
-from training.sample import SampleRunConfig, sample
+from training.sample import SampleRunConfig, sample_dataset
 
 
 def main(config: SampleRunConfig) -> int:
     """Sample for every question, print what came of it, return 0; 1 if every question failed."""
-    asyncio.run(sample(config, config.load()))
+    asyncio.run(sample_dataset(config, config.load()))
     found = describe(read_chains([config.folder]))
     for line in found.lines():
         print(line)
