@@ -42,11 +42,11 @@ def two_wiki_prediction(rows: Rows) -> dict[str, dict[str, Any]]:
 
 
 def musique_lines(rows: Rows, questions: Iterable[Record], top_k: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield MuSiQue's prediction lines for the rows' questions, in the order of the question file, which the
-    script insists on.
+    """Yield MuSiQue's prediction lines for the rows' questions, in the order of the question file.
 
-    Support: those of the question's own paragraphs that are among the first ``top_k`` passages collected (0:
-    among all), so it is empty if another corpus was searched. Every question is held to be answerable.
+    The official script insists on that order. Support: those of the question's own paragraphs that are among
+    the first ``top_k`` passages collected (0: among all), so it is empty if another corpus was searched.
+    Every question is held to be answerable. Raises :class:`DataError` for a question without paragraphs.
     """
     for record in questions:
         name = require_id(record, "questions")
@@ -67,11 +67,14 @@ def musique_lines(rows: Rows, questions: Iterable[Record], top_k: int = 0) -> It
 def kilt_lines(rows: Rows, top_k: int = 0, formats: Collection[str] = ()) -> Iterator[dict[str, Any]]:
     """Yield KILT's prediction lines.
 
-    Provenance: the pages of the first ``top_k`` passages collected (0: of all), in their order.
+    Args:
+        rows: by question id.
+        top_k: provenance is the pages of the first so many passages collected, in their order; 0: of all.
+        formats: what the corpora searched were read as ('corag index --format').
 
-    ``formats``: what the corpora searched were read as ('corag index --format'). Raises :class:`DataError`
-    for a corpus whose ids are numbers of rows, which look like pages and are none, and for a passage whose id
-    does not begin with a page's number.
+    Raises:
+        DataError: for a corpus whose ids are numbers of rows, which look like pages and are none, and for a
+            passage whose id does not begin with a page's number.
     """
     if "dpr" in formats:
         raise DataError(
@@ -103,9 +106,9 @@ def kilt_lines(rows: Rows, top_k: int = 0, formats: Collection[str] = ()) -> Ite
 def trec_lines(rows: Rows, tag: str, top_k: int = 0) -> Iterator[str]:
     """Yield a TREC run: ``qid Q0 docid rank score tag``, the passages collected in the method's own order.
 
-    That order is fused over searches for CoRAG, of collection for IRCoT. Scores carry the order and nothing
-    else: the last passage of a question has 1, the one before it 2. Raises :class:`DataError` for an id with
-    white space, which the format cannot hold.
+    That order is fused over searches for CoRAG, of collection for IRCoT. Passages of different searches have
+    no scores in common, so these carry the order and nothing else: the last passage of a question has 1, the
+    one before it 2. Raises :class:`DataError` for an id with white space, which the format cannot hold.
     """
     if tag.split() != [tag]:
         raise ConfigError(f"the tag of a TREC run is one word, but '{tag}' was given.")
@@ -122,10 +125,7 @@ def trec_lines(rows: Rows, tag: str, top_k: int = 0) -> Iterator[str]:
 
 
 def trace_record(row: SavedRow) -> dict[str, Any]:
-    """Flatten a row for a table with one line per question.
-
-    ``answer_json`` keeps all that the method returned.
-    """
+    """Flatten a row for a table of one line per question; ``answer_json`` is all that the method returned."""
     answer, usage, steps = row.answer, row.total_usage, row.steps
     return question_columns(row.question) | {
         "prediction": row.text,
@@ -169,17 +169,18 @@ def trace_record(row: SavedRow) -> dict[str, Any]:
 
 
 def write_dataset(rows: Rows, out: Path) -> None:
-    """Write the traces as one Parquet file, which ``datasets.Dataset.from_parquet`` reads and the Hugging
-    Face hub shows.
+    """Write the traces as one Parquet file, for ``datasets.Dataset.from_parquet`` and the Hugging Face hub.
 
     Raises :class:`DataError` if it cannot be written.
     """
     from datasets import Dataset, Features, Value  # slow to import
 
+    # Types are stated, not inferred: a run without a single scoring would else have a column of nulls.
     text, number, real = Value("string"), Value("int64"), Value("float64")
     kinds = {
-        "id": text, "question": text, "answers": [text], "supporting": [text], "type": text, "hops": number, "prediction": text,
-        "failed": Value("bool"), "error": text, "stopped": text, "steps": number, "passage_ids": [text], "seconds": real,
+        "id": text, "question": text, "answers": [text], "supporting": [text], "type": text, "hops": number,
+        "prediction": text, "failed": Value("bool"), "error": text, "stopped": text, "steps": number,
+        "passage_ids": [text], "seconds": real,
         "calls": number, "prompt_tokens": number, "generated_tokens": number, "computed_tokens": number,
         "searches": [{"path": text, "query": text, "passage_ids": [text], "scores": [real]}],
         "generations": [{"role": text, "path": text, "texts": [text], "prompt": text}],

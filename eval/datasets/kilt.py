@@ -1,5 +1,4 @@
-"""KILT (Petroni et al. 2021): entity linking, slot filling, open question answering and fact checking in one
-format.
+"""KILT (Petroni et al. 2021): entity linking, slot filling, question answering, fact checking in one format.
 
 A record has an ``input``, and in ``output`` its gold answers and, for each, the Wikipedia pages that bear it
 out. Test files have no ``output``; their questions can be answered and exported, not scored. Gold pages are
@@ -29,7 +28,7 @@ _SLOT = "complete a fact: before [SEP] stands the subject, after it the relation
 
 @dataclass(frozen=True, slots=True)
 class KiltTask:
-    """One of KILT's datasets: what it is, and how a prompt may say what is asked for (CoRAG's {task})."""
+    """One of KILT's datasets: what it is, and how a prompt may say what is asked for (a prompt's {task})."""
 
     title: str
     task: str
@@ -52,8 +51,7 @@ KILT_TASKS = {
 
 
 def task_description(dataset: str) -> str:
-    """Return what the questions of a dataset are like, as a prompt may say it: CoRAG's option ``task``,
-    unless it is stated.
+    """Return what the questions of a dataset are like, for a method's option ``task`` unless that is stated.
 
     Raises :class:`ConfigError` for a dataset that has no description of its own.
     """
@@ -97,9 +95,7 @@ def _output(output: Any, place: str) -> tuple[str, tuple[str, ...]]:
 
 
 def provenance_pages(output: Mapping[str, Any], place: str) -> Sequence[str]:
-    """Return the ``wikipedia_id`` of every piece of an output's provenance that has one, in order, repeats
-    included.
-    """
+    """Return the ``wikipedia_id`` of each piece of an output's provenance that has one, repeats included."""
     provenance = output.get("provenance") or []
     if not isinstance(provenance, list) or not all(isinstance(piece, Mapping) for piece in provenance):
         raise DataError(

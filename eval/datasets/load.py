@@ -1,6 +1,7 @@
 """Reading questions from official files, from Hugging Face and from plain JSONL.
 
-Which dataset a source is, is said by the caller and never guessed from a name.
+Which dataset a source is, is said by the caller and never guessed from a name. A new dataset is a function
+from a raw record to a :class:`Question` and a line in ``_PARSERS``.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def _file_records(source: str) -> Iterator[Record]:
 
 
 def _table_records(source: str, delimiter: str) -> Iterator[Record]:
-    csv.field_size_limit(sys.maxsize)
+    csv.field_size_limit(sys.maxsize)  # a cell may hold all paragraphs of a question; csv allows 128 KB
     with open_text(source) as stream:
         for number, row in enumerate(csv.DictReader(stream, delimiter=delimiter), 1):
             if None in row or None in row.values():

@@ -45,11 +45,9 @@ def hotpotqa(record: Record, where: str) -> Question:
 def two_wiki(record: Record, where: str) -> Question:
     """2WikiMultihopQA (Ho et al. 2020).
 
-    ``hops`` counts the evidence triples, which a comparison takes side by side.
-
-    Sub-questions (``qa_pairs``) exist in a decomposed release only, which answers them in sentences; the
-    short answer is taken from the evidence triples where one fits. They do not say which passage answers
-    them.
+    ``hops`` counts the evidence triples, which a comparison takes side by side. Sub-questions (``qa_pairs``)
+    exist in a decomposed release only, which answers them in sentences; the short answer is taken from the
+    evidence triples where one fits. They do not say which passage answers them.
     """
     place = name_record(record, where)
     return Question(
@@ -94,8 +92,7 @@ def musique(record: Record, where: str) -> Question:
 
 
 def numbered_paragraphs(record: Record, where: str) -> list[tuple[int, Paragraph]]:
-    """Return a MuSiQue question's paragraphs with the numbers (``idx``) that its supporting ones are named
-    by.
+    """Return a MuSiQue question's paragraphs with the numbers (``idx``) that the gold ones are named by.
 
     A paragraph without a number has that of its place. Raises :class:`DataError` if there are no paragraphs,
     or a number is none.
@@ -119,12 +116,8 @@ def numbered_paragraphs(record: Record, where: str) -> list[tuple[int, Paragraph
 
 
 def bamboogle(record: Record, where: str) -> Question:
-    """Bamboogle (Press et al. 2023): question and answer only, for an open corpus.
-
-    Ids derive from the text.
-    """
-    # the official sheet writes Question, Answer
-    record = {name.lower(): value for name, value in record.items()}
+    """Bamboogle (Press et al. 2023): question and answer, for an open corpus. Ids derive from the text."""
+    record = {name.lower(): value for name, value in record.items()}  # the sheet has Question, Answer
     text = text_field(record, "question", where)
     return Question(f"bamboogle-{stable_hash(text)}", text, (text_field(record, "answer", where),))
 
@@ -162,13 +155,13 @@ def with_aliases(question: Question, record: Record, aliases: Mapping[str, tuple
 
 
 def _two_wiki_hop(index: int, pair: Record, evidences: list[Any], place: str) -> GoldHop:
-    """Return a sub-question with the object of the triple (subject, relation, object) that its sentence
-    states.
+    """Return a sub-question with the object of the (subject, relation, object) that its sentence states.
 
-    Sub-questions mostly stand in the order of the triples; a date may be written in two ways, and then the
-    subject tells. What the sub-question itself names, such as the subject that its sentence repeats, is not
-    its answer.
+    If no triple fits, the sentence is the answer.
     """
+    # Sub-questions mostly stand in the order of the triples, so that of the same place is tried first. A date
+    # may be written in two ways: then the subject tells. What the sub-question itself names, such as the
+    # subject that its sentence repeats, is not its answer.
     question, sentence = text_field(pair, "question", place), text_field(pair, "answer", place)
     triples = [triple for triple in evidences if isinstance(triple, list | tuple) and len(triple) == 3]
     ordered = triples[index : index + 1] + triples

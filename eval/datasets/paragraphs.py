@@ -1,8 +1,7 @@
-"""The paragraphs that come with the questions of HotpotQA, 2WikiMultihopQA, MuSiQue and PopQA, pooled into
-one corpus.
+"""The paragraphs that come with questions of HotpotQA, 2WikiMultihopQA, MuSiQue and PopQA, and their pool.
 
-A pooled corpus is small, so recall on it is far higher than on open Wikipedia: write "pooled-distractor"
-beside every figure.
+A corpus pooled from them is small, so recall on it is far higher than on open Wikipedia: write
+"pooled-distractor" beside every figure.
 """
 
 from __future__ import annotations
@@ -67,9 +66,7 @@ def paragraphs_of(record: Record, dataset: str, where: str) -> list[Paragraph]:
 
 
 def paragraph_rows(record: Record, where: str) -> list[Record]:
-    """Return a record's ``paragraphs`` as objects with all their fields, in the record's order, however they
-    are stored.
-    """
+    """Return a record's ``paragraphs`` as objects with all their fields, however they are stored."""
     return _rows(_field(record, "paragraphs", where), "paragraphs", where)
 
 
@@ -121,10 +118,7 @@ def _from_context(record: Record, where: str) -> list[Paragraph]:
 
 
 def supporting_facts(record: Record, where: str) -> list[tuple[str, Any]]:
-    """Return the (title, number of the sentence) pairs of a HotpotQA or 2WikiMultihopQA record.
-
-    None where they are hidden.
-    """
+    """Return the (title, number of the sentence) pairs of a record; [] where they are hidden."""
     if record.get("supporting_facts") is None:
         return []
     facts = unpack(record["supporting_facts"], "supporting_facts", where)
@@ -149,8 +143,6 @@ def _pairs(value: object, columns: tuple[str, str], field: str, where: str) -> l
 
 
 def _passage(title: str, text: str) -> Passage:
-    """Make a passage of one line: HotpotQA's sentences begin with a space, those of 2WikiMultihopQA do
-    not.
-    """
+    """Make a passage of one line: HotpotQA's sentences begin with a space, 2WikiMultihopQA's do not."""
     title, text = " ".join(title.split()), " ".join(text.split())
     return Passage(passage_id(title, text), title, text)

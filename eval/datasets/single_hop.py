@@ -29,10 +29,9 @@ from eval.datasets.fields import (
 def flashrag(record: Record, where: str) -> Question:
     """Read a record of FlashRAG's.
 
-    ``kind`` is the metadata's ``type`` or, in PopQA, the relation asked for (``prop``).
-
-    Raises :class:`DataError` for a record without gold answers, and for multiple choice, whose answers are
-    numbers of choices.
+    ``kind`` is the metadata's ``type`` or, in PopQA, the relation asked for (``prop``). Raises
+    :class:`DataError` for a record without gold answers, and for multiple choice, whose answers are numbers
+    of choices.
     """
     place = name_record(record, where)
     if record.get("choices"):
@@ -70,11 +69,10 @@ def beir(record: Record, where: str) -> Question:
 
 
 def beir_records(qrels: str) -> Iterator[dict[str, Any]]:
-    """Stream the queries that a file of judgements names, in its order, each with the ids ``judged`` relevant
-    (score above 0).
+    """Stream the queries of a file of judgements, in its order, each with the ids ``judged`` relevant.
 
-    Raises :class:`DataError` if :func:`beir_queries` does, it lacks a query, or a line is not a query's id, a
-    passage's id and a whole number.
+    Relevant is a score above 0. Raises :class:`DataError` if :func:`beir_queries` does, a query is not among
+    them, or a line is not a query's id, a passage's id and a whole number.
     """
     judged = _read_qrels(qrels)
     found = beir_queries(qrels)
@@ -88,8 +86,7 @@ def beir_records(qrels: str) -> Iterator[dict[str, Any]]:
 
 
 def beir_queries(qrels: str) -> Path:
-    """Return the ``queries.jsonl`` of a file of judgements: beside the file's folder, as BEIR has it, or
-    beside the file.
+    """Return the ``queries.jsonl`` of a file of judgements: beside its folder, as BEIR has it, or beside it.
 
     Raises :class:`DataError` if it is in neither place.
     """

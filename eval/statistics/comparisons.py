@@ -56,7 +56,7 @@ def against_baseline(runs: Mapping[str, Measures], baseline: str) -> list[Agains
 
 
 def against_each_other(runs: Mapping[str, Measures]) -> dict[str, list[Against]]:
-    """Return what :func:`against_baseline` does for every run as the baseline; each pair is resampled once."""
+    """Return what :func:`against_baseline` does for every run as the baseline, each pair resampled once."""
     compared: dict[str, dict[tuple[str, str], Comparison]] = {run: {} for run in runs}
     for first, second in combinations(runs, 2):
         for measure, ours in runs[first].items():

@@ -182,25 +182,27 @@ def fit_curve(
     scores = 100 * np.stack([cell.scores for cell in cells])
     questions = scores.shape[1]
     errors = scores.std(axis=1, ddof=1) / math.sqrt(questions) if questions > 1 else np.zeros(len(cells))
-    tolerance = float(np.median(errors)) or 1.0
+    tolerance = float(np.median(errors)) or 1.0  # a cell may lie so far off by chance, and no farther
     x, y = tokens.mean(axis=1), scores.mean(axis=1)
     curve, at_limit = _fit(x, y, tolerance)
     spread = float(((y - y.mean()) ** 2).sum())
     left = float(((y - curve.at(x)) ** 2).sum())
     ends: Sequence[tuple[float | None, float | None]] = [(None, None)] * 3
     if questions > 1:
+        # How often each question is drawn stands for a resample: the cells' means are then a matrix product.
         draw = np.random.default_rng(derive_seed("scaling", seed))
         weights = draw.multinomial(questions, [1 / questions] * questions, size=resamples).T / questions
-        again = [
-            _fit(*means, tolerance)[0]
-            for means in zip((tokens @ weights).T, (scores @ weights).T, strict=True)
-        ]
-        found = np.quantile(
-            [(each.a, each.b, each.c) for each in again], [(1 - level) / 2, (1 + level) / 2], axis=0
-        )
-        ends = [(float(low), float(high)) for low, high in found.T]
+        means = zip((tokens @ weights).T, (scores @ weights).T, strict=True)
+        again = [_fit(mean_x, mean_y, tolerance)[0] for mean_x, mean_y in means]
+        ends = _percentiles([(each.a, each.b, each.c) for each in again], level)
     a, b, c = (Estimate(value, *end) for value, end in zip((curve.a, curve.b, curve.c), ends, strict=True))
     return Fit(a, b, c, 1 - left / spread if spread > 1e-9 else None, len(cells), questions, at_limit)
+
+
+def _percentiles(values: Sequence[tuple[float, ...]], level: float) -> list[tuple[float, float]]:
+    """Return for each column the two ends between which this share of the values lies."""
+    found = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return [(float(low), float(high)) for low, high in found.T]
 
 
 def _fit(x: Floats, y: Floats, tolerance: float) -> tuple[Curve, str]:

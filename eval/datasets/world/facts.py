@@ -1,8 +1,7 @@
-"""The facts of one province: about a hundred things, named and related, drawn from (seed, province number)
-alone.
+"""The facts of one province: about a hundred things, named and related.
 
-No relation leaves its province, so provinces can be made in any order, in any process, and forgotten once
-written.
+They are drawn from the seed and the province's number alone, and no relation leaves its province. So
+provinces can be made in any order, in any process, and forgotten once written.
 """
 
 from __future__ import annotations
@@ -31,29 +30,24 @@ _PRESSES = (
     ("Editions", "publisher of novels and poetry"),
 )
 _TRADES = (
-    ("Shipyards", "shipbuilding company"), ("Glassworks", "maker of window glass and bottles"), ("Brewery", "brewery"),
-    ("Bank", "savings bank"), ("Mills", "paper mill"), ("Foundry", "iron foundry"),
-    ("Instruments", "maker of measuring instruments"),
-    ("Textiles", "weaving company"), ("Ceramics", "maker of tiles and tableware"), ("Optics", "maker of lenses and telescopes"),
+    ("Shipyards", "shipbuilding company"), ("Glassworks", "maker of window glass and bottles"),
+    ("Brewery", "brewery"), ("Bank", "savings bank"), ("Mills", "paper mill"), ("Foundry", "iron foundry"),
+    ("Instruments", "maker of measuring instruments"), ("Textiles", "weaving company"),
+    ("Ceramics", "maker of tiles and tableware"), ("Optics", "maker of lenses and telescopes"),
     ("Railways", "builder of railway carriages"), ("Pianos", "maker of pianos"),
 )  # fmt: skip
 _GENRES = (
-    "novel",
-    "historical novel",
-    "collection of poems",
-    "travel book",
-    "crime novel",
-    "stage play",
-    "children's book",
-    "memoir",
-)
+    "novel", "historical novel", "collection of poems", "travel book", "crime novel", "stage play",
+    "children's book", "memoir",
+)  # fmt: skip
 _PRODUCTS = (
-    "blue pottery", "honey", "wool", "dry white wine", "goat cheese", "salt", "amber jewellery", "cherry brandy", "black slate",
-    "smoked trout", "lace", "plum jam", "linen", "marble", "hops", "copper ware",
+    "blue pottery", "honey", "wool", "dry white wine", "goat cheese", "salt", "amber jewellery",
+    "cherry brandy", "black slate", "smoked trout", "lace", "plum jam", "linen", "marble", "hops",
+    "copper ware",
 )  # fmt: skip
 _FEASTS = (
-    ("Festival", "music festival"), ("Fair", "book fair"), ("Regatta", "boat race"), ("Tournament", "archery contest"),
-    ("Parade", "lantern parade"), ("Show", "flower show"),
+    ("Festival", "music festival"), ("Fair", "book fair"), ("Regatta", "boat race"),
+    ("Tournament", "archery contest"), ("Parade", "lantern parade"), ("Show", "flower show"),
 )  # fmt: skip
 _NAMESAKES = "Nether {}", "Upper {}", "Old {}", "New {}", "{} Cross", "Little {}"
 
@@ -99,9 +93,7 @@ class Facts:
         self.about[subject.name][relation] = objects
 
     def follow(self, subject: Entity, relation: str) -> tuple[Entity, ...]:
-        """Execute one step of a relation path: all things that the relation leads to, () if it does not
-        hold.
-        """
+        """Execute one step of a relation path: all things that the relation leads to, () if none."""
         return self.about[subject.name].get(relation, ())
 
     def year(self, subject: Entity, relation: str) -> int:
@@ -121,15 +113,12 @@ def value(text: str, number: int = 0, *aliases: str) -> Entity:
 def build(seed: int, number: int) -> Facts:
     """Return the facts of province ``number`` of the world ``seed``."""
     builder = _Builder(seed, number)
-    for step in (
-        builder.land,
-        builder.people,
-        builder.companies,
-        builder.careers,
-        builder.books,
-        builder.gatherings,
-    ):
-        step()
+    builder.land()  # in an order in which all that a step needs is there: towns, then people, then the rest
+    builder.people()
+    builder.companies()
+    builder.careers()
+    builder.books()
+    builder.gatherings()
     return builder.facts
 
 
@@ -202,7 +191,7 @@ class _Builder:
             facts.tell(region, "governor", self.any_of(Kind.PERSON))
 
     def grown_up_around(self, year: int) -> list[Entity]:
-        """Choose three different people whose age fits a year best or nearly so."""
+        """Choose three different people whose age fits a year best or nearly so: about 35 then."""
         people = self.facts.of_kind(Kind.PERSON)
         people.sort(key=lambda person: abs(year - 35 - self.facts.year(person, "birth_year")))
         return self.rng.sample(people[:12], 3)
@@ -225,7 +214,7 @@ class _Builder:
     def careers(self) -> None:
         """Give people employers, teachers and spouses whose years fit.
 
-        A marriage is told on one of the two pages only.
+        A marriage is told on one of the two pages only: that page alone answers the question.
         """
         facts, rng = self.facts, self.rng
         people = facts.of_kind(Kind.PERSON)

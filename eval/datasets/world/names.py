@@ -1,9 +1,8 @@
-"""Invented names that cannot repeat: the n-th name of a pool is a number written in syllables instead of
-digits.
+"""Invented names that cannot repeat: a pool's n-th name is a number written in syllables instead of digits.
 
 A pool is every way of taking one piece from each of its lists. Multiplying by a constant without a common
-factor with the pool's size visits all of them once, far apart, so that a million names are unique without
-remembering one.
+factor with the pool's size visits all of them once, far apart. So a million names are unique, and none has
+to be remembered. They are invented so that no model knows an answer by heart.
 """
 
 from __future__ import annotations
@@ -62,9 +61,8 @@ _FRAMES = (
 
 @lru_cache
 def _stride(size: int, seed: int) -> int:
-    """Return a step without a common factor with ``size``, near its golden section and different for most
-    seeds.
-    """
+    """Return a step without a common factor with ``size``, different for most seeds."""
+    # Near the golden section, so that neighbours, which share a province, get names that look unlike.
     start = int(size * 0.6) + derive_seed(seed, "stride") % (size // 20 + 1)
     return next(step for step in range(start, 2 * size) if gcd(step, size) == 1)
 

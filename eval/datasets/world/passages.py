@@ -1,6 +1,4 @@
-"""Write the passages of a province: every thing's page with its facts in varied sentences, and some that
-answer nothing.
-"""
+"""Write the passages of a province: every thing's page with its facts, and some that answer nothing."""
 
 from __future__ import annotations
 
@@ -93,8 +91,9 @@ class _Writer:
         return joined
 
     def refer(self, thing: Entity, clauses: Sequence[str]) -> Iterator[str]:
-        """Fill in words for the subject: mostly a pronoun, sometimes a noun or the name, never the same noun
-        twice in a row.
+        """Fill in words for the subject: mostly a pronoun, sometimes a noun or the name.
+
+        Two sentences in a row may begin with the pronoun, never with the same noun.
         """
         pronoun = ("she" if thing.female else "he") if thing.kind is Kind.PERSON else "it"
         noun = NOUNS.get(thing.kind) or thing.name.split()[-1]

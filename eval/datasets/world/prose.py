@@ -1,6 +1,6 @@
-"""Sentences that open a passage, sentences that only fill it, and passages that answer nothing: the prose
-beside the facts.
+"""Sentences that open a passage, sentences that only fill it, and passages that answer nothing.
 
+A table, apart from ``passages``, which draws from it: who wants other prose changes this file alone.
 In openings ``{name}`` is the page's subject in full and ``{relation name}`` what a relation leads to. The
 other slots are those of :mod:`eval.datasets.world.relations`, plus small words (``{month}``, ``{dish}`` ...)
 from :data:`WORDS`.

@@ -1,5 +1,7 @@
-"""Ask about a province: chains, comparisons and intersections, each answered by executing its relations over
-the facts.
+"""Ask about a province: chains, comparisons and intersections.
+
+Each is answered by executing its relations over the facts, so the gold answers and decompositions are right
+by construction.
 """
 
 from __future__ import annotations
@@ -15,17 +17,17 @@ from eval.datasets.world.passages import listing, sentence
 from eval.datasets.world.relations import COMPARISONS, FILTERS, RELATIONS, ComparisonRule, Kind, relations_of
 
 PLAN = (
-    "bridge 2", "comparison", "bridge 3", "bridge 1", "intersection", "bridge 2", "comparison", "bridge 4", "bridge 2", "bridge 3",
-    "comparison", "bridge 1", "bridge 2", "intersection", "bridge 3", "bridge 2", "comparison", "bridge 1", "bridge 4", "bridge 2",
+    "bridge 2", "comparison", "bridge 3", "bridge 1", "intersection", "bridge 2", "comparison", "bridge 4",
+    "bridge 2", "bridge 3", "comparison", "bridge 1", "bridge 2", "intersection", "bridge 3", "bridge 2",
+    "comparison", "bridge 1", "bridge 4", "bridge 2",
 )  # fmt: skip
 """The kinds of questions in turn, so that any twenty neighbours are a fair mixture."""
 
 MAX_QUESTIONS = 200
 """Questions that every province can surely be asked."""
 
-_TRIES = 5_000
-_LONG = 7
-"""Words; a phrase longer than this only fills a slot at the end of a question, where it stays readable."""
+_TRIES = 5_000  # draws for one question: most break off or are asked already
+_LONG = 7  # words: a longer phrase only fills a slot at the end of a question, where it stays readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,7 @@ class WorldQuestion:
 
     @property
     def thoughts(self) -> str:
-        """The complete chain of thought: one sentence per hop, each naming the next hop's thing, then the
-        answer.
-        """
+        """The whole chain of thought: a sentence per hop that names the next hop's thing, then the answer."""
         verdict = [f"Thus, {self.verdict}."] if self.verdict else []
         return " ".join(
             [*(hop.says for hop in self.hops), *verdict, f"So the answer is: {self.answer.name}."]
@@ -155,8 +155,9 @@ class QuestionWriter:
         return WorldQuestion(text, "bridge" if length > 1 else "single", subject, tuple(hops))
 
     def _needs_every_hop(self, anchor: Entity, hops: list[RelationStep]) -> bool:
-        """Whether nothing is visited twice, the answer is not in the question, and no later page names the
-        anchor.
+        """Whether no hop can be skipped.
+
+        Nothing is visited twice, the answer is not in the question, and no later page names the anchor.
         """
         visited = [hop.subject.name for hop in hops]
         answer = hops[-1].objects[0]
@@ -190,10 +191,7 @@ class QuestionWriter:
         return tuple(hops)
 
     def comparison(self, rule: ComparisonRule) -> WorldQuestion | None:
-        """Compare two things of a kind by what the rule's path leads to.
-
-        Yes and no are wished for equally often.
-        """
+        """Compare two things of a kind by what the rule's path leads to; yes and no are equally frequent."""
         things = self.by_kind[RELATIONS[rule.path[0]].domain]
         wish = rule.pick == "same" and self.rng.random() < 0.5
         for _ in range(50):

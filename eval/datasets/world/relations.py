@@ -1,8 +1,8 @@
-"""What can be said and asked about the world: kinds of things, the relations between them, and the English
-for both.
+"""What can be said and asked about the world: kinds of things, relations between them, English for both.
 
-This is a table. ``{}`` is the thing a question is about; in prose, ``{S}`` is the page's subject or a word
-for it, ``{P}`` its possessive, ``{p}`` the same in lower case, and ``{o}`` what the relation leads to.
+This is a table: a new relation is an entry here and a line in ``facts`` that states it. ``{}`` is the thing a
+question is about; in prose, ``{S}`` is the page's subject or a word for it, ``{P}`` its possessive, ``{p}``
+the same in lower case, and ``{o}`` what the relation leads to.
 """
 
 from __future__ import annotations
@@ -30,10 +30,16 @@ class Kind(StrEnum):
 class Relation:
     """One typed relation, told on the page of its ``domain`` thing.
 
-    ``says`` is the plain statement used in reasoning. ``prose``: paraphrases in passages. ``asks``: questions
-    for what the relation leads to; the first is the canonical sub-question. ``nouns``: descriptions of it,
-    for nesting in longer questions. ``member``: for relations that lead to several things, what one of them
-    is called ("director of"); "" means exactly one.
+    Attributes:
+        name: what facts and paths call it.
+        domain: the kind of thing that it starts from.
+        range: the kind that it leads to.
+        says: the plain statement used in reasoning.
+        prose: paraphrases in passages, so that words alone do not find them.
+        asks: questions for what it leads to; the first is the canonical sub-question.
+        nouns: descriptions of what it leads to, for nesting in longer questions.
+        member: for relations that lead to several things, what one of them is called ("director of"); ""
+            means exactly one.
     """
 
     name: str
@@ -49,7 +55,8 @@ class Relation:
 _RELATIONS = (
     Relation(
         "born_in", Kind.PERSON, Kind.TOWN, "{s} was born in {o}.",
-        ("{S} was born in {o}.", "{S} came into the world in {o}.", "{S} was a native of {o}.", "{P} birthplace was {o}."),
+        ("{S} was born in {o}.", "{S} came into the world in {o}.", "{S} was a native of {o}.",
+         "{P} birthplace was {o}."),
         ("Where was {} born?", "In which town was {} born?", "What is the birthplace of {}?"),
         ("the town where {} was born", "the birthplace of {}"),
     ),
@@ -65,7 +72,8 @@ _RELATIONS = (
     ),
     Relation(
         "employer", Kind.PERSON, Kind.COMPANY, "{s} worked for {o}.",
-        ("{S} worked for {o}.", "{S} was employed by {o} for many years.", "{S} spent most of {p} career at {o}.",
+        ("{S} worked for {o}.", "{S} was employed by {o} for many years.",
+         "{S} spent most of {p} career at {o}.",
          "{P} longest employment was with {o}."),
         ("Which company did {} work for?", "For which company did {} work?", "Which company employed {}?"),
         ("the company that employed {}", "the company for which {} worked", "the employer of {}"),
@@ -78,7 +86,8 @@ _RELATIONS = (
     ),
     Relation(
         "mentor", Kind.PERSON, Kind.PERSON, "{s} was taught by {o}.",
-        ("{S} was taught by {o}.", "{S} studied under {o}.", "{S} learned the trade from {o}.", "{P} teacher was {o}."),
+        ("{S} was taught by {o}.", "{S} studied under {o}.", "{S} learned the trade from {o}.",
+         "{P} teacher was {o}."),
         ("Who taught {}?", "Under whom did {} study?", "Who was the teacher of {}?"),
         ("the person who taught {}", "the teacher of {}"),
     ),
@@ -97,12 +106,14 @@ _RELATIONS = (
     Relation(
         "published", Kind.BOOK, Kind.VALUE, "{s} was published in {o}.",
         ("{S} first appeared in {o}.", "{S} was first printed in {o}."),
-        ("In which year was {} published?", "When was {} first published?", "What is the year of publication of {}?"),
+        ("In which year was {} published?", "When was {} first published?",
+         "What is the year of publication of {}?"),
     ),
     Relation(
         "set_in", Kind.BOOK, Kind.TOWN, "{s} is set in {o}.",
         ("{S} is set in {o}.", "{P} story takes place in {o}.", "{P} plot unfolds in {o}."),
-        ("In which town is {} set?", "Where does the story of {} take place?", "Which town is the setting of {}?"),
+        ("In which town is {} set?", "Where does the story of {} take place?",
+         "Which town is the setting of {}?"),
         ("the town where {} is set", "the setting of {}"),
     ),
     Relation(
@@ -124,7 +135,8 @@ _RELATIONS = (
     ),
     Relation(
         "directors", Kind.COMPANY, Kind.PERSON, "The directors of {s} were {o}.",
-        ("{P} directors have included {o}.", "{S} was directed over the years by {o}.", "Among {p} directors were {o}."),
+        ("{P} directors have included {o}.", "{S} was directed over the years by {o}.",
+         "Among {p} directors were {o}."),
         ("Who were the directors of {}?",),
         member="director of",
     ),
@@ -137,13 +149,15 @@ _RELATIONS = (
     Relation(
         "river", Kind.TOWN, Kind.RIVER, "The river that flows through {s} is {o}.",
         ("{S} stands on {o}.", "{S} grew up along {o}.", "{S} is crossed by {o}."),
-        ("Which river flows through {}?", "On which river does {} stand?", "What is the name of the river in {}?"),
+        ("Which river flows through {}?", "On which river does {} stand?",
+         "What is the name of the river in {}?"),
         ("the river that flows through {}", "the river on which {} stands"),
     ),
     Relation(
         "population", Kind.TOWN, Kind.VALUE, "{s} has {o} inhabitants.",
         ("{S} has {o} inhabitants.", "{S} has a population of {o}.", "{P} population is {o}."),
-        ("How many inhabitants does {} have?", "How many people live in {}?", "What is the population of {}?"),
+        ("How many inhabitants does {} have?", "How many people live in {}?",
+         "What is the population of {}?"),
     ),
     Relation(
         "mayor", Kind.TOWN, Kind.PERSON, "The first mayor of {s} was {o}.",
@@ -180,8 +194,10 @@ _RELATIONS = (
     ),
     Relation(
         "mouth", Kind.RIVER, Kind.TOWN, "{s} reaches the sea at {o}.",
-        ("{S} reaches the sea at {o}.", "{S} flows into the sea at {o}.", "{S} ends at {o}, where it meets the sea."),
-        ("At which town does {} reach the sea?", "Where does {} reach the sea?", "Which town lies at the mouth of {}?"),
+        ("{S} reaches the sea at {o}.", "{S} flows into the sea at {o}.",
+         "{S} ends at {o}, where it meets the sea."),
+        ("At which town does {} reach the sea?", "Where does {} reach the sea?",
+         "Which town lies at the mouth of {}?"),
         ("the town at the mouth of {}", "the town where {} reaches the sea"),
     ),
     Relation(
@@ -210,7 +226,8 @@ _RELATIONS = (
     Relation(
         "fought_near", Kind.BATTLE, Kind.TOWN, "{s} was fought near {o}.",
         ("{S} was fought near {o}.", "{S} took place outside {o}.", "{P} scene was the plain before {o}."),
-        ("Near which town was {} fought?", "Where was {} fought?", "Which town is closest to the field of {}?"),
+        ("Near which town was {} fought?", "Where was {} fought?",
+         "Which town is closest to the field of {}?"),
         ("the town near which {} was fought", "the town closest to the field of {}"),
     ),
     Relation(
@@ -238,9 +255,12 @@ def relations_of(kind: Kind) -> tuple[Relation, ...]:
 class ComparisonRule:
     """A question about two things of one kind, by what the path leads to from each.
 
-    ``pick``: for "least" and "greatest" the answer is one of the two things, for "same" it is yes or no.
-    ``verdict`` and ``otherwise``: the conclusion in words; ``{}`` is the answer. ``otherwise`` is said when
-    the answer is no.
+    Attributes:
+        path: relations to follow from each of the two things.
+        pick: for "least" and "greatest" the answer is one of the two things, for "same" it is yes or no.
+        asks: ways to ask.
+        verdict: the conclusion in words; ``{}`` is the answer.
+        otherwise: the conclusion if the answer is no.
     """
 
     path: tuple[str, ...]
@@ -251,21 +271,39 @@ class ComparisonRule:
 
 
 COMPARISONS = (
-    ComparisonRule(("birth_year",), "least", ("Who was born earlier, {} or {}?", "Who is older, {} or {}?"), "{} was born earlier"),
-    ComparisonRule(("birth_year",), "greatest", ("Who was born later, {} or {}?",), "{} was born later"),
     ComparisonRule(
-        ("published",), "least", ("Which book was published first, {} or {}?", "Which appeared earlier, {} or {}?"), "{} came first"
-    ),
-    ComparisonRule(("founded",), "least", ("Which company was founded first, {} or {}?", "Which is older, {} or {}?"), "{} is older"),
-    ComparisonRule(
-        ("population",), "greatest", ("Which town has more inhabitants, {} or {}?", "Which is larger, {} or {}?"), "{} is larger"
-    ),
-    ComparisonRule(("length",), "greatest", ("Which river is longer, {} or {}?",), "{} is longer"),
-    ComparisonRule(
-        ("author", "birth_year"), "least", ("Which book has the older author, {} or {}?",), "{} has the older author"
+        ("birth_year",), "least", ("Who was born earlier, {} or {}?", "Who is older, {} or {}?"),
+        "{} was born earlier",
     ),
     ComparisonRule(
-        ("founder", "birth_year"), "least", ("Which company had the older founder, {} or {}?",), "{} had the older founder"
+        ("birth_year",), "greatest", ("Who was born later, {} or {}?",),
+        "{} was born later",
+    ),
+    ComparisonRule(
+        ("published",), "least",
+        ("Which book was published first, {} or {}?", "Which appeared earlier, {} or {}?"),
+        "{} came first",
+    ),
+    ComparisonRule(
+        ("founded",), "least", ("Which company was founded first, {} or {}?", "Which is older, {} or {}?"),
+        "{} is older",
+    ),
+    ComparisonRule(
+        ("population",), "greatest",
+        ("Which town has more inhabitants, {} or {}?", "Which is larger, {} or {}?"),
+        "{} is larger",
+    ),
+    ComparisonRule(
+        ("length",), "greatest", ("Which river is longer, {} or {}?",),
+        "{} is longer",
+    ),
+    ComparisonRule(
+        ("author", "birth_year"), "least", ("Which book has the older author, {} or {}?",),
+        "{} has the older author",
+    ),
+    ComparisonRule(
+        ("founder", "birth_year"), "least", ("Which company had the older founder, {} or {}?",),
+        "{} had the older founder",
     ),
     ComparisonRule(
         ("born_in",), "same", ("Were {} and {} born in the same town?",),
@@ -302,6 +340,4 @@ COMPARISONS = (
 )  # fmt: skip
 
 FILTERS = ("born_in", "employer", "mentor")
-"""Relations by which an intersection question picks one member of a set: "Which director of X was born in
-Y?".
-"""
+"""By which an intersection question picks one member of a set: "Which director of X was born in Y?"."""

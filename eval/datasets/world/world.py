@@ -1,6 +1,4 @@
-"""A fictional universe, province by province: deterministic by seed, streamed, the same in every process and
-on every machine.
-"""
+"""A fictional universe, province by province: streamed, and by its seed the same on every machine."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ class Province:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """A split's part of the world: ``questions`` spread evenly over ``provinces``, the ``first`` and those
-    after it.
-    """
+    """A split's part: ``questions`` spread evenly over ``provinces``, the ``first`` and those after it."""
 
     split: str
     questions: int

@@ -1,6 +1,4 @@
-"""Write a world into a folder: corpus, questions of three splits, demonstrations, and last of all the
-manifest.
-"""
+"""Write a world into a folder: corpus, questions of three splits, demonstrations, and last the manifest."""
 
 from __future__ import annotations
 
@@ -54,8 +52,7 @@ def write_world(
     test: int = 200,
     report: Callable[[str], None],
 ) -> WorldManifest:
-    """Write ``corpus.jsonl``, ``train.jsonl``, ``dev.jsonl``, ``test.jsonl``, ``demonstrations.txt`` and
-    ``manifest.json``.
+    """Write ``corpus.jsonl``, ``{train,dev,test}.jsonl``, ``demonstrations.txt`` and ``manifest.json``.
 
     Passages are lines ``{"id", "title", "text"}``; questions are lines ``{"id", "question", "answers",
     "supporting", "type", "hops", "decomposition": [{"question", "answer", "passage_id"}]}``. Demonstrations
@@ -120,9 +117,7 @@ def demonstration(question: Question, passages: list[Passage], asked: WorldQuest
 
 @contextmanager
 def _files(folder: Path, names: list[str]) -> Iterator[Mapping[str, TextIO]]:
-    """Open files under temporary names and give all of them their real names at the end, or none if anything
-    fails.
-    """
+    """Open files under temporary names; they get their real ones at the end, none if anything fails."""
     temporary = {name: folder / f"{name}.{os.getpid()}.tmp" for name in names}
     try:
         folder.mkdir(parents=True, exist_ok=True)
