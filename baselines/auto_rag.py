@@ -1,12 +1,17 @@
-"""Auto-RAG (Yu, Zhang, Feng: Autonomous Retrieval-Augmented Generation for Large Language Models, 2024, arXiv
-2411.19443).
+"""Auto-RAG (Yu, Zhang, Feng: Autonomous Retrieval-Augmented Generation for Large Language Models, 2024).
 
-The model talks to the search engine: in every turn its own words say whether and what to retrieve, until it
-states the answer. When the searches are used up, it writes the documents itself. Without the authors'
-fine-tuned model this is *prompted* Auto-RAG, another baseline. Differences: markers count in any case, the
-first one that says something decides, titles are shown, a turn cannot make up the next document, and a last
-turn without an answer is made to go on with one (preset "paper"; "released_code" does so for a spent budget
-only).
+arXiv 2411.19443. The model talks to the search engine: in every turn its own words say whether and what to
+retrieve, until it states the answer. When the searches are used up, it writes the documents itself. The paper
+fine-tunes a model for this dialogue; without that checkpoint this is *prompted* Auto-RAG, another baseline.
+
+Differences from the released code, and why:
+
+- Markers count in any case, and the first one that says something decides. The code tests in any case but
+  splits by case, so that a lower-case "query:" sends the whole turn to the search.
+- Titles are shown: our passages often do not name what they are about.
+- A turn cannot make up the next document, which small models do.
+- A last turn without an answer is made to go on with one (preset "paper"; "released_code" does so for a spent
+  budget only).
 """
 
 from __future__ import annotations
@@ -15,31 +20,78 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
-from baselines.auto_rag_config import AutoRAGConfig
 from baselines.forced_answer import force_answer
-from core.errors import BudgetExhaustedError
+from baselines.transcripts import PROMPTS
+from core.errors import BudgetExhaustedError, ConfigError
+from core.method import MethodConfig
 from core.prompting.prompt import Message, Prompt, Segment
 from core.prompting.render import passage_items
-from core.prompting.shorten import reserve
+from core.prompting.template import Template, load_prompt
 from core.text import extract_answer, is_nothing
 from core.tools import Tools
 from core.types import Answer, Passage, Question
 
-_MARKER = re.compile(  # a list's mark or number before it belongs to it, not to the value before
-    r"(?:^\W*(?:\d+[.)]\W*)?)?\b(final answer|(?:refined )?query|need information)[*_]*:[*_]*",
-    re.IGNORECASE | re.MULTILINE,
-)
+
+@dataclass(frozen=True)
+class AutoRAGConfig(MethodConfig):
+    """Options of Auto-RAG; the defaults are the released code's numbers.
+
+    Attributes:
+        preset: values for the other options: "paper", or "released_code", which does not ask for an answer
+            after the last round.
+        max_rounds: searches at most.
+        max_recalls: documents that the model writes at most, once the searches are used up.
+        documents_per_round: new documents shown per search at most (also ``top_k``).
+        search_depth: hits among which new ones are looked for, so that a repeated query goes on down its
+            list.
+        force_answer: ask for the answer if no turn states one. A spent budget is always answered so.
+        max_turn_tokens: most tokens of a turn, and of a document that the model writes (released code: 150
+            after the last search).
+        max_answer_tokens: most tokens of a forced answer.
+        start_prompt: a shipped name, a file, or a text with {query}; the authors' checkpoint wants its own.
+        documents_prompt: the same with {number} and {passages}.
+        recall_prompt: the same with {query} and {sub_query}.
+    """
+
+    preset: Literal["paper", "released_code"] = "paper"
+    max_rounds: int = 10
+    max_recalls: int = 5
+    documents_per_round: int = 2
+    search_depth: int = 10
+    force_answer: bool = True
+    max_turn_tokens: int = 200
+    max_answer_tokens: int = 64
+    start_prompt: str = "auto_rag_start"
+    documents_prompt: str = "auto_rag_documents"
+    recall_prompt: str = "auto_rag_recall"
+
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "documents_per_round"}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "released_code": {"force_answer": False}}
+
+    def __post_init__(self) -> None:
+        if min(self.max_rounds, self.documents_per_round, self.search_depth) < 1 or self.max_recalls < 0:
+            raise ConfigError(
+                "auto_rag's max_recalls must be at least 0, its other numbers of rounds and documents 1."
+            )
+
+    def prompt(self, name: str) -> Template:
+        """Load one of the prompts: start, documents or recall."""
+        return load_prompt(getattr(self, f"{name}_prompt"), f"auto_rag_{name}", PROMPTS)
+
+    def templates(self) -> tuple[Template, ...]:
+        """Every prompt that Auto-RAG may use."""
+        return tuple(map(self.prompt, ("start", "documents", "recall")))
 
 
 @dataclass(frozen=True, slots=True)
 class AutoRAGAnswer(Answer):
-    """``steps``: turns of the model.
+    """Auto-RAG's result.
 
-    ``stopped``: "answer", "max_rounds" (also: no query left to write a document for) or "budget".
-
-    ``queries``: one per round. ``unparsable``: turns with neither query nor answer, after which a search
-    repeats the query before.
+    ``steps``: turns of the model. ``stopped``: "answer", "max_rounds" (also: no query left to write a
+    document for) or "budget". ``queries``: one per round. ``unparsable``: turns with neither query nor
+    answer, after which a search repeats the query before.
     """
 
     queries: tuple[str, ...] = ()
@@ -56,33 +108,31 @@ async def auto_rag(question: Question, tools: Tools, config: AutoRAGConfig) -> A
     try:
         for number in range(1, rounds + 2):
             path, searching = f"round {number}", number <= config.max_rounds
-            with tools.holding(reserve(final_prompt(dialogue, ""), config.max_answer_tokens, tools)):
-                # Reason: what is known and what is missing? Hence the answer or the next query, in the
-                # model's own words.
+            with tools.hold_back(final_prompt(dialogue, ""), config.max_answer_tokens):
+                # 1. Reason: what is known and what is missing? Hence the answer or the next query, in the
+                #    model's own words.
                 made_up = (f"Retrieved Document_{number}:",)  # the header of what only the search will find
-                said = await ask(Prompt(tuple(dialogue)), "turn", path, made_up, tools, config)
+                said = await write(Prompt(tuple(dialogue)), "turn", path, made_up, tools, config)
                 turns = number
                 answer, wanted = parse(said)
                 unparsable += not (answer or wanted)
                 if answer or number > rounds or not (wanted or searching):
                     break
-                # Retrieve: from outside first, from the model's own knowledge once the searches are used up.
+                # 2. Retrieve: from outside first, from the model's own knowledge once the searches are used
+                #    up.
                 query = wanted or query
                 if searching:
                     hits = await tools.search(query, k=config.search_depth, path=path)
-                    new = [hit.passage for hit in hits if hit.passage.id not in shown][
-                        : config.documents_per_round
-                    ]
+                    fresh = [hit.passage for hit in hits if hit.passage.id not in shown]
+                    new = fresh[: config.documents_per_round]
                     shown += [passage.id for passage in new]
                 else:
                     recall = config.prompt("recall").render({"query": question.text, "sub_query": query})
-                    new = [Passage("", "", await ask(recall, "recall", path, (), tools, config))]
+                    new = [Passage("", "", await write(recall, "recall", path, (), tools, config))]
             queries.append(query)
-            documents = config.prompt("documents")
-            items = passage_items(passage for passage in new if passage.text.strip())
-            found = documents.items("passage", items, [number] * len(items))  # the oldest go first
-            turn = documents.render({"number": str(number), "passages": found})
-            dialogue, said = [*dialogue, Message("assistant", (Segment(said),)), *turn.messages], ""
+            # 3. What was found is the next turn of the dialogue.
+            dialogue += [Message("assistant", (Segment(said),)), *documents_turn(number, new, config)]
+            said = ""
         stopped = "answer" if answer else "max_rounds"
         if not answer and config.force_answer:
             answer = await force_answer(final_prompt(dialogue, said), config.max_answer_tokens, tools)
@@ -93,12 +143,33 @@ async def auto_rag(question: Question, tools: Tools, config: AutoRAGConfig) -> A
     return AutoRAGAnswer(answer, tuple(shown), turns, stopped, tuple(queries), unparsable)
 
 
-async def ask(
+async def write(
     prompt: Prompt, role: str, path: str, stop: Sequence[str], tools: Tools, config: AutoRAGConfig
 ) -> str:
     """Generate a turn or a document."""
     reply = await tools.generate(prompt, role=role, max_tokens=config.max_turn_tokens, stop=stop, path=path)
     return reply.text.strip()
+
+
+def documents_turn(number: int, new: Sequence[Passage], config: AutoRAGConfig) -> tuple[Message, ...]:
+    """Write what a round found; in a dialogue that is too long the oldest rounds' documents go first."""
+    template = config.prompt("documents")
+    items = passage_items(passage for passage in new if passage.text.strip())
+    passages = template.items("passage", items, [number] * len(items))
+    return template.render({"number": str(number), "passages": passages}).messages
+
+
+def final_prompt(dialogue: Sequence[Message], said: str) -> Prompt:
+    """Make the model's turn, as far as it has come, go on with the answer."""
+    return Prompt(tuple(dialogue), prefix=f"{said}\nFinal Answer:".strip())
+
+
+# Reading a turn
+
+_MARKER = re.compile(  # a list's mark or number before it belongs to it, not to the value before
+    r"(?:^\W*(?:\d+[.)]\W*)?)?\b(final answer|(?:refined )?query|need information)[*_]*:[*_]*",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 
 def parse(said: str) -> tuple[str, str]:
@@ -120,8 +191,3 @@ def parse(said: str) -> tuple[str, str]:
     resigned = [pair for pair in values if pair[0] == "final answer"]
     marker, value = next(iter([*decisive, *told, *resigned]), ("", ""))
     return (extract_answer(value), "") if marker == "final answer" else ("", value)
-
-
-def final_prompt(dialogue: Sequence[Message], said: str) -> Prompt:
-    """Make the model's turn, as far as it has come, go on with the answer."""
-    return Prompt(tuple(dialogue), prefix=f"{said}\nFinal Answer:".strip())

@@ -1,4 +1,10 @@
-"""NoR: answer from the model's own knowledge (the no-retrieval baseline of IRCoT, section 4.2)."""
+"""NoR: answer from the model's own knowledge, without retrieval.
+
+The no-retrieval baseline of IRCoT (Trivedi et al., ACL 2023, arXiv 2212.10509, section 4.2): the reader that
+all methods share is asked with no passage. Demonstrations lose their passages too, as in the released prompts
+"no_context". What is ours: the wording for chat models without demonstrations, which does not mention
+passages.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +22,7 @@ from core.types import Answer, Question
 
 @dataclass(frozen=True)
 class ClosedBookConfig(ReaderConfig):
-    """Options of closed-book answering: those of the reader.
-
-    Demonstrations are shown without their passages.
-    """
+    """Options of closed-book answering: those of the reader."""
 
     SEARCHES: ClassVar[bool] = False
 
@@ -40,8 +43,5 @@ class ClosedBookConfig(ReaderConfig):
 
 
 async def closed_book(question: Question, tools: Tools, config: ClosedBookConfig) -> Answer:
-    """Ask the reader without any passage.
-
-    A token budget too small for all demonstrations is answered with fewer.
-    """
+    """Ask the reader without any passage; a token budget too small for all demonstrations leaves some out."""
     return await read_once(question, (), tools, config)

@@ -1,19 +1,23 @@
-"""DRAG (Yue et al.: Inference Scaling for Long-Context Retrieval Augmented Generation, 2024, arXiv
-2410.04343, section 3.2).
+"""DRAG (Yue et al.: Inference Scaling for Long-Context Retrieval Augmented Generation, 2024).
 
-One prompt of m demonstrations, each with documents of its own, k documents and the question. No code was
-released. Defaults are the paper's but for k and m: it reports the best pair under each budget, an oracle over
-settings. Differences: the budget (``--budget``) counts generated tokens too, and a prompt beyond it loses
-whole demonstrations, then the worst documents; demonstrations are a file.
+arXiv 2410.04343, section 3.2. One prompt of m demonstrations, each with documents of its own, k documents and
+the question. No code was released. Defaults are the paper's but for k and m: it reports the best pair under
+each budget, an oracle over settings, so there is no default to take over.
+
+Differences, and why:
+
+- The budget (``--budget``) counts generated tokens too, as everywhere in this house. A prompt beyond it loses
+  whole demonstrations, then the worst documents.
+- Demonstrations are a file; the paper has the model write them and keeps those with the right answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar, Literal
 
+from baselines.transcripts import PROMPTS
 from core.errors import BudgetExhaustedError, ConfigError
 from core.gather import gather
 from core.prompting.demonstrations import (
@@ -25,7 +29,7 @@ from core.prompting.demonstrations import (
 )
 from core.prompting.prompt import Prompt, Segment
 from core.prompting.render import passage_items, render_demonstrations
-from core.prompting.shorten import affordable, count_segments
+from core.prompting.shorten import count_segments
 from core.prompting.template import Template, load_prompt
 from core.reader import generate_answer
 from core.text import extract_answer
@@ -56,20 +60,21 @@ class DRAGConfig(DemonstrationConfig):
     demonstration_count: int = 4
     demonstration_documents: Literal["retrieved", "file"] = "retrieved"
     document_order: Literal["best_last", "best_first"] = "best_last"
-    max_shown_words: int = 1024
+    max_shown_words: int = 1024  # paper: 1,024 tokens, split at white space
     max_answer_tokens: int = 64
     prompt: str = "drag"
 
     SHIPPED: ClassVar[str] = "drag"
     ALIASES: ClassVar[dict[str, str]] = {
-        "top_k": "documents", "k": "documents", "m": "demonstration_count", "max_document_words": "max_shown_words",
-    }  # fmt: skip
+        "top_k": "documents",
+        "k": "documents",
+        "m": "demonstration_count",
+        "max_document_words": "max_shown_words",
+    }
 
     def __post_init__(self) -> None:
-        if (
-            min(self.max_shown_words, self.max_answer_tokens) < 1
-            or min(self.documents, self.demonstration_count) < 0
-        ):
+        too_few = min(self.documents, self.demonstration_count) < 0
+        if too_few or min(self.max_shown_words, self.max_answer_tokens) < 1:
             raise ConfigError(
                 f"{self.SHIPPED}'s demonstration_count and documents must be at least 0, its other numbers "
                 "at least 1."
@@ -77,7 +82,7 @@ class DRAGConfig(DemonstrationConfig):
 
     def template(self) -> Template:
         """Load the prompt."""
-        return load_prompt(self.prompt, self.SHIPPED, Path(__file__).parent / "prompts")
+        return load_prompt(self.prompt, self.SHIPPED, PROMPTS)
 
     def templates(self) -> tuple[Template, ...]:
         """The one prompt."""
@@ -90,15 +95,18 @@ class DRAGConfig(DemonstrationConfig):
     def chosen(self, *, direct: bool) -> tuple[Demonstration, ...]:
         """Load the first m demonstrations, or those that are named; m = 0 is the paper's: none."""
         ids = tuple(self.demonstration_ids)
-        file = demonstration_file(self.demonstrations, self.EXAMPLES) if self.demonstration_count or ids else ""
+        file = (
+            demonstration_file(self.demonstrations, self.EXAMPLES) if self.demonstration_count or ids else ""
+        )
         return read_demonstrations(file, self.demonstration_count, ids, direct=direct)
 
 
 @dataclass(frozen=True, slots=True)
 class DRAGAnswer(Answer):
-    """``stopped``: "read" or "budget".
+    """DRAG's result.
 
-    ``documents``, ``demonstrations``: how many budget and window left in the prompt.
+    ``stopped``: "read" or "budget". ``documents``, ``demonstrations``: how many budget and window left in the
+    prompt.
     """
 
     documents: int = 0
@@ -106,13 +114,14 @@ class DRAGAnswer(Answer):
 
 
 async def drag(question: Question, tools: Tools, config: DRAGConfig) -> DRAGAnswer:
-    """Answer one question with DRAG: retrieve once, show demonstrations and documents, best last, and read
-    the answer.
-    """
+    """Answer one question with DRAG (paper, section 3.2)."""
+    # 1. Retrieve once for the question, and for each demonstration's question.
     hits = await look_up(question.text, "question", tools, config)
-    prompt = fill(question.text, await demonstrate(tools, config), [hits], config)
-    prompt = affordable(prompt, config.max_answer_tokens, tools)
     found = tuple(hit.passage.id for hit in hits)
+    # 2. One prompt: demonstrations, documents with the best last, question.
+    prompt = fill(question.text, await demonstrate(tools, config), [hits], config)
+    prompt = tools.afford(prompt, config.max_answer_tokens)
+    # 3. Read the answer.
     try:
         reply = await generate_answer(prompt, config.max_answer_tokens, tools)
     except BudgetExhaustedError:
@@ -136,23 +145,20 @@ async def demonstrate(tools: Tools, config: DRAGConfig) -> list[Segment]:
             look_up(example.question, f"demonstration {number}", tools, config)
             for number, example in enumerate(examples, 1)
         )
-        written = ("".join(part.text for part in write_documents([hits], template, config)) for hits in found)
+        written = (
+            "".join(part.text for part in render_documents([hits], template, config)) for hits in found
+        )
         examples = tuple(
             replace(example, context=text) for example, text in zip(examples, written, strict=True)
         )
     return render_demonstrations(examples, template)
 
 
-def write_documents(
+def render_documents(
     searches: Sequence[Sequence[Hit]], template: Template, config: DRAGConfig
 ) -> list[Segment]:
-    """Write the hits of searches, the oldest search first.
-
-    If a prompt is too long, the worst of every search go first.
-
-    Without any search, nothing is said of documents; a search that found none is another matter.
-    """
-    if not config.documents:
+    """Write the hits of searches, the oldest first; a long prompt loses the worst of every search first."""
+    if not config.documents:  # then nothing is said of documents; a search that found none is another matter
         return []
     ranked = [
         (rank, search, hit.passage) for search, hits in enumerate(searches) for rank, hit in enumerate(hits)
@@ -166,15 +172,13 @@ def write_documents(
 
 def fill(
     query: str,
-    shown: Sequence[Segment],
+    demonstrations: Sequence[Segment],
     searches: Sequence[Sequence[Hit]],
     config: DRAGConfig,
     transcript: str = "",
 ) -> Prompt:
-    """Fill the prompt: the demonstrations to be ``shown``, documents, question, and what has been written so
-    far.
-    """
-    passages = write_documents(searches, config.template(), config)
+    """Fill the prompt: rendered demonstrations, documents, question, and what has been written so far."""
+    passages = render_documents(searches, config.template(), config)
     return config.template().render(
-        {"demonstrations": shown, "passages": passages, "query": query, "transcript": transcript}
+        {"demonstrations": demonstrations, "passages": passages, "query": query, "transcript": transcript}
     )

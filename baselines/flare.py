@@ -1,33 +1,141 @@
 """FLARE direct: forward-looking active retrieval (Jiang et al., EMNLP 2023, arXiv 2305.06983).
 
-Draft the next sentence; if one of its tokens is improbable, make a query of the draft, search, and write the
-sentence again from what was found; so on to the end. Preset "paper": the released configuration for
-2WikiMultihopQA (8 demonstrations, 2 passages).
+Draft the next sentence. If one of its tokens is improbable, make a query of the draft, search, and write the
+sentence again from what was found; so on to the end. Preset "paper" is the released configuration for
+2WikiMultihopQA: 8 demonstrations, 2 passages, theta 0.8, beta 0.4.
 
-Known differences: the demonstrations' passages are those of your file, not searched for; sentences are split
-by rules, not by NLTK, and end at line breaks too; an accepted draft is kept, where the released code
-generates it again with the same prompt; a draft whose query is blank or finds nothing, or that would be
-written again as nothing, is kept; a stated answer ends the loop; one that was not stated is asked for (not by
-preset "paper", but for a spent budget). The thresholds were tuned for text-davinci-003: look at ``searched``
-in the trace (best when it is true of 40 to 80% of the sentences) and tune ``theta`` for your model.
+Differences, and why:
+
+- The demonstrations' passages are those of your file, not searched for: every question would pay for the
+  same.
+- Sentences are split by rules, not by NLTK, and end at line breaks too, which chat models write.
+- An accepted draft is kept; the released code generates it again with the same prompt, for the same text.
+- A draft whose query is blank or finds nothing, or that would be written again as nothing, is kept.
+- A stated answer ends the loop. One that was not stated is asked for: not by preset "paper", but for a spent
+  budget.
+
+The thresholds were tuned for text-davinci-003, and models tuned to follow instructions are surer of
+themselves. Look at ``searched`` in the trace (the paper is best when it is true of 40 to 80% of the
+sentences) and tune ``theta`` for your model.
 """
 
 from __future__ import annotations
 
+import math
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeAlias
 
-from baselines.flare_config import FLAREConfig
-from baselines.flare_queries import masked, questions
-from baselines.flare_sentences import Sentence, answer_prompt, next_sentence, token_count
-from baselines.forced_answer import conclude_chain, cued, written
-from core.errors import BudgetExhaustedError
+from baselines.forced_answer import answer_of_chain, cued, written
+from baselines.transcripts import PROMPTS
+from core.errors import BudgetExhaustedError, ConfigError
 from core.fusion import interleave
+from core.prompting.demonstrations import DemonstrationConfig
 from core.prompting.prompt import Prompt
-from core.prompting.shorten import reserve
+from core.prompting.render import load_layout, render_demonstrations, render_passages
+from core.prompting.template import Template, load_template
+from core.sentences import sentence_end
 from core.text import stated_answer
 from core.tools import Tools
 from core.types import Answer, Hit, Question
+
+LEAST_SENTENCE = 5  # released code: what is shorter, in characters, is one sentence with what follows
+SPAN_GAP = 5  # released code: unsure tokens this near to each other, in tokens, belong to one span
+
+Token: TypeAlias = tuple[str, float]
+"""A token's text and its natural log-probability."""
+
+
+@dataclass(frozen=True)
+class FLAREConfig(DemonstrationConfig):
+    """Options of FLARE direct, and of demonstrations.
+
+    Defaults are those of the released configuration for 2WikiMultihopQA.
+
+    Attributes:
+        preset: "paper" (few-shot: give ``demonstrations``, the first eight are used) or "zero_shot" (chat
+            models).
+        theta: a draft with a token of this probability or less is searched for; 0 never searches, 1 always.
+            StrategyQA: 0.4.
+        beta: tokens of this probability or less are masked in the query, or asked for; 0 searches with the
+            whole draft.
+        query: "masked" blanks these tokens out (implicit query); "questions" has the model ask for each span
+            of them (explicit).
+        draft_with: drafts see the newest "passages" (released code), or "nothing" but for the first one (the
+            paper's text).
+        k: passages of each search, which replace those before (also ``top_k``).
+        look_ahead_tokens: most tokens of a draft, and of a sentence.
+        max_tokens: most tokens of the whole answer.
+        max_sentences: most sentences of it.
+        force_answer: ask for the answer if no sentence states one (released code: not). A spent budget is
+            always answered so.
+        max_answer_tokens: most tokens of a forced answer.
+        max_question_tokens: most tokens of an explicit query.
+        prompt: "auto" (``layout`` with demonstrations, else ``flare``), a shipped name, a file, or a text
+            with {query}, {paragraphs} and {cot_history}.
+        question_prompt: the same with {text} and {span}.
+        max_shown_words: passages are cut to so many words in prompts.
+    """
+
+    preset: Literal["paper", "zero_shot"] = "zero_shot"
+    theta: float = 0.8
+    beta: float = 0.4
+    query: Literal["masked", "questions"] = "masked"
+    draft_with: Literal["passages", "nothing"] = "passages"
+    k: int = 2
+    look_ahead_tokens: int = 64
+    max_tokens: int = 256
+    max_sentences: int = 15  # ours: an end for models whose sentences are a few words long
+    force_answer: bool = True
+    max_answer_tokens: int = 64
+    max_question_tokens: int = 64
+    prompt: str = "auto"
+    question_prompt: str = "flare_question"
+    demonstration_count: int = 8
+    max_shown_words: int = 350
+
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "max_paragraph_words": "max_shown_words"}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {"theta": 0.8, "beta": 0.4, "k": 2, "force_answer": False},
+        "zero_shot": {},
+    }
+
+    def __post_init__(self) -> None:
+        at_least_1 = (
+            "k look_ahead_tokens max_tokens max_sentences max_shown_words "
+            "max_answer_tokens max_question_tokens"
+        )
+        for name, least in (*((name, 1) for name in at_least_1.split()), ("demonstration_count", 0)):
+            if getattr(self, name) < least:
+                raise ConfigError(
+                    f"flare's {name} must be at least {least}, but it is {getattr(self, name)}."
+                )
+        if not (0 <= self.theta <= 1 and 0 <= self.beta <= 1):
+            raise ConfigError(
+                f"flare's theta and beta are probabilities, from 0 to 1, but they are {self.theta} and "
+                f"{self.beta}."
+            )
+        if self.preset == "paper" and not self.demonstrations and self.prompt == "auto":
+            raise ConfigError(
+                "flare's preset 'paper' is few-shot: name a file in IRCoT's format with "
+                "--flare.demonstrations, or 'default' for the shipped ones, or use the preset 'zero_shot'."
+            )
+
+    def template(self) -> Template:
+        """Load the prompt that asks for the next sentence."""
+        auto = "layout" if self.demonstrations else "flare"
+        return load_layout(auto if self.prompt == "auto" else self.prompt, PROMPTS)
+
+    def question_template(self) -> Template:
+        """Load the prompt that asks for an explicit query."""
+        return load_template(self.question_prompt, PROMPTS)
+
+    def templates(self) -> tuple[Template, ...]:
+        """Every prompt that these options use."""
+        return (
+            (self.template(), self.question_template()) if self.query == "questions" else (self.template(),)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +166,27 @@ class FLAREAnswer(Answer):
     drafts: tuple[Draft, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A generated sentence with the white space before it; ``ended``: the model wrote nothing after it."""
+
+    text: str
+    tokens: tuple[Token, ...]
+    ended: bool
+
+    @property
+    def confidence(self) -> float:
+        """The lowest probability of its tokens; 1 if there are none."""
+        return math.exp(min((logprob for _, logprob in self.tokens), default=0.0))
+
+
 async def flare(question: Question, tools: Tools, config: FLAREConfig) -> FLAREAnswer:
     """Answer one question with FLARE direct (paper, section 3.2)."""
     sentences: list[Sentence] = []
     drafts: list[Draft] = []
     found: dict[str, None] = {}
     stopped = ""
-    # The question's passages set the generation going.
+    # 1. The question's passages set the generation going (section 3: the initial query is the input).
     hits = await look_up([question.text], found, tools, config, path="question")
 
     def final(kept: Sequence[Sentence]) -> Prompt:
@@ -73,19 +195,20 @@ async def flare(question: Question, tools: Tools, config: FLAREConfig) -> FLAREA
     try:
         while not stopped:
             path = f"sentence {len(sentences) + 1}"
-            to_hold_back = config.look_ahead_tokens + config.max_answer_tokens
-            with tools.holding(reserve(final(sentences), to_hold_back, tools)):
-                # Look ahead: the next sentence, for the time being.
+            # The forced answer reads one sentence more than now.
+            with tools.hold_back(final(sentences), config.look_ahead_tokens + config.max_answer_tokens):
+                # 2. Look ahead (section 3.2.1): the next sentence, for the time being.
                 shown = hits if config.draft_with == "passages" or not sentences else []
                 sentence = draft = await next_sentence(
                     "draft", question, shown, sentences, tools, config, path=path
                 )
                 queries: list[str] = []
                 if draft.tokens and draft.confidence <= config.theta:
-                    # Unsure: search for what it says, or for what it does not know, and write it again.
+                    # 3. Unsure: search for what it says, or for what it does not know (3.2.2),
+                    #    and write it again. The new passages replace those before.
                     queries = await form_queries(draft, sentences, tools, config, path=path)
                     if fresh := await look_up(queries, found, tools, config, path=path):
-                        hits = fresh  # they replace those before
+                        hits = fresh
                         again = await next_sentence(
                             "sentence", question, hits, sentences, tools, config, path=path
                         )
@@ -98,31 +221,9 @@ async def flare(question: Question, tools: Tools, config: FLAREConfig) -> FLAREA
             stopped = exit_reason(sentences, config)
     except BudgetExhaustedError:
         stopped = "budget"
-    answer = await conclude_chain(final, sentences, stopped, tools, config)
+    answer = await answer_of_chain(final, sentences, stopped, tools, config)
     texts = tuple(sentence.text for sentence in sentences)
     return FLAREAnswer(answer, tuple(found), len(sentences), stopped, texts, tuple(drafts))
-
-
-async def form_queries(
-    draft: Sentence, sentences: Sequence[Sentence], tools: Tools, config: FLAREConfig, *, path: str
-) -> list[str]:
-    """Make queries of an unsure draft (section 3.2.2)."""
-    if config.query == "masked":
-        return [masked(draft.tokens, config.beta)]
-    text = written([*sentences, draft])
-    return await questions(draft.tokens, text, tools, config, path=path)
-
-
-async def look_up(
-    queries: Sequence[str], found: dict[str, None], tools: Tools, config: FLAREConfig, *, path: str
-) -> list[Hit]:
-    """Search with each query, note in ``found`` what came, and merge it into k hits.
-
-    Blank queries find nothing.
-    """
-    rankings = [await tools.search(query, k=config.k, path=path) for query in queries if query]
-    found |= dict.fromkeys(hit.passage.id for ranking in rankings for hit in ranking)
-    return interleave(rankings)[: config.k]
 
 
 def exit_reason(sentences: Sequence[Sentence], config: FLAREConfig) -> str:
@@ -135,3 +236,116 @@ def exit_reason(sentences: Sequence[Sentence], config: FLAREConfig) -> str:
     if len(sentences) >= config.max_sentences:
         return "max_sentences"
     return "max_tokens" if token_count(sentences) >= config.max_tokens else ""
+
+
+async def look_up(
+    queries: Sequence[str], found: dict[str, None], tools: Tools, config: FLAREConfig, *, path: str
+) -> list[Hit]:
+    """Search with each query that is not blank, note in ``found`` what came, and merge it into k hits."""
+    rankings = [await tools.search(query, k=config.k, path=path) for query in queries if query]
+    found |= dict.fromkeys(hit.passage.id for ranking in rankings for hit in ranking)
+    return interleave(rankings)[: config.k]
+
+
+# Sentences (section 3.2.1)
+
+
+async def next_sentence(
+    role: str,
+    question: Question,
+    hits: Sequence[Hit],
+    sentences: Sequence[Sentence],
+    tools: Tools,
+    config: FLAREConfig,
+    *,
+    path: str,
+) -> Sentence:
+    """Generate on from the sentences so far, and keep the first sentence with its tokens."""
+    prompt = answer_prompt(question, hits, written(sentences), config)
+    left = config.max_tokens - token_count(sentences)
+    stop = ("\n\n",) if prompt.plain else ()  # released code: a blank line begins another demonstration
+    reply = await tools.generate(
+        prompt, role=role, max_tokens=min(config.look_ahead_tokens, left), stop=stop, logprobs=True, path=path
+    )
+    completion = reply.completions[0]
+    end = sentence_end(completion.text, LEAST_SENTENCE)
+    ended = completion.finish_reason == "stop" and not completion.text[end:].strip()
+    return Sentence(completion.text[:end], tuple(completion.tokens(end)), ended)
+
+
+def answer_prompt(question: Question, hits: Sequence[Hit], so_far: str, config: FLAREConfig) -> Prompt:
+    """Write the answer so far, to be continued; a prompt that is too long loses the worst passages first."""
+    template, passages = config.template(), (hit.passage for hit in hits)
+    return template.render(
+        {
+            "query": question.text,
+            "paragraphs": render_passages(passages, template, config.max_shown_words, goes_first="last"),
+            "cot_history": so_far,
+            "demonstrations": render_demonstrations(config.examples(), template),
+        }
+    )
+
+
+def token_count(sentences: Sequence[Sentence]) -> int:
+    """Return how many tokens the answer so far has."""
+    return sum(len(sentence.tokens) for sentence in sentences)
+
+
+# Two ways from an unsure sentence to queries (section 3.2.2)
+
+
+async def form_queries(
+    draft: Sentence, sentences: Sequence[Sentence], tools: Tools, config: FLAREConfig, *, path: str
+) -> list[str]:
+    """Make queries of an unsure draft."""
+    if config.query == "masked":
+        return [masked(draft.tokens, config.beta)]
+    return await questions(draft.tokens, written([*sentences, draft]), tools, config, path=path)
+
+
+def masked(tokens: Sequence[Token], beta: float) -> str:
+    """Implicit query: the sentence without the tokens whose probability is at most ``beta``, perhaps "".
+
+    >>> masked([("Emma", -0.1), (" died", -0.2), (" in", -0.1), (" 1817", -3.0)], 0.4)
+    'Emma died in'
+    """
+    kept = (text if math.exp(logprob) > beta or not text else " " for text, logprob in tokens)
+    return " ".join("".join(kept).split())
+
+
+async def questions(
+    tokens: Sequence[Token], written: str, tools: Tools, config: FLAREConfig, *, path: str
+) -> list[str]:
+    """Explicit queries: for each unsure span a question that it answers, else the sentence itself.
+
+    ``written``: the answer so far with the sentence at its end.
+    """
+    spans = unsure_spans(tokens, config.beta)
+    if not spans:
+        return ["".join(text for text, _ in tokens).strip()]
+    template, limit = config.question_template(), config.max_question_tokens
+    replies = []
+    for number, span in enumerate(spans, 1):
+        prompt = template.render({"text": written, "span": span})
+        reply = await tools.generate(prompt, role="question", max_tokens=limit, path=f"{path}/span {number}")
+        replies.append(reply.text.strip().partition("\n")[0])
+    return [
+        reply for reply in replies if reply.endswith("?")
+    ]  # released code: only questions are searched for
+
+
+def unsure_spans(tokens: Sequence[Token], beta: float) -> list[str]:
+    """Return the spans between tokens of probability ``beta`` or less that are near each other.
+
+    A span of punctuation alone is left out: no question asks for it.
+
+    >>> unsure_spans([("In", -0.1), (" June", -2.0), (" 1817", -3.0), (" Emma", -0.1)], 0.4)
+    ['June 1817']
+    """
+    spans: list[tuple[int, int]] = []
+    for position in (i for i, (_, logprob) in enumerate(tokens) if math.exp(logprob) <= beta):
+        goes_on = bool(spans) and position - spans[-1][1] < SPAN_GAP
+        first = spans.pop()[0] if goes_on else position
+        spans.append((first, position))
+    texts = ["".join(text for text, _ in tokens[first : last + 1]).strip() for first, last in spans]
+    return [text for text in texts if text.strip(string.punctuation)]

@@ -1,5 +1,10 @@
-"""The answer in the end, for methods whose own loop has stated none: asked for with as much of it as budget
-and window allow.
+"""The answer in the end, for methods whose own loop has stated none.
+
+It is asked for with as much of the loop's text as budget and window allow.
+
+Most papers leave such a question unanswered, which counts as wrong. A run under a token budget would then
+measure how often a loop ends in time, not what it has found; so a spent budget is always answered here.
+Auto-RAG, FLARE, IterDRAG, ReAct, Search-o1, Self-Ask and prompted Self-RAG end in these functions.
 """
 
 from __future__ import annotations
@@ -9,12 +14,11 @@ from typing import Protocol, TypeVar
 
 from core.errors import BudgetExhaustedError, RequestRefusedError
 from core.prompting.prompt import Prompt
-from core.prompting.shorten import affordable
 from core.reader import generate_answer
 from core.text import extract_answer
 from core.tools import Tools
 
-ANSWER_CUE = "So the answer is:"  # what a chain of thought without an answer is made to go on with
+ANSWER_CUE = "So the answer is:"  # IRCoT's words, which its pattern reads; a chain is made to go on with them
 
 
 class WrittenSentence(Protocol):
@@ -45,14 +49,16 @@ Sentence = TypeVar("Sentence", bound=WrittenSentence)
 
 
 async def force_answer(prompt: Prompt, max_tokens: int, tools: Tools) -> str:
-    """Ask for the answer, without the demonstrations and passages that the budget does not allow, lowest drop
-    rank first.
+    """Ask for the answer once, leaving out demonstrations and passages that the budget does not allow.
+
+    Raises:
+        BudgetExhaustedError: the budget does not allow the call even without them.
     """
-    fitting = affordable(prompt, max_tokens, tools)
-    return extract_answer((await generate_answer(fitting, max_tokens, tools, role="final")).text)
+    prompt = tools.afford(prompt, max_tokens)
+    return extract_answer((await generate_answer(prompt, max_tokens, tools, role="final")).text)
 
 
-async def conclude(
+async def answer_from_newest(
     prompt: Callable[[Sequence[Item]], Prompt],
     items: Sequence[Item],
     tools: Tools,
@@ -61,13 +67,24 @@ async def conclude(
     stop: Sequence[str] = ("\n",),
     read: Callable[[str], str] = extract_answer,
 ) -> str:
-    """Ask for the answer with as many of the newest items of a transcript as budget and window allow, and
-    ``read`` the reply.
+    """Ask for the answer with as many of the newest items of a transcript as budget and window allow.
 
-    Items are left out here, not by a drop rank, because chat prompts have them in the reply's beginning,
-    which is kept whole: what a full window cuts is the question. Returns "" if the budget does not allow to
-    ask without any. Raises :class:`RequestRefusedError` if the window does not.
+    Args:
+        prompt: writes the prompt that asks with these items.
+        items: what was written so far, oldest first.
+        tools: the question's.
+        max_tokens: most tokens of the reply.
+        stop: where the reply ends.
+        read: takes the answer out of the reply.
+
+    Returns:
+        The answer, "" if the budget does not even allow to ask without any item.
+
+    Raises:
+        RequestRefusedError: the window does not allow to ask without any item.
     """
+    # Items are left out here and not by drop ranks: chat prompts have them in the beginning of the reply,
+    # which is kept whole, so what a full window would cut is the question.
     answer = ""
     for first in range(len(items) + 1):
         try:
@@ -81,31 +98,29 @@ async def conclude(
                 raise
             continue
         answer = read(reply.text)
-        if not reply.shortening.cut_tokens:
+        if not reply.shortening.cut_tokens:  # else the question lost words: try again with fewer items
             break
     return answer
 
 
-async def conclude_chain(
+async def answer_of_chain(
     prompt: Callable[[Sequence[Sentence]], Prompt],
     chain: Sequence[Sentence],
     stopped: str,
     tools: Tools,
     config: ForcingConfig,
 ) -> str:
-    """Return the answer of a chain of thought.
+    """Return what a chain of thought states as its answer, else what it states when made to go on with one.
 
-    If it did not stop with one, the answer that it is made to go on with.
-
-    A budget also leaves out demonstrations and passages of the ``prompt``, before sentences. If nothing comes
-    of it, or it is not asked for, what was written is the answer.
+    Under a budget, demonstrations and passages of the ``prompt`` go before sentences of the chain do. If
+    nothing comes of it, or it is not asked for, what was written is the answer.
     """
     answer = extract_answer(written(chain))
     if stopped == "answer" or not (config.force_answer or stopped == "budget"):
         return answer
     limit = config.max_answer_tokens
-    forced = await conclude(
-        lambda kept: affordable(prompt(kept), limit, tools), chain, tools, max_tokens=limit
+    forced = await answer_from_newest(
+        lambda kept: tools.afford(prompt(kept), limit), chain, tools, max_tokens=limit
     )
     return forced or answer
 

@@ -1,13 +1,15 @@
-"""ITER-RETGEN: iterative retrieval-generation synergy (Shao et al., Findings of EMNLP 2023, arXiv
-2305.15294).
+"""ITER-RETGEN (Shao et al.: Enhancing Retrieval-Augmented LLMs with Iterative Retrieval-Generation Synergy).
 
-Generate a whole chain of thought, search with it and the question together, generate afresh from what was
-found, and so on; the last generation holds the answer. Preset "paper": three demonstrations with chains of
-thought, five passages, two iterations.
+Findings of EMNLP 2023, arXiv 2305.15294. Generate a whole chain of thought, search with it and the question
+together, generate afresh from what was found, and so on; the last generation holds the answer. Nothing is
+collected over the rounds: a generation sees the passages of its own round only. Preset "paper": three
+demonstrations with chains of thought, five passages, two iterations.
 
-Known differences: no code was released, so the wording and layout of prompts are IRCoT's (``layout`` with
-demonstrations, ``chat_cot`` without) and passages are cut to ``max_shown_words``; the early stop
-``stop_when_settled`` is ours, off by default.
+Differences, and why:
+
+- No code was released, so the wording and layout of prompts are IRCoT's (``layout`` with demonstrations,
+  ``chat_cot`` without), and passages are cut to ``max_shown_words``.
+- ``stop_when_settled`` is ours, to save rounds that change nothing; off by default.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class IterRetGenConfig(ReaderConfig):
     k: int = 5
     stop_when_settled: bool = False
     reader: Literal["direct", "cot", "none"] = "cot"
-    demonstration_count: int = 3
+    demonstration_count: int = 3  # paper: 3-shot, where IRCoT has 15
 
     ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {"top_k": "k", "T": "iterations"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"reader": "cot"}, "zero_shot": {}}
@@ -90,15 +92,15 @@ async def iter_retgen(question: Question, tools: Tools, config: IterRetGenConfig
     try:
         while not stopped:
             path = f"round {len(rounds) + 1}"
-            # Generation-augmented retrieval (section 3.2): y_(t-1) || q, and q alone at first.
+            # 1. Generation-augmented retrieval (section 3.2): y_(t-1) || q, and q alone at first.
             generation = rounds[-1].generation if rounds else ""
             query = " ".join(f"{generation} {question.text}".split())
             hits = await tools.search(query, k=config.k, path=path)
             passages = [hit.passage for hit in hits]
             found |= dict.fromkeys(passage.id for passage in passages)
 
-            # Retrieval-augmented generation (section 3.3): y_t from this round's passages and q; earlier text
-            # is not shown. If its prompt is too long, passages are left out, the worst first.
+            # 2. Retrieval-augmented generation (section 3.3): y_t from this round's passages and q. Earlier
+            #    text is not shown, so that an early mistake reaches the model through the query only.
             prompt = reader_prompt(question, passages, config, goes_first="last")
             reply = await generate_answer(prompt, config.max_answer_tokens, tools, path=path)
             ids = tuple(passage.id for passage in passages)

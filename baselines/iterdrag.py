@@ -1,11 +1,16 @@
-"""IterDRAG (Yue et al.: Inference Scaling for Long-Context Retrieval Augmented Generation, 2024, arXiv
-2410.04343, section 3.3).
+"""IterDRAG (Yue et al.: Inference Scaling for Long-Context Retrieval Augmented Generation, 2024).
 
-DRAG that asks sub-queries on the way, in Self-Ask's form: "Follow up:", whose documents are added to the
-prompt, "Intermediate answer:", and in the end "So the final answer is:". The paper constrains decoding to
-these lines. Here a model that begins a line in one of the two ways that may stand there has decided as
-constrained greedy decoding would; for any other the likelier of the two is written. Differences: DRAG's, and
-a document that is found again is not repeated.
+arXiv 2410.04343, section 3.3. DRAG that asks sub-queries on the way, in Self-Ask's form: "Follow up:", whose
+documents are added to the prompt, "Intermediate answer:", and in the end "So the final answer is:". The paper
+reports the best setting under each budget of input tokens; iteration pays only where that budget is large.
+
+Differences, and why:
+
+- Those of DRAG.
+- The paper constrains decoding to these lines, which many engines cannot. Here a model that begins a line in
+  one of the two ways that may stand there has decided as constrained greedy decoding would; for any other the
+  likelier of the two is written.
+- A document that is found again is not repeated: it stands in the prompt already.
 """
 
 from __future__ import annotations
@@ -18,23 +23,21 @@ from typing import ClassVar
 
 from baselines.drag import DRAGConfig, demonstrate, fill, look_up
 from baselines.forced_answer import force_answer
+from baselines.transcripts import FINAL, FOLLOW_UP, INTERMEDIATE
 from core.errors import BudgetExhaustedError, ConfigError, DataError
 from core.fusion import interleave
 from core.prompting.demonstrations import Demonstration
 from core.prompting.prompt import Prompt
-from core.prompting.shorten import reserve
 from core.text import extract_answer
 from core.tools import Tools
 from core.types import Answer, Hit, Question
 
-FOLLOW_UP, INTERMEDIATE, FINAL = "Follow up:", "Intermediate answer:", "So the final answer is:"
 _OPENING_TOKENS = 16  # of "Intermediate answer:" and its line break, at most
 
 
 @dataclass(frozen=True)
 class IterDRAGConfig(DRAGConfig):
-    """Options of IterDRAG: those of DRAG, whose demonstrations must be in the form that IterDRAG writes, and
-    two more.
+    """Options of IterDRAG: those of DRAG, with demonstrations in the form that IterDRAG writes, and two more.
 
     Attributes:
         demonstrations: file of worked examples whose answers have the form that iterdrag writes, "default"
@@ -70,10 +73,8 @@ class IterDRAGConfig(DRAGConfig):
 
 
 @dataclass(frozen=True, slots=True)
-class SubQuery:
-    """A sub-query with its intermediate answer, "" if there is none, and the ids of the documents that it
-    added.
-    """
+class IterDRAGHop:
+    """A sub-query, the ids of the documents that it added, and its intermediate answer, perhaps ""."""
 
     text: str
     passage_ids: tuple[str, ...]
@@ -82,72 +83,70 @@ class SubQuery:
 
 @dataclass(frozen=True, slots=True)
 class IterDRAGAnswer(Answer):
-    """``steps``: sub-queries.
+    """IterDRAG's result.
 
-    ``stopped``: "answer", "max_iterations", "empty_generation" (a sub-query without words) or "budget".
-
-    ``passage_ids``: the best new document of every search, the question's first, then the second of each, and
-    so on.
+    ``steps``: sub-queries. ``stopped``: "answer", "max_iterations", "empty_generation" (a sub-query without
+    words) or "budget". ``passage_ids``: the best new document of every search, the question's first, then the
+    second of each, and so on.
     """
 
-    sub_queries: tuple[SubQuery, ...] = ()
+    sub_queries: tuple[IterDRAGHop, ...] = ()
 
 
 async def iterdrag(question: Question, tools: Tools, config: IterDRAGConfig) -> IterDRAGAnswer:
-    """Answer one question with IterDRAG: ask, retrieve and answer sub-queries until the model begins the
-    final answer, or must.
-    """
+    """Answer one question with IterDRAG (paper, section 3.3)."""
     demonstrations = await demonstrate(tools, config)
+    # 1. The question's own documents, as in DRAG.
     searches: list[Sequence[Hit]] = [await look_up(question.text, "question", tools, config)]
-    asked: list[SubQuery] = []
+    hops: list[IterDRAGHop] = []
     lines: list[str] = []
     answer, stopped = "", ""
 
     def prompt(opening: str) -> Prompt:
         return fill(question.text, demonstrations, searches, config, "\n".join([*lines, opening]))
 
-    def kept() -> int:  # for the final answer, after one more line
-        return reserve(
-            prompt(FINAL), config.max_answer_tokens + config.max_step_tokens + _OPENING_TOKENS, tools
-        )
+    # The final answer reads one line more than now.
+    most = config.max_answer_tokens + config.max_step_tokens + _OPENING_TOKENS
 
     try:
-        while len(asked) < config.max_iterations:
-            path = f"iteration {len(asked) + 1}"
-            with tools.holding(kept()):
+        while len(hops) < config.max_iterations:
+            path = f"iteration {len(hops) + 1}"
+            # 2. A sub-query, or the final answer.
+            with tools.hold_back(prompt(FINAL), most):
                 opening, text = await next_line(prompt, tools, config, path=path)
-            if opening == FINAL or not text:
-                answer, stopped = (
-                    (extract_answer(text), "answer") if opening == FINAL else ("", "empty_generation")
-                )
+            if opening == FINAL:
+                answer, stopped = extract_answer(text), "answer"
                 break
+            if not text:
+                stopped = "empty_generation"
+                break
+            # 3. Its documents are added to those before.
             hits = await look_up(text, path, tools, config)
             known = {hit.passage.id for earlier in searches for hit in earlier}
             searches.append([hit for hit in hits if hit.passage.id not in known])
-            asked.append(SubQuery(text, tuple(hit.passage.id for hit in searches[-1])))
+            hops.append(IterDRAGHop(text, tuple(hit.passage.id for hit in searches[-1])))
             lines.append(f"{FOLLOW_UP} {text}")
-            with tools.holding(kept()):
-                sub_answer = await write_line(prompt(INTERMEDIATE), "intermediate", tools, config, path=path)
-            asked[-1] = replace(
-                asked[-1], answer="" if _opening(sub_answer) else _without(INTERMEDIATE, sub_answer)
-            )
-            lines.append(f"{INTERMEDIATE} {asked[-1].answer}".strip())
+            # 4. Its intermediate answer; a line that already begins the next step is none.
+            with tools.hold_back(prompt(FINAL), most):
+                line = await write_line(prompt(INTERMEDIATE), "intermediate", tools, config, path=path)
+            sub_answer = "" if _opening(line) else _without(INTERMEDIATE, line)
+            hops[-1] = replace(hops[-1], answer=sub_answer)
+            lines.append(f"{INTERMEDIATE} {sub_answer}".strip())
+        # 5. After the last sub-query the final answer is forced.
         answer = answer or await force_answer(prompt(FINAL), config.max_answer_tokens, tools)
     except BudgetExhaustedError:
         stopped = "budget"
         with suppress(BudgetExhaustedError):
             answer = await force_answer(prompt(FINAL), config.max_answer_tokens, tools)
-        answer = answer or next((earlier.answer for earlier in reversed(asked) if earlier.answer), "")
+        answer = answer or next((hop.answer for hop in reversed(hops) if hop.answer), "")
     found = tuple(hit.passage.id for hit in interleave(searches))  # so that the first few show every search
-    return IterDRAGAnswer(answer, found, len(asked), stopped or "max_iterations", tuple(asked))
+    return IterDRAGAnswer(answer, found, len(hops), stopped or "max_iterations", tuple(hops))
 
 
 async def next_line(
     prompt: Callable[[str], Prompt], tools: Tools, config: IterDRAGConfig, *, path: str
 ) -> tuple[str, str]:
-    """Return how the model's next line begins and how it goes on: a sub-query, or the final answer ("" if not
-    written yet).
-    """
+    """Return how the next line begins and goes on: a sub-query, or the final answer ("" if unwritten)."""
     line = await write_line(prompt(""), "step", tools, config, path=path)
     if opening := _opening(line):
         return opening, _without(opening, line)
@@ -165,9 +164,7 @@ async def next_line(
 
 
 async def write_line(prompt: Prompt, role: str, tools: Tools, config: IterDRAGConfig, *, path: str) -> str:
-    """Let the model write on and return the first line with words: what it makes up behind that is not its
-    turn.
-    """
+    """Let the model write on and return the first line with words: the rest is not its turn."""
     stop = (f"\n{INTERMEDIATE}",)  # not the other openings, before which some models begin a line
     reply = await tools.generate(prompt, role=role, max_tokens=config.max_step_tokens, stop=stop, path=path)
     lines = (line.strip("*_ \t") for line in reply.text.splitlines())

@@ -1,25 +1,29 @@
-"""LongRAG (Jiang, Ma, Chen: LongRAG: Enhancing Retrieval-Augmented Generation with Long-context LLMs, 2024,
-arXiv 2406.15319).
+"""LongRAG (Jiang, Ma, Chen: LongRAG: Enhancing Retrieval-Augmented Generation with Long-context LLMs, 2024).
 
-Retrieve few long units, each many related passages, and read them in two turns: a long answer from
-everything, then a short answer out of the long one, by examples. As in the paper a unit is worth its best
-piece: passages are searched, with any index, and their units, made by ``corag units``, are read. Preset
-"paper" is the default; "small_window" reads half as much and writes a fifth. Differences: titles are above
-their passages, not in a list; the second turn's examples are our own; a failure fails the question.
+arXiv 2406.15319. Retrieve few long units, each many related passages, and read them in two turns: a long
+answer from everything, then a short answer out of the long one, by examples. As in the paper a unit is worth
+its best piece: passages are searched, with any index, and their units, made by ``corag units``, are read.
+Preset "paper" is the default; "small_window" reads half as much and writes a fifth.
+
+Differences, and why:
+
+- Titles are above their passages, not in a list before all of them.
+- The second turn's examples are our own: the released ones are questions of the benchmarks.
+- A failure fails the question; the released code takes it for an empty answer, which hides it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from baselines.transcripts import PROMPTS
 from core.errors import BudgetExhaustedError, ConfigError
 from core.method import MethodConfig
 from core.prompting.prompt import Prompt
 from core.prompting.render import render_passages
-from core.prompting.shorten import affordable, count_segments, reserve
+from core.prompting.shorten import count_segments
 from core.prompting.template import Template, load_prompt
 from core.text import extract_answer
 from core.tools import Tools
@@ -67,9 +71,7 @@ class LongRAGConfig(MethodConfig):
 
     def prompt(self, name: Literal["read", "extract"]) -> Template:
         """Load one of the prompts."""
-        return load_prompt(
-            getattr(self, f"{name}_prompt"), f"longrag_{name}", Path(__file__).parent / "prompts"
-        )
+        return load_prompt(getattr(self, f"{name}_prompt"), f"longrag_{name}", PROMPTS)
 
     def templates(self) -> tuple[Template, ...]:
         """Both prompts."""
@@ -90,9 +92,8 @@ class LongRAGConfig(MethodConfig):
 class LongRAGAnswer(Answer):
     """LongRAG's result.
 
-    ``stopped``: "read", "empty_generation" (no long answer, so no second turn) or "budget".
-
-    ``steps``: turns. ``passage_ids``: all that the units hold, what the search found of it first.
+    ``stopped``: "read", "empty_generation" (no long answer, so no second turn) or "budget". ``steps``: turns.
+    ``passage_ids``: all that the units hold, what the search found of it first.
     ``unit_ids``: best first. ``passages_read``: how many passages budget and window left in the prompt.
     """
 
@@ -102,31 +103,30 @@ class LongRAGAnswer(Answer):
 
 
 async def longrag(question: Question, tools: Tools, config: LongRAGConfig) -> LongRAGAnswer:
-    """Answer one question with LongRAG: the long retriever (paper, section 2.1), then the long reader
-    (section 2.2).
-    """
+    """Answer one question with LongRAG (paper, section 2)."""
+    # 1. The long retriever (section 2.1): the units of the best passages.
     hits = await tools.search(question.text, k=config.depth)
     units = best_units(hits, config)
     members = [identifier for unit in units for identifier in unit.passage_ids]
     passages = await tools.passages(members) if members else ()
 
-    # First turn: a long answer from the units. If they are too long, passages go, from the end of the worst
-    # unit on.
+    # 2. The long reader (section 2.2), first turn: a long answer from the units. If they are too long,
+    #    passages go, from the end of the worst unit on.
     read = config.prompt("read")
     prompt = read.render(
         {"query": question.text, "passages": render_passages(passages, read, goes_first="last")}
     )
     long_answer, answer, stopped, steps, shown = "", "", "read", 0, 0
     try:
-        # what the second turn reads and writes
+        # The second turn reads the long answer and writes the short one.
         most = config.max_long_answer_tokens + config.max_answer_tokens
-        with tools.holding(reserve(extraction(question, "", config), most, tools)):
-            prompt = affordable(prompt, config.max_long_answer_tokens, tools)
+        with tools.hold_back(extraction(question, "", config), most):
+            prompt = tools.afford(prompt, config.max_long_answer_tokens)
             reply = await tools.generate(prompt, role="long_answer", max_tokens=config.max_long_answer_tokens)
         long_answer, steps = reply.text.strip(), 1
         shown = count_segments(prompt, "passage") - reply.shortening.count("passage")
 
-        # Second turn: a short answer out of the long one.
+        # 3. Second turn: a short answer out of the long one.
         if long_answer:
             short = extraction(question, long_answer, config)
             reply = await tools.generate(short, role="short_answer", max_tokens=config.max_answer_tokens)
@@ -144,9 +144,7 @@ async def longrag(question: Question, tools: Tools, config: LongRAGConfig) -> Lo
 
 
 def best_units(hits: Sequence[Hit], config: LongRAGConfig) -> list[Unit]:
-    """Return the units of the best passages: a unit's score is that of its best piece (paper, section
-    2.1).
-    """
+    """Return the units of the best passages; a unit is worth its best piece (paper, section 2.1)."""
     if config.units:
         units = load_units(config.units)
         if missing := [hit.passage.id for hit in hits if hit.passage.id not in units]:

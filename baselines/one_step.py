@@ -1,4 +1,8 @@
-"""OneR: retrieve once with the question, then read (the one-step baseline of IRCoT, section 4.2)."""
+"""OneR: retrieve once with the question, then read.
+
+The one-step baseline of IRCoT (Trivedi et al., ACL 2023, arXiv 2212.10509, section 4.2). It collects under
+IRCoT's rules, so that a comparison with IRCoT is about the number of steps and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +28,10 @@ class OneStepConfig(ReaderConfig):
         near_duplicate: passages this similar (percent, title and text) to a kept one are not collected.
     """
 
-    k: int = 15
+    k: int = 15  # what IRCoT may collect at most, so that both readers see as much
     strip_question_words: bool = True
     max_collected_words: int = 600
-    near_duplicate: float = 90.0
+    near_duplicate: float = 90.0  # IRCoT's released code, by rapidfuzz
 
     ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {
         "top_k": "k",
@@ -43,13 +47,8 @@ class OneStepConfig(ReaderConfig):
 
 
 async def one_step(question: Question, tools: Tools, config: OneStepConfig) -> Answer:
-    """Retrieve k passages with the whole question and read them, under IRCoT's rules for collecting.
-
-    A token budget too small for all is answered with what it allows.
-    """
-    collected = PassagePool(
-        config.k, max_words=config.max_collected_words, near_duplicate=config.near_duplicate
-    )
+    """Retrieve k passages with the whole question and read them; a small token budget leaves some out."""
+    pool = PassagePool(config.k, max_words=config.max_collected_words, near_duplicate=config.near_duplicate)
     query = strip_question_words(question.text) if config.strip_question_words else question.text
-    collected.add(await tools.search(query, k=config.k))
-    return await read_once(question, collected.passages, tools, config)
+    pool.add(await tools.search(query, k=config.k))
+    return await read_once(question, pool.passages, tools, config)

@@ -1,29 +1,88 @@
 """ReAct over passages (Yao et al.: ReAct: Synergizing Reasoning and Acting in Language Models, ICLR 2023).
 
-Thought, action, observation, and again, until an action finishes with the answer. Preset "paper" is the
-released HotpotQA code: seven steps, six worked examples, a second call where no action can be read, an empty
-answer when no step finishes. The default asks a chat model without examples, takes an unreadable reply as the
-answer and forces an answer at the end. Differences in both: any retriever's passages in place of Wikipedia's
-pages and similar titles; ``lookup`` goes over all that was found, not one page (by default five sentences at
-a time, "paper": one); parsing forgives letter case, round brackets, further actions and made-up observations.
+arXiv 2210.03629. Thought, action, observation, and again, until an action finishes with the answer. Preset
+"paper" is the released HotpotQA code: seven steps, six worked examples, a second call where no action can be
+read, an empty answer when no step finishes. The default asks a chat model without examples, takes an
+unreadable reply as the answer and forces an answer at the end.
+
+Differences in both, and why:
+
+- Any retriever's passages in place of Wikipedia's pages and similar titles, which need Wikipedia's own
+  search.
+- ``lookup`` goes over all that was found, not over one page: passages are shorter than pages. By default it
+  shows five sentences at a time, with "paper" one.
+- Parsing forgives letter case, round brackets, further actions and made-up observations, which small models
+  write.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, ClassVar, Literal, TypeAlias
 
-from baselines.forced_answer import conclude
-from baselines.react_actions import Move, answer_without_action, parse_move
-from baselines.react_config import ReActConfig
-from baselines.react_library import Excerpt, Library
-from core.errors import BudgetExhaustedError
+from baselines.forced_answer import answer_from_newest
+from baselines.transcripts import TranscriptConfig
+from core.errors import BudgetExhaustedError, ConfigError
 from core.prompting.prompt import Prompt
-from core.prompting.shorten import reserve
-from core.text import extract_answer
+from core.sentences import sentence_end
+from core.text import extract_answer, stated_answer
 from core.tools import SearchStep, Tools
-from core.types import Answer, Question
+from core.types import Answer, Hit, Passage, Question
+
+
+@dataclass(frozen=True)
+class ReActConfig(TranscriptConfig):
+    """Options of ReAct, with those of its transcript (fields {query}, {hops}, {cue} and {demonstrations}).
+
+    In the prompt's passage, {place} is its number among all that were found. The released code has its
+    examples under webthink_simple6 in prompts_naive.json: make that text a file for ``demonstrations``.
+
+    Attributes:
+        max_steps: thoughts, each with its action, at most.
+        k: passages that a search returns (also ``top_k``).
+        shown_sentences: sentences of each passage that a search shows, the rest being left to lookups; 0
+            shows all.
+        lookup_sentences: sentences that a lookup shows; the same lookup again shows the next ones.
+        unparsable: a reply without an action is the "answer"; or "ask_again", for the action alone.
+        force_answer: ask for the answer if no step gave one. A spent budget is always answered so.
+        max_step_tokens: most tokens of a thought and its action.
+        max_answer_tokens: most tokens of a forced answer.
+    """
+
+    demonstration_count: int = 6
+    max_steps: int = 7
+    k: int = 5
+    shown_sentences: int = 5  # released code: the first five sentences of a page
+    lookup_sentences: int = 5
+    unparsable: Literal["answer", "ask_again"] = "answer"
+    force_answer: bool = True
+    max_step_tokens: int = 200  # ours: chat models think at twice the length of the paper's 100
+    max_answer_tokens: int = 64
+
+    NAME: ClassVar[str] = "react"
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {
+            "k": 1,
+            "lookup_sentences": 1,
+            "unparsable": "ask_again",
+            "force_answer": False,
+            "max_step_tokens": 100,
+        },
+        "zero_shot": {},
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if min(self.max_steps, self.k, self.lookup_sentences) < 1 or self.shown_sentences < 0:
+            raise ConfigError(
+                "react needs max_steps, k and lookup_sentences of at least 1 and shown_sentences of at "
+                f"least 0, but they are {self.max_steps}, {self.k}, {self.lookup_sentences} and "
+                f"{self.shown_sentences}."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +122,9 @@ async def react(question: Question, tools: Tools, config: ReActConfig) -> ReActA
     answer, stopped, bad_parses = "", "", 0
     try:
         while not stopped:
-            # Thought and action: one generation, which ends where the observation would begin.
-            with tools.holding(
-                reserve(final_prompt(question, steps, config)(steps), config.max_answer_tokens, tools)
-            ):
+            # 1. Thought and action: one generation, which ends where the observation would begin.
+            final = final_prompt(question, steps, config)
+            with tools.hold_back(final(steps), config.max_answer_tokens):
                 move, bad = await next_move(question, steps, tools, config)
             bad_parses += bad
             repeated = bool(move.action) and any(move.action == step.action for step in steps)
@@ -76,16 +134,17 @@ async def react(question: Question, tools: Tools, config: ReActConfig) -> ReActA
             elif not move.name and config.unparsable == "answer":
                 answer, stopped = answer_without_action(move.thought), "unparsable"
             else:
+                # 2. Observation: what the action brings.
                 observation = await observe(move, library, tools, config, path=f"step {len(steps) + 1}")
                 stopped = "max_steps" if len(steps) + 1 == config.max_steps else ""
-            steps.append(
-                ReActStep(len(steps) + 1, " ".join(move.thought.split()), move.action, observation, repeated)
-            )
+            thought = " ".join(move.thought.split())
+            steps.append(ReActStep(len(steps) + 1, thought, move.action, observation, repeated))
     except BudgetExhaustedError:
         stopped = "budget"
+    # 3. Released code: steps that run out finish with an empty answer.
     if not answer and (config.force_answer or stopped == "budget"):
-        final = final_prompt(question, steps, config)
-        answer = await conclude(final, steps, tools, max_tokens=config.max_answer_tokens, stop=("]", "\n"))
+        final, stop = final_prompt(question, steps, config), ("]", "\n")
+        answer = await answer_from_newest(final, steps, tools, max_tokens=config.max_answer_tokens, stop=stop)
     return ReActAnswer(
         text=answer,
         passage_ids=library.ids,
@@ -101,7 +160,7 @@ async def react(question: Question, tools: Tools, config: ReActConfig) -> ReActA
 async def next_move(
     question: Question, steps: Sequence[ReActStep], tools: Tools, config: ReActConfig
 ) -> tuple[Move, bool]:
-    """Generate a thought and an action. Returns them, and whether the reply held no action."""
+    """Generate a thought and an action; return them, and whether the reply held no action."""
     number = len(steps) + 1
     path, stop = f"step {number}", (f"Observation {number}:", "Observation:")
     prompt = react_prompt(question, config, f"Thought {number}:", steps)
@@ -124,27 +183,20 @@ async def observe(move: Move, library: Library, tools: Tools, config: ReActConfi
     if move.name == "lookup":
         said, found = library.look_up(move.argument, config.lookup_sentences)
         return said + (write(found, config) if found else "")
-    if move.name == "think":
+    if move.name == "think":  # released code accepts it; it changes nothing
         return "Noted."
     if move.name != "search":
         return f"Invalid action: {move.action or 'none'}. Use search[query], lookup[term] or finish[answer]."
     hits = await tools.search(move.argument, k=config.k, path=path)
-    return (
-        write(library.add(hits, config.shown_sentences), config)
-        or f"Nothing was found for '{move.argument}'."
-    )
+    excerpts = library.add(hits, config.shown_sentences)
+    return write(excerpts, config) or f"Nothing was found for '{move.argument}'."
 
 
-def write(excerpts: Sequence[Excerpt], config: ReActConfig) -> str:
-    """Write some of the passages found as the prompt says."""
-    return "".join(segment.text for segment in config.template().items("passage", excerpts)).strip()
+# Prompts
 
 
 def react_prompt(question: Question, config: ReActConfig, cue: str, steps: Sequence[ReActStep]) -> Prompt:
-    """Write the transcript so far, to be continued after ``cue``.
-
-    If it is too long, the oldest steps go first.
-    """
+    """Write the transcript so far, to be continued after ``cue``; too long, it loses the oldest steps."""
     template = config.template()
     items = [
         {
@@ -164,3 +216,169 @@ def react_prompt(question: Question, config: ReActConfig, cue: str, steps: Seque
 def final_prompt(question: Question, steps: Sequence[ReActStep], config: ReActConfig) -> partial[Prompt]:
     """Return the function that asks for the answer, and nothing else, after some of the steps."""
     return partial(react_prompt, question, config, f"Action {len(steps) + 1}: finish[")
+
+
+def write(excerpts: Sequence[Excerpt], config: ReActConfig) -> str:
+    """Write some of the passages found as the prompt says."""
+    return "".join(segment.text for segment in config.template().items("passage", excerpts)).strip()
+
+
+# Reading an action out of a reply
+
+_OBSERVATION = re.compile(r"observation[ \t]*\d*[ \t]*:", re.IGNORECASE)
+_THOUGHT_LABEL = re.compile(r"^\W*thought[ \t]*\d*[ \t]*:", re.IGNORECASE)
+_ACTION_LABEL = re.compile(r"[*_`]*\baction[ \t]*\d*[ \t]*:\W*?(?=\w|$)", re.IGNORECASE)
+_CALL = re.compile(r"\b(search|lookup|finish|think)\s?([\[(])", re.IGNORECASE)
+# Without a label, square brackets make a call anywhere; round ones only at the start of a line, for a thought
+# may well speak of "the search (2018)".
+_UNLABELLED = re.compile(
+    r"(?=\b(?:search|lookup|finish)\[)|^(?=\W*(?:search|lookup|finish)\s?\()", re.IGNORECASE | re.MULTILINE
+)
+_MADE_UP = re.compile(r"(\w+)\s?([\[(])")
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What a reply says.
+
+    ``name``: "search", "lookup", "finish", "think", a word the model made up, or "" without an action.
+    ``thought``: what stands before the action, or all of it without one, line breaks included. ``argument``:
+    the action's, or what was written where an action should be.
+    """
+
+    thought: str
+    name: str
+    argument: str
+
+    @property
+    def action(self) -> str:
+        """The action as a transcript writes it."""
+        return f"{self.name}[{self.argument}]" if self.name else self.argument
+
+
+def parse_move(reply: str) -> Move:
+    r"""Read thought and action out of a reply; without any action, all that was written is the thought.
+
+    Only the first action counts, and nothing from a made-up observation on. Brackets may be round or square;
+    the argument reaches to the last closing one on the line, or before a second action behind the bracket
+    that closes the first.
+
+    >>> parse_move("I need the author.\nAction 1: Search[The Glass Orchard (novel)]\nObservation 1: It is")
+    Move(thought='I need the author.', name='search', argument='The Glass Orchard (novel)')
+    """
+    written = _OBSERVATION.split(reply, maxsplit=1)[0]
+    found = [start for pattern in (_ACTION_LABEL, _UNLABELLED) for start in pattern.finditer(written)]
+    starts = sorted(found, key=lambda start: start.start())
+    for start in starts:  # a label that no call follows is a word of the thought
+        line = written[start.end() :].strip().split("\n", 1)[0]
+        if call := _CALL.search(line) or _MADE_UP.match(line):
+            thought, argument = written[: start.start()], _argument(line[call.end() :], call[2])
+            return Move(_thought(thought), call[1].lower(), argument)
+    if starts and not written[starts[-1].end() :].strip():
+        written = written[: starts[-1].start()]  # a label, and nothing more
+    return Move(_thought(written), "", "")
+
+
+def answer_without_action(response: str) -> str:
+    r"""Return what a line of a response states as the answer, else all of the response, joined by spaces.
+
+    >>> answer_without_action("The Glass Orchard\nis by Mara Velden.")
+    'The Glass Orchard is by Mara Velden'
+    """
+    stated = any(stated_answer(line) is not None for line in response.splitlines())
+    return extract_answer(response if stated else " ".join(response.split()))
+
+
+def _thought(text: str) -> str:
+    return _THOUGHT_LABEL.sub("", text).strip()
+
+
+def _argument(rest: str, opening: str) -> str:
+    """Cut the argument out of what follows the opening bracket of an action."""
+    closing = "]" if opening == "[" else ")"
+    # Within an argument, the name of an action is a word of a title: "The Search (film)".
+    for following in _CALL.finditer(rest):
+        before = rest[: following.start()]
+        if before.count(closing) > before.count(opening):
+            rest = before
+            break
+    end = rest.rfind(closing)
+    return _bare(rest[:end] if end >= 0 else rest)
+
+
+def _bare(argument: str) -> str:
+    """Take off white space and one pair of brackets or quotes around the whole argument."""
+    argument = argument.strip()
+    around = len(argument) >= 2 and argument[0] + argument[-1] in ("[]", '""', "''", "“”")
+    inside = argument[1:-1]
+    return inside.strip() if around and argument[0] not in inside and argument[-1] not in inside else argument
+
+
+# What was found, and how searches and lookups show it
+
+Excerpt: TypeAlias = dict[str, str]
+"""Some of a passage, as a prompt's "passage" takes it: title, text, and its place among all found, from 1."""
+
+
+class Library:
+    """What a question's searches have found, in order, with a finger on the sentence shown last."""
+
+    def __init__(self) -> None:
+        self._passages: dict[str, Passage] = {}
+        self._term = ""
+        self._shown = 0
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of the passages."""
+        return tuple(self._passages)
+
+    def add(self, hits: Sequence[Hit], shown_sentences: int) -> list[Excerpt]:
+        """Take in what a search found; return so many sentences of each passage, all for 0."""
+        self._passages.update((hit.passage.id, hit.passage) for hit in hits)
+        self._term = ""  # lookups begin anew (released code: on a new page)
+        places = {name: place for place, name in enumerate(self._passages, 1)}
+        return [
+            _excerpt(
+                places[hit.passage.id], hit.passage, sentences(hit.passage.text)[: shown_sentences or None]
+            )
+            for hit in hits
+        ]
+
+    def look_up(self, term: str, limit: int) -> tuple[str, list[Excerpt]]:
+        """Return the next ``limit`` sentences that hold the term, in any case, after what is said first."""
+        wanted = term.strip().casefold()
+        if wanted != self._term:
+            self._term, self._shown = wanted, 0
+        found = [
+            _excerpt(place, passage, [sentence])
+            for place, passage in enumerate(self._passages.values(), 1)
+            for sentence in sentences(passage.text)
+            if wanted and wanted in sentence.casefold()
+        ]
+        if not found:
+            return f"No sentence with '{term}' in what was found so far.", []
+        first, shown = self._shown + 1, found[self._shown : self._shown + limit]
+        self._shown += len(shown)
+        if not shown:
+            return "No more results.", []
+        if len(shown) == 1:
+            return f"(Result {first} / {len(found)}) ", shown
+        return f"(Results {first} to {self._shown} / {len(found)})\n", shown
+
+
+def _excerpt(place: int, passage: Passage, part: Sequence[str]) -> Excerpt:
+    return {"place": str(place), "title": passage.title, "text": " ".join(part)}
+
+
+def sentences(text: str) -> list[str]:
+    r"""Split a text into sentences; line breaks end them too.
+
+    >>> sentences("J. R. Smith left. He came to St. Ives.\nThe end")
+    ['J. R. Smith left.', 'He came to St. Ives.', 'The end']
+    """
+    found = []
+    while end := sentence_end(text):
+        found.append(text[:end].strip())
+        text = text[end:]
+    return found

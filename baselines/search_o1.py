@@ -1,33 +1,128 @@
 """Search-o1 (Li et al.: Search-o1: Agentic Search-Enhanced Large Reasoning Models, 2025, arXiv 2501.05366).
 
-A reasoning model searches in the middle of its reasoning; a second call reads the documents and only what
+A reasoning model searches in the middle of its reasoning. A second call reads the documents, and only what
 helps is inserted. Preset "released_code" has the limits and the sampling that the authors' code uses for
 QwQ-32B on multi-hop questions, and gives no answer where the model boxes none. The default, "greedy", is
-deterministic, short, and forces an answer. Differences in both: passages of any retriever, not web pages;
-what is inserted keeps its spaces; the answer is looked for in the model's own words only, its braces paired;
-a search that finds nothing costs no call; a query also ends where the model begins to make up a result; a
-turn for which a full window would cut the question is not used. A spent budget is answered with the newest
-turns that it allows, in both.
+deterministic, short, and forces an answer. Under both, a spent budget is answered with the newest turns that
+it allows.
+
+Differences in both, and why:
+
+- Passages of any retriever, not web pages; a search that finds nothing costs no call.
+- What is inserted keeps its spaces.
+- The answer is looked for in the model's own words only, not in inserted text, and its braces are paired.
+- A query also ends where the model begins to make up a result.
+- A turn for which a full window would cut the question is not used.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
-from baselines import search_o1_tags as tags
-from baselines.forced_answer import conclude
-from baselines.search_o1_config import SearchO1Config
-from baselines.transcripts import passages_found
-from core.errors import BudgetExhaustedError, RequestRefusedError
+from baselines.forced_answer import answer_from_newest
+from baselines.transcripts import PROMPTS, passages_found
+from core.errors import BudgetExhaustedError, ConfigError, RequestRefusedError
+from core.method import MethodConfig
 from core.prompting.prompt import Prompt
 from core.prompting.render import render_passages
-from core.prompting.shorten import reserve
+from core.prompting.template import Template, load_prompt
 from core.protocols import Completion, Generation
+from core.text import extract_answer
 from core.tools import Tools
 from core.types import Answer, Hit, Question
+
+# The tags and the sentence for unhelpful documents are the released code's; the two notes are in our words.
+BEGIN_QUERY, END_QUERY = "<|begin_search_query|>", "<|end_search_query|>"
+BEGIN_RESULT, END_RESULT = "<|begin_search_result|>", "<|end_search_result|>"
+NOTHING_HELPFUL = "No helpful information found."
+REPEATED = "This query has been searched before: see the result above."
+LIMIT_REACHED = "No more searches are allowed: go on with what is known."
+BOX = r"\boxed{"
+
+
+@dataclass(frozen=True)
+class SearchO1Config(MethodConfig):
+    """Options of Search-o1.
+
+    Attributes:
+        preset: values for the other options: "greedy", or "released_code" (as for QwQ-32B on multi-hop
+            questions; needs a window of more than 20,480 tokens. The code gives single-hop questions 5
+            searches, and other models 8,192 tokens and no penalty).
+        max_searches: searches at most; a query beyond gets a note.
+        max_turns: turns of reasoning at most.
+        k: passages that a search returns (also ``top_k``).
+        max_shown_words: passages are cut to so many words in prompts (released code: 3,000 characters of a
+            web page).
+        temperature: of reasoning and of reading documents; a forced answer is greedy.
+        top_p: sample from the likeliest tokens that have this much probability together.
+        sampling_top_k: sample from so many likeliest tokens; 0 for all.
+        repetition_penalty: divides the likelihood of tokens that occurred; 1 for none.
+        force_answer: ask for the answer if the model boxed none. A spent budget is always answered so.
+        max_turn_tokens: most tokens of a turn of reasoning.
+        max_result_tokens: most tokens of reading documents.
+        max_answer_tokens: most tokens of a forced answer.
+        reasoning_prompt: a shipped name, a file, or a text with {query}, {max_searches} and {reasoning}.
+        documents_prompt: the same with {sub_query}, {passages}, {reasoning} and {nothing_helpful}.
+    """
+
+    preset: Literal["greedy", "released_code"] = "greedy"
+    max_searches: int = 10
+    max_turns: int = 15
+    k: int = 5
+    max_shown_words: int = 350
+    temperature: float = 0.0
+    top_p: float = 1.0
+    sampling_top_k: int = 0
+    repetition_penalty: float = 1.0
+    force_answer: bool = True
+    max_turn_tokens: int = 1024
+    max_result_tokens: int = 512
+    max_answer_tokens: int = 64
+    reasoning_prompt: str = "search_o1"
+    documents_prompt: str = "search_o1_documents"
+
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "max_passage_words": "max_shown_words"}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "greedy": {},
+        "released_code": {
+            "k": 10,
+            "max_shown_words": 500,  # about the code's 3,000 characters
+            "temperature": 0.7,
+            "top_p": 0.8,
+            "sampling_top_k": 20,
+            "repetition_penalty": 1.05,
+            "force_answer": False,
+            "max_turn_tokens": 20_480,
+            "max_result_tokens": 20_480,
+        },
+    }
+
+    def __post_init__(self) -> None:
+        if min(self.max_turns, self.k, self.max_shown_words) < 1 or self.max_searches < 0:
+            raise ConfigError(
+                "search_o1 needs max_turns, k and max_shown_words of at least 1 and max_searches of at "
+                f"least 0, but they are {self.max_turns}, {self.k}, {self.max_shown_words} and "
+                f"{self.max_searches}."
+            )
+        if not 0 < self.top_p <= 1 or self.sampling_top_k < 0 or self.repetition_penalty <= 0:
+            raise ConfigError(
+                "search_o1 needs top_p in (0, 1], sampling_top_k of at least 0 and a repetition_penalty "
+                f"above 0, but they are {self.top_p}, {self.sampling_top_k} and {self.repetition_penalty}."
+            )
+
+    def template(self, name: Literal["reasoning", "documents"]) -> Template:
+        """Load one of the prompts."""
+        if name == "reasoning":
+            return load_prompt(self.reasoning_prompt, "search_o1", PROMPTS)
+        return load_prompt(self.documents_prompt, "search_o1_documents", PROMPTS)
+
+    def templates(self) -> tuple[Template, ...]:
+        """Both prompts."""
+        return (self.template("reasoning"), self.template("documents"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +156,27 @@ async def search_o1(question: Question, tools: Tools, config: SearchO1Config) ->
     written: list[str] = []  # the model's own words
     searches: list[Search] = []
     stopped = ""
-    final = partial(reasoning_prompt, question, config, f"\n\n{tags.BOX}")
+    final = partial(reasoning_prompt, question, config, f"\n\n{BOX}")
     try:
         while not stopped:
-            with tools.holding(reserve(final(turns), config.max_answer_tokens, tools)):
-                # Reason, until a search query is complete or to the end.
+            with tools.hold_back(final(turns), config.max_answer_tokens):
+                # 1. Reason, until a search query is complete or to the end.
                 path = f"turn {len(turns) + 1}"
-                prompt = reasoning_prompt(question, config, "", turns)
-                stop = (tags.END_QUERY, tags.BEGIN_RESULT)
-                reply = await ask(prompt, "reasoning", config.max_turn_tokens, stop, path, tools, config)
+                prompt, stop = reasoning_prompt(question, config, "", turns), (END_QUERY, BEGIN_RESULT)
+                reply = await generate(prompt, "reasoning", config.max_turn_tokens, stop, path, tools, config)
                 if turns and reply.shortening.cut_tokens:
                     stopped = "window"  # the question lost words to the reasoning, so the reply is not used
                     break
                 turn = reply.completions[0]
                 written.append(turn.text)
                 turns.append(turn.text)
-                query = tags.asked_query(turn.text)
+                query = last_query(turn.text)
                 stopped = exit_reason(turn, query)
                 if query and not stopped:
-                    # Search, reason in the documents, and insert what they tell.
-                    turns[-1] += tags.END_QUERY
+                    # 2. Search, 3. reason in the documents, and insert what they tell.
+                    turns[-1] += END_QUERY
                     searches.append(await look_up(query, searches, "".join(turns), path, tools, config))
-                    turns[-1] += tags.inserted(searches[-1].result)
+                    turns[-1] += f"\n\n{BEGIN_RESULT}{searches[-1].result}{END_RESULT}\n\n"
                     stopped = "max_turns" if len(turns) == config.max_turns else ""
     except BudgetExhaustedError:
         stopped = "budget"
@@ -90,9 +184,11 @@ async def search_o1(question: Question, tools: Tools, config: SearchO1Config) ->
         if not turns:
             raise
         stopped = "window"
-    answer = tags.boxed("\n".join(written))
+    # 4. The last box is the answer.
+    answer = boxed("\n".join(written))
     if not answer and (config.force_answer or stopped == "budget"):
-        answer = await conclude(final, turns, tools, max_tokens=config.max_answer_tokens, read=tags.forced)
+        limit = config.max_answer_tokens
+        answer = await answer_from_newest(final, turns, tools, max_tokens=limit, read=forced_box)
     return SearchO1Answer(answer, passages_found(tools), len(turns), stopped, tuple(searches))
 
 
@@ -106,24 +202,21 @@ def exit_reason(turn: Completion, query: str | None) -> str:
 async def look_up(
     query: str, earlier: Sequence[Search], reasoning: str, path: str, tools: Tools, config: SearchO1Config
 ) -> Search:
-    """Search and let the model reason in the documents.
-
-    A repeated query, or one beyond the limit, gets a note instead.
-    """
+    """Search and let the model reason in the documents; a repeated query, or one too many, gets a note."""
     done = [search.query for search in earlier if not search.refused]
     if len(done) >= config.max_searches:
-        return Search(query, tags.LIMIT_REACHED, refused="limit")
+        return Search(query, LIMIT_REACHED, refused="limit")
     if query in done:
-        return Search(query, tags.REPEATED, refused="repeated")
+        return Search(query, REPEATED, refused="repeated")
     hits = await tools.search(query, k=config.k, path=path)
     if not hits:
-        return Search(query, tags.NOTHING_HELPFUL)
+        return Search(query, NOTHING_HELPFUL)
     prompt = documents_prompt(query, hits, reasoning, config)
-    reply = await ask(prompt, "documents", config.max_result_tokens, (), path, tools, config)
-    return Search(query, tags.refined(reply.text), tuple(hit.passage.id for hit in hits))
+    reply = await generate(prompt, "documents", config.max_result_tokens, (), path, tools, config)
+    return Search(query, refined(reply.text), tuple(hit.passage.id for hit in hits))
 
 
-async def ask(
+async def generate(
     prompt: Prompt,
     role: str,
     max_tokens: int,
@@ -146,6 +239,9 @@ async def ask(
     )
 
 
+# Prompts
+
+
 def reasoning_prompt(question: Question, config: SearchO1Config, cue: str, turns: Sequence[str]) -> Prompt:
     """Write the reasoning so far, to be continued after ``cue``."""
     reasoning = "".join(turns) + cue
@@ -154,15 +250,100 @@ def reasoning_prompt(question: Question, config: SearchO1Config, cue: str, turns
 
 
 def documents_prompt(query: str, hits: Sequence[Hit], reasoning: str, config: SearchO1Config) -> Prompt:
-    """Ask what documents tell about a query.
-
-    If the prompt is too long, documents are left out, the worst first.
-    """
+    """Ask what documents tell about a query; a prompt that is too long loses the worst documents first."""
     template, documents = config.template("documents"), (hit.passage for hit in hits)
-    passages = render_passages(documents, template, config.max_shown_words, goes_first="last")
-    values = {
-        "sub_query": query,
-        "reasoning": tags.outlined(reasoning),
-        "nothing_helpful": tags.NOTHING_HELPFUL,
-    }
-    return template.render({**values, "passages": passages})
+    return template.render(
+        {
+            "sub_query": query,
+            "reasoning": outlined(reasoning),
+            "nothing_helpful": NOTHING_HELPFUL,
+            "passages": render_passages(documents, template, config.max_shown_words, goes_first="last"),
+        }
+    )
+
+
+def outlined(reasoning: str) -> str:
+    r"""Number the lines of a reasoning and keep the first, the last four, and those with a query or a result.
+
+    So does the released code for the reader of documents, which needs the thread and not every thought. "..."
+    stands for the others.
+
+    >>> outlined("a\n\nb\nc\nd\ne\nf")
+    'Step 1: a\n\n...\n\nStep 3: c\n\nStep 4: d\n\nStep 5: e\n\nStep 6: f'
+    """
+    lines = [line for line in reasoning.split("\n") if line.strip()]
+    kept: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if number == 1 or number > len(lines) - 4 or BEGIN_QUERY in line or BEGIN_RESULT in line:
+            kept.append(f"Step {number}: {line.strip()}")
+        elif kept[-1] != "...":
+            kept.append("...")
+    return "\n\n".join(kept)
+
+
+# Reading replies
+
+_HEADER = re.compile(r"final information[*_: \t]*", re.IGNORECASE)
+_WRAPPED = re.compile(r"\s*\\(?:text|textbf|mathrm|mbox)\{(.*)\}\s*", re.DOTALL)
+
+
+def last_query(turn: str) -> str | None:
+    """Return the query that a turn ends with, None without one; generation stopped at the tag that closes it.
+
+    A query of several lines is returned as "": it was never closed, and the reasoning went on after it.
+
+    >>> last_query("I need the author. <|begin_search_query|> author of Emma ")
+    'author of Emma'
+    """
+    _, tag, query = turn.rpartition(BEGIN_QUERY)
+    query = query.strip()
+    return None if not tag else "" if "\n" in query else query
+
+
+def refined(reply: str) -> str:
+    r"""Return what a reader of documents puts under its last "Final Information" header, in one paragraph.
+
+    >>> refined("The first page says so.\n**Final Information**\nEmma is by\nJane Austen.")
+    'Emma is by Jane Austen.'
+    """
+    headers = list(_HEADER.finditer(reply))
+    found = " ".join(reply[headers[-1].end() :].strip("` \n").split()) if headers else ""
+    return found or NOTHING_HELPFUL
+
+
+def boxed(text: str) -> str:
+    r"""Return what the last non-empty ``\boxed{...}`` holds, "" if there is none.
+
+    Braces are paired; a box that is never closed reaches to the end of its line. A ``\text{...}`` around the
+    content goes.
+
+    >>> boxed(r"So \boxed{A_{1}} or rather \boxed{\text{Issel}}. \boxed{}")
+    'Issel'
+    """
+    start = len(text)
+    while (start := text.rfind(BOX, 0, start)) >= 0:
+        content = _closed(text[start + len(BOX) :])
+        if wrapped := _WRAPPED.fullmatch(content):
+            content = wrapped[1]
+        if content.strip():
+            return content.strip()
+    return ""
+
+
+def forced_box(reply: str) -> str:
+    r"""Return the answer of a reply whose box was opened for the model.
+
+    >>> forced_box(r"\text{Issel}} is the river.")
+    'Issel'
+    """
+    return extract_answer(boxed(BOX + reply))
+
+
+def _closed(text: str) -> str:
+    """Return the text up to the brace that closes what was open before it."""
+    depth = 1
+    for place, character in enumerate(text):
+        depth += (character == "{") - (character == "}")
+        if not depth:
+            return text[:place]
+    return text.split("\n", 1)[0]

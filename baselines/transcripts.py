@@ -1,4 +1,7 @@
-"""What methods that continue a transcript share: their prompt and worked examples."""
+"""What several methods share: the folder of prompts, and transcripts with worked examples.
+
+ReAct and Self-Ask continue a transcript in the papers' own format; IterDRAG writes in Self-Ask's.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,10 @@ from core.tools import SearchStep, Tools
 
 PROMPTS = Path(__file__).parent / "prompts"
 EXAMPLES = Path(__file__).parent / "shipped/demonstrations"
+
+# How a line of Self-Ask's transcripts begins (Press et al. 2023), and of IterDRAG's.
+FOLLOW_UP, INTERMEDIATE, FINAL = "Follow up:", "Intermediate answer:", "So the final answer is:"
+
 _EXAMPLE = re.compile(r"^(?=Question:)", re.MULTILINE)
 
 
@@ -86,11 +93,14 @@ class TranscriptConfig(MethodConfig):
 
 @lru_cache(maxsize=16)
 def worked_examples(path: str, count: int) -> tuple[str, ...]:
-    """Read worked examples, each of which begins with a line "Question: ...", as the papers' files have them.
+    """Read worked examples as the papers' files have them: each begins with a line "Question: ...".
 
-    "" gives none.
+    Args:
+        path: the file; "" gives no examples.
+        count: keep the first so many; 0 for all.
 
-    ``count``: keep the first so many (0: all). Raises :class:`DataError` for a file that holds anything else.
+    Raises:
+        DataError: the file holds anything before the first example, or no example.
     """
     if not path:
         return ()
@@ -104,8 +114,9 @@ def worked_examples(path: str, count: int) -> tuple[str, ...]:
 
 
 def passages_found(tools: Tools) -> tuple[str, ...]:
-    """Return the ids of all passages that the question's searches found, in order, whether or not the budget
-    let them be read.
+    """Return the ids of all passages that the question's searches found, in order.
+
+    What the budget no longer let the model read counts too: recall is about the searches.
     """
     hits = (hit for step in tools.steps if isinstance(step, SearchStep) for hit in step.hits)
     return tuple(dict.fromkeys(hit.passage.id for hit in hits))

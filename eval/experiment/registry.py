@@ -9,28 +9,21 @@ from dataclasses import dataclass, field, fields, make_dataclass
 from functools import partial
 from typing import Any, ClassVar, TypeVar, cast
 
-from baselines.auto_rag import auto_rag
-from baselines.auto_rag_config import AutoRAGConfig
+from baselines.auto_rag import AutoRAGConfig, auto_rag
 from baselines.closed_book import ClosedBookConfig, closed_book
 from baselines.drag import DRAGConfig, drag
-from baselines.flare import flare
-from baselines.flare_config import FLAREConfig
+from baselines.flare import FLAREConfig, flare
 from baselines.iter_retgen import IterRetGenConfig, iter_retgen
 from baselines.iterdrag import IterDRAGConfig, iterdrag
 from baselines.longrag import LongRAGConfig, longrag
 from baselines.one_step import OneStepConfig, one_step
-from baselines.react import react
-from baselines.react_config import ReActConfig
-from baselines.recursive import recursive
-from baselines.recursive_config import RecursiveConfig
-from baselines.search_o1 import search_o1
-from baselines.search_o1_config import SearchO1Config
-from baselines.self_ask import self_ask
-from baselines.self_ask_config import SelfAskConfig
-from baselines.self_rag import self_rag
-from baselines.self_rag_config import SelfRAGConfig
-from baselines.self_rag_prompted import self_rag_prompted
-from baselines.self_rag_prompted_config import SelfRAGPromptedConfig
+from baselines.react import ReActConfig, react
+from baselines.recursive.config import RecursiveConfig
+from baselines.recursive.method import recursive
+from baselines.search_o1 import SearchO1Config, search_o1
+from baselines.self_ask import SelfAskConfig, self_ask
+from baselines.self_rag.method import SelfRAGConfig, self_rag
+from baselines.self_rag.prompted import SelfRAGPromptedConfig, self_rag_prompted
 from corag.config import CoRAGConfig
 from corag.method import corag
 from core.errors import ConfigError, nearest

@@ -2,8 +2,7 @@
 
 import pytest
 
-from baselines.auto_rag import auto_rag, parse
-from baselines.auto_rag_config import AutoRAGConfig
+from baselines.auto_rag import AutoRAGConfig, auto_rag, parse
 from core.errors import ConfigError, SearchFailedError
 from core.runner import answer_question
 from core.tools import SearchStep, Tools

@@ -3,7 +3,7 @@
 import pytest
 
 from baselines.drag import DRAGConfig, drag
-from baselines.iterdrag import IterDRAGConfig, SubQuery, iterdrag
+from baselines.iterdrag import IterDRAGConfig, IterDRAGHop, iterdrag
 from core.errors import ConfigError, DataError, SearchFailedError
 from core.runner import answer_question
 from core.tools import SearchStep, Tools
@@ -177,8 +177,8 @@ async def test_two_sub_queries_whose_documents_stay_and_then_the_answer():
         "each once, the searches in turn"
     )
     assert answer.sub_queries == (
-        SubQuery(WHO, (), "Mara Velden."),
-        SubQuery(WHERE, ("mara velden",), "Tarn Hollow."),
+        IterDRAGHop(WHO, (), "Mara Velden."),
+        IterDRAGHop(WHERE, ("mara velden",), "Tarn Hollow."),
     )
     calls = {role: usage.calls for role, usage in tools.ledger.items()}
     assert calls == {"step": 3, "intermediate": 2}, "a model that keeps to the form is asked once for a line"

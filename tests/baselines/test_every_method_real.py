@@ -11,8 +11,7 @@ from functools import partial
 
 import pytest
 
-from baselines.self_rag import self_rag
-from baselines.self_rag_config import SelfRAGConfig
+from baselines.self_rag.method import SelfRAGConfig, self_rag
 from core.errors import ConfigError
 from core.method import MethodConfig
 from core.protocols import Generator

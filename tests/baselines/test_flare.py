@@ -7,9 +7,7 @@ from functools import partial
 
 import pytest
 
-from baselines.flare import flare
-from baselines.flare_config import FLAREConfig
-from baselines.flare_queries import masked, unsure_spans
+from baselines.flare import FLAREConfig, flare, masked, unsure_spans
 from core.errors import ConfigError
 from core.fusion import interleave
 from core.options import changed

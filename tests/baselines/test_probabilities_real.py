@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from baselines.flare import FLAREAnswer, flare
-from baselines.flare_config import FLAREConfig
-from baselines.self_rag import self_rag
-from baselines.self_rag_config import SelfRAGConfig
+from baselines.flare import FLAREAnswer, FLAREConfig, flare
+from baselines.self_rag.method import SelfRAGConfig, self_rag
 from core.tools import ScoreStep, Tools
 from generation.models import model_folder
 from generation.rendering import Renderer

@@ -4,10 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.react import react
-from baselines.react_actions import Move, parse_move
-from baselines.react_config import ReActConfig
-from baselines.react_library import Library, sentences
+from baselines.react import Library, Move, ReActConfig, parse_move, react, sentences
 from core.errors import ConfigError, DataError
 from core.options import parse
 from core.runner import answer_question

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from baselines.recursive import recursive
-from baselines.recursive_config import RecursiveConfig
-from baselines.recursive_references import references
+from baselines.recursive.config import RecursiveConfig
+from baselines.recursive.method import recursive
+from baselines.recursive.rounds import references
 from core.errors import ConfigError, SearchFailedError
 from core.runner import answer_question
 from core.tools import GenerateStep, SearchStep, Tools

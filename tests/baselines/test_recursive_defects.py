@@ -7,9 +7,9 @@ from itertools import count
 
 import pytest
 
-from baselines.decomposition import parse_plan
-from baselines.recursive_config import RecursiveConfig
-from baselines.recursive_references import references
+from baselines.recursive.config import RecursiveConfig
+from baselines.recursive.replies import parse_plan
+from baselines.recursive.rounds import references
 from core.errors import ConfigError
 from core.types import Hit, Passage, Question
 from tests.baselines.test_recursive import CHAIN, WORDS, decomposing, queries, replay

@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.search_o1 import Search, search_o1
-from baselines.search_o1_config import SearchO1Config
-from baselines.search_o1_tags import NOTHING_HELPFUL, asked_query, boxed, outlined, refined
+from baselines.search_o1 import (
+    NOTHING_HELPFUL,
+    Search,
+    SearchO1Config,
+    boxed,
+    last_query,
+    outlined,
+    refined,
+    search_o1,
+)
 from core.errors import ConfigError, RequestRefusedError
 from core.options import parse
 from core.runner import answer_question
@@ -272,8 +279,8 @@ def test_boxes_are_found_without_fail(pieces):
 
 
 def test_queries_headers_and_outlines():
-    assert asked_query("no query") is None
-    assert asked_query("<|begin_search_query|>a <|begin_search_query|> b ") == "b"
+    assert last_query("no query") is None
+    assert last_query("<|begin_search_query|>a <|begin_search_query|> b ") == "b"
     assert refined("**Final Information**\nx") == "x", "nothing need stand before the header"
     assert refined("a\nFinal information: x\n\ny") == "x y"
     assert refined("Final Information\nold\n### Final Information\n```new```") == "new"

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.self_ask import FollowUp, Turn, parse_turn, self_ask
-from baselines.self_ask_config import SelfAskConfig
+from baselines.self_ask import FollowUp, SelfAskConfig, SelfAskTurn, parse_turn, self_ask
 from core.errors import ConfigError
 from core.options import parse
 from core.runner import answer_question
@@ -181,19 +180,19 @@ def test_presets_from_the_command_line_and_impossible_options():
 @pytest.mark.parametrize(
     ("reply", "turn"),
     [
-        (" Yes.\nFollow up: Who wrote Emma?\nFollow up: When?", Turn(follow_up="Who wrote Emma?")),
-        (" Yes. **Follow-up question 1:** Who?", Turn(follow_up="Who?")),
-        ('follow up: "Who?" Intermediate answer: Bob', Turn(follow_up="Who?")),
-        ("Follow up:\nWho?", Turn(follow_up="Who?")),
-        ("Follow up: Who? So the final answer is: Bob", Turn(follow_up="Who?")),
-        (" No.\nSo the final answer is: The Issel.\nQuestion: more", Turn(answer="The Issel")),
-        ("So the final answer is Issel", Turn(answer="Issel")),
-        ("Final answer: **Issel**", Turn(answer="Issel")),
-        ("So the final answer is:", Turn()),
-        ("Intermediate answer: Bob\nFollow up: Who?", Turn()),
-        ("Are follow up questions needed here: Yes.", Turn()),
-        ("The final answer depends on the writer.", Turn()),
-        ("", Turn()),
+        (" Yes.\nFollow up: Who wrote Emma?\nFollow up: When?", SelfAskTurn(follow_up="Who wrote Emma?")),
+        (" Yes. **Follow-up question 1:** Who?", SelfAskTurn(follow_up="Who?")),
+        ('follow up: "Who?" Intermediate answer: Bob', SelfAskTurn(follow_up="Who?")),
+        ("Follow up:\nWho?", SelfAskTurn(follow_up="Who?")),
+        ("Follow up: Who? So the final answer is: Bob", SelfAskTurn(follow_up="Who?")),
+        (" No.\nSo the final answer is: The Issel.\nQuestion: more", SelfAskTurn(answer="The Issel")),
+        ("So the final answer is Issel", SelfAskTurn(answer="Issel")),
+        ("Final answer: **Issel**", SelfAskTurn(answer="Issel")),
+        ("So the final answer is:", SelfAskTurn()),
+        ("Intermediate answer: Bob\nFollow up: Who?", SelfAskTurn()),
+        ("Are follow up questions needed here: Yes.", SelfAskTurn()),
+        ("The final answer depends on the writer.", SelfAskTurn()),
+        ("", SelfAskTurn()),
     ],
 )
 def test_parsing(reply, turn):

@@ -7,9 +7,8 @@ from functools import partial
 
 import pytest
 
-from baselines.self_rag import self_rag
-from baselines.self_rag_config import SelfRAGConfig
-from baselines.self_rag_prompted_config import SelfRAGPromptedConfig
+from baselines.self_rag.method import SelfRAGConfig, self_rag
+from baselines.self_rag.prompted import SelfRAGPromptedConfig
 from core.errors import ConfigError
 from core.options import changed
 from core.runner import answer_question

@@ -2,9 +2,7 @@
 
 import pytest
 
-from baselines.self_rag_prompted import self_rag_prompted
-from baselines.self_rag_prompted_config import SelfRAGPromptedConfig
-from baselines.self_rag_verdicts import read_verdict
+from baselines.self_rag.prompted import SelfRAGPromptedConfig, read_verdict, self_rag_prompted
 from tests.baselines.test_self_rag import replay, searches
 from tests.fakes import ScriptedGenerator, WordRetriever, kind
 from tests.story import BOOK, QUESTION

@@ -7,16 +7,13 @@ import pytest
 
 from baselines.closed_book import ClosedBookConfig
 from baselines.drag import DRAGConfig
-from baselines.flare_config import FLAREConfig
+from baselines.flare import FLAREConfig
 from baselines.iter_retgen import IterRetGenConfig
-from baselines.iterdrag import FINAL, FOLLOW_UP, IterDRAGConfig, iterdrag
+from baselines.iterdrag import IterDRAGConfig, iterdrag
 from baselines.one_step import OneStepConfig
-from baselines.react import ReActConfig, react, write
-from baselines.react_actions import parse_move
-from baselines.react_library import Library
-from baselines.self_ask import parse_turn, self_ask
-from baselines.self_ask_config import SelfAskConfig
-from baselines.transcripts import EXAMPLES, worked_examples
+from baselines.react import Library, ReActConfig, parse_move, react, write
+from baselines.self_ask import SelfAskConfig, parse_turn, self_ask
+from baselines.transcripts import EXAMPLES, FINAL, FOLLOW_UP, worked_examples
 from core.errors import ConfigError, DataError
 from core.prompting.demonstrations import CHAIN_OF_THOUGHT, read_demonstrations
 from core.text import extract_answer

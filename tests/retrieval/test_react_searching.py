@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from baselines.react import react
-from baselines.react_config import ReActConfig
+from baselines.react import ReActConfig, react
 from core.tools import Tools
 from core.types import Question
 from retrieval.config import RetrieverConfig

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
+from baselines.transcripts import PROMPTS
 from core.errors import ConfigError, nearest
 from core.prompting.template import Template, load_prompt
 from core.reader import ReaderConfig
-
-PROMPTS = Path(__file__).parent / "prompts"
 
 Mode = Literal["simple", "recursive", "multi_hop", "self_query", "decompose"]
 PromptName = Literal["mode", "hop", "gaps", "plan", "sub_answer", "combine"]
@@ -25,12 +23,10 @@ _PROMPTS_OF: dict[str, tuple[PromptName, ...]] = {
 
 @dataclass(frozen=True)
 class RecursiveConfig(ReaderConfig):
-    """Options of recursive RAG, beside those of its reader.
+    """Options of recursive RAG, beside those of its reader. Numbers are the tutorial's where it has any.
 
-    Passages are shown whole unless ``max_shown_words`` is lowered.
-
-    After sub-questions ``combine_prompt`` asks for the answer: ``reader`` "cot" and demonstrations have no
-    effect then.
+    Passages are shown whole unless ``max_shown_words`` is lowered. After sub-questions ``combine_prompt``
+    asks for the answer: ``reader`` "cot" and demonstrations have no effect then.
 
     Attributes:
         preset: values for the other options: "default", or "tutorial" (the mode is chosen by words of the
@@ -80,7 +76,7 @@ class RecursiveConfig(ReaderConfig):
     context_tokens: int = 0
     max_step_tokens: int = 256
     max_sub_answer_tokens: int = 64
-    max_shown_words: int = 100_000
+    max_shown_words: int = 100_000  # no limit, in effect: a cut may take away the only line that tells
     mode_prompt: str = "recursive_mode"
     hop_prompt: str = "recursive_hop"
     gaps_prompt: str = "recursive_gaps"
@@ -91,22 +87,20 @@ class RecursiveConfig(ReaderConfig):
     ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {"top_k": "k"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},
-        "tutorial": {"choose_by": "words", "context_tokens": 1_000},
+        "tutorial": {"choose_by": "words", "context_tokens": 1_000},  # about its 4,000 characters
     }
 
     def __post_init__(self) -> None:
         super().__post_init__()
         modes = get_args(Mode)
-        for name, value, known in (
-            ("mode", self.mode, (*modes, "auto")),
-            ("default_mode", self.default_mode, modes),
-        ):
-            if value not in known:
+        for name, known in (("mode", (*modes, "auto")), ("default_mode", modes)):
+            if (value := getattr(self, name)) not in known:
                 raise ConfigError(f"recursive has no {name} '{value}': {nearest(value, known)}")
-        for name in (
-            "k", "k_per_step", "max_documents", "max_depth", "max_references", "max_hops", "max_iterations", "max_follow_ups",
-            "max_sub_questions", "max_step_tokens", "max_sub_answer_tokens",
-        ):  # fmt: skip
+        at_least_1 = (
+            "k k_per_step max_documents max_depth max_references max_hops max_iterations max_follow_ups "
+            "max_sub_questions max_step_tokens max_sub_answer_tokens"
+        )
+        for name in at_least_1.split():
             if getattr(self, name) < 1:
                 raise ConfigError(f"recursive's {name} must be at least 1, but it is {getattr(self, name)}.")
         if self.context_tokens < 0:

@@ -1,0 +1,137 @@
+"""The modes of recursive RAG that search in rounds: "recursive", "multi_hop" and "self_query".
+
+"recursive" follows references from passage to passage, without asking the model. The other two look at the
+passages after each round: "multi_hop" asks for the one thing to look for next, "self_query" for all gaps, and
+searches for them at the same time. ``method`` alone imports these; they stand apart because each mode is a
+loop of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from baselines.recursive.config import RecursiveConfig
+from baselines.recursive.replies import Verdict, parse_verdict
+from baselines.recursive.trail import Trail, final_prompt
+from core.errors import BudgetExhaustedError
+from core.prompting.render import render_passages
+from core.sentences import first_sentence
+from core.tools import Tools
+from core.types import Question
+
+
+async def follow_references(question: Question, trail: Trail, tools: Tools, config: RecursiveConfig) -> str:
+    """Search for the question, then for what the new passages refer to, and so on. Return why it ended.
+
+    A reference is searched for once, and a passage taken once, so passages that refer to each other come to
+    an end.
+    """
+    queries = [question.text]
+    while True:
+        passages = await trail.search(queries, config.k, tools)
+        if trail.full:
+            return "max_documents"
+        found = [reference for passage in passages for reference in references(passage.text)]
+        queries = trail.fresh(found, config.max_references)
+        if not queries:
+            return "no_references"
+        if trail.steps >= config.max_depth:
+            return "max_depth"
+
+
+async def search_in_rounds(
+    mode: Literal["multi_hop", "self_query"],
+    question: Question,
+    trail: Trail,
+    tools: Tools,
+    config: RecursiveConfig,
+) -> str:
+    """Search for the question, then for what the model says is missing, and so on. Return why it ended.
+
+    The model is not asked after the last round, since nothing could follow.
+    """
+    rounds, limit = (
+        (config.max_hops, 1) if mode == "multi_hop" else (config.max_iterations, config.max_follow_ups)
+    )
+    queries = [question.text]
+    while True:
+        await trail.search(queries, config.k_per_step, tools)
+        if trail.steps >= rounds:
+            return "max_steps"
+        if trail.full:
+            return "max_documents"
+        try:
+            verdict = await judge(mode, question, trail, tools, config)
+        except BudgetExhaustedError:
+            return "budget"
+        if verdict.malformed:
+            trail.malformed += 1
+            return "malformed"
+        if verdict.enough:
+            return "sufficient"
+        wanted = verdict.queries if mode == "multi_hop" else verdict.queries or verdict.gaps
+        if not wanted:
+            return "no_query"
+        queries = trail.fresh(wanted, limit)
+        if not queries:
+            return "repeated_query"
+
+
+async def judge(
+    mode: Literal["multi_hop", "self_query"],
+    question: Question,
+    trail: Trail,
+    tools: Tools,
+    config: RecursiveConfig,
+) -> Verdict:
+    """Ask whether the passages are enough, and what is missing."""
+    template = config.prompt("hop" if mode == "multi_hop" else "gaps")
+    passages = trail.shown(tools.count_tokens)
+    prompt = template.render(
+        {
+            "query": question.text,
+            "paragraphs": render_passages(passages, template, config.max_shown_words, goes_first="first"),
+            "hops": template.items("hop", [{"sub_query": query} for query in trail.queries]),
+            "limit": str(config.max_follow_ups),
+        }
+    )
+    with tools.hold_back(final_prompt(question, trail, tools, config), config.max_answer_tokens):
+        reply = await tools.generate(
+            prompt, role="judge", max_tokens=config.max_step_tokens, path=f"step {trail.steps}"
+        )
+    return parse_verdict(prompt.prefix + reply.text)
+
+
+# What passages refer to
+
+# Markdown; not images
+_LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]\n]+)\]\((?:[^()\s]|\([^()\s]*\))*(?:\s[^()]*)?\)")
+_PHRASE = re.compile(
+    r"\b(?:for (?:more |further )?(?:information|details?),?\s+(?:please\s+)?(?:see|read)(?:\s+also)?|see also"
+    r"|refer(?:s|ring)?\s+to|as described in)\b\s*:?\s*",
+    re.IGNORECASE,
+)
+_BREAK = re.compile(r"[;\n]")
+_SHORTEST = 4  # characters; the tutorial drops references of three or less
+
+
+def references(text: str) -> list[str]:
+    """Return what a text refers to, in order of appearance, without repeats.
+
+    That is what follows "see also", "refer to", "as described in" or "for more information see" up to the end
+    of the sentence, and the texts of Markdown links; where links follow such words, they alone count. Less
+    than four characters is no reference.
+
+    >>> references("It is a novel ([film](film.md)). See also Mara Velden. For details, see the list of U.S. rivers.")
+    ['film', 'Mara Velden', 'the list of U.S. rivers']
+    """
+    found = [(link.start(), link["text"]) for link in _LINK.finditer(text)]
+    for phrase in _PHRASE.finditer(text):
+        named = first_sentence(_BREAK.split(text[phrase.end() :], maxsplit=1)[0])
+        if not _LINK.search(named):
+            found.append((phrase.start(), named))
+    cleaned = [
+        " ".join(reference.split()).strip(" *_`\"'“”:,").rstrip(".!?") for _, reference in sorted(found)
+    ]
+    return list(dict.fromkeys(reference for reference in cleaned if len(reference) >= _SHORTEST))

@@ -1,0 +1,376 @@
+"""Self-RAG with a model that writes reflection tokens (Asai et al., ICLR 2024, arXiv 2310.11511).
+
+The model says by a token whether it wants passages, goes on once from each of them, and judges each
+continuation. What it thinks, as probabilities of reflection tokens, decides which paths are kept. Presets:
+"short_form" and "long_form", as in the released scripts.
+
+It needs a model trained for it, such as selfrag/selfrag_llama2_7b with ``--model.chat no``; for others there
+is ``self_rag_prompted``, which is another method.
+
+Differences, and why:
+
+- Probabilities are compared, as in the paper; the released code divides log-probabilities, which makes it
+  retrieve for nearly every question.
+- A path is worth its segments' mean, so that paths of different lengths compare; in the code it is their
+  product, in the long form without utility.
+- Finished paths stay in the beam, and no path sees its sibling's text.
+- The answer loses its reflection tokens; the code leaves some in the best open answer.
+
+The paper counts an answer as right if it holds the gold one, so exact match is lower here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+from baselines.self_rag.critique import (
+    SUPPORT,
+    UTILITY,
+    Critique,
+    CritiqueConfig,
+    JudgedSegment,
+    from_each,
+    segment_score,
+)
+from baselines.transcripts import PROMPTS
+from core.errors import BudgetExhaustedError, ConfigError
+from core.prompting.prompt import Prompt
+from core.prompting.render import clip_words
+from core.prompting.template import Template, load_template
+from core.text import normalize_answer
+from core.tools import Tools
+from core.types import Answer, Hit, Passage, Question
+
+
+@dataclass(frozen=True)
+class SelfRAGConfig(CritiqueConfig):
+    """Options of Self-RAG with reflection tokens, beside those that the prompted variant has too.
+
+    Attributes:
+        preset: "short_form" (one segment, ten passages, as for PopQA) or "long_form" (segment-level beam
+            search, as for ASQA).
+        retrieval: "adaptive" searches where the model wants it by ``threshold``; "always" and "never" do not
+            ask it.
+        threshold: search when P(retrieve) / (P(retrieve) + P(do not)) is above this.
+        search_with: the "question" alone (released code), or the question and the newest "segment" (Algorithm
+            1).
+        max_segments: most segments (the paper's T); 1 is the short form.
+        beam: paths kept after each segment.
+        max_segment_tokens: most tokens of a segment.
+        aggregate: the answer is the "best" path's, or, for questions that name their choices, the one whose
+            paths have the highest score in "sum" (the released code's closed mode); that needs a single
+            segment.
+        prompt: a shipped name, a file, or a text with {query} and, at its end, {response}.
+        retrieve_tokens: how the model writes that it wants passages, does not, and goes on with the same
+            ones.
+        relevance_tokens: relevant, irrelevant.
+        support_tokens: fully, partially, not supported.
+        utility_tokens: usefulness 1 to 5.
+        passage_tokens: what stands before and after a passage.
+    """
+
+    preset: Literal["short_form", "long_form"] = "short_form"
+    k: int = 10
+    retrieval: Literal["adaptive", "always", "never"] = "adaptive"
+    threshold: float = 0.2
+    search_with: Literal["question", "segment"] = "question"
+    max_segments: int = 1
+    beam: int = 2
+    max_segment_tokens: int = 100
+    aggregate: Literal["best", "sum"] = "best"
+    prompt: str = "self_rag"
+    # As the authors' checkpoints spell them.
+    retrieve_tokens: list[str] = field(
+        default_factory=lambda: ["[Retrieval]", "[No Retrieval]", "[Continue to Use Evidence]"]
+    )
+    relevance_tokens: list[str] = field(default_factory=lambda: ["[Relevant]", "[Irrelevant]"])
+    support_tokens: list[str] = field(
+        default_factory=lambda: ["[Fully supported]", "[Partially supported]", "[No support / Contradictory]"]
+    )
+    utility_tokens: list[str] = field(
+        default_factory=lambda: [f"[Utility:{degree}]" for degree in range(1, 6)]
+    )
+    passage_tokens: list[str] = field(default_factory=lambda: ["<paragraph>", "</paragraph>"])
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "short_form": {},
+        "long_form": {"k": 5, "max_segments": 6, "max_segment_tokens": 300, "beam": 2},
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if min(self.max_segments, self.beam, self.max_segment_tokens) < 1 or not 0 <= self.threshold <= 1:
+            raise ConfigError(
+                "self_rag needs max_segments, beam and max_segment_tokens of at least 1 and a threshold "
+                f"from 0 to 1, but they are {self.max_segments}, {self.beam}, {self.max_segment_tokens} and "
+                f"{self.threshold}."
+            )
+        if self.aggregate == "sum" and self.max_segments > 1:
+            raise ConfigError(
+                "self_rag's aggregate 'sum' adds up the scores of equal short answers: set max_segments to "
+                "1, or aggregate to 'best'."
+            )
+        wanted = {
+            "retrieve": 3,
+            "relevance": 2,
+            "support": len(SUPPORT),
+            "utility": len(UTILITY),
+            "passage": 2,
+        }
+        for name, count in wanted.items():
+            given = getattr(self, f"{name}_tokens")
+            if len(given) != count or not all(given):
+                raise ConfigError(f"self_rag's {name}_tokens must be {count} names, but they are {given}.")
+
+    def prompt_at(self, query: str, response: str) -> Prompt:
+        """Return the prompt that is to be continued after ``response``."""
+        return self.templates()[0].render({"query": query, "response": response})
+
+    def templates(self) -> tuple[Template, ...]:
+        """The prompt."""
+        return (load_template(self.prompt, PROMPTS),)
+
+    def opening(self, passage: Passage | None) -> str:
+        """Return what a segment stands behind: a passage, or the word that there is none."""
+        if passage is None:
+            return self.retrieve_tokens[1]
+        before, after = self.passage_tokens
+        text = clip_words(passage.text.strip(), self.max_shown_words)
+        return f"{self.retrieve_tokens[0]}{before}{passage.title}\n{text}{after}"
+
+    def spoken(self, text: str) -> str:
+        """Return a text without reflection tokens."""
+        groups = (self.retrieve_tokens, self.relevance_tokens, self.support_tokens, self.utility_tokens)
+        for name in (name for group in (*groups, self.passage_tokens) for name in group):
+            text = text.replace(name, " ")
+        return " ".join(text.split())
+
+
+@dataclass(frozen=True, slots=True)
+class BeamPath:
+    """An answer so far.
+
+    ``stopped``: "" if it goes on, from passages, else "end", "max_segments" or "budget".
+    """
+
+    segments: tuple[JudgedSegment, ...] = ()
+    stopped: str = ""
+
+    @property
+    def text(self) -> str:
+        """Its segments with their reflection tokens, without passages: what the next prompt shows of them."""
+        return "".join(segment.text for segment in self.segments)
+
+    @property
+    def score(self) -> float:
+        """The mean of its segments' scores; 0 if there are none."""
+        return sum(segment.score for segment in self.segments) / max(1, len(self.segments))
+
+
+@dataclass(frozen=True, slots=True)
+class SelfRAGAnswer(Answer):
+    """Self-RAG's result.
+
+    ``steps``: segments of the chosen path, which are ``segments``. ``stopped``: "end" (nothing more was
+    written), "max_segments" or "budget". ``retrieved``: whether the question was found to want passages.
+    ``compared``: continuations that were judged.
+    """
+
+    retrieved: bool = False
+    compared: int = 0
+    segments: tuple[JudgedSegment, ...] = ()
+
+
+async def self_rag(question: Question, tools: Tools, config: SelfRAGConfig) -> SelfRAGAnswer:
+    """Answer one question with Self-RAG (paper, Algorithm 1 and section 3.3)."""
+    beam = pool = [BeamPath()]
+    found: dict[str, tuple[Hit, ...]] = {}
+    retrieved, compared, budget = False, 0, ""
+    try:
+        # Line 2: predict Retrieve. Later segments begin where the model wanted passages.
+        retrieved = await wants_passages("", tools, config, place="question")
+        while going := [path for path in beam if not path.stopped]:
+            number = len(going[0].segments) + 1
+            # Line 4: passages for each path; a path without any goes on by itself (line 8).
+            openings: list[tuple[BeamPath, Hit | None]] = []
+            for path in going:
+                hits = await passages_for(path, found, tools, config) if retrieved or path.segments else ()
+                openings += [(path, hit) for hit in hits or (None,)]
+            # Lines 5, 6 and 9: from each passage a continuation, and its critique.
+            go_on, most = partial(extend, config=config), partial(most_tokens, config=config)
+            continued = await from_each(openings, go_on, most, tools, f"segment {number}")
+            compared += len(continued)
+            # Line 7: the best are kept.
+            pool = [path for path in beam if path.stopped] + continued
+            beam = sorted(pool, key=lambda path: rank(path, config), reverse=True)[: config.beam]
+    except BudgetExhaustedError:
+        budget = "budget"
+    best = most_voted(pool, config) if config.aggregate == "sum" else beam[0]
+    ids = dict.fromkeys(hit.passage.id for hits in found.values() for hit in hits)
+    stopped = budget or best.stopped
+    return SelfRAGAnswer(
+        config.spoken(best.text), tuple(ids), len(best.segments), stopped, retrieved, compared, best.segments
+    )
+
+
+async def passages_for(
+    path: BeamPath, found: dict[str, tuple[Hit, ...]], tools: Tools, config: SelfRAGConfig
+) -> tuple[Hit, ...]:
+    """Search for a path, unless the same query has been searched for."""
+    with_segment = path.segments and config.search_with == "segment"
+    newest = config.spoken(path.segments[-1].text) if with_segment else ""
+    query = f"{tools.question.text} {newest}".strip()
+    if query not in found:
+        found[query] = await tools.search(query, k=config.k, path=f"segment {len(path.segments) + 1}")
+    return found[query]
+
+
+async def extend(
+    opening: tuple[BeamPath, Hit | None], tools: Tools, place: str, *, config: SelfRAGConfig
+) -> BeamPath:
+    """Return a path with one more segment, written from a passage and judged."""
+    path, hit = opening
+    before = path.text + config.opening(hit.passage if hit else None)
+    last = len(path.segments) + 1 >= config.max_segments
+    reply = await tools.generate(
+        config.prompt_at(tools.question.text, before),
+        role="segment",
+        max_tokens=config.max_segment_tokens,
+        stop=config.passage_tokens[:1],  # passages are ours to give
+        logprobs=True,
+        special_tokens=True,  # else the engine would leave out the reflection tokens
+        path=place,
+    )
+    completion = reply.completions[0]
+    end, stopped, critique = len(completion.text), "budget", Critique()
+    with suppress(BudgetExhaustedError):  # what can no longer be judged is kept all the same
+        end, goes_on = await segment_end(before, completion.text, tools, config, last=last, place=place)
+        stopped = "end" if not goes_on else "max_segments" if last else ""
+        critique = await criticise(
+            before, completion.text[:end], tools, config, with_passage=hit is not None, place=place
+        )
+    score = segment_score(critique, completion.tokens(end), config)
+    segment = JudgedSegment(completion.text[:end], hit.passage.id if hit else "", critique, score)
+    return BeamPath((*path.segments, segment), stopped)
+
+
+def rank(path: BeamPath, config: SelfRAGConfig) -> tuple[bool, float]:
+    """Order paths: one that says nothing comes after all others."""
+    return bool(config.spoken(path.text)), path.score
+
+
+def most_voted(pool: Sequence[BeamPath], config: SelfRAGConfig) -> BeamPath:
+    """Return the best path to the answer whose paths' scores have the highest sum (released code, closed tasks)."""
+    answers = [normalize_answer(config.spoken(path.text)) for path in pool]
+    totals: dict[str, float] = {}
+    for answer, path in zip(answers, pool, strict=True):
+        totals[answer] = totals.get(answer, 0.0) + path.score
+    _, best = max(
+        zip(answers, pool, strict=True), key=lambda one: (bool(one[0]), totals[one[0]], one[1].score)
+    )
+    return best
+
+
+# Reflection tokens: what the model thinks, as probabilities of one token against the others of its group
+
+_NAME_TOKENS = 8  # a reflection token scored costs less than that, however the model spells it
+
+
+async def distribution(
+    before: str, names: Sequence[str], tools: Tools, config: SelfRAGConfig, *, role: str, place: str
+) -> list[float]:
+    """Return the probabilities of some reflection tokens after ``before``, which sum to 1.
+
+    Each is forced and scored by itself: no engine returns the whole vocabulary's probabilities.
+
+    Raises:
+        ConfigError: the model does not have these tokens.
+    """
+    prompt = config.prompt_at(tools.question.text, before)
+    logprobs: list[float] = []
+    for name in names:
+        score = await tools.score(prompt, name, role=role, path=place)
+        if not logprobs and len(score.token_ids) != 1:
+            raise ConfigError(
+                f"the model has no reflection token '{name}': it reads it as {len(score.token_ids)} tokens. "
+                "Name a model that was trained for Self-RAG, such as --model.name "
+                "selfrag/selfrag_llama2_7b, or choose the method self_rag_prompted."
+            )
+        logprobs.append(score.sum)
+    weights = [math.exp(logprob - max(logprobs)) for logprob in logprobs]
+    return [weight / sum(weights) for weight in weights]
+
+
+async def wants_passages(before: str, tools: Tools, config: SelfRAGConfig, *, place: str) -> bool:
+    """Whether the model wants passages after ``before`` (section 3.3, adaptive retrieval with a threshold)."""
+    if config.retrieval != "adaptive":
+        return config.retrieval == "always"
+    yes, _ = await distribution(
+        before, config.retrieve_tokens[:2], tools, config, role="retrieve", place=place
+    )
+    return yes > config.threshold
+
+
+async def segment_end(
+    before: str, text: str, tools: Tools, config: SelfRAGConfig, *, last: bool, place: str
+) -> tuple[int, bool]:
+    """Return how many characters of a text are its segment, and whether passages are wanted after it.
+
+    A segment ends where the model writes that it wants some, or writes that it does not, but not surely
+    enough. The ``last`` segment is not asked about the latter.
+    """
+    if config.retrieval == "never":
+        return len(text), False
+    yes, no, _ = config.retrieve_tokens
+    for found in re.finditer(f"{re.escape(yes)}|{re.escape(no)}", text):
+        said_yes = found.group() == yes
+        if said_yes or (
+            not last and await wants_passages(before + text[: found.start()], tools, config, place=place)
+        ):
+            return found.start(), True
+    return len(text), False
+
+
+async def criticise(
+    before: str, text: str, tools: Tools, config: SelfRAGConfig, *, with_passage: bool, place: str
+) -> Critique:
+    """Judge a segment: ISREL where it begins, ISSUP and ISUSE where the model wrote such a token first, else 0."""
+
+    async def expected(names: Sequence[str], values: Sequence[float], at: int) -> float:
+        chances = await distribution(before + text[:at], names, tools, config, role="critique", place=place)
+        return sum(chance * value for chance, value in zip(chances, values, strict=True))
+
+    relevance = support = utility = 0.0
+    # What has no weight is not asked about: it would cost calls and change nothing.
+    if with_passage and config.w_rel:
+        relevance = await expected(config.relevance_tokens, (1.0, 0.0), 0)
+    if with_passage and config.w_sup and (at := first_of(config.support_tokens, text)) is not None:
+        support = await expected(config.support_tokens, SUPPORT, at)
+    if config.w_use and (at := first_of(config.utility_tokens, text)) is not None:
+        utility = await expected(config.utility_tokens, UTILITY, at)
+    return Critique(relevance, support, utility)
+
+
+def first_of(names: Sequence[str], text: str) -> int | None:
+    """Return where the first of these names stands in a text, None if there is none."""
+    return min((at for name in names if (at := text.find(name)) >= 0), default=None)
+
+
+def most_tokens(opening: tuple[BeamPath, Hit | None], tools: Tools, *, config: SelfRAGConfig) -> int:
+    """Return what a segment and its critique may cost at most, if the model says but once that it needs no passages."""
+    path, hit = opening
+    before = path.text + config.opening(hit.passage if hit else None)
+    prompt = config.prompt_at(tools.question.text, before)
+    last = len(path.segments) + 1 >= config.max_segments
+    calls = 2 if config.retrieval == "adaptive" and not last else 0
+    calls += len(config.relevance_tokens) if hit and config.w_rel else 0
+    calls += len(config.support_tokens) if hit and config.w_sup else 0
+    calls += len(config.utility_tokens) if config.w_use else 0
+    judging = calls * tools.cost(prompt, config.max_segment_tokens + _NAME_TOKENS)
+    return tools.cost(prompt, config.max_segment_tokens) + judging
