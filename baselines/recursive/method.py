@@ -12,8 +12,8 @@ Differences, and why:
   read whatever marks and case they have, passages are shown whole instead of cut at a character.
 - "auto" asks the model which mode to take; the tutorial's rule by words of the question is
   ``choose_by="words"``.
-- "decompose" is a mode: there, planned sub-questions are never searched for. In a sub-question "#1" stands for
-  another one's answer, as in MuSiQue (Trivedi et al., TACL 2022).
+- "decompose" is a mode: there, planned sub-questions are never searched for. In a sub-question "#1" stands
+  for another one's answer, as in MuSiQue (Trivedi et al., TACL 2022).
 - "multi_hop" and "self_query" do not judge after their last search, and ``max_documents`` holds in every
   mode.
 - Documents that are referred to are searched for by the words of the reference; what "self_query" misses, all
@@ -103,7 +103,8 @@ async def recursive(question: Question, tools: Tools, config: RecursiveConfig) -
 # The tutorial's rule. Its "how does ... affect" never fires, for it compares capitals with a lower-cased
 # question.
 _CHAINED = re.compile(
-    r"\brelationship between\b|\bcompar(?:e|es|ed|ing|ison)\b|\bwhat led to\b|\bhow (?:does|do|did) .+ affect\b",
+    r"\brelationship between\b|\bcompar(?:e|es|ed|ing|ison)\b|\bwhat led to\b"
+    r"|\bhow (?:does|do|did) .+ affect\b",
     re.I,
 )
 _LONG = 20  # words
@@ -129,7 +130,7 @@ async def choose_mode(question: Question, trail: Trail, tools: Tools, config: Re
 
 
 def mode_by_words(text: str) -> Mode:
-    """Choose as the tutorial does: phrases of comparison or cause, over 20 words, more than one question mark.
+    """Choose as the tutorial does: phrases of comparison or cause, over 20 words, more than one "?".
 
     >>> mode_by_words("How does Rainfall affect Wheat?")
     'multi_hop'

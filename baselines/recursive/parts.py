@@ -102,7 +102,7 @@ async def answer_wave(
 
 
 def sub_answer_prompt(query: str, hits: Sequence[Hit], config: RecursiveConfig) -> Prompt:
-    """Ask a sub-question with what was found for it; a prompt that is too long loses the worst passages first."""
+    """Ask a sub-question with what was found for it; a long prompt loses the worst passages first."""
     template, passages = config.prompt("sub_answer"), (hit.passage for hit in hits)
     shown = render_passages(passages, template, config.max_shown_words, goes_first="last")
     return template.render({"query": query, "paragraphs": shown})

@@ -41,8 +41,10 @@ _LEADS = re.compile(r"\W*(?:(?:choice|mode|answer)\W+)?", re.I)
 def parse_mode(reply: str) -> Mode | None:
     """Return the mode that a reply begins with, or the only one that it names; None if there is no such mode.
 
-    >>> [parse_mode(reply) for reply in ("**Multi-hop**", "I would take self_query.", "simple, not recursive", "either")]
-    ['multi_hop', 'self_query', 'simple', None]
+    >>> [parse_mode(reply) for reply in ("**Multi-hop**", "I take self_query.", "simple, not recursive")]
+    ['multi_hop', 'self_query', 'simple']
+    >>> parse_mode("either") is None
+    True
     """
     named: list[tuple[int, Mode]] = [
         (match.start(), mode) for match in _MODE.finditer(reply) for mode in _MODE_NAMES if match[mode]
@@ -87,7 +89,7 @@ class Verdict:
 
 
 def parse_verdict(reply: str) -> Verdict:
-    r"""Read a judgement: labels in any case, bulleted, bold, or several in a line; a list may follow its label.
+    r"""Read a judgement: labels in any case, bulleted, bold, or several in a line; a list may follow one.
 
     Yes or no is the first word after the label. Items are separated by lines or semicolons, never by commas,
     which stand in names ("Paris, Texas").
@@ -139,8 +141,8 @@ _REFERENCE = re.compile(r"(?:#|\bSUB[ _-]?)(\d{1,2})\b")
 class SubQuestion:
     """A sub-question.
 
-    ``needs``: numbers of those whose answers it waits for, whether named in a list or, as "#1", in its text. A
-    number in the text that is no other sub-question's is a word like others.
+    ``needs``: numbers of those whose answers it waits for, whether named in a list or, as "#1", in its text.
+    A number in the text that is no other sub-question's is a word like others.
     """
 
     number: int
@@ -150,7 +152,7 @@ class SubQuestion:
     def with_answers(self, answers: Mapping[int, str]) -> str:
         """Return the text with the answers that it needs where their numbers stand, the others in brackets.
 
-        >>> SubQuestion(2, "Where was #1 born?", (1,)).asked({1: "Jane Austen"})
+        >>> SubQuestion(2, "Where was #1 born?", (1,)).with_answers({1: "Jane Austen"})
         'Where was Jane Austen born?'
         """
         named = set(mentioned(self.text)).intersection(self.needs)

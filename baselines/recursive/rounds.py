@@ -108,8 +108,8 @@ async def judge(
 # Markdown; not images
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]\n]+)\]\((?:[^()\s]|\([^()\s]*\))*(?:\s[^()]*)?\)")
 _PHRASE = re.compile(
-    r"\b(?:for (?:more |further )?(?:information|details?),?\s+(?:please\s+)?(?:see|read)(?:\s+also)?|see also"
-    r"|refer(?:s|ring)?\s+to|as described in)\b\s*:?\s*",
+    r"\b(?:for (?:more |further )?(?:information|details?),?\s+(?:please\s+)?(?:see|read)(?:\s+also)?"
+    r"|see also|refer(?:s|ring)?\s+to|as described in)\b\s*:?\s*",
     re.IGNORECASE,
 )
 _BREAK = re.compile(r"[;\n]")
@@ -123,8 +123,8 @@ def references(text: str) -> list[str]:
     of the sentence, and the texts of Markdown links; where links follow such words, they alone count. Less
     than four characters is no reference.
 
-    >>> references("It is a novel ([film](film.md)). See also Mara Velden. For details, see the list of U.S. rivers.")
-    ['film', 'Mara Velden', 'the list of U.S. rivers']
+    >>> references("A ([film](film.md)). See also Mara Velden. For details, see the list of U.S. towns.")
+    ['film', 'Mara Velden', 'the list of U.S. towns']
     """
     found = [(link.start(), link["text"]) for link in _LINK.finditer(text)]
     for phrase in _PHRASE.finditer(text):

@@ -67,7 +67,7 @@ class Trail:
         return len(self.passages) >= self._config.max_documents
 
     def fresh(self, queries: Iterable[str], limit: int) -> list[str]:
-        """Return the first ``limit`` queries that are not blank and repeat nothing searched, nor each other."""
+        """Return the first ``limit`` queries that are not blank, were not searched, and differ."""
         seen = {normalize_answer(query) for query in self.queries} | {""}
         new = []
         for query in queries:
@@ -98,9 +98,9 @@ class Trail:
         self._pool.add(hits)
 
     def shown(self, count: Callable[[str], int]) -> list[Passage]:
-        """Return the passages that prompts show: the newest within ``context_tokens``, in order of collection.
+        """Return the passages that prompts show: the newest within ``context_tokens``.
 
-        They are whole, and at least one. ``count``: of a text's tokens.
+        They are whole, at least one, and in order of collection. ``count``: of a text's tokens.
         """
         limit = self._config.context_tokens
         if not limit:

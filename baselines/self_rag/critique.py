@@ -1,4 +1,4 @@
-"""What both variants of Self-RAG share: judged segments, and how judgements are weighed (Asai et al. 2024, 3.3)."""
+"""What both variants of Self-RAG share: judged segments, and how judgements are weighed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from core.errors import ConfigError
 from core.method import MethodConfig
 from core.tools import Tools
 
+# Asai et al., ICLR 2024, section 3.3, and the released code.
 SUPPORT = (1.0, 0.5, 0.0)
-"""What fully, partially and not supported are worth (ISSUP; section 3.3 and the released code)."""
+"""What fully, partially and not supported are worth (ISSUP)."""
 UTILITY = (-1.0, -0.5, 0.0, 0.5, 1.0)
-"""What a usefulness of 1 to 5 is worth (ISUSE; section 3.3 and the released code)."""
+"""What a usefulness of 1 to 5 is worth (ISUSE)."""
 
 Opening = TypeVar("Opening")
 Result = TypeVar("Result")

@@ -266,7 +266,7 @@ def rank(path: BeamPath, config: SelfRAGConfig) -> tuple[bool, float]:
 
 
 def most_voted(pool: Sequence[BeamPath], config: SelfRAGConfig) -> BeamPath:
-    """Return the best path to the answer whose paths' scores have the highest sum (released code, closed tasks)."""
+    """Return the best path to the answer whose scores have the highest sum (released code, closed tasks)."""
     answers = [normalize_answer(config.spoken(path.text)) for path in pool]
     totals: dict[str, float] = {}
     for answer, path in zip(answers, pool, strict=True):
@@ -308,7 +308,7 @@ async def distribution(
 
 
 async def wants_passages(before: str, tools: Tools, config: SelfRAGConfig, *, place: str) -> bool:
-    """Whether the model wants passages after ``before`` (section 3.3, adaptive retrieval with a threshold)."""
+    """Whether the model wants passages after ``before`` (section 3.3, adaptive retrieval)."""
     if config.retrieval != "adaptive":
         return config.retrieval == "always"
     yes, _ = await distribution(
@@ -340,7 +340,7 @@ async def segment_end(
 async def criticise(
     before: str, text: str, tools: Tools, config: SelfRAGConfig, *, with_passage: bool, place: str
 ) -> Critique:
-    """Judge a segment: ISREL where it begins, ISSUP and ISUSE where the model wrote such a token first, else 0."""
+    """Judge a segment: ISREL where it begins, ISSUP and ISUSE where the model wrote such a token, else 0."""
 
     async def expected(names: Sequence[str], values: Sequence[float], at: int) -> float:
         chances = await distribution(before + text[:at], names, tools, config, role="critique", place=place)
@@ -363,7 +363,7 @@ def first_of(names: Sequence[str], text: str) -> int | None:
 
 
 def most_tokens(opening: tuple[BeamPath, Hit | None], tools: Tools, *, config: SelfRAGConfig) -> int:
-    """Return what a segment and its critique may cost at most, if the model says but once that it needs no passages."""
+    """Return what a segment and its critique may cost, if it says but once that it needs no passages."""
     path, hit = opening
     before = path.text + config.opening(hit.passage if hit else None)
     prompt = config.prompt_at(tools.question.text, before)

@@ -301,7 +301,7 @@ async def verdict(
 def read_verdict(name: Aspect, reply: str) -> float | None:
     """Return what the first word of a reply that can be a verdict is worth, None if there is none.
 
-    >>> read_verdict("support", "Not fully."), read_verdict("utility", "4/5"), read_verdict("relevance", "Hm.")
+    >>> read_verdict("support", "Not fully."), read_verdict("utility", "4/5"), read_verdict("retrieve", "Hm.")
     (0.0, 0.5, None)
     """
     words = _WORDS[name]

@@ -139,12 +139,10 @@ BACK_ENDS = {
 
 
 @pytest.mark.parametrize("package", ["baselines", "ircot", "corag"])
-def test_methods_are_short_and_import_no_back_end(package):
+def test_methods_import_no_back_end(package):
     """Not even inside a function; an import of the package itself would not show that."""
-    for file in sorted(Path(__file__).parents[2].joinpath(package).glob("*.py")):
-        text = file.read_text()
-        assert package != "baselines" or text.count("\n") <= 200, file
-        for node in ast.walk(ast.parse(text)):
+    for file in sorted(Path(__file__).parents[2].joinpath(package).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not {name.partition(".")[0] for name in names} & BACK_ENDS, file

@@ -69,7 +69,7 @@ async def test_the_cap_and_the_early_stop():
     assert (answer.stopped, answer.steps) == ("iterations", 3), "two empty answers settle nothing"
 
 
-async def test_an_empty_generation_searches_with_the_question_again_and_one_without_a_statement_is_read_by_its_first_line():
+async def test_an_empty_generation_searches_with_the_question_and_one_without_a_statement_is_its_first_line():
     answer, _, tools = await replay(["  ", "The Issel.\nMore words."])
     queries = [step.query for step in tools.steps if isinstance(step, SearchStep)]
     assert queries == [QUESTION.text, QUESTION.text]

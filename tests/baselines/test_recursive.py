@@ -69,8 +69,7 @@ def decomposing(plan, answers=("Mara Velden", "Tarn Hollow", "Issel"), final="Is
     return reply
 
 
-# ---- simple
-# ----------------------------------------------------------------------------------------------------------------
+# Simple
 
 
 async def test_simple_searches_once_and_reads():
@@ -81,8 +80,7 @@ async def test_simple_searches_once_and_reads():
     assert (answer.text, answer.passage_ids) == ("unknown", ())
 
 
-# ---- recursive: following references
-# ---------------------------------------------------------------------------------------
+# Recursive: following references
 
 
 async def follow(world=LIBRARY, **options):
@@ -140,8 +138,7 @@ def test_what_counts_as_a_reference(text, found):
     assert references(text) == found
 
 
-# ---- multi_hop and self_query: rounds of searching and judging
-# -------------------------------------------------------------
+# Multi_hop and self_query: rounds of searching and judging
 
 WHO = "ANSWERABLE: no\nMISSING: where the author was born\nNEXT_QUERY: Mara Velden is a writer born where"
 TOWN = "ANSWERABLE: no\nMISSING: the river\nNEXT_QUERY: Tarn Hollow lies on which river"
@@ -197,7 +194,10 @@ async def test_the_model_may_search_on_when_nothing_was_found(mode):
 
 
 async def test_self_query_searches_for_all_gaps_at_once_until_the_cap():
-    gaps = "SUFFICIENT: no\nGAP: the author's birthplace\nFOLLOW_UP: writer born\nGAP: the river\nFOLLOW_UP: lies on the river"
+    gaps = (
+        "SUFFICIENT: no\nGAP: the author's birthplace\nFOLLOW_UP: writer born\nGAP: the river\n"
+        "FOLLOW_UP: lies on the river"
+    )
     answer, _, tools = await replay(
         [gaps, "SUFFICIENT: no\nGAPS: sand", "Issel"], mode="self_query", k_per_step=1
     )
@@ -218,8 +218,7 @@ async def test_self_query_stops_early():
     assert (answer.steps, answer.stopped) == (1, "no_query")
 
 
-# ---- decompose
-# -------------------------------------------------------------------------------------------------------------
+# Decompose
 
 
 async def test_sub_questions_are_answered_in_the_order_of_their_dependencies():
@@ -234,7 +233,10 @@ async def test_sub_questions_are_answered_in_the_order_of_their_dependencies():
 
 @pytest.mark.parametrize("budget", [0, 2_000])
 async def test_independent_sub_questions_are_answered_at_the_same_time(budget):
-    plan = "SUB1: Who is Mara Velden, born where?\nSUB2: On which river lies Tarn Hollow?\nSUB3: Which?\nDEPENDS: SUB1, SUB2"
+    plan = (
+        "SUB1: Who is Mara Velden, born where?\nSUB2: On which river lies Tarn Hollow?\n"
+        "SUB3: Which?\nDEPENDS: SUB1, SUB2"
+    )
     both, waiting = asyncio.Event(), []
 
     async def until_both_are_asked(request):
@@ -280,8 +282,7 @@ async def test_the_shipped_prompts_of_a_decomposition_in_order():
     assert "2. Where was Mara Velden born? -> unknown" in generator.prompts[3]
 
 
-# ---- auto
-# ------------------------------------------------------------------------------------------------------------------
+# Auto
 
 
 async def test_auto_takes_the_mode_that_the_model_names():
@@ -316,8 +317,7 @@ async def test_the_tutorials_choice_by_words_costs_no_call(text, mode):
     assert answer.mode == mode and "mode" not in tools.ledger
 
 
-# ---- rows and options
-# -------------------------------------------------------------------------------------------------------
+# Rows and options
 
 
 async def test_rows_are_written_and_a_failed_search_fails_the_question():

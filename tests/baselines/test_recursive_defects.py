@@ -62,7 +62,8 @@ async def test_defect_3_documents_that_refer_to_each_other_do_not_loop():
 @pytest.mark.parametrize("mode", ["multi_hop", "self_query"])
 async def test_defect_4_only_the_word_after_the_label_decides(mode):
     label = {"multi_hop": "ANSWERABLE", "self_query": "SUFFICIENT"}[mode]
-    judged = f"Yesterday's passages, yes, look fine.\n{label}: no, although yes would be nice\nNEXT_QUERY: Mara Velden"
+    said = "no, although yes would be nice"
+    judged = f"Yesterday's passages, yes, look fine.\n{label}: {said}\nNEXT_QUERY: Mara Velden"
     answer, _, _ = await replay([judged, f"{label}: yes, no doubt", "Issel"], mode=mode)
     assert (answer.queries, answer.stopped) == ((QUESTION.text, "Mara Velden"), "sufficient")
 
@@ -121,7 +122,10 @@ async def test_defect_7_plans_that_cannot_be_followed_are_refused_and_counted(pl
 
 
 async def test_defect_7_a_number_that_is_no_other_sub_questions_is_a_word():
-    plan = "SUB1: Who sang the #1 single of 1985 in The Glass Orchard?\nSUB2: Where was #1 born, and who was #40?"
+    plan = (
+        "SUB1: Who sang the #1 single of 1985 in The Glass Orchard?\n"
+        "SUB2: Where was #1 born, and who was #40?"
+    )
     answer, _, tools = await replay(decomposing(plan), mode="decompose", k_per_step=1, **WORDS)
     assert (answer.stopped, answer.plan_problem, answer.fallbacks) == ("plan", "", 0)
     assert queries(tools) == [

@@ -23,7 +23,10 @@ SOLUTION = [
     "Tarn Hollow",
     "So the final answer is: the Issel.",
 ]
-HOPS = f" Yes.\nFollow up: {WHO}\nIntermediate answer: Mara Velden.\nFollow up: {WHERE}\nIntermediate answer: Tarn Hollow.\n"
+HOPS = (
+    f" Yes.\nFollow up: {WHO}\nIntermediate answer: Mara Velden.\n"
+    f"Follow up: {WHERE}\nIntermediate answer: Tarn Hollow.\n"
+)
 BEGUN = "Are follow up questions needed here:"
 
 
@@ -129,7 +132,7 @@ async def test_budgets_are_kept_and_the_final_answer_comes_from_what_fits():
     assert ("budget", 0, False) in seen and ("budget", 1, True) in seen and ("answer", 2, True) in seen
 
 
-async def test_the_final_answer_is_asked_for_with_the_newest_questions_that_leave_the_window_room_for_the_first():
+async def test_the_final_answer_is_asked_for_with_the_newest_questions_for_which_the_window_has_room():
     config = SelfAskConfig(k=1, max_follow_ups=2, max_answer_tokens=100)
     _, whole, _ = await replay(solve, config)
     window = words(whole.prompts[-1]) + 99
