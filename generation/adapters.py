@@ -11,13 +11,12 @@ from core.errors import ConfigError, DataError
 from core.files import cache_folder, made_once
 from generation.models import folder_digest
 
+# What training leaves beside an adapter: how it was made.
 TRAINING = "training.json"
-"""What training/sft.py leaves beside an adapter: how it was made."""
 
+# CoRAG on the default model, trained on the embedded world. Its training.json names the commit whose
+# scripts/recipes/train_loop.sh made it.
 SHIPPED = Path(__file__).parent / "shipped/corag-world"
-"""CoRAG on the default model, trained on the embedded world; training.json names the commit whose
-scripts/recipes/train_loop.sh made it.
-"""
 
 
 def adapter_folder(name: str) -> str:
@@ -87,10 +86,7 @@ def with_adapter(model: Any, adapter: str, folder: str) -> Any:
 
 
 def merge_adapter(folder: str, adapter: str, out: Path, dtype: str) -> None:
-    """Write the model of ``folder`` with an adapter folded in.
-
-    The sum is made in float32 and rounded to ``dtype`` once.
-    """
+    """Write a folder's model with an adapter folded in: added in float32, rounded to ``dtype`` once."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
@@ -103,9 +99,7 @@ def merge_adapter(folder: str, adapter: str, out: Path, dtype: str) -> None:
 
 
 def merged_folder(folder: str, adapter: str, dtype: str) -> str:
-    """Return a folder of the cache that holds a model with an adapter folded in, writing it first if need be
-    (some seconds).
-    """
+    """Return a cached folder with a model and its adapter folded in, written if need be (some seconds)."""
     check_adapter(adapter, folder)
     name = f"{folder_digest(folder, weights_only=True)}-{folder_digest(adapter)}-{dtype}"
     target = cache_folder() / "merged" / name

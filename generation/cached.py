@@ -14,15 +14,13 @@ from dataclasses import replace
 from core.protocols import GenerateRequest, Generation, Generator, Score, ScoreRequest
 from core.request_cache import RequestCache
 
-CAPACITY = 50_000
-"""Replies of a kind that are remembered: about 1.5 kB each."""
+CAPACITY = 50_000  # replies of a kind that are remembered, about 1.5 kB each
 
 
 class CachedGenerator:
-    """A :class:`Generator` around another that never computes a greedy request, a sample with a seed, or a
-    score twice.
+    """A :class:`Generator` around another that computes no greedy request, seeded sample or score twice.
 
-    Replies from memory carry the usage of the original, counted in full, computed not at all. A joined
+    Replies from the cache carry the usage of the original, counted in full, computed not at all. A joined
     request keeps the priority of the first. Samples without a seed are drawn afresh each time; n samples are
     one request, so a part of them is another.
     """
@@ -48,30 +46,28 @@ class CachedGenerator:
         return self._inner.count_tokens(text)
 
     async def generate(self, request: GenerateRequest) -> Generation:
-        """Continue a prompt, from memory if it is a greedy request, or a sample with a seed, that was met
-        before.
-        """
+        """Continue a prompt, from the cache if this greedy request or seeded sample was met before."""
         greedy = request.sampling.temperature == 0
         seed = None if greedy else request.sampling.seed
         if not greedy and seed is None:
             return await self._inner.generate(request)
-        key = _digest(
-            replace(request, sampling=replace(request.sampling, seed=seed), priority=0, affinity="")
-        )
-        memo = self._greedy if greedy else self._sampled
-        reply, remembered = await memo.fetch(key, lambda: self._inner.generate(request))
+        # A greedy request's seed, and what says only when and where it is computed, make no other request of
+        # it.
+        same = replace(request, sampling=replace(request.sampling, seed=seed), priority=0, affinity="")
+        key, cache = _digest(same), self._greedy if greedy else self._sampled
+        reply, remembered = await cache.fetch(key, lambda: self._inner.generate(request))
         return replace(reply, usage=reply.usage.remembered()) if remembered else reply
 
     async def score(self, request: ScoreRequest) -> Score:
-        """Return the log-likelihood of a given continuation, from memory if it was asked for before."""
+        """Return the log-likelihood of a given continuation, from the cache if it was asked for before."""
         key = _digest(replace(request, priority=0, affinity=""))
         score, remembered = await self._scores.fetch(key, lambda: self._inner.score(request))
         return replace(score, usage=score.usage.remembered()) if remembered else score
 
     async def close(self) -> None:
         """Give up what is in flight and close the inner generator."""
-        for memo in (self._greedy, self._sampled, self._scores):
-            memo.cancel()
+        for cache in (self._greedy, self._sampled, self._scores):
+            cache.cancel()
         await self._inner.close()
 
 

@@ -44,7 +44,8 @@ class ModelConfig:
     # fingerprint either. Blocks, caching, compilation and parallelism are not among them: they choose other
     # kernels, or change what is counted as computed.
     ENVIRONMENT: ClassVar[tuple[str, ...]] = (
-        "batch_size", "max_num_seqs", "kv_cache_gb", "gpu_memory_utilization", "api_key_variable", "timeout_s", "retries",
+        "batch_size", "max_num_seqs", "kv_cache_gb", "gpu_memory_utilization",
+        "api_key_variable", "timeout_s", "retries",
     )  # fmt: skip
 
     backend: Literal["vllm", "server", "transformers"] = "vllm"

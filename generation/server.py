@@ -1,5 +1,4 @@
-r"""The back end for running vLLM servers: one or several OpenAI-compatible endpoints that serve the same
-model.
+r"""The back end for running vLLM servers: one or several OpenAI-compatible endpoints of the same model.
 
 Start each with the scoring plug-in (this project must be importable where the server runs)::
 
@@ -26,6 +25,7 @@ import orjson
 
 from core.errors import BackendError, ConfigError, RequestRefusedError
 from core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
+from core.retry import TryAgainError, retrying
 from core.seeds import stable_hash
 from core.types import TokenUsage
 from generation.config import ModelConfig
@@ -33,8 +33,11 @@ from generation.forced import FORCED_TOKENS
 from generation.models import folder_digest, model_folder
 from generation.rendering import Renderer
 
-_RETRIED = frozenset({408, 429, 500, 502, 503, 504})
-_MAX_AFFINITIES = 100_000
+_RETRIED = frozenset({408, 429, 500, 502, 503, 504})  # overloaded, restarting, or behind a proxy that is
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # a server that comes back has a model to load
+_MAX_AFFINITIES = (
+    100_000  # far more questions than are in flight: one that is forgotten loses a cached prefix
+)
 
 
 @dataclass(slots=True)
@@ -89,6 +92,8 @@ class ServerGenerator:
         key = os.environ.get(config.api_key_variable, "")
         client = httpx.AsyncClient(
             timeout=httpx.Timeout(config.timeout_s, connect=min(10.0, config.timeout_s)),
+            # No limit: the run bounds what is in flight, and the server's queue knows priorities, ours does
+            # not.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
             headers={"Authorization": f"Bearer {key}"} if key else {},
         )
@@ -121,9 +126,9 @@ class ServerGenerator:
     async def generate(self, request: GenerateRequest) -> Generation:
         """Continue a prompt."""
         sampling = request.sampling
-        ids, shortening = self._renderer.fit(request.prompt, self._window - sampling.max_tokens)
+        ids, shortening = self._renderer.encode_within(request.prompt, self._window - sampling.max_tokens)
         # One request per sample, seeded as in the engine of this process: of n > 1, servers tell one sample's
-        # cache hits only.
+        # cache hits only. The samples find one another's prompt in the cache.
         replies = await asyncio.gather(
             *(self._ask(ids, _body(sampling, i), request) for i in range(sampling.n))
         )
@@ -138,7 +143,7 @@ class ServerGenerator:
         target = self._renderer.target_ids(request)
         if not all(endpoint.forces for endpoint in self._endpoints):
             return await self.score_by_prompt_logprobs(request)
-        ids, shortening = self._renderer.fit(request.prompt, self._window - len(target))
+        ids, shortening = self._renderer.encode_within(request.prompt, self._window - len(target))
         body = {"max_tokens": len(target), "temperature": 0, "logprobs": 0, "ignore_eos": True}
         reply = await self._ask(ids, {**body, "vllm_xargs": {FORCED_TOKENS: target}}, request)
         completion = _completion(reply["choices"][0], logprobs=True)
@@ -150,11 +155,9 @@ class ServerGenerator:
         return Score(tuple(target), completion.logprobs, usage, shortening)
 
     async def score_by_prompt_logprobs(self, request: ScoreRequest) -> Score:
-        """Return the same for servers without the plug-in: the whole prompt is computed again, past the
-        prefix cache.
-        """
+        """Return the same for servers without the plug-in: slow, as the prefix cache is not used for it."""
         target = self._renderer.target_ids(request)
-        ids, shortening = self._renderer.fit(request.prompt, self._window - len(target) - 1)
+        ids, shortening = self._renderer.encode_within(request.prompt, self._window - len(target) - 1)
         body = {"max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
         reply = await self._ask([*ids, *target], body, request)
         rows = reply["choices"][0]["prompt_logprobs"][-len(target) :]
@@ -167,6 +170,8 @@ class ServerGenerator:
         await self._client.aclose()
 
     def _choose(self, affinity: str, avoid: _Endpoint | None) -> _Endpoint:
+        # A question's requests extend one another's prompts, so its home has most of each in its prefix
+        # cache. A home that failed is left for good: what it had cached is gone, or out of reach.
         home = self._homes.get(affinity)
         if home is None or home is avoid:
             free = [endpoint for endpoint in self._endpoints if endpoint is not avoid] or self._endpoints
@@ -181,15 +186,15 @@ class ServerGenerator:
     async def _ask(
         self, ids: Sequence[int], body: dict[str, Any], request: GenerateRequest | ScoreRequest
     ) -> dict[str, Any]:
-        """Send a completion request, again after a pause if it fails.
+        """Send a completion request, again after a pause if it fails, to another server if there is one.
 
         Raises as :class:`core.protocols.Generator` says.
         """
-        problem, failed = "", None
-        for attempt in range(self._retries + 1):
-            if attempt:
-                await asyncio.sleep(min(0.5 * 2**attempt, 30.0))
-            endpoint = self._choose(request.affinity, avoid=failed)
+        failed: _Endpoint | None = None
+
+        async def attempt(_: int) -> dict[str, Any]:
+            nonlocal failed
+            endpoint = failed = self._choose(request.affinity, avoid=failed)
             full = {**body, "model": endpoint.model, "prompt": list(ids), "return_token_ids": True}
             if endpoint.priorities:
                 full["priority"] = request.priority
@@ -197,19 +202,23 @@ class ServerGenerator:
             try:
                 response = await _post(self._client, f"{endpoint.url}/v1/completions", full)
             except httpx.TransportError as error:
-                problem, failed = _describe(error), endpoint
-                continue
+                raise TryAgainError(self._no_reply(endpoint, _describe(error))) from None
             finally:
                 endpoint.load -= 1
             if response.status_code == 200:
                 return cast("dict[str, Any]", orjson.loads(response.content))
-            problem, failed = f"status {response.status_code}: {response.text[:300]}", endpoint
-            if response.status_code not in _RETRIED:
-                raise RequestRefusedError(f"the server {endpoint.url} refused a request with {problem}")
-        url = failed.url if failed else ""
-        raise BackendError(
-            f"no reply after {self._retries + 1} attempts, the last to {url} ({problem}). Look at the "
-            "server's log; raise timeout_s or retries if it is only slow."
+            problem = f"status {response.status_code}: {response.text[:300]}"
+            if response.status_code in _RETRIED:
+                raise TryAgainError(self._no_reply(endpoint, problem))
+            raise RequestRefusedError(f"the server {endpoint.url} refused a request with {problem}")
+
+        pauses = {"first_pause_s": _FIRST_PAUSE_S, "longest_pause_s": _LONGEST_PAUSE_S}
+        return await retrying(attempt, self._retries + 1, **pauses)
+
+    def _no_reply(self, endpoint: _Endpoint, problem: str) -> BackendError:
+        return BackendError(
+            f"no reply after {self._retries + 1} attempts, the last to {endpoint.url} ({problem}). Look at "
+            "the server's log; raise timeout_s or retries if it is only slow."
         )
 
 
@@ -265,12 +274,10 @@ async def _compare_tokenizers(
     client: httpx.AsyncClient, endpoint: _Endpoint, renderer: Renderer, name: str
 ) -> None:
     """Refuse a server whose tokenizer splits a text otherwise: it would read our token ids as other words."""
+    # Where tokenizers differ: letters beyond ASCII, digits, an apostrophe.
     text = "Ein Dutzend Äpfel, 1984 and the river's end."
-    response = await _post(
-        client,
-        f"{endpoint.url}/tokenize",
-        {"model": endpoint.model, "prompt": text, "add_special_tokens": False},
-    )
+    asked = {"model": endpoint.model, "prompt": text, "add_special_tokens": False}
+    response = await _post(client, f"{endpoint.url}/tokenize", asked)
     if response.status_code == 200 and orjson.loads(response.content)["tokens"] != renderer.text_ids(text):
         raise ConfigError(
             f"the server {endpoint.url} serves '{endpoint.model}', whose tokenizer is not that of '{name}': "
@@ -279,10 +286,10 @@ async def _compare_tokenizers(
 
 
 async def _try_out(client: httpx.AsyncClient, endpoint: _Endpoint) -> None:
-    """Find out whether a server takes priorities and forces tokens.
-
-    Refuse one whose log-probabilities are not the model's own.
-    """
+    """Find out whether a server takes priorities and forces tokens; refuse one with processed logprobs."""
+    # One request tells all: it asks for a priority, forces two tokens, and pushes the first of them up by a
+    # bias that raw log-probabilities do not show. What it refuses, or what comes back, says what the server
+    # can do.
     probe = [7, 3]  # hardly what a model would say to token 5
     body = {
         "model": endpoint.model,
@@ -323,9 +330,8 @@ async def _try_out(client: httpx.AsyncClient, endpoint: _Endpoint) -> None:
 
 
 def _are_raw(told: dict[str, Any]) -> bool:
-    """Whether these are log-probabilities from before a token was pushed up: neither logits nor what biases
-    made of them.
-    """
+    """Whether these are log-probabilities from before a token was pushed up by a bias."""
+    # After the bias the token would be all but certain, and logits do not add up to one.
     unlikely, best = told["token_logprobs"][0], (told.get("top_logprobs") or [{}])[0]
     return bool(unlikely < -0.001 and sum(math.exp(min(value, 1.0)) for value in best.values()) < 1.01)
 

@@ -86,8 +86,8 @@ class Bm25:
         return cls(k1, b, preset.fields)
 
 
-# What the option ``bm25`` may say. This one is Anserini's default; a method whose paper searched otherwise has
-# its own added from a floor above.
+# What the option ``bm25`` may say. This one is Anserini's default; a method whose paper searched otherwise
+# has its own added from a floor above.
 BM25_PRESETS = {"pyserini": Bm25(0.9, 0.4, ("contents",))}
 
 

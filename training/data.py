@@ -196,7 +196,7 @@ def tokenise(
             "choose a larger max_length, or leave the question out."
         )
     try:
-        ids, shortening = renderer.fit(asked.prompt, config.max_length - len(target))
+        ids, shortening = renderer.encode_within(asked.prompt, config.max_length - len(target))
     except RequestRefusedError as error:
         raise DataError(
             f"{asked.name} does not fit into rows of {config.max_length} tokens, even without passages "

@@ -124,7 +124,7 @@ def test_what_a_call_may_cost_is_not_less_than_it_costs_however_long_the_dialogu
 
 def test_a_prompt_that_fits_is_left_alone(renderer: Renderer) -> None:
     prompt = chat_prompt([Segment("passage ", drop=0), Segment("question?")])
-    ids, shortening = renderer.fit(prompt, len(renderer.encode(prompt)))
+    ids, shortening = renderer.encode_within(prompt, len(renderer.encode(prompt)))
     assert ids == renderer.encode(prompt)
     assert not shortening
 
@@ -138,10 +138,10 @@ def test_segments_go_by_rising_rank_and_are_counted_by_kind(renderer: Renderer) 
             Segment("The question?"),
         ]
     )
-    ids, shortening = renderer.fit(prompt, len(renderer.encode(prompt)) - 1)
+    ids, shortening = renderer.encode_within(prompt, len(renderer.encode(prompt)) - 1)
     assert shortening.dropped == (("passage", 1),)
     assert "worst" not in decoded(renderer, ids) and "best" in decoded(renderer, ids)
-    ids, shortening = renderer.fit(prompt, len(renderer.encode(prompt)) - 45)
+    ids, shortening = renderer.encode_within(prompt, len(renderer.encode(prompt)) - 45)
     assert shortening.count("passage") == 2 and shortening.count("demonstration") == 1
     assert "The question?" in decoded(renderer, ids)
 
@@ -150,7 +150,7 @@ def test_what_must_stay_is_cut_from_its_front_and_the_cut_is_counted(renderer: R
     prompt = chat_prompt(
         [Segment("dropped first ", drop=0), Segment("far away " * 200 + "near the question?")], prefix="A:"
     )
-    ids, shortening = renderer.fit(prompt, 60)
+    ids, shortening = renderer.encode_within(prompt, 60)
     assert len(ids) <= 60
     assert decoded(renderer, ids).endswith("near the question?<|im_end|>\n<|im_start|>assistant\nA:")
     assert shortening.count("text") == 1 and shortening.cut_tokens > 300
@@ -158,11 +158,11 @@ def test_what_must_stay_is_cut_from_its_front_and_the_cut_is_counted(renderer: R
 
 def test_a_window_smaller_than_the_template_is_refused(renderer: Renderer) -> None:
     with pytest.raises(RequestRefusedError, match="too small"):
-        renderer.fit(chat_prompt("Who?"), 5)
+        renderer.encode_within(chat_prompt("Who?"), 5)
     with pytest.raises(RequestRefusedError, match="no room"):
-        renderer.fit(chat_prompt("Who?"), 0)
+        renderer.encode_within(chat_prompt("Who?"), 0)
     with pytest.raises(RequestRefusedError, match="empty"):
-        renderer.fit(Prompt.of_text("  "), 100)
+        renderer.encode_within(Prompt.of_text("  "), 100)
 
 
 _texts = st.text(st.sampled_from("abc déß 山🏔\n.,"), max_size=60)
@@ -183,7 +183,7 @@ def test_fitting_keeps_to_the_window_and_drops_no_more_than_it_must(
     renderer: Renderer, prompt: Prompt, room: int
 ) -> None:
     try:
-        ids, shortening = renderer.fit(prompt, room)
+        ids, shortening = renderer.encode_within(prompt, room)
     except RequestRefusedError:
         return
     assert 0 < len(ids) <= room

@@ -27,10 +27,10 @@ WARM = replace(REQUEST, sampling=Sampling(5, temperature=0.7, seed=1))
 
 async def test_identical_requests_in_flight_are_joined_and_finished_ones_remembered() -> None:
     inner = ScriptedGenerator(["Ada Lovelace"], pause=lambda _: asyncio.sleep(0.01))
-    memo = CachedGenerator(inner)
+    cached = CachedGenerator(inner)
     same = replace(REQUEST, priority=3, affinity="q7", sampling=Sampling(5, seed=9))
-    first, joined = await asyncio.gather(memo.generate(REQUEST), memo.generate(same))
-    later = await memo.generate(REQUEST)
+    first, joined = await asyncio.gather(cached.generate(REQUEST), cached.generate(same))
+    later = await cached.generate(REQUEST)
     assert len(inner.requests) == 1
     assert first.completions == joined.completions == later.completions
     assert first.usage.computed == first.usage.total > 0
@@ -41,11 +41,11 @@ async def test_samples_with_a_seed_are_joined_and_remembered() -> None:
     inner = ScriptedGenerator(
         lambda request: f"reply {len(inner.requests)}", pause=lambda _: asyncio.sleep(0.01)
     )
-    memo = CachedGenerator(inner)
+    cached = CachedGenerator(inner)
     first, joined = await asyncio.gather(
-        memo.generate(WARM), memo.generate(replace(WARM, priority=-2, affinity="q7"))
+        cached.generate(WARM), cached.generate(replace(WARM, priority=-2, affinity="q7"))
     )
-    later = await memo.generate(WARM)
+    later = await cached.generate(WARM)
     assert len(inner.requests) == 1
     assert first.text == joined.text == later.text == "reply 1"
     assert joined.usage == later.usage == first.usage.remembered()
@@ -54,7 +54,7 @@ async def test_samples_with_a_seed_are_joined_and_remembered() -> None:
 
 async def test_different_requests_and_samples_without_a_seed_are_asked_each_time() -> None:
     inner = ScriptedGenerator(lambda request: "reply")
-    memo = CachedGenerator(inner)
+    cached = CachedGenerator(inner)
     seedless = replace(WARM, sampling=replace(WARM.sampling, seed=None))
     for request in (
         seedless,
@@ -67,16 +67,16 @@ async def test_different_requests_and_samples_without_a_seed_are_asked_each_time
         replace(REQUEST, sampling=Sampling(6)),
         replace(REQUEST, prompt=chat_prompt("who wrote it?")),
     ):
-        await memo.generate(request)
+        await cached.generate(request)
     assert len(inner.requests) == 9
 
 
 async def test_samples_do_not_push_out_greedy_replies() -> None:
     inner = ScriptedGenerator(lambda request: "reply")
-    memo = CachedGenerator(inner, capacity=2)
+    cached = CachedGenerator(inner, capacity=2)
     samples = [replace(WARM, sampling=replace(WARM.sampling, seed=seed)) for seed in (1, 2, 3)]
     for request in (REQUEST, *samples, REQUEST, samples[2], samples[0]):
-        await memo.generate(request)
+        await cached.generate(request)
     assert [request.sampling.seed for request in inner.requests] == [None, 1, 2, 3, 1], (
         "of samples, the oldest is gone"
     )
@@ -101,8 +101,8 @@ def by_length(request: ScoreRequest) -> float:
     return -float(len(request.prompt.text) % 7)
 
 
-async def answered(memo: Generator, **options: object) -> tuple[Answer, Tools]:
-    tools = Tools(QUESTION, memo, WordRetriever(WORLD), seed=5)
+async def answered(cached: Generator, **options: object) -> tuple[Answer, Tools]:
+    tools = Tools(QUESTION, cached, WordRetriever(WORLD), seed=5)
     few = {"strategy": "best_of_n", "passages_per_hop": 1, "context_passages": 1}
     return await corag(QUESTION, tools, CoRAGConfig(**(PROMPTS | few | options))), tools
 
@@ -115,11 +115,11 @@ def sampled(tools: Tools) -> list[str]:
 
 async def test_eight_chains_ask_for_the_four_that_are_new() -> None:
     inner = ScriptedGenerator(wandering, log_likelihood=by_length)
-    memo = CachedGenerator(inner)
-    await answered(memo, chains=4, max_hops=3)
+    cached = CachedGenerator(inner)
+    await answered(cached, chains=4, max_hops=3)
     inner.requests.clear()
     inner.scored.clear()
-    nested, tools = await answered(memo, chains=8, max_hops=3)
+    nested, tools = await answered(cached, chains=8, max_hops=3)
     assert sampled(tools) == [f"chain {number}/hop {hop}" for number in (5, 6, 7, 8) for hop in (1, 2, 3)]
     assert sum(kind(request) == "NEXT" for request in inner.requests) == 12 and len(inner.scored) == 4
     fresh = CachedGenerator(ScriptedGenerator(wandering, log_likelihood=by_length))
@@ -132,10 +132,10 @@ async def test_eight_chains_ask_for_the_four_that_are_new() -> None:
 
 async def test_six_hops_begin_with_the_four_there_were() -> None:
     inner = ScriptedGenerator(wandering)
-    memo = CachedGenerator(inner)
-    await answered(memo, chains=2, max_hops=2)
+    cached = CachedGenerator(inner)
+    await answered(cached, chains=2, max_hops=2)
     inner.requests.clear()
-    _, tools = await answered(memo, chains=2, max_hops=3)
+    _, tools = await answered(cached, chains=2, max_hops=3)
     assert sampled(tools) == ["chain 1/hop 3", "chain 2/hop 3"]
     assert sum(kind(request) == "NEXT" for request in inner.requests) == 2
 
@@ -161,17 +161,17 @@ async def test_failures_reach_everyone_who_joined_and_are_not_remembered() -> No
         if failing:
             raise BackendError("the engine is gone")
 
-    memo = CachedGenerator(ScriptedGenerator(lambda request: "reply", pause))
-    results = await asyncio.gather(memo.generate(REQUEST), memo.generate(REQUEST), return_exceptions=True)
+    cached = CachedGenerator(ScriptedGenerator(lambda request: "reply", pause))
+    results = await asyncio.gather(cached.generate(REQUEST), cached.generate(REQUEST), return_exceptions=True)
     assert [type(result) for result in results] == [BackendError, BackendError]
     failing = False
-    assert (await memo.generate(REQUEST)).text == "reply"
+    assert (await cached.generate(REQUEST)).text == "reply"
 
 
 async def test_a_caller_who_gives_up_does_not_take_the_reply_from_those_who_joined() -> None:
-    memo = CachedGenerator(ScriptedGenerator(lambda request: "reply", lambda _: asyncio.sleep(0.02)))
-    impatient = asyncio.create_task(memo.generate(REQUEST))
-    joined = asyncio.create_task(memo.generate(REQUEST))
+    cached = CachedGenerator(ScriptedGenerator(lambda request: "reply", lambda _: asyncio.sleep(0.02)))
+    impatient = asyncio.create_task(cached.generate(REQUEST))
+    joined = asyncio.create_task(cached.generate(REQUEST))
     await asyncio.sleep(0.005)
     impatient.cancel()
     assert (await joined).text == "reply"
@@ -181,16 +181,16 @@ async def test_a_caller_who_gives_up_does_not_take_the_reply_from_those_who_join
 
 async def test_the_least_recently_used_reply_is_forgotten_first() -> None:
     inner = ScriptedGenerator(lambda request: "reply")
-    memo = CachedGenerator(inner, capacity=2)
+    cached = CachedGenerator(inner, capacity=2)
     a, b, c = (GenerateRequest(Prompt.of_text(text), Sampling(5)) for text in "abc")
     for request in (a, b, a, c, a, b):
-        await memo.generate(request)
+        await cached.generate(request)
     assert [request.prompt.text for request in inner.requests] == ["a", "b", "c", "b"]
 
 
 async def test_scores_are_remembered() -> None:
-    memo = CachedGenerator(ScriptedGenerator([]))
+    cached = CachedGenerator(ScriptedGenerator([]))
     request = ScoreRequest(Prompt.of_text("who?"), "Ada Lovelace")
-    first, second = await memo.score(request), await memo.score(replace(request, priority=1))
+    first, second = await cached.score(request), await cached.score(replace(request, priority=1))
     assert second.token_logprobs == first.token_logprobs and second.usage == first.usage.remembered()
-    assert (await memo.score(replace(request, end_of_turn=True))).usage.computed > 0
+    assert (await cached.score(replace(request, end_of_turn=True))).usage.computed > 0

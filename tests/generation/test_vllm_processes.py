@@ -1,0 +1,58 @@
+"""A killed run leaves no engine behind, and Lucene survives vLLM's libraries in the same process."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from generation.vllm_processes import OWNER
+
+WORKER = """
+import time
+from generation.vllm_processes import end_with_owner
+end_with_owner()
+print("up", flush=True)
+time.sleep(60)
+"""
+ENGINE = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+
+
+@pytest.mark.parametrize("while_starting", [True, False])
+def test_engine_and_worker_end_with_the_process_that_opened_them(while_starting: bool) -> None:
+    owner = subprocess.Popen(["sleep", "60"])
+    if while_starting:
+        owner.kill()
+        owner.wait()
+    environment = os.environ | {OWNER: str(owner.pid)}
+    engine = subprocess.Popen([sys.executable, "-c", ENGINE, WORKER], env=environment, stdout=subprocess.PIPE)
+    assert engine.stdout is not None
+    if not while_starting:
+        assert engine.stdout.readline() == b"up\n" and engine.poll() is None
+        owner.kill()
+        owner.wait()
+    assert engine.wait(30) == -signal.SIGKILL
+    assert engine.stdout.read() == b"", "and the worker, which holds the other end"
+    engine.stdout.close()
+
+
+@pytest.mark.slow
+def test_the_handler_that_java_installed_is_kept() -> None:
+    script = """
+import ctypes
+def handler():
+    action = ctypes.create_string_buffer(256)
+    ctypes.CDLL(None).sigaction(11, None, action)
+    return action.raw[:8]
+from retrieval.lucene.java import java_class
+java_class("java.lang.String")
+before = handler()
+from generation.vllm_processes import keep_fault_handler
+with keep_fault_handler():
+    import xgrammar  # what vLLM loads
+    assert handler() != before, "the library takes the handler, or this test and its subject can go"
+assert handler() == before
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
