@@ -28,7 +28,7 @@ from eval.experiment.registry import bind
 
 
 @dataclass(frozen=True)
-class Config(Setup):
+class AskOptions(Setup):
     """Options of 'corag ask'.
 
     Attributes:
@@ -49,12 +49,12 @@ class Config(Setup):
             raise ConfigError('the question is empty: write it as corag ask "Who ...?".')
 
 
-def main(config: Config) -> int:
+def main(config: AskOptions) -> int:
     """Answer with each method in turn; return 1 if one failed."""
     return asyncio.run(_ask(config))
 
 
-async def _ask(config: Config) -> int:
+async def _ask(config: AskOptions) -> int:
     console = Console(highlight=False, emoji=False)  # a model's :text: is no emoji
     failed = False
     async with open_backends(config) as (generator, retriever):
@@ -71,7 +71,7 @@ async def _ask(config: Config) -> int:
 
 
 async def answer_and_show(
-    name: str, config: Config, console: Console, generator: Generator, retriever: Retriever | None
+    name: str, config: AskOptions, console: Console, generator: Generator, retriever: Retriever | None
 ) -> Row:
     """Answer with one method; show its steps while it works, then its result."""
     question = Question("asked", config.question)
@@ -86,7 +86,7 @@ async def answer_and_show(
 
 
 @contextmanager
-def shown(drawing: Drawing, config: Config, console: Console) -> Iterator[Callable[[Step], None]]:
+def shown(drawing: Drawing, config: AskOptions, console: Console) -> Iterator[Callable[[Step], None]]:
     """Show steps as they come: a drawing that grows in a terminal, lines and then the drawing elsewhere, or
     lines only.
     """

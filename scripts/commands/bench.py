@@ -19,7 +19,7 @@ ADAPTED = ("decode", "sweep", "sample")
 
 
 @dataclass(frozen=True)
-class Config:
+class BenchOptions:
     """Options of 'corag bench'.
 
     Attributes:
@@ -48,7 +48,7 @@ class Config:
             raise ConfigError(f"benchmark '{self.name}' takes no preset, only decode does: leave it out.")
 
 
-def main(config: Config) -> int:
+def main(config: BenchOptions) -> int:
     """Run one benchmark and print its figures."""
     module = importlib.import_module(f"scripts.bench.{config.name}")
     given: dict[str, str | int] = {"adapter": config.adapter} if config.adapter else {}

@@ -29,7 +29,7 @@ _WHAT = {
 
 
 @dataclass(frozen=True)
-class Config:
+class DatasetsOptions:
     """Options of 'corag datasets'.
 
     Attributes:
@@ -43,7 +43,7 @@ class Config:
             raise ConfigError(f"there is no dataset '{self.name}': {nearest(self.name, DATASETS)}")
 
 
-def main(config: Config) -> int:
+def main(config: DatasetsOptions) -> int:
     """Print one line per dataset, or one task description."""
     if config.name:
         print(task_description(config.name))

@@ -21,7 +21,7 @@ from retrieval.index_manifest import INDEX_FILE
 
 
 @dataclass(frozen=True)
-class Config:
+class DoctorOptions:
     """Options of 'corag doctor'.
 
     Attributes:
@@ -41,7 +41,7 @@ class Finding:
     sentence: str
 
 
-def main(config: Config) -> int:
+def main(config: DoctorOptions) -> int:
     """Print the findings; return 1 if anything is missing."""
     checks: list[Callable[[], Iterator[Finding]]] = [
         machine, java, search_libraries, engine, training_libraries, default_model, lambda: folders(config),
@@ -153,7 +153,7 @@ def default_model() -> Iterator[Finding]:
         )
 
 
-def folders(config: Config) -> Iterator[Finding]:
+def folders(config: DoctorOptions) -> Iterator[Finding]:
     """The cache, the indexes and the runs."""
     yield Finding(True, f"Converted models are cached in {cache_folder()} (set CORAG_CACHE to move it).")
     found = [path.parent for top in config.indexes for path in sorted(Path(top).glob(f"**/{INDEX_FILE}"))]

@@ -44,7 +44,7 @@ _PARTS = {"hotpotqa": ("sp", "joint"), "2wikimultihopqa": ("sp", "evi", "joint")
 
 
 @dataclass(frozen=True)
-class Config:
+class ExportOptions:
     """Options of 'corag export'.
 
     Attributes:
@@ -82,7 +82,7 @@ class Config:
             )
 
 
-def main(config: Config) -> int:
+def main(config: ExportOptions) -> int:
     """Write the file, say what is in it and how it scores, then one line of JSON; return 0."""
     manifest = manifest_of_answers(Path(config.run))
     rows = read_rows(Path(config.run))
@@ -116,7 +116,7 @@ def check_format(to: str, dataset: str) -> None:
         )
 
 
-def gold_records(config: Config, manifest: Manifest) -> list[Record]:
+def gold_records(config: ExportOptions, manifest: Manifest) -> list[Record]:
     """Return the raw records of the run's questions.
 
     None if their file is gone or has changed, unless it was named.
@@ -139,7 +139,7 @@ def has_answer(record: Record) -> bool:
     return bool(gold_answer(record, "questions") or record.get("output"))
 
 
-def write(config: Config, manifest: Manifest, rows: Rows, gold: Sequence[Record]) -> None:
+def write(config: ExportOptions, manifest: Manifest, rows: Rows, gold: Sequence[Record]) -> None:
     """Write the file."""
     match config.to:
         case "hotpotqa":
@@ -173,7 +173,7 @@ def write_lines(out: str, lines: Iterable[str]) -> None:
     write_atomically(out, "".join(f"{line}\n" for line in lines))
 
 
-def notes(config: Config, manifest: Manifest, rows: Rows, gold: Sequence[Record]) -> list[str]:
+def notes(config: ExportOptions, manifest: Manifest, rows: Rows, gold: Sequence[Record]) -> list[str]:
     """Say what the file lacks for the official script."""
     said = []
     if config.to in ("hotpotqa", "2wikimultihopqa") and not any(
@@ -199,7 +199,7 @@ def notes(config: Config, manifest: Manifest, rows: Rows, gold: Sequence[Record]
     return said
 
 
-def official_scores(config: Config, gold: Sequence[Record]) -> dict[str, float]:
+def official_scores(config: ExportOptions, gold: Sequence[Record]) -> dict[str, float]:
     """Read the prediction file back and score it."""
     if config.to in ("musique", "kilt"):
         lines = list(read_jsonl(config.out))

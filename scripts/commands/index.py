@@ -12,10 +12,10 @@ from dataclasses import asdict
 
 from eval.experiment import extensions  # noqa: F401 - datasets' corpus formats
 from retrieval.build import build_index
-from retrieval.config import IndexConfig as Config
+from retrieval.config import IndexConfig
 
 
-def main(config: Config) -> int:
+def main(config: IndexConfig) -> int:
     """Build the index and print its manifest as one line of JSON."""
     manifest = build_index(config, lambda line: print(line, file=sys.stderr))
     print(json.dumps(asdict(manifest)))

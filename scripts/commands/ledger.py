@@ -27,13 +27,13 @@ from scripts.printing import wide_console
 
 
 @dataclass(frozen=True)
-class Config(Runs):
+class LedgerOptions(Runs):
     """Options of 'corag ledger'."""
 
     USAGE = "corag ledger RUN RUN ..."
 
 
-def main(config: Config) -> int:
+def main(config: LedgerOptions) -> int:
     """Print the ledger of each run, then a line of JSON; return 0."""
     folders = [Path(run) for run in config.runs]
     console = wide_console(150)

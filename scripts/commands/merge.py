@@ -17,7 +17,7 @@ from generation.models import folder_digest, model_folder
 
 
 @dataclass(frozen=True)
-class Config:
+class MergeOptions:
     """Options of 'corag merge'.
 
     Attributes:
@@ -41,7 +41,7 @@ class Config:
             raise ConfigError(f"'{self.out}' is in the way: choose another --out, or remove it.")
 
 
-def main(config: Config) -> int:
+def main(config: MergeOptions) -> int:
     """Merge and return 0."""
     adapter = adapter_folder(config.adapter)
     manifest = read_manifest(Path(adapter))

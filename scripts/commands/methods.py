@@ -25,7 +25,7 @@ _SHOWN = 40  # characters of a default, which may be a whole prompt
 
 
 @dataclass(frozen=True)
-class Config:
+class MethodsOptions:
     """Options of 'corag methods'.
 
     Attributes:
@@ -39,7 +39,7 @@ class Config:
             raise ConfigError(f"one method is shown at a time, but '{self.name}' was given.")
 
 
-def main(config: Config) -> int:
+def main(config: MethodsOptions) -> int:
     """Print the list, or what there is to know of one method."""
     console = wide_console(150, markup=False)
     known = methods_of(MethodOptions.extended([config.name]))

@@ -35,7 +35,7 @@ from retrieval.open import open_retriever
 
 
 @dataclass(frozen=True)
-class Config(Runs):
+class ReportOptions(Runs):
     """Options of 'corag report'.
 
     Attributes:
@@ -62,7 +62,7 @@ class Config(Runs):
             )
 
 
-def main(config: Config) -> int:
+def main(config: ReportOptions) -> int:
     """Write the report, print where it is and a line of JSON, return 0."""
     report = report_of(config)
     texts = asyncio.run(texts_of(report, config.retriever))
@@ -85,7 +85,7 @@ def main(config: Config) -> int:
     return 0
 
 
-def report_of(config: Config) -> Report:
+def report_of(config: ReportOptions) -> Report:
     """Make the report.
 
     Raises :class:`ConfigError` for runs of different question files, chains, or no common question.

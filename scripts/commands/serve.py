@@ -17,7 +17,7 @@ from retrieval.open import open_retriever
 
 
 @dataclass(frozen=True)
-class Config:
+class ServeOptions:
     """Options of 'corag serve'.
 
     Attributes:
@@ -37,13 +37,13 @@ class Config:
             raise ConfigError("no index was given: write corag serve INDEX.")
 
 
-def main(config: Config) -> int:
+def main(config: ServeOptions) -> int:
     """Open the index and answer requests until interrupted."""
     asyncio.run(_serve(config))
     return 0
 
 
-async def _serve(config: Config) -> None:
+async def _serve(config: ServeOptions) -> None:
     from retrieval.http.server import serve
 
     retriever = await open_retriever(replace(config.retriever, index=config.index))

@@ -11,11 +11,10 @@ import sys
 from dataclasses import asdict
 
 from eval.experiment import extensions  # noqa: F401 - datasets' corpus formats
-from retrieval.long_units import UnitsConfig as Config
-from retrieval.long_units import build_units
+from retrieval.long_units import UnitsConfig, build_units
 
 
-def main(config: Config) -> int:
+def main(config: UnitsConfig) -> int:
     """Write the units and print their number and sizes as one line of JSON."""
     made = build_units(config, lambda line: print(line, file=sys.stderr))
     print(json.dumps(asdict(made)))

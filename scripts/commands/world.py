@@ -15,7 +15,7 @@ from eval.datasets.world.write import write_world
 
 
 @dataclass(frozen=True)
-class Config:
+class WorldOptions:
     """Options of 'corag world'.
 
     Attributes:
@@ -39,7 +39,7 @@ class Config:
             raise ConfigError("no folder was given: write corag world FOLDER.")
 
 
-def main(config: Config) -> int:
+def main(config: WorldOptions) -> int:
     """Write the world and print its manifest as one line of JSON."""
     manifest = write_world(
         Path(config.out),

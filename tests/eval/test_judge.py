@@ -12,11 +12,12 @@ from core.errors import BackendError, ConfigError
 from core.runs.folder import TRACES, read_rows
 from core.runs.manifest import Manifest
 from core.types import Question
+from eval.experiment.judging import JudgingConfig, judge_run
 from eval.scoring.judge import JudgeConfig, verdict_of
 from eval.tables.conditions import conditions_record
 from scripts.cli import main
 from scripts.commands import doctor
-from scripts.commands.judge import Config, judge_run, print_judged, record_of
+from scripts.commands.judge import print_judged
 from tests.eval.runs import make_run, row
 from tests.fakes import ScriptedGenerator
 
@@ -24,7 +25,7 @@ QUESTIONS = [Question(str(n), f"Who wrote book {n}?", (f"Author {n}", f"Mrs {n}"
 
 
 def judged(run, generator, **judge):
-    return asyncio.run(judge_run(run, Config([str(run)], JudgeConfig(**judge)), generator))
+    return asyncio.run(judge_run(run, JudgingConfig([str(run)], JudgeConfig(**judge)), generator))
 
 
 def a_run(folder):
@@ -91,7 +92,7 @@ def test_failures_and_unreadable_replies_count_as_wrong(tmp_path, capsys):
     )
     printed = capsys.readouterr().out
     assert "other: EM by the scorer DROP-style; b" in printed and "EM by the scorer SQuAD-style; a" in printed
-    assert json.loads(json.dumps(record_of(one)))["right"] == 0.4
+    assert json.loads(json.dumps(one.to_json()))["right"] == 0.4
 
 
 def test_verdicts_are_kept_and_only_what_is_new_is_asked(tmp_path):
@@ -117,7 +118,7 @@ def test_verdicts_are_kept_and_only_what_is_new_is_asked(tmp_path):
     assert len(list(run.glob("judge-*"))) == 2 and len(again.requests) == 4, "another prompt is another judge"
     (tmp_path / "world").mkdir()
     (tmp_path / "world/manifest.json").write_text('{"version": 1}')
-    *_, counted = doctor.folders(doctor.Config((), str(tmp_path)))
+    *_, counted = doctor.folders(doctor.DoctorOptions((), str(tmp_path)))
     assert counted.sentence == f"1 run(s) in {tmp_path}."
 
 

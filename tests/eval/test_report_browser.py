@@ -10,7 +10,7 @@ import re
 import pytest
 
 from eval.report.page import TextBlocks, html_page, text_blocks
-from scripts.commands.report import Config, report_of
+from scripts.commands.report import ReportOptions, report_of
 from tests.eval.browser import CHROMIUM, DRIVER, Browser, Keys, NoAlertPresentException, Select
 from tests.eval.report_runs import EVIL, World, kilt_report, multiply, write
 
@@ -47,7 +47,7 @@ def big(browser, tmp_path_factory):
     runs = [write(folder / "runs", "one_step", world, 0.35), write(folder / "runs", "greedy", world, 0.55)]
     for run in runs:
         multiply(run, COPIES)
-    report = report_of(Config(runs=[str(run) for run in runs]))
+    report = report_of(ReportOptions(runs=[str(run) for run in runs]))
     file = folder / "report.html"
     file.write_text(
         html_page(report, asyncio.run(text_blocks(report, world)), "2026-01-02 03:04 UTC"), encoding="utf-8"
@@ -64,7 +64,7 @@ def small(browser, tmp_path_factory):
     runs = [str(write(folder / "runs", name, world, skill)) for name, skill in skills.items()]
     file = folder / "report.html"
     file.write_text(
-        html_page(report_of(Config(runs=runs)), TextBlocks(), "2026-01-02 03:04 UTC"), encoding="utf-8"
+        html_page(report_of(ReportOptions(runs=runs)), TextBlocks(), "2026-01-02 03:04 UTC"), encoding="utf-8"
     )
     return file
 

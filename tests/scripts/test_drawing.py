@@ -16,7 +16,7 @@ from core.errors import SearchFailedError
 from core.tools import Tools
 from eval.experiment.drawing import Drawing, Fold, live
 from ircot.method import IRCoTConfig
-from scripts.commands.ask import Config, answer_and_show
+from scripts.commands.ask import AskOptions, answer_and_show
 from tests.corag.chains import LETTERS, queue, seeded, tree_model, tree_score
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind
 from tests.story import QUESTION, WORLD
@@ -51,7 +51,7 @@ def ask(
     sections = (
         {"corag": CoRAGConfig(**(PROMPTS | options))} if method == "corag" else {method: options["config"]}
     )
-    config = Config(question=QUESTION.text, method=[method], plain=plain, **sections)
+    config = AskOptions(question=QUESTION.text, method=[method], plain=plain, **sections)
     console = Console(
         file=terminal or io.StringIO(), width=width, height=height, highlight=False, emoji=False, record=True
     )

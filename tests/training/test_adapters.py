@@ -24,7 +24,7 @@ from generation.config import ModelConfig
 from generation.models import model_folder
 from generation.transformers_engine import TransformersGenerator
 from generation.vllm_engine import VllmGenerator, _lora_rank
-from scripts.commands.merge import Config, main
+from scripts.commands.merge import MergeOptions, main
 from tests.fakes import chat_prompt
 from tests.tiny import save_tiny_model
 from training.config import SftConfig
@@ -151,7 +151,7 @@ def test_a_folder_without_an_adapter_is_refused(missing: str, tiny_model: str, t
     with pytest.raises(ConfigError, match=said):
         VllmGenerator.open(ModelConfig(name=tiny_model, adapter=folder))
     with pytest.raises(ConfigError, match=said):
-        main(Config(folder, str(tmp_path / "merged"), model=tiny_model))
+        main(MergeOptions(folder, str(tmp_path / "merged"), model=tiny_model))
 
 
 def test_the_rank_is_rounded_up_to_one_that_vllm_offers(tiny_model: str, tmp_path: Path) -> None:
@@ -197,9 +197,9 @@ def test_merging_overwrites_nothing(adapter: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for name in ("full", "file"):
         with pytest.raises(ConfigError, match=f"'{tmp_path / name}' is in the way"):
-            main(Config(adapter, str(tmp_path / name)))
+            main(MergeOptions(adapter, str(tmp_path / name)))
     with pytest.raises(ConfigError, match="name the adapter and the folder"):
-        main(Config(adapter))
+        main(MergeOptions(adapter))
 
 
 def test_merging_an_adapter_that_does_not_say_its_base_needs_it_named(
@@ -212,14 +212,14 @@ def test_merging_an_adapter_that_does_not_say_its_base_needs_it_named(
         ended.stderr
         == f"corag: the adapter '{adapter}' does not say what it was trained for: name its base with --model.\n"
     )
-    assert main(Config(adapter, str(tmp_path / "merged"), model=tiny_model, dtype="float32")) == 0
+    assert main(MergeOptions(adapter, str(tmp_path / "merged"), model=tiny_model, dtype="float32")) == 0
     merged = scores(transformers_with(str(tmp_path / "merged")))
     assert merged == pytest.approx(scores(transformers_with(tiny_model, adapter)), abs=1e-4)
 
 
 def test_merging_into_another_base_model_is_refused(adapter: str, other_model: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="choose that model, or another adapter"):
-        main(Config(adapter, str(tmp_path / "merged"), model=other_model))
+        main(MergeOptions(adapter, str(tmp_path / "merged"), model=other_model))
     assert not (tmp_path / "merged").exists()
 
 
