@@ -10,20 +10,25 @@ import base64
 import gzip
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from core.errors import ConfigError
 from core.protocols import Retriever
 from core.runs.folder import read_lines
 from core.runs.rows import SavedRow
-from eval.report.overview import Overview, Run, common_rows, describe
+from eval.report.overview import Overview, Run, common_rows, describe, load_run
 from eval.report.traces import Passages, gold, trace
 from eval.scoring.rows import Scores
 from eval.scoring.scorers import Scorer
+from eval.tables.conditions import corpus_searched
+from eval.tables.runs import check_same_file, common_questions, manifest_of_answers, scoring_of
+from retrieval.config import RetrieverConfig
+from retrieval.open import open_retriever
 
 ASSETS = Path(__file__).parent / "assets"
 STYLES = ("report.css", "explorer.css")
@@ -76,6 +81,40 @@ def make_report(runs: Sequence[Run], questions: Sequence[str], scorer: Scorer, r
     for number, chunks in enumerate(traces):
         blocks += chunks.elements(f"run-{number}")
     return Report(overview, passages, blocks)
+
+
+def report_of(runs: Mapping[str, Path], scorer: str = "auto", recall_at: int = 0) -> Report:
+    """Make the report of finished runs by name, over the questions that all of them have.
+
+    ``scorer`` and ``recall_at``: "auto" and 0 take those of the first run. Raises :class:`ConfigError` for
+    runs of different question files, folders that hold no answers, or no common question.
+    """
+    manifests = {name: manifest_of_answers(folder) for name, folder in runs.items()}
+    check_same_file(list(manifests.values()))
+    loaded = [load_run(name, folder, corpus_searched(manifests[name].last)) for name, folder in runs.items()]
+    questions = [question.id for question in common_questions({run.name: run.rows for run in loaded})]
+    first = next(iter(manifests.values()))
+    return make_report(loaded, questions, *scoring_of(first, scorer, recall_at))
+
+
+async def texts_of(report: Report, config: RetrieverConfig) -> TextBlocks:
+    """Fetch the passages' texts from an index; none if none is named.
+
+    Raises :class:`ConfigError` if it has none of them.
+    """
+    if not config.index and not config.url:
+        return TextBlocks()
+    retriever = await open_retriever(config)
+    try:
+        texts = await text_blocks(report, retriever)
+    finally:
+        await retriever.close()
+    if not texts.found and report.passages.ids:
+        raise ConfigError(
+            f"the index has none of the {len(report.passages.ids):,} passages that these runs name, such as "
+            f"'{report.passages.ids[0]}': give the --retriever options that the runs were made with."
+        )
+    return texts
 
 
 async def text_blocks(report: Report, retriever: Retriever) -> TextBlocks:

@@ -6,13 +6,17 @@ attempts that were tried again, so its idle time is taken over all lines.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from core.errors import DataError
+from core.runs.folder import read_attempts
 from core.runs.rows import SavedRow
 from core.tools import GenerateStep, ScoreStep, SearchStep, Step
 from core.types import TokenUsage
@@ -153,6 +157,15 @@ class _Line:
     opened: float
     end: float
     requests: tuple[Span, ...] | None
+
+
+def read_ledger(folder: Path) -> Ledger:
+    """Add up a run. Raises :class:`DataError` if the folder is no run, or no question has been finished."""
+    attempts = read_attempts(folder)
+    first = next(attempts, None)
+    if first is None:
+        raise DataError(f"the run '{folder}' has no finished question yet: there is nothing to add up.")
+    return ledger_of(itertools.chain([first], attempts))
 
 
 def ledger_of(attempts: Iterable[SavedRow]) -> Ledger:

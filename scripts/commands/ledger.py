@@ -9,21 +9,17 @@ the engine. The last line printed is JSON.
 
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from core.errors import DataError
-from core.runs.folder import read_attempts
 from core.runs.manifest import Manifest
 from core.tools import SearchStep
-from eval.tables.ledger import Ledger, Spending, Waiting, json_record, ledger_of
-from eval.tables.runs import Runs, names_of
-from scripts.printing import wide_console
+from eval.tables.ledger import Ledger, Spending, Waiting, json_record, read_ledger
+from eval.tables.runs import Runs
+from scripts.printing import figures_table, wide_console
 
 
 @dataclass(frozen=True)
@@ -35,24 +31,15 @@ class LedgerOptions(Runs):
 
 def main(config: LedgerOptions) -> int:
     """Print the ledger of each run, then a line of JSON; return 0."""
-    folders = [Path(run) for run in config.runs]
-    console = wide_console(150)
-    figures = {}
-    ledgers = [read_ledger(folder) for folder in folders]  # before anything is printed: one may be no run
-    for name, folder, ledger in zip(names_of(folders), folders, ledgers, strict=True):
+    console, runs, figures = wide_console(150), config.by_name(), {}
+    ledgers = [
+        read_ledger(folder) for folder in runs.values()
+    ]  # before anything is printed: one may be no run
+    for (name, folder), ledger in zip(runs.items(), ledgers, strict=True):
         show(console, ledger, f"{Manifest.read(folder).method}: {folder}")
         figures[name] = json_record(ledger) | {"folder": str(folder)}
     print(json.dumps({"runs": figures}))
     return 0
-
-
-def read_ledger(folder: Path) -> Ledger:
-    """Add up a run. Raises :class:`DataError` if the folder is no run, or no question has been finished."""
-    attempts = read_attempts(folder)
-    first = next(attempts, None)
-    if first is None:
-        raise DataError(f"the run '{folder}' has no finished question yet: there is nothing to add up.")
-    return ledger_of(itertools.chain([first], attempts))
 
 
 def show(console: Console, ledger: Ledger, title: str) -> None:
@@ -69,7 +56,9 @@ def show(console: Console, ledger: Ledger, title: str) -> None:
 
 def roles_table(ledger: Ledger) -> Table:
     """Return what each role spent, in tokens."""
-    table = _table("role", "calls", "prompt", "generated", "in cache", "remembered", "computed", "share")
+    table = figures_table(
+        "role", right=("calls", "prompt", "generated", "in cache", "remembered", "computed", "share")
+    )
     for role, spending in ledger.roles.items():
         table.add_row(role, *_tokens(spending), f"{100 * ledger.share(role):.1f}%")
     table.add_section()
@@ -79,7 +68,7 @@ def roles_table(ledger: Ledger) -> Table:
 
 def stages_table(ledger: Ledger) -> Table:
     """Return what questions waited for, in seconds."""
-    table = _table("seconds of", "calls", "all", "mean", "p50", "p95")
+    table = figures_table("seconds of", right=("calls", "all", "mean", "p50", "p95"))
     for stage, waiting in ledger.stages.items():
         table.add_row(stage, *_seconds(waiting))
     table.add_section()
@@ -129,14 +118,6 @@ def remarks(ledger: Ledger) -> list[str]:
             f"{ledger.untimed} lines do not say when they were written and are left out of these times."
         )
     return lines
-
-
-def _table(first: str, *others: str) -> Table:
-    table = Table()
-    table.add_column(first)
-    for heading in others:
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table
 
 
 def _tokens(spending: Spending) -> list[str]:

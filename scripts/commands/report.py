@@ -19,19 +19,9 @@ from pathlib import Path
 from core.errors import ConfigError
 from core.files import write_atomically
 from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
-from eval.report.overview import load_run
-from eval.report.page import Report, TextBlocks, html_page, make_report, text_blocks
-from eval.tables.conditions import corpus_searched
-from eval.tables.runs import (
-    Runs,
-    check_same_file,
-    common_questions,
-    manifest_of_answers,
-    names_of,
-    scoring_of,
-)
+from eval.report.page import html_page, report_of, texts_of
+from eval.tables.runs import Runs
 from retrieval.config import RetrieverConfig
-from retrieval.open import open_retriever
 
 
 @dataclass(frozen=True)
@@ -64,7 +54,7 @@ class ReportOptions(Runs):
 
 def main(config: ReportOptions) -> int:
     """Write the report, print where it is and a line of JSON, return 0."""
-    report = report_of(config)
+    report = report_of(config.by_name(), config.scorer, config.recall_at)
     texts = asyncio.run(texts_of(report, config.retriever))
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     written = html_page(report, texts, made)
@@ -83,37 +73,3 @@ def main(config: ReportOptions) -> int:
         print(f"It has the texts of {texts.found:,} of {figures['passages']:,} passages.")
     print(json.dumps({"report": config.out, **figures, "texts": texts.found, "megabytes": round(size, 2)}))
     return 0
-
-
-def report_of(config: ReportOptions) -> Report:
-    """Make the report.
-
-    Raises :class:`ConfigError` for runs of different question files, chains, or no common question.
-    """
-    folders = [Path(run) for run in config.runs]
-    manifests = [manifest_of_answers(folder) for folder in folders]
-    check_same_file(manifests)
-    corpora = [corpus_searched(manifest.last) for manifest in manifests]
-    runs = [load_run(*run) for run in zip(names_of(folders), folders, corpora, strict=True)]
-    questions = [question.id for question in common_questions({run.name: run.rows for run in runs})]
-    return make_report(runs, questions, *scoring_of(manifests[0], config.scorer, config.recall_at))
-
-
-async def texts_of(report: Report, config: RetrieverConfig) -> TextBlocks:
-    """Fetch the passages' texts from the index, if one is named.
-
-    Raises :class:`ConfigError` if it has none of them.
-    """
-    if not config.index and not config.url:
-        return TextBlocks()
-    retriever = await open_retriever(config)
-    try:
-        texts = await text_blocks(report, retriever)
-    finally:
-        await retriever.close()
-    if not texts.found and report.passages.ids:
-        raise ConfigError(
-            f"the index has none of the {len(report.passages.ids):,} passages that these runs name, such as "
-            f"'{report.passages.ids[0]}': give the --retriever options that the runs were made with."
-        )
-    return texts

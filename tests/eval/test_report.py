@@ -14,10 +14,9 @@ from core.runs.folder import TRACES, RunFolder, read_rows
 from core.runs.manifest import Manifest
 from core.runs.rows import Row, SavedRow
 from core.types import Answer, Question
-from eval.report.page import ASSETS, SCRIPTS, STYLES, chunked, html_page, text_blocks
+from eval.report.page import ASSETS, SCRIPTS, STYLES, chunked, html_page, report_of, text_blocks
 from eval.report.traces import Passages, trace
 from scripts.cli import main
-from scripts.commands.report import ReportOptions, report_of
 from tests.eval.report_runs import EVIL, REFUSAL, Page, World, kilt_report, write
 from tests.fakes import WordRetriever
 
@@ -337,7 +336,7 @@ def test_bad_input_is_answered_with_sentences(runs, tmp_path, capsys):
 
 
 def test_texts_come_from_the_index_where_it_has_them(runs, world, tmp_path):
-    report = report_of(ReportOptions(runs=[str(runs["greedy"])]))
+    report = report_of({"greedy": runs["greedy"]})
     known = dict(list(world.pages.items())[::2])
     texts = asyncio.run(text_blocks(report, WordRetriever(known.values())))
     assert 0 < texts.found < len(report.passages.ids)

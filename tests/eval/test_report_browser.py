@@ -9,8 +9,7 @@ import re
 
 import pytest
 
-from eval.report.page import TextBlocks, html_page, text_blocks
-from scripts.commands.report import ReportOptions, report_of
+from eval.report.page import TextBlocks, html_page, report_of, text_blocks
 from tests.eval.browser import CHROMIUM, DRIVER, Browser, Keys, NoAlertPresentException, Select
 from tests.eval.report_runs import EVIL, World, kilt_report, multiply, write
 
@@ -47,7 +46,7 @@ def big(browser, tmp_path_factory):
     runs = [write(folder / "runs", "one_step", world, 0.35), write(folder / "runs", "greedy", world, 0.55)]
     for run in runs:
         multiply(run, COPIES)
-    report = report_of(ReportOptions(runs=[str(run) for run in runs]))
+    report = report_of({run.name: run for run in runs})
     file = folder / "report.html"
     file.write_text(
         html_page(report, asyncio.run(text_blocks(report, world)), "2026-01-02 03:04 UTC"), encoding="utf-8"
@@ -61,11 +60,9 @@ def small(browser, tmp_path_factory):
     folder = tmp_path_factory.mktemp("small")
     world = World(folder, 60)
     skills = {"one_step": 0.3, "ircot": 0.35, "greedy": 0.45, "best_of_4": 0.55, "tree": 0.65}
-    runs = [str(write(folder / "runs", name, world, skill)) for name, skill in skills.items()]
+    runs = {name: write(folder / "runs", name, world, skill) for name, skill in skills.items()}
     file = folder / "report.html"
-    file.write_text(
-        html_page(report_of(ReportOptions(runs=runs)), TextBlocks(), "2026-01-02 03:04 UTC"), encoding="utf-8"
-    )
+    file.write_text(html_page(report_of(runs), TextBlocks(), "2026-01-02 03:04 UTC"), encoding="utf-8")
     return file
 
 
