@@ -59,9 +59,7 @@ class Chain:
 
     @property
     def sub_queries(self) -> tuple[str, ...]:
-        """The sub-queries in order: what tells chains of one question apart, since all else follows from
-        them.
-        """
+        """The sub-queries in order: they tell a question's chains apart, for all else follows from them."""
         return tuple(hop.sub_query for hop in self.hops)
 
     @property
@@ -79,8 +77,7 @@ class Chain:
 
 
 def clean_sub_query(text: str, number: int = 0) -> str:
-    r"""Take the sub-query out of a reply: its first line with text, without label and without quotes around
-    it.
+    r"""Take the sub-query out of a reply: its first line with text, without label and quotes around it.
 
     ``number``: of the hop; a line may begin with it, for so the prompt writes the hops before.
 
@@ -98,10 +95,9 @@ def clean_sub_query(text: str, number: int = 0) -> str:
 
 
 def reaches_end(text: str, number: int = 0) -> bool:
-    r"""Whether the sub-query in a reply goes on to the reply's end: had there been more, it would have
-    belonged to it.
+    r"""Whether the sub-query in a reply goes on to the reply's end: more text would have belonged to it.
 
-    >>> reaches_end("1. Who wrote", 1), reaches_end("Who wrote Emma?\nIt was"), reaches_end("Who wrote Emma?\n")
+    >>> reaches_end("1. Who wrote", 1), reaches_end("Who wrote it?\nIt was"), reaches_end("Who wrote it?\n")
     (True, False, False)
     """
     return clean_sub_query(f"{text}...", number) != clean_sub_query(text, number)

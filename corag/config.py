@@ -36,8 +36,8 @@ class CoRAGConfig(MethodConfig):
         first_chain_greedy: the first of the N chains is the greedy one (released code; the paper samples
             all).
         expand: sub-queries tried per state of the tree.
-        rollouts: continuations sampled to judge a state of the tree.
-        rollout_hops: hops of a rollout at most; 0 judges states by themselves.
+        rollouts: continuations sampled to value a state of the tree.
+        rollout_hops: hops of a rollout at most; 0 values states by themselves.
         beam: states of the tree that are kept per depth.
         aggregate: a state is worth the "mean" of its rollouts' scores, or their "min" (the best).
         reuse: rollouts of a kept state become its children, and equal chains are scored once; false repeats
@@ -132,22 +132,14 @@ class CoRAGConfig(MethodConfig):
             "max_sub_answer_tokens": 24, "max_answer_tokens": 16,
         },
         "released_code": {
-            "first_chain_greedy": True, "reuse": False, "repeats": "exact", "passage_order": "best_last", "max_passage_tokens": 184,
-            "max_prompt_tokens": 3072,
+            "first_chain_greedy": True, "reuse": False, "repeats": "exact", "passage_order": "best_last",
+            "max_passage_tokens": 184, "max_prompt_tokens": 3072,
         },
     }  # fmt: skip
 
     def __post_init__(self) -> None:
-        _at_least(
-            self,
-            0,
-            "max_hops",
-            "rollout_hops",
-            "max_passage_tokens",
-            "max_prompt_tokens",
-            "temperature",
-            "mean_budget",
-        )
+        _at_least(self, 0, "max_hops", "rollout_hops", "max_passage_tokens", "max_prompt_tokens")
+        _at_least(self, 0, "temperature", "mean_budget")
         _at_least(self, 1, "chains", "expand", "rollouts", "beam", "tries", "passages_per_hop")
         _at_least(self, 1, "search_depth", "context_passages")
         _at_least(self, 1, "max_sub_query_tokens", "max_sub_answer_tokens", "max_answer_tokens")

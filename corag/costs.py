@@ -26,10 +26,13 @@ class Costs:
     final_answer: int = 0
 
 
+NO_COSTS = Costs()
+
+
 def expected_costs(hits: Sequence[Hit], tools: Tools, config: CoRAGConfig) -> Costs:
-    """Reckon with what was found for the question itself: other searches will find passages of like length."""
+    """Reckon with what was found for the question: other searches will find passages of like length."""
     if tools.left is None and not config.mean_budget:
-        return Costs()
+        return NO_COSTS
     query, nothing = tools.question.text, Chain()
     shown = clip(top_passages(hits, config.context_passages), tools.count_tokens, config)
     final = tools.cost(final_answer_prompt(query, nothing, shown, config), config.max_answer_tokens)

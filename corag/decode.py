@@ -59,7 +59,7 @@ async def decode_chain(
 async def new_sub_query(
     chain: Chain, tries: int, tools: Tools, config: CoRAGConfig, *, temperature: float, path: str
 ) -> tuple[SubQuery | None, int]:
-    """Return a sub-query that the chain has not asked, None if ``tries`` were not enough, and the tries taken.
+    """Return a sub-query that is new to the chain, None if ``tries`` were not enough, and the tries taken.
 
     As in the released code, a chain may ask for ``config.tries`` times as many as it has hops to go, and a
     repeat makes the next try more random.
@@ -140,7 +140,7 @@ async def says_enough(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: 
 
 
 async def prefers_yes(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str) -> bool:
-    """Compare the likelihoods of Yes and No, with the bias on Yes (section 5.4: the output is one of the two)."""
+    """Compare the likelihoods of Yes and No, with the bias on Yes (section 5.4: nothing else may come)."""
     prompt = stop_check_prompt(tools.question.text, chain, config)
     # Not at the same time: which of the two a budget still allows would depend on which is answered first.
     yes = await tools.score(prompt, continuation(prompt, "Yes"), role="stop_check", path=path)

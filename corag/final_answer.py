@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from corag.chain import Chain, top_passages
 from corag.config import CoRAGConfig
-from corag.costs import Costs, expected_costs
+from corag.costs import NO_COSTS, Costs, expected_costs
 from corag.prompting import clip, final_answer_prompt
 from core.errors import BudgetExhaustedError, DataError
 from core.fusion import fuse
@@ -22,7 +22,7 @@ class Context:
     """What was retrieved for the question itself, best first, and what it lets one expect as ``costs``."""
 
     hits: tuple[Hit, ...]
-    costs: Costs = Costs()
+    costs: Costs = NO_COSTS
 
     def passages(self, chain: Chain, config: CoRAGConfig) -> list[Passage]:
         """Return the passages for the final answer, best first, as ``config.context`` says.
@@ -46,7 +46,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class FinalAnswer:
-    """A final answer, the passages that it was given, best first, and whether the budget allowed to ask for it."""
+    """A final answer, the passages it was given, best first, and whether the budget allowed to ask for it."""
 
     text: str
     passages: tuple[Passage, ...]

@@ -86,7 +86,7 @@ def clip(passages: Sequence[Passage], count: Callable[[str], int], config: CoRAG
 
 
 def clip_text(text: str, limit: int, count: Callable[[str], int]) -> str:
-    """Return the longest beginning of whole words, or else of characters, that has at most ``limit`` tokens."""
+    """Return the longest beginning of whole words, or else characters, that has at most ``limit`` tokens."""
     ends = [place for place, character in enumerate(text) if character.isspace()] + [len(text)]
     return _longest(text, ends, limit, count) or _longest(text, range(len(text) + 1), limit, count)
 

@@ -20,7 +20,7 @@ async def greedy(tools: Tools, config: CoRAGConfig) -> Outcome:
 
 
 async def best_of_n(tools: Tools, config: CoRAGConfig, context: Context) -> Outcome:
-    """N chains at the same time; the one of the lowest penalty is kept, or the one that most answers agree on.
+    """N chains at the same time; the one of the lowest score is kept, or the most agreed on.
 
     A budget too small for N whole chains samples fewer, not shorter ones.
     """

@@ -151,7 +151,7 @@ class Tree:
     async def _next_sub_queries(
         self, state: Candidate, tools: Tools, plan: CoRAGConfig
     ) -> tuple[list[Chain], list[SubQuery], int]:
-        """Return up to ``expand`` continuations, as earlier rollouts and as new sub-queries, and the repeats."""
+        """Return up to ``expand`` continuations, earlier rollouts before new sub-queries, and the repeats."""
         ready = self._one_hop_on(state.chain)[: plan.expand]
         wanted = plan.expand - len(ready)
         repeats = 0

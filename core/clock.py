@@ -1,6 +1,4 @@
-"""Times that can be compared: to the microsecond within a process, between processes as far as their clocks
-agree.
-"""
+"""Times that can be compared: within a process exactly, between processes as far as their clocks agree."""
 
 from __future__ import annotations
 

@@ -38,9 +38,7 @@ class SearchFailedError(CoragError):
 
 
 class RequestRefusedError(CoragError):
-    """One generation or scoring request cannot be served, for example because its prompt can never fit the
-    window.
-    """
+    """One generation or scoring request can never be served: its prompt cannot fit the window, say."""
 
 
 class BudgetExhaustedError(CoragError):
@@ -65,8 +63,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def reason(error: BaseException) -> str:
-    r"""Return the first line of what an error says, or its type if it says nothing: for a sentence that names
-    the cause.
+    r"""Return the first line of what an error says, or its type: for a sentence that names the cause.
 
     >>> reason(ValueError("no such file\nlook elsewhere"))
     'no such file'

@@ -106,8 +106,7 @@ def _read_whole(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def write_atomically(path: str | Path, text: str) -> None:
-    """Write a whole file under a temporary name, flush it to disk, then rename: readers see the old or the
-    new, never half.
+    """Write a whole file so that readers see the old or the new, never half: flush it to disk, then rename.
 
     Raises :class:`DataError` if it cannot be written.
     """
@@ -121,9 +120,8 @@ def write_atomically(path: str | Path, text: str) -> None:
 def replacing(path: str | Path) -> Iterator[Path]:
     """Give the temporary name under which to write a file; afterwards it takes the file's place.
 
-    Makes the folder if need be.
-
-    Raises :class:`DataError` if any of this fails; what was written is then removed.
+    The folder is made if need be. Raises :class:`DataError` if any of this fails; what was written is then
+    removed.
     """
     path = Path(path)
     temporary = path.parent / f"{path.name}.{os.getpid()}.tmp"
@@ -143,8 +141,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def made_once(folder: Path, what: str) -> Iterator[Path]:
-    """Give a folder to fill, which afterwards takes the name of ``folder``, a folder of the cache that is not
-    there yet.
+    """Give a folder to fill, which afterwards takes the name ``folder``: one of the cache, not there yet.
 
     If another process was faster, its copy stays: it is as good. Raises :class:`DataError` if ``what`` cannot
     be written.
@@ -155,7 +152,7 @@ def made_once(folder: Path, what: str) -> Iterator[Path]:
             prefix=f"{folder.name}.", suffix=".tmp", dir=folder.parent, ignore_cleanup_errors=True
         ) as temporary:
             filling = Path(temporary) / folder.name
-            # others who use the cache may read this one; a temporary folder is its user's alone
+            # Others who use the cache may read this one; a temporary folder is its user's alone.
             filling.mkdir()
             yield filling
             filling.rename(folder)

@@ -15,8 +15,8 @@ class MethodConfig:
     """Base of the methods' options, which are frozen dataclasses.
 
     ``SEARCHES``: whether the method needs a retriever. ``PRESETS``, for options with a ``preset``: the values
-    that each stands for. ``GROUPED_BY``: options that tell its runs apart as if they were different methods, so
-    a plot gives each of their values a colour of its own.
+    that each stands for. ``GROUPED_BY``: options that tell its runs apart as if they were different methods,
+    so a plot gives each of their values a colour of its own.
     """
 
     SEARCHES: ClassVar[bool] = True

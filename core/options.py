@@ -1,5 +1,6 @@
-"""One way to configure every command: typed dataclasses, filled from presets, YAML files and the command
-line, later wins.
+"""One way to configure every command: dataclasses, filled from presets, YAML files, the command line.
+
+Of several values for an option the later wins.
 
 A dataclass may carry ``ALIASES`` (other names for its options), ``PRESETS`` (values for the other options, by
 the value of its option ``preset``), ``IMPLIED`` (by option and value, values for other options of the
@@ -70,9 +71,7 @@ def _untouched(config: type[Any], stated: Arguments) -> list[Field[Any]]:
 
 
 def _extended(config: type[Config], stated: Iterable[Any]) -> type[Config]:
-    """Return the dataclass with the options that the values stated for ``EXTENDED_BY`` bring, as it is if it
-    has none.
-    """
+    """Return the dataclass, with the options that the values stated for its ``EXTENDED_BY`` bring."""
     if not hasattr(config, "EXTENDED_BY"):
         return config
     lists = (value.strip("[]").split(",") if isinstance(value, str) else value or () for value in stated)
@@ -102,8 +101,7 @@ def _build(
     flags: Sequence[str] = (),
     untouched: Mapping[str, Any] = _NOTHING,
 ) -> Config:
-    """Build a configuration from values, then those of the presets among what was stated, then what was
-    stated.
+    """Build a configuration from values, then from the presets that were stated, then from all else that was.
 
     ``untouched``: sections to take as they are. Most of the time goes into describing options to the parser,
     so it is spared them.
@@ -145,15 +143,14 @@ def _values_of(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def identity_of(config: Any) -> dict[str, Any]:
-    """Return the options that results depend on, nested as ``asdict`` nests them, for what is to be
-    recognised by them.
+    """Return the options that results depend on, nested as ``asdict`` nests them: what identifies a result.
 
-    ``ENVIRONMENT``, those of sections too, stand there as they are by default, whatever they are: so what is
-    made of this for a configuration that leaves them alone is what ``asdict`` would give.
+    Those in ``ENVIRONMENT``, also of sections, stand there with their defaults, whatever they are. So an
+    option that joins ``ENVIRONMENT`` changes no identity that was noted while it had its default.
     """
-    circumstances: Sequence[str] = getattr(config, "ENVIRONMENT", ())
+    environment: Sequence[str] = getattr(config, "ENVIRONMENT", ())
     values = {
-        each.name: each.default if each.name in circumstances else getattr(config, each.name)
+        each.name: each.default if each.name in environment else getattr(config, each.name)
         for each in fields(config)
     }
     return {name: identity_of(value) if is_dataclass(value) else value for name, value in values.items()}
@@ -194,9 +191,7 @@ def sections_of(config: type[Any], prefix: str = "") -> Iterator[tuple[str, type
 def _read_argv(
     argv: Sequence[str], positional: str, known: Mapping[str, Any]
 ) -> tuple[list[str], Arguments, list[str]]:
-    """Split a command line into jsonargparse's own flags, (name, value) pairs and the YAML files named with
-    --config.
-    """
+    """Split a command line into jsonargparse's own flags, (name, value) pairs, and the files of --config."""
     flags: list[str] = []
     pairs: Arguments = []
     files: list[str] = []
@@ -249,9 +244,7 @@ def _read_yaml(file: str, config: type[Any]) -> Arguments:
 
 
 class TextLoader(yaml.BaseLoader):
-    """Reads all values as text, and refuses a name that is given twice, of which YAML would take the last
-    without a word.
-    """
+    """Reads all values as text, and refuses a name that is given twice: YAML would quietly take the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Build a mapping.

@@ -1,4 +1,4 @@
-"""The paragraphs that a question has gathered so far, by IRCoT's rules."""
+"""The passages that a question has collected so far, by IRCoT's rules."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ BudgetPolicy = Literal["keep_first", "keep_last"]
 
 
 class PassagePool:
-    """An ordered set of passages with a cap (IRCoT, released code: ``budget`` 15, ``max_words`` 600,
-    ``near_duplicate`` 90).
+    """An ordered set of passages with a cap.
 
-    A hit is skipped when it has more than ``max_words`` space-separated words, or repeats a kept passage: its
-    title and its text have each been seen, or both are at least ``near_duplicate`` percent similar to those
-    of one kept passage. A skipped hit has used its place among the k of its search. Passages are never
-    re-ranked. ``keep_first`` refuses passages beyond the budget, as the paper's code does; ``keep_last`` lets
-    the oldest go instead.
+    IRCoT's released code has a ``budget`` of 15, ``max_words`` 600 and ``near_duplicate`` 90. A hit is
+    skipped when it has more than ``max_words`` space-separated words, or repeats a kept passage: its title
+    and its text have each been seen, or both are at least ``near_duplicate`` percent similar to those of one
+    kept passage. A skipped hit has used its place among the k of its search. Passages are never re-ranked.
+    ``keep_first`` refuses passages beyond the budget, as the paper's code does; ``keep_last`` lets the oldest
+    go instead.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class PassagePool:
         return kept
 
     def _repeats(self, passage: Passage) -> bool:
+        # The released code's loose test: title and text may have been seen on two different passages.
         titles = {kept.title for kept in self.passages}
         texts = {kept.text for kept in self.passages}
         if passage.title in titles and passage.text in texts:

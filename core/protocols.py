@@ -77,10 +77,9 @@ class Completion:
     token_texts: tuple[str, ...] | None = None
 
     def tokens(self, characters: int | None = None) -> list[tuple[str, float]]:
-        """Return (text, log-probability) of the tokens that begin within the first ``characters`` of the text
-        (default: all).
+        """Return (text, log-probability) of the tokens that begin within the text's first ``characters``.
 
-        Raises ValueError if log-probabilities were not asked for.
+        By default of all. Raises ValueError if log-probabilities were not asked for.
         """
         if self.logprobs is None or self.token_texts is None:
             raise ValueError("this completion has no log-probabilities: ask for them with logprobs=True.")
@@ -151,8 +150,9 @@ class Generator(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Identify model, adapter, precision and engine: equal fingerprints give the same greedy replies up
-        to engine noise.
+        """Identify model, adapter, precision and engine: equal ones reply alike to greedy requests.
+
+        (Up to the engine's own noise: a reply may differ with the batch that it is computed in.)
         """
         ...
 

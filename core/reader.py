@@ -87,9 +87,7 @@ class ReaderConfig(DemonstrationConfig):
 
 
 async def read(question: Question, passages: Sequence[Passage], tools: Tools, config: ReaderConfig) -> str:
-    """Answer the question from the passages, with a fresh prompt (IRCoT section 3.2: the chain of thought is
-    not shown).
-    """
+    """Answer the question from the passages, with a fresh prompt: no thoughts (IRCoT, section 3.2)."""
     prompt = reader_prompt(question, passages, config)
     return extract_answer((await generate_answer(prompt, config.max_answer_tokens, tools)).text)
 

@@ -1,6 +1,4 @@
-"""Never do the same work twice: identical requests are joined while in flight and remembered once
-finished.
-"""
+"""Never do the same work twice: equal requests are joined while in flight and kept once finished."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ class RequestCache(Generic[Key, Result]):
     """The last ``capacity`` results that were wanted, by key, and a task per key in flight.
 
     Each piece of work runs in a task of its own, so that a caller who gives up does not take it from those
-    who joined. Failures are not remembered: the next request tries afresh.
+    who joined. Failures are not kept: the next request tries afresh.
     """
 
     def __init__(self, capacity: int) -> None:

@@ -48,8 +48,8 @@ async def answer_all(
     """Answer a stream of questions, ``in_flight`` at a time, and record each row as it is finished.
 
     Results do not depend on ``in_flight`` as long as the generator's and retriever's replies do not, and the
-    questions share nothing (:attr:`core.tools.Tools.shared`). The first :class:`BackendError`, or an error from
-    ``record``, cancels what is in flight and is raised.
+    questions share nothing (:attr:`core.tools.Tools.shared`). The first :class:`BackendError`, or an error
+    from ``record``, cancels what is in flight and is raised.
     """
     if in_flight < 1:
         raise ConfigError(

@@ -10,17 +10,16 @@ from core.errors import ConfigError
 
 Splitter = Literal["rules", "spacy"]
 
-# A closing mark, perhaps a quote or bracket after it, then white space and something that can open a
-# sentence.
+# A closing mark, perhaps a quote or bracket after it, then white space and what can open a sentence.
 _BOUNDARY = re.compile(
     r"(?P<word>\S*?)(?P<mark>[.!?]+)(?P<close>[\"'”’)\]]*)(?=\s+[\"'“‘(\[]*[^\s\"'“‘(\[a-z])"
 )
 _BEFORE_NUMBERS = frozenset("no vol pp p fig".split())
 _LIST_NUMBER = re.compile(r"(?:step\s+)?\d+", re.IGNORECASE)
 _ABBREVIATIONS = frozenset(
-    "mr mrs ms dr prof rev hon st sr jr gen col lt sgt capt cmdr maj gov sen rep pres messrs mt ft vs etc "
-    "ed eds "
-    "al ca c cf inc ltd co corp bros dept univ assn jan feb mar apr jun jul aug sep sept oct nov dec approx op".split()
+    "mr mrs ms dr prof rev hon st sr jr gen col lt sgt capt cmdr maj gov sen rep pres messrs mt ft vs etc ed "
+    "eds al ca c cf inc ltd co corp bros dept univ assn jan feb mar apr jun jul aug sep sept oct nov dec "
+    "approx op".split()
 )
 
 

@@ -16,8 +16,7 @@ _NOTHING = re.compile(
 
 
 def normalize_answer(text: str) -> str:
-    """Lower-case, delete ASCII punctuation, drop a/an/the, squeeze spaces, in that order (Rajpurkar et al.
-    2016).
+    """Lower-case, delete ASCII punctuation, drop a/an/the, squeeze spaces, in that order (SQuAD, 2016).
 
     Punctuation outside ASCII stays, as in the official scripts of HotpotQA, 2WikiMultihopQA and MuSiQue.
 
@@ -63,8 +62,7 @@ def stated_answer(sentence: str) -> str | None:
 
 
 def extract_answer(reply: str) -> str:
-    r"""Take the answer out of a reader's reply: what its last line that states one states, else the first
-    line.
+    r"""Take the answer out of a reader's reply: what its last line that states one states, else line one.
 
     As in IRCoT's released code, one pair of double quotes around the reply goes first, one closing full stop
     last, and a JSON string or list of strings is decoded (lists are joined by spaces). There, replies have
@@ -105,19 +103,18 @@ def strip_question_words(query: str) -> str:
 
 
 def is_nothing(value: str) -> bool:
-    """Whether a value that a model wrote says as a whole that there is none, perhaps with a reason after a
-    comma or full stop.
+    """Whether a value that a model wrote says as a whole that there is none, perhaps with a reason after it.
 
-    >>> [is_nothing(value) for value in ("None.", "n/a", "", "None of them was born there", "nonexistent towns")]
+    >>> [is_nothing(value) for value in ("None.", "n/a", "", "None of them was born there", "nonexistent")]
     [True, True, True, False, False]
     """
     return _NOTHING.fullmatch(value) is not None
 
 
 def clean_sub_answer(text: str, refusal: str) -> tuple[str, bool]:
-    """Return a sub-answer on one line, and whether it refuses: its first sentence is the refusal, or it is empty.
+    """Return a sub-answer on one line, and whether it refuses: it is empty or begins with the refusal.
 
-    ``refusal`` is the sentence of a method's option of that name. A sub-answer that refuses becomes this sentence.
+    ``refusal``: a method's sentence for it. A sub-answer that refuses becomes this sentence.
     """
     answer = " ".join(text.split())
     first = _SENTENCE_END.split(text.strip(), maxsplit=1)[0]

@@ -1,4 +1,4 @@
-"""What one question is handed: generate, score and search; seeds, ledger, budget and trace are taken care of."""
+"""What one question is handed: generate, score, search. It sees to seeds, ledger, budget and trace."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Tools:
 
     A method that may be given a budget says in a line what it wants of it: :meth:`fan_out` for what goes on
     at the same time, :meth:`hold_back` around what must leave enough for a later call, :meth:`afford` for a
-    prompt that may lose demonstrations or passages. Without a budget all three cost nothing, not even a count.
+    prompt that may lose demonstrations or passages. Without a budget none of them even counts a token.
 
     Args:
         question: the one that is answered.
@@ -171,13 +171,12 @@ class Tools:
         return kept
 
     def branch(self, parts: int, budget: int | None = None) -> list[Tools]:
-        """Return the tools of ``parts`` branches that go on at the same time, each with an equal share of
-        ``budget`` tokens.
+        """Return tools for ``parts`` branches that go on at the same time, with equal shares of ``budget``.
 
-        Without ``budget``, what is left is shared. What a branch can still afford then does not depend on how
-        fast the others are, so results do not either. Steps and spending are noted here too; what a branch
-        leaves over is back once it has ended. Until then nobody may ask through these tools, for the branches
-        have it all.
+        Without ``budget`` (in tokens), what is left is shared. What a branch can still afford then does not
+        depend on how fast the others are, so results do not either. Steps and spending are noted here too;
+        what a branch leaves over is back once it has ended. Until then nobody may ask through these tools,
+        for the branches have it all.
         """
         left = self.left
         total = left if budget is None else budget if left is None else min(budget, left)
@@ -209,7 +208,7 @@ class Tools:
         *,
         at_least_one: bool = False,
     ) -> list[Result]:
-        """Do ``work`` on as many items at the same time as the budget is certain to pay for, then on the next.
+        """Do ``work`` on as many items at a time as the budget is certain to pay for, then on the next.
 
         For work that is worth nothing when it is cut short: all at once would share a small budget until it
         suffices for none. So it does not matter either which item is done first.

@@ -122,9 +122,7 @@ class TokenUsage:
         )
 
     def remembered(self) -> TokenUsage:
-        """Return the cost of giving the same reply again from memory: counted in full, computed not at
-        all.
-        """
+        """Return the cost of giving the same reply again from memory: counted in full, not computed."""
         return TokenUsage(self.calls, self.prompt, self.generated, 0, 0)
 
 

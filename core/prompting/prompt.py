@@ -17,10 +17,10 @@ _DROP_AFTER: dict[str, int] = {"demonstration": 0, "passage": 1_000_000, "hop": 
 
 
 def drop_rank(kind: Item, place: int) -> int:
-    """Return a list item's ``drop`` by the rule of all methods: demonstrations go first, then passages, then
-    hops.
+    """Return a list item's ``drop`` by the rule of all methods: demonstrations, then passages, then hops.
 
-    ``place``: among those of its kind, the lowest goes first.
+    So what shows the form only goes before what the answer rests on. ``place``: among those of its kind; the
+    lowest goes first.
     """
     return _DROP_AFTER[kind] + place
 
@@ -82,11 +82,11 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Shortening:
-    """What was left out of a prompt to fit the window: whole segments by kind, and tokens cut from what had
-    to stay.
+    """What was left out of a prompt to fit the window.
 
-    ``cut_tokens`` is 0 unless the segments that must stay are too long by themselves; then the text of the
-    longest message loses tokens from its front (the question stands at the end).
+    ``dropped``: whole segments by kind, as (kind, how many). ``cut_tokens`` is 0 unless the segments that
+    must stay are too long by themselves; then the text of the longest message loses tokens from its front
+    (the question stands at the end).
     """
 
     dropped: tuple[tuple[str, int], ...] = ()

@@ -1,6 +1,4 @@
-"""What a prompt shows beside its question, passages and worked examples: written as the prompt says, by one
-function each.
-"""
+"""Passages and worked examples as a prompt shows them: one function for each, used by all methods."""
 
 from __future__ import annotations
 
@@ -44,9 +42,7 @@ def render_passages(
 
 
 def passage_items(passages: Iterable[Passage], max_words: int | None = None) -> list[dict[str, str]]:
-    """Return passages as :meth:`Template.items` takes them, for a method with its own rule of which goes
-    first.
-    """
+    """Return passages as :meth:`Template.items` takes them, for a method with a drop order of its own."""
     return [
         {"title": passage.title, "text": clip_words(passage.text.strip(), max_words)} for passage in passages
     ]

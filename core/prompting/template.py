@@ -156,8 +156,7 @@ def parse_template(name: str, text: str) -> Template:
 
 @lru_cache(maxsize=256)
 def load_template(source: str, folder: Path) -> Template:
-    """Load a prompt: the name of a file shipped in ``folder``, a user's own file, or the text of a user turn
-    itself.
+    """Load a prompt: the name of one shipped in ``folder``, a user's own file, or a user turn's text itself.
 
     A source that contains a brace or a line break is taken as text. Raises :class:`ConfigError` if no such
     prompt exists.

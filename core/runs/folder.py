@@ -1,5 +1,4 @@
-"""A run is a folder: ``manifest.json`` says what was run, ``traces.jsonl`` holds one line per finished
-question.
+"""A run is a folder: ``manifest.json`` says what was run, ``traces.jsonl`` has a line per finished question.
 
 Lines are only ever appended, each flushed as it is finished, so ``kill -9`` loses at most the questions in
 flight. Opening the folder again with the same settings resumes: a torn last line is dropped, answered
@@ -36,12 +35,16 @@ class RunFolder:
     Use it as a context manager: it holds a lock, so that two processes cannot write the same run.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any], circumstances: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, settings: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
         """Create or resume the run in ``path``.
 
-        ``settings``: all that a result depends on, JSON values, must be equal on resume. ``circumstances``:
-        versions, hardware and the like, kept for every start. Raises :class:`ConfigError` for other settings
-        or a run in use.
+        Args:
+            path: the run's folder.
+            settings: all that a result depends on, JSON values; must be equal on resume.
+            environment: versions, hardware and the like, kept for every start.
+
+        Raises:
+            ConfigError: for other settings, or a run that another process is writing.
         """
         self.path = path
         self._opened = unix_time()
@@ -49,20 +52,20 @@ class RunFolder:
         self.answered: set[str] = set()
         self._lock = lock_folder(path)
         try:
-            self._resume(settings, circumstances)
+            self._resume(settings, environment)
             self._recover()
         except BaseException:
             self._lock.close()
             raise
 
-    def _resume(self, settings: Mapping[str, Any], circumstances: Mapping[str, Any]) -> None:
+    def _resume(self, settings: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
         settings = json.loads(orjson.dumps(settings))
         starts: list[Start] = []
         if (self.path / MANIFEST).exists():
             earlier = Manifest.read(self.path)
             refuse_differences(f"the run '{self.path}'", Stamp(earlier.settings), Stamp(settings))
             starts += earlier.starts
-        Manifest(settings, [*starts, Start.from_json(circumstances)]).write(self.path)
+        Manifest(settings, [*starts, Start.from_json(environment)]).write(self.path)
 
     def _recover(self) -> None:
         """Cut off a torn last line and note which questions have been answered."""
@@ -173,16 +176,14 @@ def read_rows(path: Path) -> dict[str, SavedRow]:
 
 
 def read_attempts(path: Path) -> Iterator[SavedRow]:
-    """Stream the lines of a run as they were written, those of failed questions that were tried again among
-    them.
-    """
+    """Stream the lines of a run as they were written, also those of failures that were tried again."""
     Manifest.read(path)
     for _, record in _parsed_lines(path / TRACES):
         yield SavedRow.from_json(record)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RowLine:
     """A row as it stands on disk, line break included."""
 
     text: bytes
@@ -193,11 +194,11 @@ class Line:
         return SavedRow.from_json(orjson.loads(self.text))
 
 
-def read_lines(path: Path) -> dict[str, Line]:
+def read_lines(path: Path) -> dict[str, RowLine]:
     """Read a run's rows as :func:`read_rows` does, unparsed."""
-    lines: dict[str, Line] = {}
+    lines: dict[str, RowLine] = {}
     for text, record in _parsed_lines(path / TRACES):
-        lines[record["id"]] = Line(text, bool(record["error"]))
+        lines[record["id"]] = RowLine(text, bool(record["error"]))
     return lines
 
 

@@ -1,8 +1,8 @@
-"""What a run was made with: settings, on which its results depend, and circumstances, on which they do not.
+"""What a run was made with: settings, on which its results depend, and its environment, on which they do not.
 
 Settings identify a run: one with others is another run, and the two are never mixed in one folder.
-Circumstances are noted at every start and may differ between them. Which is which is decided by the command
-that makes the run.
+The environment is noted at every start and may differ between them. Which is which is decided by who makes
+the run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHAINS, VERDICTS = "sample", "judge"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The circumstances of one start; what its command, or an older version, did not note is empty.
+    """The environment of one start; what its command, or an older version, did not note is empty.
 
     ``written``: all as JSON.
 
@@ -152,9 +152,7 @@ class Manifest:
 
     @property
     def questions(self) -> Mapping[str, str]:
-        """What tells the questions from others: source (their file's hash, or their name on a hub), dataset,
-        split and subset.
-        """
+        """What identifies the questions: source (a file's hash or a hub's name), dataset, split, subset."""
         return dict(self.settings["questions"])
 
     @property

@@ -1,6 +1,4 @@
-"""One finished question as a line of JSON: written from what a method did, read back into what every reader
-needs.
-"""
+"""One finished question as a line of JSON: written from what a method did, read back for every reader."""
 
 from __future__ import annotations
 
@@ -20,10 +18,9 @@ from core.types import Answer, GoldHop, Hit, Passage, Question, TokenUsage
 class Row:
     """One finished question: what was asked, answered, done, spent.
 
-    ``error`` is "" unless the question failed.
-
-    ``answer`` is None for a failed question. ``seconds``: from first call to answer, waiting included.
-    ``begun``: when, in seconds since 1970; the steps' ``started`` counts from there. 0 if that is not known.
+    ``error`` is "" unless the question failed. ``answer`` is None for a failed question. ``seconds``: from
+    first call to answer, waiting included. ``begun``: when, in seconds since 1970; the steps' ``started``
+    counts from there. 0 if that is not known.
     """
 
     question: Question

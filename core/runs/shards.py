@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from core.errors import ConfigError, DataError
 from core.files import write_atomically
-from core.runs.folder import Line, lock_folder, read_lines, write_run
+from core.runs.folder import RowLine, lock_folder, read_lines, write_run
 from core.runs.manifest import MANIFEST, Manifest
 from core.runs.stamp import Stamp, refuse_differences
 
@@ -77,8 +77,7 @@ def note_questions(folder: Path, ids: Sequence[str]) -> None:
 
 
 def join(path: Path, out: Path | None = None) -> Path:
-    """Join the shards of a run into the run, its rows in the order of the question file, and return its
-    folder.
+    """Join the shards of a run into the run, in the order of the question file, and return its folder.
 
     ``path``: the run, whose shards lie beside it, or any one of them. ``out``: where to write, instead of the
     run's own folder. Joining again changes nothing but for what the shards have answered since. Raises
@@ -88,7 +87,7 @@ def join(path: Path, out: Path | None = None) -> Path:
     run, shards = find_shards(path)
     settings = _common_settings(shards)
     order = _question_order(run, shards)
-    lines: dict[str, Line] = {}
+    lines: dict[str, RowLine] = {}
     for folder in shards.values():
         lines |= read_lines(folder)
     _check_finished(shards, lines)
@@ -176,7 +175,7 @@ def _asked(folder: Path) -> list[str]:
     return ids
 
 
-def _check_finished(shards: Mapping[Shard, Path], lines: Mapping[str, Line]) -> None:
+def _check_finished(shards: Mapping[Shard, Path], lines: Mapping[str, RowLine]) -> None:
     lacking = []
     for shard, folder in shards.items():
         asked = _asked(folder)
@@ -189,13 +188,13 @@ def _check_finished(shards: Mapping[Shard, Path], lines: Mapping[str, Line]) -> 
         )
 
 
-def _united(target: Path, joined: Mapping[str, Line]) -> dict[str, Line]:
+def _united(target: Path, joined: Mapping[str, RowLine]) -> dict[str, RowLine]:
     """Add what the target has beyond the shards.
 
     Raises :class:`ConfigError` if it has other answers to the same questions.
     """
     present = read_lines(target)
-    united: dict[str, Line] = {}
+    united: dict[str, RowLine] = {}
     differing = 0
     for question, line in joined.items():
         there = present.pop(question, None)
