@@ -1,22 +1,33 @@
-"""How far a run is: a bar with rates and time left in a terminal, a line now and then elsewhere."""
+"""How far a run is: a bar in a terminal, a line now and then elsewhere. On standard error, always."""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
+
+from rich import progress
+from rich.console import Console
+from rich.markup import escape
 
 from core.runner import answer_all
 from core.runs.folder import RunFolder
 from core.runs.rows import Row
 from core.types import Question
 
+LINE_SECONDS = 15.0
+# The first questions to be finished are the quickest of all that are in flight: they tell nothing about the rest.
+FEWEST_FOR_TIME_LEFT = 3
 
-class Progress:
+
+class RunProgress:
     """Counts finished questions and the tokens that the engine worked through for them.
 
-    Writes to standard error, so that standard output stays clean.
+    Args:
+        name: what is answered.
+        total: its questions.
+        finished: those that an earlier start answered; they do not count for the rate.
+        parts: what else to give a rate of, and how many of them a row has.
     """
 
     def __init__(
@@ -27,21 +38,14 @@ class Progress:
         finished: int = 0,
         parts: tuple[str, Callable[[Row], int]] | None = None,
     ) -> None:
-        """``finished`` questions were answered by an earlier start and do not count for the rate.
-
-        ``parts``: what else to give a rate of, and how many of them a row has.
-        """
-        self._name = name
-        self._total = total
-        self._finished = finished
-        self._new = 0
-        self._tokens = 0
-        self._parts = parts
-        self._counted = 0
-        self._failed = 0
+        self._name, self._total, self._finished, self._parts = name, total, finished, parts
+        self._new = self._tokens = self._counted = self._failed = 0
         self._started = time.monotonic()
-        self._shown = 0.0
-        self._bar = sys.stderr.isatty()
+        self._written = 0.0
+        self._console = Console(stderr=True, highlight=False)
+        columns = "{task.description}", progress.BarColumn(24), "{task.fields[said]}"
+        terminal = self._console.file.isatty() and not self._console.is_dumb_terminal
+        self._bar = progress.Progress(*columns, console=self._console) if terminal else None
 
     def advance(self, row: Row) -> None:
         """Count one finished question."""
@@ -49,41 +53,52 @@ class Progress:
         self._tokens += row.total_usage.computed
         self._failed += bool(row.error)
         self._counted += self._parts[1](row) if self._parts else 0
-        now = time.monotonic()
-        if now - self._shown >= (0.2 if self._bar else 15.0):
-            self._shown = now
-            self._show()
+        if self._bar:
+            self._bar.update(self._task, advance=1, said=escape(self._said()))
+        elif time.monotonic() - self._written >= LINE_SECONDS:
+            self._write()
 
-    def _show(self, end: bool = False) -> None:
+    def _said(self) -> str:
+        """Say counts, rates over the whole start, and the time that is left, once it can be told."""
         seconds = max(time.monotonic() - self._started, 1e-6)
         done = self._finished + self._new
-        left = (self._total - done) * seconds / self._new if self._new else 0.0
-        parts = f"{self._counted / seconds:.2f} {self._parts[0]}/s, " if self._parts else ""
-        text = (
-            f"{self._name}: {done}/{self._total} questions, {self._new / seconds:.2f} questions/s, {parts}"
-            f"{self._tokens / seconds:,.0f} computed tokens/s, {_clock(left)} left"
-        )
-        if self._failed:
-            text += f", {self._failed} failed"
-        if self._bar:
-            width = 24
-            filled = width * done // max(self._total, 1)
-            text = f"\r\x1b[K[{'#' * filled}{'.' * (width - filled)}] {text}" + ("\n" if end else "")
-        else:
-            text += "\n"
-        sys.stderr.write(text)
-        sys.stderr.flush()
+        said = [f"{done}/{self._total} questions"]
+        if self._new:
+            said.append(f"{self._new / seconds:.2f} questions/s")
+            said += [f"{self._counted / seconds:.2f} {self._parts[0]}/s"] if self._parts else []
+            said.append(f"{self._tokens / seconds:,.0f} computed tokens/s")
+        if done < self._total and self._new >= FEWEST_FOR_TIME_LEFT:
+            said.append(f"{_clock((self._total - done) * seconds / self._new)} left")
+        said += [f"{self._failed} failed"] if self._failed else []
+        return ", ".join(said)
 
-    def __enter__(self) -> Progress:
+    def _write(self) -> None:
+        self._written = time.monotonic()
+        print(f"{self._name}: {self._said()}", file=self._console.file, flush=True)
+
+    def __enter__(self) -> RunProgress:
+        if self._bar:
+            self._bar.start()
+            self._task = self._bar.add_task(
+                escape(self._name), total=self._total, completed=self._finished, said=escape(self._said())
+            )
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._show(end=True)
+        if self._bar:
+            self._bar.stop()
+        else:
+            self._write()
 
 
 def _clock(seconds: float) -> str:
+    """Write a time as hours, minutes and seconds.
+
+    >>> _clock(3725.4), _clock(59)
+    ('1:02:05', '0:59')
+    """
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
@@ -100,12 +115,11 @@ async def answer_waiting(
 ) -> None:
     """Answer the questions that a run does not hold yet, and show how far it is."""
     waiting = [question for question in questions if question.id not in run.answered]
-    with Progress(
-        title, total=len(questions), finished=len(questions) - len(waiting), parts=parts
-    ) as progress:
+    finished = len(questions) - len(waiting)
+    with RunProgress(title, total=len(questions), finished=finished, parts=parts) as shown:
 
         def record(row: Row) -> None:
             run.append(row)
-            progress.advance(row)
+            shown.advance(row)
 
         await answer_all(waiting, answer_one, record, in_flight=in_flight)
