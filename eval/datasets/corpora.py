@@ -18,6 +18,14 @@ from core.types import Passage
 from eval.datasets.paragraphs import POOLED_DATASETS, read_pooled
 from retrieval.corpora import passage_from_record, read_passage_records, register_format
 
+PAGED_FORMATS = frozenset({"kilt"})
+"""Formats whose passage ids are known to begin with a page's ``wikipedia_id`` (:mod:`eval.datasets.kilt`)."""
+PAGES = (
+    "Pages are read from passage ids: right only if these begin with the wikipedia_id (corag index --format "
+    "kilt)."
+)
+"""What a table says of measures by page over a corpus of another format."""
+
 
 def read_kilt(paths: Sequence[str | Path]) -> Iterator[Passage]:
     """Read KILT's knowledge source (an article per line) or corag/kilt-corpus (a passage per line).

@@ -10,10 +10,9 @@ from typing import Any
 
 from core.errors import CoragError
 from core.runs.manifest import Manifest, Start
+from eval.datasets.corpora import PAGED_FORMATS, PAGES
 from retrieval.index_manifest import IndexManifest
 from retrieval.index_manifest import read_manifest as read_index_manifest
-
-PAGES = "Pages are read from passage ids: right only if these begin with the wikipedia_id (corag index --format kilt)."
 
 
 def conditions(manifests: Mapping[str, Manifest]) -> tuple[list[str], dict[str, str]]:
@@ -87,7 +86,7 @@ def pages_note(manifests: Iterable[Manifest]) -> str:
 
     "" if the corpora of these runs fulfil it.
     """
-    return PAGES if any(index_formats(manifest) - {"kilt"} for manifest in manifests) else ""
+    return PAGES if any(index_formats(manifest) - PAGED_FORMATS for manifest in manifests) else ""
 
 
 def _index_manifest(index: str) -> IndexManifest | None:

@@ -1,6 +1,6 @@
 """Where the tokens and seconds of a run went: by role, by stage, and how long the engine had nothing to do.
 
-Tokens and waiting are those of the lines that count, as in every table; the engine was also busy with failed
+Tokens and waiting are those of the lines that count, as in every table. The engine was also busy with failed
 attempts that were tried again, so its idle time is taken over all lines.
 """
 
@@ -29,19 +29,14 @@ STAGES = (GenerateStep.kind, ScoreStep.kind, SearchStep.kind)
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Tokens of one role.
-
-    ``remembered``: those of replies that were given from memory; None if the run kept no steps to tell.
-    """
+    """Tokens of one role; ``remembered``: of cached replies, None if the run kept no steps to tell."""
 
     usage: TokenUsage = field(default_factory=TokenUsage)
     remembered: int | None = 0
 
     @property
     def in_cache(self) -> int | None:
-        """Prompt tokens that the engine found in its prefix cache: what was neither computed nor
-        remembered.
-        """
+        """Prompt tokens that the engine found in its prefix cache: neither computed nor of a cached reply."""
         return None if self.remembered is None else self.usage.total - self.usage.computed - self.remembered
 
     def __add__(self, other: Spending) -> Spending:
@@ -52,11 +47,10 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Seconds that questions waited for something, added up per question over calls that may have been made
-    at the same time.
+    """Seconds that questions waited for something, added up over a question's calls.
 
-    ``calls``: how often they did. ``mean``, ``p50``, ``p95``: per question, over all questions, those that
-    never waited too.
+    Calls made at the same time count each, so a question may wait longer than it took. ``mean``, ``p50`` and
+    ``p95`` are per question, over all questions, also those that never waited.
     """
 
     calls: int
@@ -76,11 +70,15 @@ class Waiting:
 class StartTimes:
     """One start of a run.
 
-    ``wall``: seconds from opening its folder, when engine and index are loaded, to its last question's end.
+    A start that was killed left no trace of the questions in flight, so ``busy`` and ``requested`` were so
+    much at least.
 
-    ``busy``: seconds in which at least one of its requests was at the engine, None if the run kept no steps;
-    ``requested``: seconds of all requests. A start that was killed left no trace of the questions in flight,
-    so both were this at least.
+    Attributes:
+        opened: when its folder was opened, in seconds since 1970; engine and index are loaded then.
+        questions: how many lines it wrote.
+        wall: seconds from then to its last question's end.
+        busy: seconds in which at least one of its requests was at the engine; None if no steps were kept.
+        requested: seconds of all requests.
     """
 
     opened: float
@@ -92,12 +90,19 @@ class StartTimes:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """A run's spending by role in order of appearance, its waiting by stage, and its starts.
+    """A run's spending by role, its waiting by stage, and its starts.
 
-    ``stages``: None for a run that kept no steps, as 'corag sample' keeps none: what it waited for is not
-    known. ``remembered_searches``: those that an equal search had made; they are among the calls of their
-    stage. ``question_seconds``: from a question's first call to its answer. ``untimed``: lines without times,
-    as older versions wrote. ``retried``: failed attempts that were tried again, with what they had spent.
+    Attributes:
+        questions: how many were finished.
+        failed: how many of them failed.
+        roles: spending by role, in order of appearance.
+        stages: waiting by stage; None for a run that kept no steps, as 'corag sample' keeps none.
+        remembered_searches: those that an equal search had made; they are among the calls of their stage.
+        question_seconds: from a question's first call to its answer.
+        starts: in the order of time.
+        untimed: lines without times, as older versions wrote.
+        retried: failed attempts that were tried again.
+        retried_usage: what these had spent.
     """
 
     questions: int
@@ -169,10 +174,7 @@ def read_ledger(folder: Path) -> Ledger:
 
 
 def ledger_of(attempts: Iterable[SavedRow]) -> Ledger:
-    """Add up the lines of a run, given in the order in which they were written.
-
-    There must be at least one.
-    """
+    """Add up the lines of a run, at least one, given in the order in which they were written."""
     lines: dict[str, _Line] = {}
     starts: defaultdict[float, list[_Line]] = defaultdict(list)
     retried, untimed, retried_usage = 0, 0, TokenUsage()
@@ -206,14 +208,13 @@ def ledger_of(attempts: Iterable[SavedRow]) -> Ledger:
 
 
 def spending_of(steps: Sequence[Step], usage: Mapping[str, TokenUsage]) -> dict[str, Spending]:
-    """Return what a row spent by role: from its steps, which tell remembered replies apart, or from its
-    ledger if it kept none.
-    """
+    """Return what a row spent by role: from its steps, which tell cached replies apart, else its ledger."""
     if not steps:
         return {role: Spending(spent, None) for role, spent in usage.items()}
     found: defaultdict[str, Spending] = defaultdict(Spending)
     for step in steps:
         if not isinstance(step, SearchStep):
+            # Even a prompt found whole in the prefix cache costs one computed token: none means a cached reply.
             found[step.role] += Spending(step.usage, 0 if step.usage.computed else step.usage.total)
     return dict(found)
 

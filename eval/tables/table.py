@@ -1,6 +1,4 @@
-"""From the rows of a run to one line of a results table, with error bars and everything that a reader must
-know beside it.
-"""
+"""From the rows of a run to one line of a results table, with error bars."""
 
 from __future__ import annotations
 
@@ -16,15 +14,24 @@ from eval.statistics.intervals import Interval, bootstrap_mean, interval_record
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A run in figures.
+    """A run in figures: means over all questions, failed ones included.
 
-    Means are over all ``n`` questions, failed ones included; tokens, calls and searches are per question.
-
-    But ``steps`` is of those that were answered, and a measure may be of those that have it: gold passages,
-    say.
-
-    ``tokens``: prompt plus generated, cached or not; ``computed_tokens``: what the engine really worked
-    through. ``unscored`` questions have no gold answers and are left out of EM and F1.
+    Attributes:
+        method: what the table calls the run.
+        n: how many questions.
+        failed: how many of them have no answer; these score 0.
+        first_error: why the first of them failed.
+        em: exact match; None if no question has gold answers.
+        f1: F1 of the answer's tokens, likewise.
+        recall: of the gold passages, over the questions that have any.
+        recall_at: recall is over so many passages.
+        tokens: per question, prompt plus generated, cached or not (CoRAG, section 4.2).
+        computed_tokens: per question, what the engine really worked through.
+        calls: of the model, per question.
+        searches: per question.
+        steps: per question that was answered.
+        further: means of further measures, each over the questions that have it.
+        unscored: questions without gold answers, which are left out of EM and F1.
     """
 
     method: str
@@ -50,9 +57,7 @@ class Summary:
 
     @property
     def measured_on_fewer(self) -> dict[str, int]:
-        """The numbers of questions that further measures are of, where those are fewer than the answers
-        scored.
-        """
+        """How many questions a measure is of, where that is fewer than it might be thought."""
         found = {name: interval.n for name, interval in self.measured.items() if interval is not None}
         return {
             name: n
@@ -70,7 +75,7 @@ def summarise(
     searches: bool = True,
     texts: PassageTexts | None = None,
 ) -> Summary:
-    """Turn a run's rows into a line of the table. ``searches`` and ``texts`` as in :func:`score_row`."""
+    """Turn a run's rows into a line of the table; other arguments as in :func:`score_row`."""
     scores = [score_row(row, scorer, recall_at, searches=searches, texts=texts) for row in rows]
     scored = [score for score in scores if score.scored]
     usages = [row.total_usage for row in rows]

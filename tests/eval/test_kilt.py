@@ -18,9 +18,10 @@ from eval.scoring.official_scores import kilt_scores
 from eval.scoring.rows import score_row
 from eval.scoring.scorers import default_scorer, scorer
 from eval.sweeps.cells import read_cells
+from eval.sweeps.sweep import SweepConfig
 from eval.tables.table import json_record, summarise
 from scripts.commands import datasets as list_datasets
-from scripts.commands import sample, sweep
+from training.sample import SampleRunConfig
 
 LINKING = {
     "id": 12,
@@ -126,7 +127,7 @@ def test_a_command_says_of_the_questions_what_their_dataset_is_unless_it_is_told
     assert of("--dataset", "hotpotqa").corag.task == of().corag.task == usual
     assert of(*fever, "--corag.task", usual).corag.task == usual, "even where it is the usual one"
     assert of(*fever, "--corag.preset", "small_model").corag.task == task_description("kilt_fever")
-    assert of(*fever, command=sample.Config).corag.task == task_description("kilt_fever")
+    assert of(*fever, command=SampleRunConfig).corag.task == task_description("kilt_fever")
     one_step = of(*fever, "--method", "one_step")
     assert one_step.one_step == of().one_step
     noted = method_settings(of(*fever, "--method", "corag"), "corag")["options"]
@@ -138,11 +139,11 @@ def test_cells_of_a_sweep_are_told_too_and_may_say_otherwise(tmp_path):
     file.write_text(
         "dataset: kilt_fever\nmethod: corag\ncells: {a: {}, b: {corag.L: 2}, c: {corag.task: guess}}\n"
     )
-    config = parse(sweep.Config, ["--questions", "q.jsonl", "--config", str(file)], "corag sweep", "")
+    config = parse(SweepConfig, ["--questions", "q.jsonl", "--config", str(file)], "corag sweep", "")
     tasks = [cell.config.corag.task for cell in read_cells(config, config.cells, "")]
     assert tasks == [task_description("kilt_fever")] * 2 + ["guess"]
     config = parse(
-        sweep.Config,
+        SweepConfig,
         ["--questions", "q.jsonl", "--config", str(file), "--corag.task", "x"],
         "corag sweep",
         "",
