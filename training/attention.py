@@ -3,6 +3,8 @@
 PyTorch's fused attention takes two to five times as long in bfloat16 on a CPU, most of it in the backward
 pass. Blocks of queries look at the keys up to their own end only, so half of the square is never computed;
 the softmax is in float32.
+
+It is registered with transformers by name, which is why it stands by itself: nothing of ours calls it.
 """
 
 from __future__ import annotations
@@ -12,18 +14,18 @@ from typing import Any
 import torch
 
 NAME = "corag_blockwise"
+# Small enough that the scores of a block stay in the cache, large enough for fast matrix products.
 _BLOCK = 128
 
 
 def blockwise(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float, block: int = _BLOCK
 ) -> torch.Tensor:
-    """Return causal attention.
+    """Return causal attention, of shape (rows, tokens, heads, size) as transformers wants it.
 
-    ``query``: (rows, heads, tokens, size); ``key``, ``value``: the same with as many heads or fewer.
-
-    The result is (rows, tokens, heads, size). Padding must stand behind the text, where no token of the text
-    looks.
+    ``query``: (rows, heads, tokens, size). ``key``, ``value``: the same with as many heads or fewer (grouped
+    queries). ``scaling``: of the scores, 1 / sqrt(size) as a rule. There is no mask: padding must stand
+    behind the text, where no token of the text looks.
     """
     shared = query.shape[1] // key.shape[1]
     keys = key.repeat_interleave(shared, dim=1).transpose(-1, -2)
@@ -55,6 +57,7 @@ def register() -> None:
         return blockwise(query, key, value, options["scaling"]), None
 
     AttentionInterface.register(NAME, attend)
+    # No mask is made: it would be a square of all tokens, and say what the blocks do anyway.
     AttentionMaskInterface.register(NAME, lambda *_, **__: None)
 
 

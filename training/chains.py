@@ -18,6 +18,7 @@ from core.text import exact_match, mentions
 from core.types import Question
 from training.sampling import SampledChain
 
+# Upper ends of the bins of log-likelihoods, finer where answers are likely: -0.05 is where a chain may end.
 _EDGES = (-8.0, -4.0, -2.0, -1.0, -0.5, -0.2, -0.1, -0.05, 0.0)
 
 
@@ -108,10 +109,17 @@ def config_of(folders: Sequence[Path]) -> CoRAGConfig:
 class Description:
     """Statistics of sampled chains.
 
-    ``answer_found``: share of kept chains one of whose sub-answers holds the gold answer.
-
-    ``score_histogram``: kept chains by mean log-likelihood of the gold answer. ``lengths``: kept chains by
-    hops.
+    Attributes:
+        questions: with a line in the folder, of which some ``failed`` and some are ``kept``.
+        rejected: questions left out, by reason.
+        chains: all candidates.
+        answer_found: share of kept chains one of whose sub-answers holds the gold answer.
+        answer_matched: share of those one of whose sub-answers is the gold answer.
+        refused_hops: share of the kept chains' hops whose passages did not answer.
+        mean_score: mean log-likelihood per token of the gold answer after the kept chains.
+        score_histogram: kept chains by that log-likelihood.
+        lengths: kept chains by hops.
+        stopped: kept chains by what ended them.
     """
 
     questions: int
@@ -129,9 +137,10 @@ class Description:
 
     def lines(self) -> Iterator[str]:
         """Write it for a reader."""
-        yield f"questions {self.questions}, failed {self.failed}, kept {self.kept}, left out {self.rejected or 0}"
+        left_out, found, matched = self.rejected or 0, self.answer_found, self.answer_matched
+        yield f"questions {self.questions}, failed {self.failed}, kept {self.kept}, left out {left_out}"
         yield f"chains {self.chains}; of the kept: mean score {self.mean_score:.3f}, hops {self.lengths}"
-        yield f"  a sub-answer holds the answer: {self.answer_found:.1%}; is the answer: {self.answer_matched:.1%}"
+        yield f"  a sub-answer holds the answer: {found:.1%}; is the answer: {matched:.1%}"
         yield f"  refused hops: {self.refused_hops:.1%}; ended by: {self.stopped}"
         width = max(self.score_histogram.values(), default=1)
         for bin_, count in self.score_histogram.items():

@@ -8,7 +8,7 @@ from typing import Literal
 from core.errors import ConfigError
 
 WATCHING = ("report_to", "logging_steps", "eval_steps", "save_steps")
-"""Options of how a training is watched and saved: circumstances, which may differ when it goes on."""
+"""Options of how a training is watched and saved, which may differ when it goes on."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class LoraOptions:
 
     Attributes:
         rank: of the update of each weight matrix.
-        alpha: the update is scaled by alpha / rank.
+        alpha: the update is scaled by alpha / rank (section 4.1); twice the rank is usual.
         dropout: of the adapters' input while training.
         targets: which layers are adapted: "all-linear" (all but the output layer), or their names.
     """
@@ -85,18 +85,14 @@ class TuningOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if (
-            min(self.batch_size, self.accumulation, self.logging_steps, self.lora.rank) < 1
-            or self.epochs <= 0
-        ):
+        counts = (self.batch_size, self.accumulation, self.logging_steps, self.lora.rank)
+        if min(counts) < 1 or self.epochs <= 0:
             raise ConfigError(
                 "batch_size, accumulation, logging_steps and lora.rank must be at least 1, and epochs above "
                 "0."
             )
-        if (
-            min(self.max_length, self.max_steps, self.eval_steps, self.save_steps) < 0
-            or self.learning_rate <= 0
-        ):
+        limits = (self.max_length, self.max_steps, self.eval_steps, self.save_steps)
+        if min(limits) < 0 or self.learning_rate <= 0:
             raise ConfigError(
                 "max_length, max_steps, eval_steps and save_steps cannot be negative; learning_rate must be "
                 "above 0."

@@ -80,11 +80,13 @@ class RowsConfig:
 class TrainingExample:
     """A request of decoding and what should be replied.
 
-    ``hop`` counts from 1; 0 for tasks asked once per question.
-
-    ``cut``: the reply is not taught, since decoding does not give it whole. A sampled one was cut off at its
-    limit of tokens, as its engine said; an annotated one is longer than that limit. Gold answers and stops
-    are taught whatever their length.
+    Attributes:
+        hop: counted from 1; 0 for tasks asked once per question.
+        prompt: as decoding writes it.
+        reply: what the model should say.
+        cut: the reply is not taught, since decoding does not give it whole. A sampled one was cut off at its
+            limit of tokens, as its engine said; an annotated one is longer than that limit. Gold answers and
+            stops are taught whatever their length.
     """
 
     question_id: str
@@ -131,43 +133,59 @@ def examples_of(
             f"question '{question.id}' has no gold answer to train on: give training questions one each."
         )
     chain = chain_of(row, passages)
+    for number, hop in enumerate(chain.hops, 1):
+        before, after = Chain(chain.hops[: number - 1]), Chain(chain.hops[:number])
+        yield from _of_hop(row, number, hop, before, after, count, config, corag)
     context = Context(_hits(row.context_ids, passages, question.id))
-
-    def cut(prompt: Prompt, reply: str, most: int, when_sampled: bool) -> bool:
-        return count(continuation(prompt, reply)) > most if row.annotated else when_sampled
 
     def final(chain: Chain) -> Prompt:
         shown = final_passages(question.text, chain, context, count, corag)
         return final_answer_prompt(question.text, chain, shown, corag)
 
-    for number, hop in enumerate(chain.hops, 1):
-        before, after = Chain(chain.hops[: number - 1]), Chain(chain.hops[:number])
-        if _drawn("sub_query", question.id, number, config):
-            prompt = sub_query_prompt(question.text, before, corag)
-            lost = cut(prompt, hop.sub_query, corag.max_sub_query_tokens, hop.query_cut)
-            yield TrainingExample(question.id, "sub_query", number, prompt, hop.sub_query, lost)
-        if _drawn("sub_answer", question.id, number, config) and hop.hits:
-            prompt = sub_answer_prompt(hop.sub_query, top_passages(hop.hits, corag.passages_per_hop), corag)
-            lost = cut(prompt, hop.sub_answer, corag.max_sub_answer_tokens, hop.answer_cut)
-            yield TrainingExample(question.id, "sub_answer", number, prompt, hop.sub_answer, lost)
-        if _drawn("stop", question.id, number, config):
-            prompt = stop_check_prompt(question.text, after, corag)
-            yield TrainingExample(
-                question.id, "stop", number, prompt, "Yes" if number >= enough(row) else "No"
-            )
-    if _drawn("final_answer", question.id, 0, config):
-        yield TrainingExample(question.id, "final_answer", 0, final(chain), question.answers[0])
-    if _drawn("draft", question.id, 0, config):
-        yield TrainingExample(
-            question.id, "draft", 0, final_answer_prompt(question.text, chain, (), corag), question.answers[0]
-        )
-    if _drawn("no_chain", question.id, 0, config):
-        yield TrainingExample(question.id, "no_chain", 0, final(Chain()), question.answers[0])
+    # The first gold answer is the one taught: further ones are other ways to write it.
+    asked: dict[Task, Callable[[], Prompt]] = {
+        "final_answer": lambda: final(chain),
+        "draft": lambda: final_answer_prompt(question.text, chain, (), corag),
+        "no_chain": lambda: final(Chain()),
+    }
+    for task, prompt in asked.items():
+        if _drawn(task, question.id, 0, config):
+            yield TrainingExample(question.id, task, 0, prompt(), question.answers[0])
+
+
+def _of_hop(
+    row: ChainRow,
+    number: int,
+    hop: Hop,
+    before: Chain,
+    after: Chain,
+    count: Callable[[str], int],
+    config: RowsConfig,
+    corag: CoRAGConfig,
+) -> Iterator[TrainingExample]:
+    """Yield what is asked at one hop: ``before`` it the chain ends there, ``after`` it with it."""
+    question = row.question
+
+    def cut(prompt: Prompt, reply: str, most: int, when_sampled: bool) -> bool:
+        return count(continuation(prompt, reply)) > most if row.annotated else when_sampled
+
+    if _drawn("sub_query", question.id, number, config):
+        prompt = sub_query_prompt(question.text, before, corag)
+        lost = cut(prompt, hop.sub_query, corag.max_sub_query_tokens, hop.query_cut)
+        yield TrainingExample(question.id, "sub_query", number, prompt, hop.sub_query, lost)
+    # A hop that found nothing was refused without asking the model, so there is no request to learn.
+    if _drawn("sub_answer", question.id, number, config) and hop.hits:
+        prompt = sub_answer_prompt(hop.sub_query, top_passages(hop.hits, corag.passages_per_hop), corag)
+        lost = cut(prompt, hop.sub_answer, corag.max_sub_answer_tokens, hop.answer_cut)
+        yield TrainingExample(question.id, "sub_answer", number, prompt, hop.sub_answer, lost)
+    if _drawn("stop", question.id, number, config):
+        prompt = stop_check_prompt(question.text, after, corag)
+        said = "Yes" if number >= enough(row) else "No"
+        yield TrainingExample(question.id, "stop", number, prompt, said)
 
 
 def enough(row: ChainRow) -> int:
-    """Return after how many hops the kept chain should stop: where the gold answer is likeliest (section
-    5.4).
+    """Return after how many hops the kept chain should stop: where its gold answer is likeliest (5.4).
 
     Chains from decompositions are scored at their end only, so they should go on to their end.
     """
@@ -179,8 +197,9 @@ def enough(row: ChainRow) -> int:
 def tokenise(
     asked: TrainingExample, renderer: Renderer, config: RowsConfig
 ) -> tuple[TrainingRow, Shortening]:
-    """Turn a request and its reply into tokens, as an engine would read the one and write the other, and end
-    its turn.
+    """Turn a request and its reply into tokens, as an engine would read the one and write the other.
+
+    The reply ends the turn: a model that is not taught to stop runs into its limit of tokens.
 
     Raises :class:`DataError` naming the row if the reply is blank or leaves no room for the prompt.
     """

@@ -1,7 +1,8 @@
 """CoRAG's training from questions to adapters: turns of sampling, rows, fine-tuning and decoding.
 
-Every stage is a command of its own, in a process of its own: an engine, a trainer and a JVM that lie in one process do
-not give all of their memory back. A stage is performed again when its options changed, or anything that it reads.
+Every stage is a command of its own, in a process of its own: an engine, a trainer and a JVM in one process
+would not give all of their memory back. A stage is performed again when its options have changed, or anything
+that it reads.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -113,20 +114,32 @@ class RoundsConfig(QuestionFile):
             raise ConfigError(
                 "rounds, warm_start and per_round must not be below 0, and one of the first two is needed."
             )
-        for wrong, instead in (
-            (self.shard, "rounds are not sharded: use 'corag sample --shard', and give all folders to 'corag rows'"),
-            (self.sft.tuning == "full", "rounds train adapters: choose tuning lora or qlora, or run the stages one by one"),
-            (self.learning_rate_share <= 0, f"learning_rate_share must be above 0, but it is {self.learning_rate_share:g}"),
-            (self.may_fail < 0, f"may_fail must be a number of questions, but it is {self.may_fail}"),
-            (self.model.backend == "server", "a server cannot change its adapter: choose backend vllm or transformers"),
-            (
-                self.learner and (self.rounds > 1 or self.warm_start or self.start_from == "previous"),
-                "a learner other than the model that samples cannot sample the next round, and has no "
-                "previous adapter: give rounds 1, start_from base and no warm_start",
-            ),
-        ):  # fmt: skip
+        for wrong, instead in self._impossible():
             if wrong:
                 raise ConfigError(f"{instead}.")
+
+    def _impossible(self) -> Iterator[tuple[bool, str]]:
+        """Yield what cannot be, and what to do instead: said before hours go into the first stage."""
+        yield (
+            bool(self.shard),
+            "rounds are not sharded: use 'corag sample --shard', and give all folders to 'corag rows'",
+        )
+        yield (
+            self.sft.tuning == "full",
+            "rounds train adapters: choose tuning lora or qlora, or run the stages one by one",
+        )
+        share = self.learning_rate_share
+        yield share <= 0, f"learning_rate_share must be above 0, but it is {share:g}"
+        yield self.may_fail < 0, f"may_fail must be a number of questions, but it is {self.may_fail}"
+        yield (
+            self.model.backend == "server",
+            "a server cannot change its adapter: choose backend vllm or transformers",
+        )
+        yield (
+            bool(self.learner) and (self.rounds > 1 or self.warm_start > 0 or self.start_from == "previous"),
+            "a learner other than the model that samples cannot sample the next round, and has no "
+            "previous adapter: give rounds 1, start_from base and no warm_start",
+        )
 
     @property
     def held_out(self) -> HeldOut:
@@ -173,7 +186,7 @@ class Stage:
 
     @property
     def stamp_file(self) -> Path:
-        """Where its stamp lies: beside the result, whose files are hashed as a model's or read as a dataset."""
+        """Where its stamp lies: beside the result, whose files are hashed as an adapter's."""
         return stamp_beside(self.result)
 
 
@@ -292,7 +305,7 @@ def decoding(config: RoundsConfig, folder: Path, adapter: str) -> Stage:
 
 
 def perform(stage: Stage, command: Sequence[str], may_fail: int = 0) -> None:
-    """Run a stage's command unless it has finished with these options, on what is there now of what it reads.
+    """Run a stage's command unless it has finished with these options on what is there now.
 
     It has not finished if more than ``may_fail`` questions failed. Raises :class:`BackendError` if it fails,
     or questions failed whose chains the next stage wants; what it had done is kept.

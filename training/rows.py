@@ -30,7 +30,7 @@ from training.chains import ChainRow, config_of, manifest_of_chains, read_chains
 from training.data import RowsConfig, TrainingRow, examples_of, set_aside, tokenise
 
 REPORT = "report.json"
-# Passages of so many questions are read and held at a time: some tens of megabytes, whatever the number of questions.
+# Passages of so many questions are held at a time: some tens of megabytes, however many there are.
 _QUESTIONS_AT_ONCE = 500
 
 
@@ -85,11 +85,15 @@ class RowLengths:
 class RowsReport:
     """What was written.
 
-    ``lengths``: by "split/task". ``shortened``: how many of what prompts lost to fit, by row.
-
-    ``left_out``: questions without a kept chain, by reason. ``cut``: names of replies that are not taught,
-    since they were cut off at their limit of tokens, or are annotated ones that would be. ``settings``: all
-    that the rows depend on.
+    Attributes:
+        settings: all that the rows depend on.
+        questions: those with a kept chain.
+        left_out: questions without one, by reason.
+        lengths: by "split/task".
+        shortened: how many of what a prompt lost to fit, by row.
+        cut: names of replies that are not taught, since they were cut off at their limit of tokens, or are
+            annotated ones that would be.
+        tokens: of all rows.
     """
 
     settings: dict[str, Any]
@@ -114,7 +118,8 @@ class RowsReport:
             f"questions {self.questions}, left out {self.left_out or 0}; rows whose prompt was shortened: "
             f"{len(self.shortened)}; replies that reached their limit of tokens, left out: {len(self.cut)}"
         )
-        yield f"{'split/task':<26} {'rows':>7} {'prompt':>9} {'completion':>11} {'longest':>8}   (mean tokens)"
+        heads = f"{'rows':>7} {'prompt':>9} {'completion':>11} {'longest':>8}"
+        yield f"{'split/task':<26} {heads}   (mean tokens)"
         for name, found in sorted(self.lengths.items()):
             prompt, completion = found.prompt_tokens / found.rows, found.completion_tokens / found.rows
             yield f"{name:<26} {found.rows:>7} {prompt:>9.1f} {completion:>11.1f} {found.longest:>8}"
@@ -134,8 +139,9 @@ async def make_rows(config: MakeRowsConfig) -> RowsReport:
 
 
 def within_window(config: MakeRowsConfig, folder: str) -> RowsConfig:
-    """Return the options of the rows, none longer than the model in ``folder`` can read: decoding would
-    shorten prompts too.
+    """Return the options of the rows, none longer than the model in ``folder`` can read.
+
+    Decoding would shorten prompts to the same length. It is said on standard error if it changes anything.
     """
     window = context_window(folder)
     if window is None or config.rows.max_length <= window:
@@ -150,8 +156,7 @@ def within_window(config: MakeRowsConfig, folder: str) -> RowsConfig:
 async def write_rows(
     folders: Sequence[Path], out: Path, retriever: Retriever, renderer: Renderer, config: RowsConfig
 ) -> RowsReport:
-    """Make the rows of some folders of chains and write them to ``out``, a dataset with the splits train and
-    validation.
+    """Make the rows of some folders of chains and write them to ``out``, with splits train and validation.
 
     Rows of the same chains and settings that are there already are left as they are. Raises
     :class:`ConfigError` if ``out`` holds others, or the index or a prompt is not the one that the chains were

@@ -1,6 +1,6 @@
 """Sampling chains for a file of questions into a folder, which is a run like any other.
 
-It stands apart from ``sampling.py``, the paper's procedure for one question, which knows no files and no engines.
+It stands apart from ``sampling.py``, the paper's procedure for one question, which knows no files.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class SampleRunConfig(QuestionFile):
 async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question]) -> None:
     """Sample for the questions that the folder does not hold yet.
 
-    Raises :class:`core.errors.DataError` for a question that cannot be sampled for, before an engine is opened.
+    Raises :class:`core.errors.DataError` for a question that cannot be sampled for, before an engine opens.
     """
     for question in questions:
         check_question(question, config.sample)

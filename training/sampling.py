@@ -18,13 +18,13 @@ from corag.final_answer import retrieve_context
 from corag.method import HopRecord, hop_record
 from corag.rank import GoldScore, gold_log_likelihood
 from core.errors import ConfigError, DataError
-from core.gather import gather
 from core.seeds import derive_seed
 from core.text import exact_match, mentions
 from core.tools import Tools
 from core.types import Answer, Question
 
-_REFERENCE = re.compile(r"#(\d+)")  # MuSiQue writes "#1" for the first sub-answer
+# A sub-question may name the answer to an earlier one, as MuSiQue writes it: "#1" for the first.
+_REFERENCE = re.compile(r"#(\d+)")
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,9 @@ async def sample_chains(
     if config.source == "decomposition":
         chains = [await follow_decomposition(question, tools, corag)]
     else:
-        branches = tools.branch(config.chains)
-        chains = await gather(
-            sample_chain(number, question, branch, config, corag) for number, branch in enumerate(branches, 1)
+        chains = await tools.fan_out(
+            range(1, config.chains + 1),
+            lambda number, branch: sample_chain(number, question, branch, config, corag),
         )
     chosen, rejected = choose(chains, config)
     return SampledChains(
@@ -131,8 +131,11 @@ async def sample_chains(
 async def sample_chain(
     number: int, question: Question, tools: Tools, config: SampleConfig, corag: CoRAGConfig
 ) -> SampledChain:
-    """Sample one chain: its length from [1, max_hops], its sub-queries at a temperature, the gold answer
-    scored after each hop.
+    """Sample one chain, the gold answer scored after each hop (section 3.1).
+
+    Its length is drawn from [1, max_hops], so that the candidates of a question differ in length too. It ends
+    before that once a sub-answer is the gold answer, or makes it likely enough: further hops would only teach
+    the model to ask on.
     """
     path = f"chain {number}"
     length = 1 + derive_seed(tools.seed, question.id, "length", path) % config.max_hops
@@ -142,7 +145,7 @@ async def sample_chain(
         sub_query, asked = await new_sub_query(
             chain, corag.tries, tools, corag, temperature=config.temperature, path=here
         )
-        repeats += asked - bool(sub_query)
+        repeats += asked - bool(sub_query)  # tries that asked again what the chain had asked
         if not sub_query:
             stopped = "repeats"
             break
@@ -174,12 +177,14 @@ async def follow_decomposition(question: Question, tools: Tools, corag: CoRAGCon
             return _sampled(chain, [], len(question.decomposition), "unsupported")
         chain = chain.then(Hop(sub_query, step.answer, False, hits))
         answers.append(step.answer)
+    # Scored once, at its end: its hops are given, so there is no best place to stop.
     score = await gold_log_likelihood(chain, question.answers, tools, corag)
     return _sampled(chain, [score], len(chain), "length")
 
 
 def choose(chains: Sequence[SampledChain], config: SampleConfig) -> tuple[int | None, str]:
     """Return the index of the best chain, the first of equals; or None, and why the question is left out."""
+    # Only an annotated chain is ever unsupported, and it has no rivals.
     if any(chain.stopped == "unsupported" for chain in chains):
         return None, "unsupported"
     scored = [index for index, chain in enumerate(chains) if chain.means]

@@ -1,10 +1,13 @@
 """Supervised fine-tuning on rows of chains, with TRL.
 
-    accelerate launch training/sft.py --config training/configs/cpu.yaml --rows rows/world --out adapters/world
-    accelerate launch --config_file training/configs/accelerate_8gpu.yaml training/sft.py --config training/configs/8gpu_full.yaml
+    accelerate launch training/sft.py --config training/configs/cpu.yaml --rows ROWS --out FOLDER
+
+On several devices accelerate has options of its own (--config_file training/configs/accelerate_8gpu.yaml).
 
 The loss is of the completions alone. The folder gets the adapter, and ``training.json``, which says how it
 was made. The same command goes on from the last checkpoint, or does nothing if it had finished.
+
+This is a program of its own, not a command: accelerate starts it once per device, each with its own rank.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from training.memory import keep_freed_memory
 from training.rows import read_report
 
 CHECKPOINTS = "checkpoints"
-# What does not change what is learned, so may differ when an interrupted training goes on.
+# What does not change what is learned may differ when an interrupted training goes on.
 _ENVIRONMENT = ("out", "rows", *WATCHING)
 ADAPTER = "adapter_config.json"
 
@@ -52,17 +55,29 @@ def main(config: SftConfig) -> dict[str, Any]:
             return earlier
     manifest = {"settings": settings, "result": None, "start": environment()}
     out.mkdir(parents=True, exist_ok=True)
+    # Before training: checkpoints beside it are then known to be of these settings.
     write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
     trainer = make_trainer(config, folder, rows)
-    started = time.perf_counter()
-    last = last_checkpoint(out)
+    manifest["result"] = train(trainer, config, rows)
+    if trainer.is_world_process_zero():
+        write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
+    return manifest
+
+
+def train(trainer: Any, config: SftConfig, rows: Any) -> dict[str, Any]:
+    """Train from the last checkpoint on, evaluate, save, and return figures for the manifest.
+
+    ``tokens_per_second`` counts prompts too: all that the model reads.
+    """
+    out = Path(config.out)
+    started, last = time.perf_counter(), last_checkpoint(out)
     trained = trainer.train(resume_from_checkpoint=last)
     seconds = time.perf_counter() - started
     losses = trainer.evaluate() if "validation" in rows else {}
     save(trainer, config, out)
     epochs = float(trained.metrics.get("epoch", config.epochs))
     tokens = sum(len(ids) for ids in rows["train"]["input_ids"])
-    manifest["result"] = {
+    return {
         "steps": trained.global_step,
         "epochs": epochs,
         # transformers averages what came after a resume
@@ -74,14 +89,13 @@ def main(config: SftConfig) -> dict[str, Any]:
         "resumed_from": Path(last).name if last else "",
         "tokens_per_second": None if last else tokens * epochs / seconds,
     }
-    if trainer.is_world_process_zero():
-        write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
-    return manifest
 
 
 def load_rows(config: SftConfig, folder: str) -> Any:
-    """Load the rows, and check that they suit the model in ``folder`` and that each has something to learn
-    and fits.
+    """Load the rows that suit the model in ``folder``, each with something to learn and within the limits.
+
+    Raises :class:`ConfigError` for rows of another tokenizer, :class:`DataError` naming the row that does not
+    fit: it would be cut without a word, and its end is what is learned.
     """
     import datasets
 
@@ -121,7 +135,10 @@ def load_rows(config: SftConfig, folder: str) -> Any:
 
 
 def settings_of(config: SftConfig, folder: str) -> dict[str, Any]:
-    """Everything that the result depends on."""
+    """Everything that the result depends on, as it stands in training.json.
+
+    ``resolved``: what "auto" came to on this machine. Weights are known by their digests, wherever they lie.
+    """
     report = read_report(Path(config.rows))
     assert report is not None
     options = {name: value for name, value in asdict(config).items() if name not in _ENVIRONMENT}
@@ -153,8 +170,10 @@ def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
     from training.trainer import CompletionTrainer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
+    # The collator wants some token to pad with; which one does not matter, as padding is never looked at.
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
+    # TRL would tokenise the texts again, and not as decoding does: it gets tokens and mask alone.
     columns = ["input_ids", "completion_mask"]
     validation = rows.get("validation")
     evaluated = validation and {
@@ -172,6 +191,7 @@ def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
         processing_class=tokenizer,
         peft_config=peft_config,
     )
+    # CompletionTrainer computes the loss itself, and knows of no other term.
     if trainer.aux_loss_enabled:
         raise ConfigError(
             f"'{config.model}' is a mixture of experts, whose balancing loss is not computed here: use TRL's "
@@ -206,8 +226,10 @@ def make_model(config: SftConfig, folder: str) -> tuple[Any, Any]:
         adapter = adapter_folder(config.adapter)
         check_adapter(adapter, folder)
         adapted = PeftModel.from_pretrained(model, adapter, is_trainable=True)
+        # It names its base as its trainer did ("default"), where PEFT would look for a configuration.
         adapted.peft_config["default"].base_model_name_or_path = folder
         return adapted, None
+    # PEFT takes "all-linear" as a word, and names of layers as a list.
     targets = config.lora.targets[0] if config.lora.targets == ("all-linear",) else list(config.lora.targets)
     lora = LoraConfig(
         r=config.lora.rank,
@@ -220,7 +242,7 @@ def make_model(config: SftConfig, folder: str) -> tuple[Any, Any]:
 
 
 def four_bits() -> Any:
-    """Return the quantisation of QLoRA (Dettmers et al. 2023).
+    """Return QLoRA's quantisation: 4-bit normal floats, their scales quantised too (Dettmers et al. 2023).
 
     Raises :class:`ConfigError` where it cannot be had.
     """
@@ -245,7 +267,7 @@ def four_bits() -> Any:
 def arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
     """Say it to TRL.
 
-    Its own defaults cut rows at 1,024 tokens, check-point activations everywhere and pad at random.
+    Its own defaults cut rows at 1,024 tokens, compute activations twice everywhere and pad at random.
     """
     import torch
     from trl import SFTConfig
@@ -256,6 +278,8 @@ def arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
         on_gpu if config.gradient_checkpointing == "auto" else config.gradient_checkpointing == "yes"
     )
     batching = batching_of(config)
+    # TRL cuts what is longer than max_length, so it is the longest row there is. Rows behind one another have
+    # no length of their own: any limit would cut the batch.
     return SFTConfig(
         output_dir=str(Path(config.out) / CHECKPOINTS),
         max_length=None if batching == "padding_free" else longest,
@@ -278,7 +302,7 @@ def arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
         eval_steps=config.eval_steps or None,
         save_strategy="steps" if config.save_steps else "no",
         save_steps=config.save_steps or 500,
-        save_total_limit=2,
+        save_total_limit=2,  # the last may be half written when the power fails
         logging_steps=config.logging_steps,
         logging_first_step=True,
         report_to=list(config.report_to),
@@ -298,7 +322,11 @@ def precision_of(config: SftConfig) -> str:
 
 
 def batching_of(config: SftConfig) -> str:
-    """Return how rows are put into batches."""
+    """Return how rows are put into batches.
+
+    Rows behind one another waste nothing, but only FlashAttention keeps them apart: other kernels would let a
+    row look at the ones before it.
+    """
     import importlib.util
 
     import torch
@@ -313,7 +341,7 @@ def batching_of(config: SftConfig) -> str:
 
 
 def attention_of(config: SftConfig, folder: str) -> str:
-    """Return the name of the attention; "auto" leaves it to transformers."""
+    """Return the name of the attention; "auto" leaves it to transformers, but for ours on a CPU."""
     import torch
     from transformers import AutoConfig
 
@@ -330,7 +358,10 @@ def attention_of(config: SftConfig, folder: str) -> str:
 
 
 def last_checkpoint(out: Path) -> str | None:
-    """Return the newest whole checkpoint of an interrupted training."""
+    """Return the newest whole checkpoint of an interrupted training.
+
+    transformers writes trainer_state.json last, so a checkpoint without it is torn.
+    """
     found = sorted(
         (out / CHECKPOINTS).glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2])
     )
@@ -339,10 +370,7 @@ def last_checkpoint(out: Path) -> str | None:
 
 
 def save(trainer: Any, config: SftConfig, out: Path) -> None:
-    """Write adapter or model.
-
-    An adapter names its base model as the user did, not where it lies on this machine.
-    """
+    """Write adapter or model. An adapter names its base model as the user did, not by its place here."""
     import torch
 
     if config.tuning != "full":

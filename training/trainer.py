@@ -1,4 +1,7 @@
-"""TRL's trainer with the output layer computed where something is learned, and nowhere else."""
+"""TRL's trainer with the output layer computed where something is learned, and nowhere else.
+
+It stands apart from sft.py since its classes inherit from torch's and TRL's, which take seconds to import.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +47,7 @@ class CompletionTrainer(SFTTrainer):  # type: ignore[misc]
     """
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        # The rows of one update are drawn together: its micro-batches then have like lengths as well.
         if self.args.train_sampling_strategy != "group_by_length":
             return super()._get_train_sampler(train_dataset)
         rows = self.train_dataset if train_dataset is None else train_dataset
@@ -55,14 +59,16 @@ class CompletionTrainer(SFTTrainer):  # type: ignore[misc]
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """Return the loss of a (micro-)batch.
+        """Return the loss of a (micro-)batch, the model's outputs with it if asked for.
 
-        ``inputs["labels"]``: (rows, tokens), -100 where nothing is learned.
+        ``inputs``: "input_ids" and "labels" of shape (rows, tokens), labels -100 where nothing is learned.
+        ``num_items_in_batch``: tokens learned in all micro-batches of the update, on all devices.
         """
         inputs = dict(inputs)
         labels = inputs.pop("labels")
         # position t predicts token t + 1
         following = torch.nn.functional.pad(labels, (0, 1), value=-100)[:, 1:]
+        # Columns where any row learns: logits_to_keep knows one list of positions for all rows of a batch.
         keep = (following != -100).any(dim=0).nonzero().squeeze(-1)
         # Padding stands behind the text, where causal attention never looks: without a mask the kernels skip
         # half of the work.

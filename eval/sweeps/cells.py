@@ -29,10 +29,8 @@ SHARED = {each.name for each in fields(QuestionFile)} | {
     "scorer", "recall_at", "out", "cells", "grid", "dev", "metric", "budgets", "resamples",
 }  # fmt: skip
 _INDEX = "retriever.index"
-_OPENED = (
-    "model",
-    "retriever",
-)  # sections of what is opened: a plot's group tells of them, not a point's label
+# Sections of what is opened: a plot's group tells of them, not the label of a point.
+_OPENED = ("model", "retriever")
 _ENVIRONMENT = SHARED | {"batch_size", "keep_prompts"}
 _LONGEST = 40  # characters of a value in a cell's name, which is a folder's name too
 
