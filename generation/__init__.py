@@ -6,8 +6,7 @@ and what is pure is never computed twice (``cached``). ``models`` and ``adapters
 identifies them.
 """
 
-from importlib import import_module
-from typing import Any
+from core.lazy import lazy_exports
 
 # Loaded when first asked for: the engines bring torch, vLLM or transformers.
 _EXPORTS = {
@@ -21,9 +20,4 @@ _EXPORTS = {
     "open_generator": "generation.open",
 }
 __all__ = list(_EXPORTS)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_EXPORTS[name]), name)
+__getattr__, __dir__ = lazy_exports(__name__, _EXPORTS)

@@ -6,8 +6,7 @@ await at once: batched, fused, reranked and cached as its configuration says. Da
 formats and BM25 presets of their own from above (:func:`register_format`, :func:`register_bm25`).
 """
 
-from importlib import import_module
-from typing import Any
+from core.lazy import lazy_exports
 
 # Loaded when first asked for: opening an index brings FAISS, and Lucene a Java.
 _EXPORTS = {
@@ -23,9 +22,4 @@ _EXPORTS = {
     "register_format": "retrieval.corpora",
 }
 __all__ = list(_EXPORTS)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_EXPORTS[name]), name)
+__getattr__, __dir__ = lazy_exports(__name__, _EXPORTS)

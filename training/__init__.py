@@ -6,8 +6,7 @@ to it, ``rows`` writes that as a dataset. ``sft`` trains on it, by accelerate in
 are devices. ``rounds`` performs everything, stage by stage.
 """
 
-from importlib import import_module
-from typing import Any
+from core.lazy import lazy_exports
 
 # Loaded when first asked for: training brings torch, TRL and datasets.
 _EXPORTS = {
@@ -28,9 +27,4 @@ _EXPORTS = {
     "sample_chains": "training.sampling",
 }
 __all__ = list(_EXPORTS)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_EXPORTS[name]), name)
+__getattr__, __dir__ = lazy_exports(__name__, _EXPORTS)

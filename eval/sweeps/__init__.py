@@ -4,8 +4,7 @@
 write down what came of it. Methods say themselves what tells their runs apart (``MethodConfig.GROUPED_BY``).
 """
 
-from importlib import import_module
-from typing import Any
+from core.lazy import lazy_exports
 
 # Loaded when first asked for: findings bring numpy, reading cells every method.
 _EXPORTS = {
@@ -20,9 +19,4 @@ _EXPORTS = {
     "write_sweep": "eval.sweeps.record",
 }
 __all__ = list(_EXPORTS)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_EXPORTS[name]), name)
+__getattr__, __dir__ = lazy_exports(__name__, _EXPORTS)

@@ -1,0 +1,51 @@
+"""``from corag import ...``: every public name comes, and only then is anything loaded."""
+
+import inspect
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import corag
+
+HEAVY = ("torch", "transformers", "vllm", "faiss", "jpype", "jnius", "numpy", "jsonargparse", "matplotlib")
+
+
+@pytest.mark.parametrize("name", corag.__all__)
+def test_every_name_is_handed_out_and_is_what_it_says(name):
+    value = getattr(corag, name)
+    assert not inspect.ismodule(value), "a submodule of this name would hide it"
+    assert getattr(value, "__name__", name) == name
+
+
+def test_the_method_has_the_name_of_its_package():
+    code = "import corag.method, corag.tree; from corag import corag; print(corag.__module__, corag.__name__)"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed == "corag.method corag\n"
+
+
+def test_all_names_are_listed_and_others_are_refused():
+    assert set(corag.__all__) <= set(dir(corag))
+    with pytest.raises(AttributeError, match="module 'corag' has no attribute 'nothing'"):
+        _ = corag.nothing
+    with pytest.raises(ImportError):
+        exec("from corag import nothing")
+
+
+@pytest.mark.parametrize("package", ["corag", "core", "ircot", "core.prompting", "core.runs"])
+def test_importing_a_package_loads_nothing_heavy(package):
+    code = f"import sys, {package}; print(*sys.modules)"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = {name.partition(".")[0] for name in printed.split()}
+    assert not loaded & set(HEAVY)
+    if package == "corag":
+        assert loaded.isdisjoint(
+            {"baselines", "ircot", "generation", "retrieval", "eval", "training", "scripts"}
+        )
+
+
+@pytest.mark.parametrize("package", ["core", "core.prompting", "core.runs", "ircot"])
+def test_a_package_exports_what_it_says(package):
+    module = import_module(package)
+    assert module.__all__ and all(getattr(module, name).__name__ == name for name in module.__all__)
