@@ -106,7 +106,7 @@ async def auto_rag(question: Question, tools: Tools, config: AutoRAGConfig) -> A
     shown: list[str] = []
     rounds = config.max_rounds + config.max_recalls
     try:
-        for number in range(1, rounds + 2):
+        for number in range(1, rounds + 2):  # one turn more than rounds: what was found last is read too
             path, searching = f"round {number}", number <= config.max_rounds
             with tools.hold_back(final_prompt(dialogue, ""), config.max_answer_tokens):
                 # 1. Reason: what is known and what is missing? Hence the answer or the next query, in the
@@ -188,6 +188,7 @@ def parse(said: str) -> tuple[str, str]:
     ]
     told = [pair for pair in values if not is_nothing(pair[1])]
     decisive = [pair for pair in told if pair[0] != "need information"]
+    # "Final Answer: unknown" ends the dialogue only where nothing is left to look for.
     resigned = [pair for pair in values if pair[0] == "final answer"]
     marker, value = next(iter([*decisive, *told, *resigned]), ("", ""))
     return (extract_answer(value), "") if marker == "final answer" else ("", value)

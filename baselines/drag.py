@@ -57,7 +57,7 @@ class DRAGConfig(DemonstrationConfig):
     """
 
     documents: int = 20
-    demonstration_count: int = 4
+    demonstration_count: int = 4  # ours: as many as are shipped
     demonstration_documents: Literal["retrieved", "file"] = "retrieved"
     document_order: Literal["best_last", "best_first"] = "best_last"
     max_shown_words: int = 1024  # paper: 1,024 tokens, split at white space
@@ -140,6 +140,7 @@ async def look_up(query: str, path: str, tools: Tools, config: DRAGConfig) -> Se
 async def demonstrate(tools: Tools, config: DRAGConfig) -> list[Segment]:
     """Write the demonstrations, each with documents of its own."""
     template, examples = config.template(), config.examples()
+    # Searches by k documents for each demonstration are the same for all questions: a cache makes them free.
     if config.demonstration_documents == "retrieved" and config.demonstrations != DEFAULT:
         found = await gather(
             look_up(example.question, f"demonstration {number}", tools, config)
@@ -166,6 +167,8 @@ def render_documents(
     if config.document_order == "best_last":
         ranked.sort(key=lambda entry: (entry[1], -entry[0]))
     items = passage_items((passage for *_, passage in ranked), config.max_shown_words)
+    # The worst rank goes first; of equal ranks that of the oldest search, for the newest sub-query needs its
+    # own.
     places = [(config.documents - rank) * len(searches) + search for rank, search, _ in ranked]
     return template.items("passage", items, places)
 

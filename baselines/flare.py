@@ -213,7 +213,7 @@ async def flare(question: Question, tools: Tools, config: FLAREConfig) -> FLAREA
                             "sentence", question, hits, sentences, tools, config, path=path
                         )
                         sentence = again if again.text.strip() else draft
-            if not sentence.text.strip():
+            if not sentence.text.strip():  # the same prompt would give the same nothing again
                 stopped = "empty_generation"
                 break
             drafts.append(Draft(draft.text, draft.confidence, tuple(queries), sentence is not draft))
@@ -309,6 +309,7 @@ def masked(tokens: Sequence[Token], beta: float) -> str:
     >>> masked([("Emma", -0.1), (" died", -0.2), (" in", -0.1), (" 1817", -3.0)], 0.4)
     'Emma died in'
     """
+    # A token without a text of its own (part of a character) leaves no gap in a word.
     kept = (text if math.exp(logprob) > beta or not text else " " for text, logprob in tokens)
     return " ".join("".join(kept).split())
 

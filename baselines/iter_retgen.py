@@ -101,6 +101,7 @@ async def iter_retgen(question: Question, tools: Tools, config: IterRetGenConfig
 
             # 2. Retrieval-augmented generation (section 3.3): y_t from this round's passages and q. Earlier
             #    text is not shown, so that an early mistake reaches the model through the query only.
+            #    Passages stand best first, so a prompt that is too long loses the last.
             prompt = reader_prompt(question, passages, config, goes_first="last")
             reply = await generate_answer(prompt, config.max_answer_tokens, tools, path=path)
             ids = tuple(passage.id for passage in passages)
@@ -108,6 +109,7 @@ async def iter_retgen(question: Question, tools: Tools, config: IterRetGenConfig
             stopped = exit_reason(rounds, config)
     except BudgetExhaustedError:
         stopped = "budget"
+    # Each round ends in an answer, so a spent budget needs no forced one.
     answer = rounds[-1].answer if rounds else ""
     return IterRetGenAnswer(answer, tuple(found), len(rounds), stopped, rounds=tuple(rounds))
 
@@ -117,5 +119,6 @@ def exit_reason(rounds: list[Round], config: IterRetGenConfig) -> str:
     if len(rounds) >= config.iterations:
         return "iterations"
     newest = [normalize_answer(round_.answer) for round_ in rounds[-2:]]
+    # Two empty answers agree on nothing.
     settled = len(newest) == 2 and newest[0] == newest[1] != ""
     return "settled" if config.stop_when_settled and settled else ""

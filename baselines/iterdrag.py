@@ -154,7 +154,8 @@ async def next_line(
         await tools.score(prompt(""), opening.split()[0], role="opening", path=path)
         for opening in (FOLLOW_UP, FINAL)
     ]
-    # Greedy decoding would decide at the first token in which the two openings part.
+    # Their first words differ, so no more is scored. Greedy decoding would decide at the first token in which
+    # they part.
     tokens = zip(ask.token_ids, answer.token_ids, strict=False)
     parted = next((place for place, (left, right) in enumerate(tokens) if left != right), 0)
     if answer.token_logprobs[parted] > ask.token_logprobs[parted]:

@@ -51,7 +51,7 @@ class LongRAGConfig(MethodConfig):
     preset: Literal["paper", "small_window"] = "paper"
     units: str = ""
     k: int = 8
-    depth: int = 200
+    depth: int = 200  # many pieces fall into one unit, so few units need many pieces
     max_long_answer_tokens: int = 1000
     max_answer_tokens: int = 64
     read_prompt: str = "longrag_read"
@@ -135,6 +135,7 @@ async def longrag(question: Question, tools: Tools, config: LongRAGConfig) -> Lo
             stopped = "empty_generation"
     except BudgetExhaustedError:
         stopped, answer = "budget", extract_answer(long_answer)
+    # What the search found stands first, in its order, for recall at k; a unit's other passages follow.
     held = {passage.id for passage in passages}
     found = [hit.passage.id for hit in hits if hit.passage.id in held]
     collected = tuple(dict.fromkeys([*found, *(passage.id for passage in passages)]))
@@ -147,6 +148,7 @@ def best_units(hits: Sequence[Hit], config: LongRAGConfig) -> list[Unit]:
     """Return the units of the best passages; a unit is worth its best piece (paper, section 2.1)."""
     if config.units:
         units = load_units(config.units)
+        # To pass over such a hit would make the search look worse than it is.
         if missing := [hit.passage.id for hit in hits if hit.passage.id not in units]:
             raise ConfigError(
                 f"the passage '{missing[0]}' is in no unit of '{config.units}': make units of the corpus "

@@ -127,6 +127,7 @@ async def react(question: Question, tools: Tools, config: ReActConfig) -> ReActA
             with tools.hold_back(final(steps), config.max_answer_tokens):
                 move, bad = await next_move(question, steps, tools, config)
             bad_parses += bad
+            # Noted and not refused, as in the paper: the trace shows models that go in circles.
             repeated = bool(move.action) and any(move.action == step.action for step in steps)
             observation = ""
             if move.name == "finish":
@@ -234,6 +235,7 @@ _CALL = re.compile(r"\b(search|lookup|finish|think)\s?([\[(])", re.IGNORECASE)
 _UNLABELLED = re.compile(
     r"(?=\b(?:search|lookup|finish)\[)|^(?=\W*(?:search|lookup|finish)\s?\()", re.IGNORECASE | re.MULTILINE
 )
+# A word of the model's own where an action should be, told back to it as invalid.
 _MADE_UP = re.compile(r"(\w+)\s?([\[(])")
 
 

@@ -194,7 +194,7 @@ async def search_o1(question: Question, tools: Tools, config: SearchO1Config) ->
 
 def exit_reason(turn: Completion, query: str | None) -> str:
     """Say why the reasoning ends with this turn, "" if a search goes on with it."""
-    if turn.finish_reason == "length":
+    if turn.finish_reason == "length":  # a query in it may be half a query
         return "length"
     return "end" if query is None else "" if query else "malformed"
 
@@ -206,7 +206,7 @@ async def look_up(
     done = [search.query for search in earlier if not search.refused]
     if len(done) >= config.max_searches:
         return Search(query, LIMIT_REACHED, refused="limit")
-    if query in done:
+    if query in done:  # word for word: another wording may find more
         return Search(query, REPEATED, refused="repeated")
     hits = await tools.search(query, k=config.k, path=path)
     if not hits:
@@ -283,7 +283,9 @@ def outlined(reasoning: str) -> str:
 
 # Reading replies
 
+# The prompt asks for this header, in bold type; what stands before it is the reader's own reasoning.
 _HEADER = re.compile(r"final information[*_: \t]*", re.IGNORECASE)
+# How models write plain words in a formula.
 _WRAPPED = re.compile(r"\s*\\(?:text|textbf|mathrm|mbox)\{(.*)\}\s*", re.DOTALL)
 
 

@@ -151,6 +151,7 @@ async def answered(
         reply = await tools.generate(prompt, role="intermediate", max_tokens=limit, path=path)
         answer = extract_answer(reply.text)
         refusal = normalize_answer(config.refusal)
+        # A reader may refuse first and go on, or reason first and refuse in its last line.
         refused = any(normalize_answer(text).startswith(refusal) for text in (reply.text, answer))
     unaided = not answer or refused
     if unaided:
@@ -186,6 +187,7 @@ def reading_prompt(follow_up: str, hits: Sequence[Hit], config: SelfAskConfig) -
 # Reading a turn
 
 _INTERMEDIATE = re.compile(r"intermediate answer", re.IGNORECASE)
+# The paper's words, and those that chat models write instead ("Follow-up question 2:", "Final answer:").
 _MARK = re.compile(
     r"\b(?:(?P<asks>follow[ -]?up(?: question)?[ \t]*\d*[ \t*_]*:)"
     r"|so,? the final answer is[ \t*_]*:?|final answer(?: is)?[ \t*_]*:)",

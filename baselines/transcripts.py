@@ -26,6 +26,7 @@ EXAMPLES = Path(__file__).parent / "shipped/demonstrations"
 # How a line of Self-Ask's transcripts begins (Press et al. 2023), and of IterDRAG's.
 FOLLOW_UP, INTERMEDIATE, FINAL = "Follow up:", "Intermediate answer:", "So the final answer is:"
 
+# A lookahead, so that each part keeps its "Question:" when a file is split here.
 _EXAMPLE = re.compile(r"^(?=Question:)", re.MULTILINE)
 
 
@@ -67,6 +68,7 @@ class TranscriptConfig(MethodConfig):
 
     def template(self) -> Template:
         """Load the transcript's prompt."""
+        # Examples teach the form that the zero-shot prompt has to describe.
         shipped = f"{self.NAME}_few_shot" if self.demonstrations else self.NAME
         return load_prompt(shipped if self.prompt == "auto" else self.prompt, shipped, PROMPTS)
 
@@ -91,7 +93,7 @@ class TranscriptConfig(MethodConfig):
         self.examples()
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=16)  # every prompt of every question asks for them
 def worked_examples(path: str, count: int) -> tuple[str, ...]:
     """Read worked examples as the papers' files have them: each begins with a line "Question: ...".
 

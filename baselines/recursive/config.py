@@ -17,6 +17,7 @@ _PROMPTS_OF: dict[str, tuple[PromptName, ...]] = {
     "multi_hop": ("hop",),
     "self_query": ("gaps",),
     "decompose": ("plan", "sub_answer", "combine"),
+    # It is known for each question only which of them are needed.
     "auto": ("mode", "hop", "gaps", "plan", "sub_answer", "combine"),
 }
 
@@ -63,7 +64,7 @@ class RecursiveConfig(ReaderConfig):
     preset: Literal["default", "tutorial"] = "default"
     mode: Literal[Mode, "auto"] = "auto"
     choose_by: Literal["model", "words"] = "model"
-    default_mode: Mode = "simple"
+    default_mode: Mode = "simple"  # ours: the cheapest
     k: int = 5
     k_per_step: int = 3
     max_documents: int = 10

@@ -49,6 +49,7 @@ def parse_mode(reply: str) -> Mode | None:
     named: list[tuple[int, Mode]] = [
         (match.start(), mode) for match in _MODE.finditer(reply) for mode in _MODE_NAMES if match[mode]
     ]
+    # The first word decides; without one, a reply that names several modes has chosen none.
     start = _LEADS.match(reply)
     first = [mode for place, mode in named if start is not None and place == start.end()]
     if first:
@@ -67,10 +68,12 @@ _ANY_LABEL = "|".join(f"(?P<{name}>{pattern})" for name, pattern in _LABELS.item
 _LINE = re.compile(
     rf"^{MARKS}(?:\d+[.)]{MARKS})?(?:{_ANY_LABEL})[ _-]*\d*{MARKS}[:=](?P<value>.*)$", re.IGNORECASE
 )
+# Upper case only: "missing:" within a sentence is a word.
 _LABEL_WITHIN_A_LINE = re.compile(
     r"\s+(?=(?:ANSWERABLE|MISSING|NEXT_QUERY|SUFFICIENT|GAPS?|FOLLOW_UP)\s*\d*\s*:)"
 )
 _ITEM = re.compile(r"^\s*(?:[-*•·–]|\d+[.)])\s+(?P<value>.*)$")
+# What is sufficient in part is not sufficient.
 _YES_OR_NO = re.compile(r"\W*(?:(?P<yes>yes|true)|no|not|false|partly|partially)\b", re.IGNORECASE)
 
 
@@ -125,6 +128,7 @@ def says_yes(value: str) -> bool | None:
 
 # A plan of sub-questions that depend on each other: written as lines, checked as a graph
 
+# "SUB2: ...", "Sub-question 2) ...", "**Q2.** ...", "2. ..."; not "2.5 million".
 _PART = re.compile(
     rf"^{MARKS}(?P<label>sub(?:[ _-]?(?:question|query))?|q(?:uestion)?)?[ _#-]*(?P<number>\d{{1,2}})(?!\d)"
     rf"{MARKS}(?P<mark>[:)\]]|\.(?!\d))?(?P<text>.*)$",

@@ -70,6 +70,8 @@ async def search_in_rounds(
             return "malformed"
         if verdict.enough:
             return "sufficient"
+        # A gap is searched for in its own words where the model names no query; "multi_hop" names one by its
+        # form.
         wanted = verdict.queries if mode == "multi_hop" else verdict.queries or verdict.gaps
         if not wanted:
             return "no_query"
@@ -105,7 +107,7 @@ async def judge(
 
 # What passages refer to
 
-# Markdown; not images
+# Markdown, not images; an address may hold one pair of brackets, as Wikipedia's do.
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]\n]+)\]\((?:[^()\s]|\([^()\s]*\))*(?:\s[^()]*)?\)")
 _PHRASE = re.compile(
     r"\b(?:for (?:more |further )?(?:information|details?),?\s+(?:please\s+)?(?:see|read)(?:\s+also)?"

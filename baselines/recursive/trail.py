@@ -68,6 +68,7 @@ class Trail:
 
     def fresh(self, queries: Iterable[str], limit: int) -> list[str]:
         """Return the first ``limit`` queries that are not blank, were not searched, and differ."""
+        # Compared as answers are: a change of case, article or mark finds the same passages.
         seen = {normalize_answer(query) for query in self.queries} | {""}
         new = []
         for query in queries:
@@ -105,6 +106,7 @@ class Trail:
         limit = self._config.context_tokens
         if not limit:
             return list(self.passages)
+        # The newest were searched for to close a gap, so the oldest are left out.
         kept: list[Passage] = []
         spent = 0
         for passage in reversed(self.passages):

@@ -248,6 +248,7 @@ async def extend(
         path=place,
     )
     completion = reply.completions[0]
+    # What holds if the budget ends before it is known whether the model wants more passages.
     end, stopped, critique = len(completion.text), "budget", Critique()
     with suppress(BudgetExhaustedError):  # what can no longer be judged is kept all the same
         end, goes_on = await segment_end(before, completion.text, tools, config, last=last, place=place)
@@ -303,6 +304,7 @@ async def distribution(
                 "selfrag/selfrag_llama2_7b, or choose the method self_rag_prompted."
             )
         logprobs.append(score.sum)
+    # Less the largest, so that not all of them become 0.
     weights = [math.exp(logprob - max(logprobs)) for logprob in logprobs]
     return [weight / sum(weights) for weight in weights]
 
@@ -311,6 +313,7 @@ async def wants_passages(before: str, tools: Tools, config: SelfRAGConfig, *, pl
     """Whether the model wants passages after ``before`` (section 3.3, adaptive retrieval)."""
     if config.retrieval != "adaptive":
         return config.retrieval == "always"
+    # Against "[No Retrieval]" alone (released code), though the model has a third word for the same passages.
     yes, _ = await distribution(
         before, config.retrieve_tokens[:2], tools, config, role="retrieve", place=place
     )

@@ -153,7 +153,7 @@ async def self_rag_prompted(
                     malformed += wish is None
                 # Line 4: passages for the question and the newest sentence.
                 hits: tuple[Hit, ...] = ()
-                if wish != 0:
+                if wish != 0:  # an unreadable verdict too: a search more costs less than a fact less
                     newest = segments[-1].text.strip() if segments else ""
                     hits = await tools.search(f"{question.text} {newest}".strip(), k=config.k, path=place)
                     found |= dict.fromkeys(hit.passage.id for hit in hits)

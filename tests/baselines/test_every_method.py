@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import ast
 import random
+import subprocess
+import sys
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from core.errors import SearchFailedError
 from core.runner import answer_all, answer_question
 from core.runs.folder import TRACES, RunFolder, read_rows
 from core.tools import SearchStep, Tools
@@ -19,8 +22,8 @@ from core.types import Question
 from eval.experiment.registry import METHODS, MethodOptions, bind
 from tests.baselines.replaying import check_ledger
 from tests.baselines.test_self_rag import NAMES
-from tests.fakes import ScriptedGenerator, WordRetriever, words
-from tests.story import WORLD
+from tests.fakes import ScriptedGenerator, WordRetriever, passage, words
+from tests.story import QUESTION, WORLD
 
 QUESTIONS = [
     Question(f"q{number}", f"Who wrote book {number} of Mara Velden?", ("X",)) for number in range(12)
@@ -119,6 +122,25 @@ async def test_a_torn_run_goes_on_and_questions_at_the_same_time_do_not_mix(tmp_
     assert whole == torn and len(whole) == len(QUESTIONS)
 
 
+FIRST_SEARCH = {  # what a model says that is to search; other methods search before they ask
+    "self_ask": " Yes.\nFollow up: What is The Glass Orchard?",
+    "react": "Thought: Who?\nAction: search[The Glass Orchard]",
+    "search_o1": "I must know: <|begin_search_query|>The Glass Orchard",
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+async def test_every_method_reports_a_failed_search_as_a_failed_question(name):
+    retriever = WordRetriever([passage("A", "a")], failing="Orchard")
+    reply = FIRST_SEARCH.get(name, "So the answer is: X.")
+    tools = Tools(QUESTION, ScriptedGenerator(lambda request: reply), retriever)
+    row = await answer_question(QUESTION, bind(name, MethodOptions()), tools)
+    if METHODS[name].searches:
+        assert row.answer is None and SearchFailedError.__name__ in row.error
+    else:
+        assert row.answer is not None
+
+
 def test_every_method_stands_in_the_table_of_methods_with_its_options():
     page = Path(__file__).parents[2].joinpath("docs/methods.md").read_text()
     assert [name for name in METHODS if f"\n| `{name}` |" not in page] == []
@@ -146,3 +168,11 @@ def test_methods_import_no_back_end(package):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not {name.partition(".")[0] for name in names} & BACK_ENDS, file
+
+
+def test_the_room_hands_out_its_methods_and_loads_no_back_end():
+    """In a process of its own; the functions win over the modules of the same name."""
+    asked = f"import sys, baselines, baselines.flare; print(sorted({BACK_ENDS} & set(sys.modules)))"
+    asked += "; print(all(callable(getattr(baselines, name)) for name in baselines.__all__))"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[]", "True"]

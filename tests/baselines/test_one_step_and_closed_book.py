@@ -4,13 +4,11 @@ import pytest
 
 from baselines.closed_book import ClosedBookConfig, closed_book
 from baselines.one_step import OneStepConfig, one_step
-from core.errors import ConfigError, SearchFailedError
-from core.runner import answer_question
+from core.errors import ConfigError
 from core.tools import Tools
 from core.types import Question
-from eval.experiment.registry import METHODS, MethodOptions, bind
 from tests.baselines.replaying import replay
-from tests.fakes import ScriptedGenerator, WordRetriever, passage
+from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import DEMONSTRATIONS, QUESTION, WORLD
 
 
@@ -79,25 +77,6 @@ async def test_a_budget_too_small_for_all_demonstrations_is_answered_with_fewer(
     answer, generator, tools = await replay(closed_book, config, ["Issel"], budget=budget)
     assert (answer.text, answer.stopped) == ("Issel", "budget") and tools.spent.total <= budget
     assert generator.prompts[0].count("Who founded Alpha?") == 4
-
-
-SEARCHES = {  # what a model says that is to search; other methods search before they ask
-    "self_ask": " Yes.\nFollow up: What is The Glass Orchard?",
-    "react": "Thought: Who?\nAction: search[The Glass Orchard]",
-    "search_o1": "I must know: <|begin_search_query|>The Glass Orchard",
-}
-
-
-@pytest.mark.parametrize("name", METHODS)
-async def test_every_method_reports_a_failed_search_as_a_failed_question(name):
-    retriever = WordRetriever([passage("A", "a")], failing="Orchard")
-    reply = SEARCHES.get(name, "So the answer is: X.")
-    tools = Tools(QUESTION, ScriptedGenerator(lambda request: reply), retriever)
-    row = await answer_question(QUESTION, bind(name, MethodOptions()), tools)
-    if METHODS[name].searches:
-        assert row.answer is None and SearchFailedError.__name__ in row.error
-    else:
-        assert row.answer is not None
 
 
 async def test_searching_without_a_retriever_is_a_sentence():
