@@ -36,7 +36,7 @@ from training.rows import MakeRowsConfig
 from training.sample import SampleRunConfig
 from training.sampling import SampleConfig
 
-CORAG = (sys.executable, "-m", "scripts.cli")
+COMMAND = (sys.executable, "-m", "scripts.cli")
 """How the corag command is called: by name, since scripts stand above this room."""
 ACCELERATE = (sys.executable, "-m", "accelerate.commands.launch")
 SFT = os.path.relpath(Path(__file__).with_name("sft.py"))
@@ -333,11 +333,11 @@ def command_of(stage: Stage, launch: Sequence[str]) -> list[str]:
     """Return the command of a stage without its options. ``launch``: arguments of 'accelerate launch'."""
     match stage.options:
         case SampleRunConfig():
-            return [*CORAG, "sample"]
+            return [*COMMAND, "sample"]
         case MakeRowsConfig():
-            return [*CORAG, "rows"]
+            return [*COMMAND, "rows"]
         case RunConfig():
-            return [*CORAG, "run"]
+            return [*COMMAND, "run"]
         case SftConfig():
             return [*ACCELERATE, *launch, SFT]
 

@@ -22,7 +22,7 @@ from corag.decode import decode_chain
 from corag.final_answer import final_answer, retrieve_context
 from corag.method import corag
 from corag.rank import rank, score
-from core.protocols import Generator, Score, ScoreRequest
+from core.protocols import Generator, Retriever, Score, ScoreRequest
 from core.runner import answer_all, answer_question
 from core.runs.rows import Row
 from core.tools import Tools
@@ -35,8 +35,8 @@ from scripts.bench.replay import Recorder, open_world
 
 CONFIGS = {
     "paper": CoRAGConfig(
-        strategy="best_of_n", chains=4, max_hops=3, passages_per_hop=5, context_passages=5, max_sub_query_tokens=32,
-        max_sub_answer_tokens=32, max_answer_tokens=16,
+        strategy="best_of_n", chains=4, max_hops=3, passages_per_hop=5, context_passages=5,
+        max_sub_query_tokens=32, max_sub_answer_tokens=32, max_answer_tokens=16,
     ),
     "small_model": CoRAGConfig.of_preset("small_model", strategy="best_of_n", chains=4, max_hops=3),
 }  # fmt: skip
@@ -79,33 +79,18 @@ async def main(questions: int = 16, adapter: str = "", preset: str = "paper") ->
         retriever = await open_world(root, dev=4, test=questions)
         warm_up, asked = (load_questions(str(root / f"world/{name}.jsonl")) for name in ("dev", "test"))
 
-        async def answer(
-            asked: Sequence[Question], method: Callable[..., Awaitable[Answer]], generator: Generator
-        ) -> list[Row]:
-            rows: list[Row] = []
-
-            async def answer_one(question: Question) -> Row:
-                tools = Tools(question, generator, retriever)
-                return await answer_question(question, partial(method, config=config), tools)
-
-            await answer_all(asked, answer_one, rows.append, in_flight=32)
-            return rows
-
+        answer = partial(answer_all_with, retriever=retriever, config=config)
         recorder = Recorder(VllmGenerator.open(ModelConfig(adapter=adapter)))
         await answer(warm_up, corag, CachedGenerator(recorder))
         await recorder.start_over()
-        started = time.perf_counter()
-        ours = await answer(asked, corag, CachedGenerator(recorder))
-        seconds = time.perf_counter() - started
+        ours, seconds = await answer(asked, corag, CachedGenerator(recorder))
         requests = len(recorder.requests)
         replay_seconds = await recorder.replay()
         await recorder.close()
 
         slow = SlowScores(VllmGenerator.open(ModelConfig(adapter=adapter, prefix_cache=False)))
         await answer(warm_up, one_after_another, slow)
-        started = time.perf_counter()
-        theirs = await answer(asked, one_after_another, slow)
-        reference_seconds = time.perf_counter() - started
+        theirs, reference_seconds = await answer(asked, one_after_another, slow)
         await slow.close()
         await retriever.close()
     return {
@@ -124,6 +109,25 @@ async def main(questions: int = 16, adapter: str = "", preset: str = "paper") ->
         ),
         "failed": sum(bool(row.error) for row in [*ours, *theirs]),
     }
+
+
+async def answer_all_with(
+    asked: Sequence[Question],
+    method: Callable[..., Awaitable[Answer]],
+    generator: Generator,
+    retriever: Retriever,
+    config: CoRAGConfig,
+) -> tuple[list[Row], float]:
+    """Answer all questions, 32 at the same time as the released code's threads do."""
+    rows: list[Row] = []
+
+    async def answer_one(question: Question) -> Row:
+        tools = Tools(question, generator, retriever)
+        return await answer_question(question, partial(method, config=config), tools)
+
+    started = time.perf_counter()
+    await answer_all(asked, answer_one, rows.append, in_flight=32)
+    return rows, time.perf_counter() - started
 
 
 def _mean_tokens(rows: Sequence[Row]) -> float:

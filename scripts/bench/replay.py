@@ -1,6 +1,4 @@
-"""What the benches of methods stand on: a small world with its index, and an engine whose every request can
-be replayed.
-"""
+"""What the benches of methods stand on: a small world with its index, and an engine that can be replayed."""
 
 from __future__ import annotations
 
@@ -60,18 +58,14 @@ class Recorder:
         await self.inner.reset_prefix_cache()
 
     async def replay(self) -> float:
-        """Put all requests to the engine at once, with a cold prefix cache, and return the seconds that they
-        take.
-        """
+        """Put all requests to the engine at once, with a cold prefix cache; return the seconds they take."""
         requests = list(self.requests)
         await self.start_over()
         started = time.perf_counter()
-        await asyncio.gather(
-            *(
-                self.inner.generate(request)
-                if isinstance(request, GenerateRequest)
-                else self.inner.score(request)
-                for request in requests
-            )
-        )
+        await asyncio.gather(*map(self._put, requests))
         return time.perf_counter() - started
+
+    async def _put(self, request: GenerateRequest | ScoreRequest) -> Generation | Score:
+        if isinstance(request, GenerateRequest):
+            return await self.inner.generate(request)
+        return await self.inner.score(request)

@@ -1,5 +1,4 @@
-"""How fast batches formed from many awaiting callers are, against a one-query-at-a-time loop and Pyserini's
-batch_search.
+"""How fast many awaiting callers are served in batches, against a loop and Pyserini's batch_search.
 
 "loop" is what most toolkits do: Pyserini's ``search`` for one query, then its ``doc`` for each hit. "careful
 loop" reads the documents that came with the hits instead, "own loop" awaits our retriever query after query.
@@ -38,11 +37,9 @@ _STOP_WORDS = "the of and in a to was is for on as with by at from an it his tha
 async def main(
     passages: int = 50_000, queries: int = 1_000, threads: int = 2, repeats: int = 5
 ) -> dict[str, float]:
-    """Return queries per second of each contender, and how many times faster than each of them the awaiting
-    callers are served.
-    """
+    """Return queries per second of each contender, and how much faster the awaiting callers are than each."""
     with tempfile.TemporaryDirectory() as scratch:
-        texts = Texts(seed=0)
+        texts = Filler(seed=0)
         corpus = Path(scratch, "corpus.jsonl")
         corpus.write_text(
             "".join(json.dumps(passage) + "\n" for passage in texts.passages(passages)), encoding="utf-8"
@@ -112,9 +109,7 @@ def _contenders(
 
 
 def _with_passages(hits: Sequence[Any]) -> list[Hit]:
-    """Read the stored passages of Pyserini's hits, without a second search for each as its ``doc(id)`` would
-    do.
-    """
+    """Read the stored passages of Pyserini's hits, without a second search for each (``doc(id)``)."""
     found = []
     for hit in hits:
         record = orjson.loads(hit.lucene_document.get("raw"))
@@ -135,10 +130,8 @@ async def _race(
     return seconds
 
 
-class Texts:
-    """Encyclopaedia-like filler: two fifths stop words, the rest of some 60,000 words with Zipf-like
-    frequencies, rare names.
-    """
+class Filler:
+    """Encyclopaedia-like texts: two fifths stop words, else some 60,000 words, Zipf-like, and rare names."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

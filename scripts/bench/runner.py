@@ -1,5 +1,4 @@
-"""What the house adds to the bare engine: answering questions with IRCoT against replaying the very same
-requests.
+"""What the house adds to the bare engine: IRCoT's questions against a replay of the very same requests.
 
 The replay knows every request in advance and hands them all to the engine at once, so it pays for no search,
 no chain of steps that wait for each other, no trace. Both start with an empty prefix cache and without memory
@@ -26,9 +25,7 @@ from scripts.bench.replay import Recorder, open_world
 
 
 async def main(questions: int = 64) -> dict[str, float]:
-    """Return the seconds of the run and of the replay, their ratio (``replay_ratio``), and how much was
-    asked.
-    """
+    """Return the seconds of run and replay, their ratio (``replay_ratio``), and how much was asked."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         retriever = await open_world(root, dev=10, test=questions)

@@ -1,5 +1,4 @@
-"""Sampling chains for training with gold scores by forced decoding, against the same with scores by
-prompt_logprobs.
+"""Sampling chains for training with gold scores by forced decoding, against scores by prompt_logprobs.
 
 Both sample the same questions of the embedded world with the same seeds on one engine, whose prefix cache is
 emptied in between, behind a memory of temperature-0 replies of their own: only the way of scoring differs.
@@ -77,7 +76,9 @@ async def main(
             await engine.close()
             await retriever.close()
     sampled, reference_sampled = _chains(ours), _chains(theirs)
+    speed, reference_speed = len(sampled) / seconds, len(reference_sampled) / reference_seconds
     wanted = sum(row.total_usage.calls for row in ours)
+    apart = [abs(one.mean - other.mean) for one, other in zip(values, reference_values, strict=True)]
     return {
         "questions": len(asked),
         "gold_answers": statistics.fmean(len(question.answers) for question in asked),
@@ -86,9 +87,9 @@ async def main(
         "reference_hops": sum(reference_sampled),
         "seconds": seconds,
         "reference_seconds": reference_seconds,
-        "chains_per_second": len(sampled) / seconds,
-        "reference_chains_per_second": len(reference_sampled) / reference_seconds,
-        "speedup": (len(sampled) / seconds) / (len(reference_sampled) / reference_seconds),
+        "chains_per_second": speed,
+        "reference_chains_per_second": reference_speed,
+        "speedup": speed / reference_speed,
         "requests": wanted,
         "memo_share": 1 - len(reached) / wanted,
         "scores": len(scores),
@@ -96,16 +97,13 @@ async def main(
         "score_seconds": score_seconds,
         "reference_score_seconds": reference_score_seconds,
         "score_speedup": reference_score_seconds / score_seconds,
-        "score_mean_abs_diff": statistics.fmean(
-            abs(value.mean - other.mean) for value, other in zip(values, reference_values, strict=True)
-        ),
+        "score_mean_abs_diff": statistics.fmean(apart),
         "failed": sum(bool(row.error) for row in [*ours, *theirs]),
     }
 
 
 def with_answers(question: Question, count: int) -> Question:
-    """Return a question with further gold answers, about as long as its first and never given, until there
-    are so many.
+    """Return a question with so many gold answers, the further ones as long as its first and never given.
 
     >>> with_answers(Question("q", "Where?", ("Oslo",)), 2).answers
     ('Oslo', 'Oslo of 0001')

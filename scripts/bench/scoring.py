@@ -1,5 +1,4 @@
-"""Scoring by forced decoding against prompt_logprobs, in speed, and against a transformers forward pass, in
-value.
+"""Scoring by forced decoding against prompt_logprobs in speed, against a transformers forward pass in value.
 
 Prompts of 700 tokens and more that the engine has just generated from are scored 16 at a time, which is what
 CoRAG's training and search do all the time. Two engines run one after the other: float32 for speed and the
@@ -36,8 +35,7 @@ _REPEATS = 3
 
 
 async def main(prompts: int = 16, tokens: int = 700) -> dict[str, float]:
-    """Return the figures by name: "speedup" (forced over prompt_logprobs) and the differences per token from
-    transformers.
+    """Return "speedup", forced over prompt_logprobs, and the differences per token from transformers.
 
     ``prompts``: how many are scored at a time. ``tokens``: each prompt has at least as many.
     """
@@ -45,9 +43,8 @@ async def main(prompts: int = 16, tokens: int = 700) -> dict[str, float]:
         ModelConfig(backend="transformers", dtype="float32", max_context=2048)
     )
     texts = [_passages(seed, tokens, oracle.count_tokens) for seed in range(prompts)]
-    rounds = [
-        _requests(texts, shift) for shift in range(_REPEATS + 1)
-    ]  # the same prompts, each time with other targets
+    # the same prompts, each time with other targets
+    rounds = [_requests(texts, shift) for shift in range(_REPEATS + 1)]
     expected = await _all(rounds[-1], oracle.score)
     await oracle.close()
     del oracle

@@ -1,12 +1,12 @@
-"""Fine-tuning as training/sft.py does it on a CPU against TRL's defaults, in real (non-padding) tokens per
-second.
+"""Fine-tuning as training/sft.py does it on a CPU against TRL's defaults, in real tokens per second.
 
-Ours has the options of training/configs/cpu.yaml. Of an epoch over rows of the embedded world's
-decompositions, as many batches as are timed are taken, from short to long. TRL's ``SFTTrainer`` gets the rows
-of just these batches, with ``SFTConfig``'s defaults: random order, gradient checkpointing, weights in float32
-under autocast; where bfloat16 is merely emulated, both compute in float32. Before the first timed step each
-takes one on the longest batch that does not count, since memory that is touched for the first time is slow.
-The losses of one batch are compared as each trains, and in float32 on the same weights.
+Real tokens are those that are no padding. Ours has the options of training/configs/cpu.yaml. Of an epoch over
+rows of the embedded world's decompositions, as many batches as are timed are taken, from short to long. TRL's
+``SFTTrainer`` gets the rows of just these batches, with ``SFTConfig``'s defaults: random order, gradient
+checkpointing, weights in float32 under autocast; where bfloat16 is merely emulated, both compute in float32.
+Before the first timed step each takes one on the longest batch that does not count, since memory that is
+touched for the first time is slow. The losses of one batch are compared as each trains, and in float32 on the
+same weights.
 """
 
 from __future__ import annotations
@@ -68,19 +68,22 @@ async def main(steps: int = 7, questions: int = 100) -> dict[str, float]:
         rows = await make_rows(Path(scratch), folder, questions)
         ours = make_trainer(config, folder, {"train": rows})
         made, collate = ours.train_dataset, ours.data_collator
-        whole = [
-            batch for batch in ours.get_train_dataloader().batch_sampler if len(batch) == config.batch_size
-        ]
-        epoch = sorted(whole, key=lambda batch: max(len(made[place]["input_ids"]) for place in batch))
+        epoch = batches_by_length(ours, config.batch_size)
         chosen = [epoch[int((number + 0.5) * len(epoch) / steps)] for number in range(steps)]
         longest = collate([made[place] for place in epoch[-1]])
         probe = collate([made[batch[0]] for batch in epoch[:: -(-len(epoch) // 8)]])
         ours.get_train_dataloader = lambda: DataLoader(made, batch_sampler=chosen, collate_fn=collate)
         own = train(ours, longest, probe)
         arguments = SFTConfig(
-            f"{scratch}/theirs", max_length=ours.args.max_length, completion_only_loss=True, use_cpu=True, save_strategy="no",
-            per_device_train_batch_size=config.batch_size, max_steps=steps, bf16=None if ours.args.bf16 else False,
-        )  # fmt: skip
+            f"{scratch}/theirs",
+            max_length=ours.args.max_length,
+            completion_only_loss=True,
+            use_cpu=True,
+            save_strategy="no",
+            per_device_train_batch_size=config.batch_size,
+            max_steps=steps,
+            bf16=None if ours.args.bf16 else False,  # where it is emulated, both compute in float32
+        )
         same = rows.select([place for batch in chosen for place in batch])
         theirs = SFTTrainer(folder, arguments, train_dataset=same, peft_config=make_model(config, folder)[1])
         exact = [loss_of(way, theirs, theirs.model, probe) for way in (CompletionTrainer, SFTTrainer)]
@@ -94,6 +97,13 @@ async def main(steps: int = 7, questions: int = 100) -> dict[str, float]:
         "loss_float32": exact[0],
         "reference_loss_float32": exact[1],
     }
+
+
+def batches_by_length(trainer: Any, size: int) -> list[list[int]]:
+    """Return the whole batches of an epoch, each as places of its rows, from the shortest to the longest."""
+    rows = trainer.train_dataset
+    whole = [batch for batch in trainer.get_train_dataloader().batch_sampler if len(batch) == size]
+    return sorted(whole, key=lambda batch: max(len(rows[place]["input_ids"]) for place in batch))
 
 
 async def make_rows(root: Path, folder: str, questions: int) -> Any:
@@ -124,9 +134,7 @@ async def make_rows(root: Path, folder: str, questions: int) -> Any:
 
 
 def train(trainer: Any, longest: Mapping[str, Any], probe: Mapping[str, Any]) -> dict[str, float]:
-    """Measure the probe's loss, take a step on the longest batch that does not count, then train and time
-    every step.
-    """
+    """Measure the probe's loss, take a step on the longest batch that does not count, then train and time."""
     from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
     trainer.remove_callback(PrinterCallback)

@@ -11,9 +11,7 @@ HEAVY = ("torch", "vllm", "transformers", "jnius", "pyserini", "faiss", "sentenc
 
 
 async def main(repeats: int = 7) -> dict[str, float]:
-    """Return median seconds of 'corag --help', of 'python -c pass', their ratio, and how many heavy packages
-    were imported.
-    """
+    """Return median seconds of 'corag --help' and of an empty Python, their ratio, and heavy imports."""
     help_seconds = _median_seconds([sys.executable, "-m", "scripts.cli", "--help"], repeats)
     empty_seconds = _median_seconds([sys.executable, "-c", "pass"], repeats)
     return {

@@ -35,9 +35,7 @@ CORAG = CoRAGConfig.of_preset("small_model")
 
 
 async def main(questions: int = 4, adapter: str = "") -> dict[str, float]:
-    """Return tokens and seconds of both ways, and ``computed_token_ratio``: of computed tokens, alone over
-    together.
-    """
+    """Return tokens and seconds of both ways, and ``computed_token_ratio``, of alone to together."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         retriever = await open_world(root, dev=1, test=questions)

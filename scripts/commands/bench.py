@@ -1,5 +1,4 @@
-"""Measure scoring, retrieval, runner, decode, sweep, sample, sft or startup: a short table, then one line of
-JSON.
+"""Measure scoring, retrieval, runner, decode, sweep, sample, sft or startup: a short table, a line of JSON.
 
 corag bench scoring
 """

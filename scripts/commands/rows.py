@@ -1,8 +1,7 @@
-"""Turn sampled chains into training rows: prompt and completion for every task, tokenised as decoding does
-it.
+"""Turn sampled chains into training rows: prompt and completion for every task, tokenised as decoding does.
 
     corag rows chains/world --retriever.index indexes/world-bm25 --out rows/world
-    corag rows chains/world --rows.tasks no_chain --retriever.index indexes/world-bm25 --out rows/world-no-chain
+    corag rows chains/world --rows.tasks no_chain --retriever.index indexes/world-bm25 --out rows/no-chain
 
 Several folders of chains go into one set. Passages are read from the index by id; nothing is searched again
 and no model is started.

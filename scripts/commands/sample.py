@@ -1,5 +1,4 @@
-"""Sample chains for training: many per question, each scored by the gold answer's likelihood, the best one
-kept.
+"""Sample chains for training: many per question, each scored by the gold answer's likelihood, the best kept.
 
     corag sample --questions world/train.jsonl --retriever.index indexes/world-bm25 --out chains/world
 

@@ -1,8 +1,8 @@
-"""Answer a dataset with many settings: a table, the Pareto set, the curve of accuracy against tokens, the
-best cell per budget.
+"""Answer a dataset with many settings: a table, the Pareto set, a curve, the best setting per budget.
 
     corag sweep --config eval/configs/world.yaml
-    corag sweep --config scripts/configs/decoding.yaml --cells scripts/configs/decoding_cells.yaml --questions test.jsonl ...
+    corag sweep --config scripts/configs/decoding.yaml --cells scripts/configs/decoding_cells.yaml \
+        --questions test.jsonl --retriever.index world-bm25
 
 A cell is a name and what it changes: options of 'corag run', as "corag.max_hops: 4" or nested. A grid is a
 list of blocks of options, each with a value or a list of values; its cells are their combinations. Cells of
@@ -128,7 +128,8 @@ def budget_table(found: Findings, chosen_on_dev: bool, measure: str) -> Table:
 def print_spending(console: Console, cells: Sequence[Measured]) -> None:
     """Say how many of the cells' tokens were computed, and which were shared."""
     spent = spending_record(cells)
-    line = f"Shared work: the cells count {spent['tokens']:,} tokens, of which {spent['computed_tokens']:,} were computed"
+    line = f"Shared work: the cells count {spent['tokens']:,} tokens"
+    line += f", of which {spent['computed_tokens']:,} were computed"
     if spent["remembered_tokens"] is not None and spent["prefix_cache_tokens"] is not None:
         line += (
             f", {spent['remembered_tokens']:,} remembered from equal requests and "
