@@ -1,4 +1,4 @@
-"""Asking a model: vLLM in this process, running vLLM servers, or transformers, behind one protocol.
+"""Language models: vLLM in this process, running vLLM servers, or transformers, behind one protocol.
 
 :func:`open_generator` opens what a :class:`ModelConfig` names. Whatever the engine, one renderer turns
 prompts into token ids (``rendering``), a continuation is scored by its raw log-probabilities (``forced``),

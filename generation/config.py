@@ -10,7 +10,7 @@ from core.errors import ConfigError
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Options of the language model and its engine. Raises :class:`ConfigError` for values that cannot work.
+    """Options of the language model and its engine.
 
     Attributes:
         backend: "vllm" in this process, "server" for running vLLM servers, or "transformers".
@@ -38,6 +38,9 @@ class ModelConfig:
         timeout_s: seconds to wait for a server's reply to one request.
         retries: times that a request is sent again after a server failed to answer it.
         remember: join and remember equal requests at temperature 0 or with a seed.
+
+    Raises:
+        ConfigError: For values that cannot work, alone or together.
     """
 
     # How much at once, in how much memory, and how servers are called. None of them is in a generator's

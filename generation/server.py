@@ -77,7 +77,7 @@ class ServerGenerator:
         self._endpoints = list(endpoints)
         self._renderer = renderer
         self._retries = retries
-        self._fingerprint = fingerprint
+        self.fingerprint = fingerprint
         self._window = min(endpoint.window for endpoint in endpoints)
         self._homes: OrderedDict[str, _Endpoint] = OrderedDict()
 
@@ -113,11 +113,6 @@ class ServerGenerator:
             f"server:{stable_hash(endpoints[0].model)}:{folder_digest(folder)}:{window}:chat={renderer.chat}"
         )
         return cls(client, endpoints, renderer, config.retries, identity)
-
-    @property
-    def fingerprint(self) -> str:
-        """Identify model and engine, as far as the servers tell."""
-        return self._fingerprint
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""

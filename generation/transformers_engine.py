@@ -82,7 +82,7 @@ class TransformersGenerator:
         self._model = model
         self._renderer = renderer
         self._window = window
-        self._fingerprint = fingerprint
+        self.fingerprint = fingerprint
         ends = model.generation_config.eos_token_id
         ends = ends if isinstance(ends, list) else [ends]
         self._stop_ids = frozenset(token for token in [*ends, renderer.eos] if token is not None)
@@ -123,11 +123,6 @@ class TransformersGenerator:
         longest = int(model.config.get_text_config().max_position_embeddings)
         window = min(config.max_context or longest, longest)
         return cls(model, renderer, window, config.batch_size, f"{identity}:{window}:chat={renderer.chat}")
-
-    @property
-    def fingerprint(self) -> str:
-        """Identify model, adapter, precision and engine."""
-        return self._fingerprint
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""

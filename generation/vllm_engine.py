@@ -44,7 +44,7 @@ class VllmGenerator:
         self._renderer = renderer
         self._adapter = str(Path(adapter).resolve()) if adapter else ""
         self._window = int(engine.model_config.max_model_len)
-        self._fingerprint = f"vllm:{weights}:{engine.model_config.dtype}:{self._window}:chat={renderer.chat}"
+        self.fingerprint = f"vllm:{weights}:{engine.model_config.dtype}:{self._window}:chat={renderer.chat}"
         self._numbers = itertools.count()
         self._closed = False
 
@@ -68,11 +68,6 @@ class VllmGenerator:
         # No variable here may hold the engine: vLLM keeps the frames that imported it, and close() could not
         # free it.
         return cls(_start(config, folder, rank), renderer, weights, adapter)
-
-    @property
-    def fingerprint(self) -> str:
-        """Identify model, adapter, precision and engine."""
-        return self._fingerprint
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""

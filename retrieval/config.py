@@ -38,6 +38,9 @@ class IndexConfig:
         shard_size: Passages per shard of encoding: what an interruption loses at most.
         threads: Threads of Lucene and FAISS while building; 0 = all cores.
         overwrite: Replace an index that is already in ``out``.
+
+    Raises:
+        ConfigError: For an unknown format, or a number that cannot work.
     """
 
     corpus: list[str]
@@ -49,12 +52,13 @@ class IndexConfig:
     passage_prefix: str = ""
     max_passage_tokens: int = 0
     faiss: FaissKind = "flat"
+    # A denser graph than Lucene's own default (16, 100): it finds more and takes longer to build.
     hnsw_m: int = 32
     hnsw_ef_construction: int = 200
     ivf_lists: int = 0
-    pq_bytes: int = 64
+    pq_bytes: int = 64  # six dimensions of the default encoder to a byte
     batch_size: int = 64
-    shard_size: int = 4096
+    shard_size: int = 4096  # a minute of encoding on a laptop's CPU
     threads: int = 0
     overwrite: bool = False
 
@@ -123,6 +127,9 @@ class RetrieverConfig:
         timeout_s: Seconds to wait for a search server's reply.
         retries: Further attempts after a search server failed to reply, with growing pauses.
         cache_size: Searches remembered (query and k); 0 = none.
+
+    Raises:
+        ConfigError: For an unknown preset, or a number that cannot work.
     """
 
     # How fast a search is, and how long a server is waited for. None of them is in a retriever's fingerprint
@@ -141,12 +148,12 @@ class RetrieverConfig:
     nprobe: int = 32
     threads: int = 0
     fusion_depth: int = 100
-    rrf_k: int = 60
+    rrf_k: int = 60  # Cormack, Clarke and Buettcher 2009
     reranker: str = ""
     rerank_depth: int = 50
     timeout_s: float = 30.0
     retries: int = 3
-    cache_size: int = 100_000
+    cache_size: int = 100_000  # at 5 passages of 100 words some hundred MB at most
 
     def __post_init__(self) -> None:
         if self.bm25 not in BM25_PRESETS:

@@ -28,6 +28,7 @@ from retrieval.corpora import (
 
 LinkSource = Literal["auto", "field", "mentions", "title"]
 _WORD = re.compile(r"\w+(?:[.-]\w+|['’](?!s\b)\w+)*")  # a genitive's s is a word by itself
+# What stands before a word that has a capital for its place alone.
 _SENTENCE_START = re.compile(r"(?:^|[.!?][\"”’)]*\s+|\n\s*)$")
 
 
@@ -161,6 +162,7 @@ def group_documents(
     groups: dict[int, list[int]] = {}
     words: dict[int, int] = {}
     group_of: dict[int, int] = {}
+    # A sort is stable: of equally linked documents the earlier one goes first, whatever the machine.
     for document in sorted(range(len(sizes)), key=lambda number: len(neighbours[number])):
         related = dict.fromkeys(group_of[number] for number in neighbours[document] if number in group_of)
         members, total = [document], sizes[document]
@@ -239,6 +241,7 @@ def _mentions(passages: Iterable[Passage], documents: Documents) -> Iterator[tup
         if words in named.setdefault(words[0], {}):
             shared.add(words)
         named[words[0]][words] = number
+    # Which of the documents of one title is meant, the text does not tell.
     for words in shared:
         del named[words[0]][words]
     for passage in passages:
@@ -258,6 +261,7 @@ def _titles_in(text: str, named: dict[str, dict[tuple[str, ...], int]]) -> Itera
         candidates = named.get(words[place], {})
         fits = [title for title in candidates if tuple(words[place : place + len(title)]) == title]
         longest = max(fits, key=len, default=())
+        # Four characters are enough to see the end of a sentence, closing quotes and brackets included.
         if len(longest) == 1 and _SENTENCE_START.search(text[: matches[place].start()][-4:]):
             longest = ()
         if longest:

@@ -33,7 +33,7 @@ async def open_retriever(config: RetrieverConfig) -> Retriever:
             "give the retriever either `index` (folders or names) or `url` (search servers), and not both."
         )
     if config.url:
-        from retrieval.http.client import connect
+        from retrieval.http.client import connect  # loads httpx, which a local index does not need
 
         retriever: Retriever = await connect(config)
     else:
@@ -67,6 +67,7 @@ def _open_index(name: str, config: RetrieverConfig) -> BatchedRetriever:
         )
     bm25 = Bm25.from_config(config)
     searcher = LuceneSearcher(folder, bm25, config.threads)
+    # Files of the right size may still be another index's: what Lucene itself counts shows it.
     if manifest and searcher.size != manifest.passages:
         raise IndexMismatchError(
             f"the Lucene index '{folder}' has {searcher.size:,} passages, but its manifest says "

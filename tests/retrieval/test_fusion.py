@@ -23,13 +23,8 @@ def test_fusion_by_hand() -> None:
 
 
 def test_equal_scores_keep_the_order_of_first_appearance() -> None:
-    assert [
-        hit.passage.id for hit in fuse([ranking("x", "y"), ranking("y", "x"), ranking("z")], rrf_k=10)
-    ] == [
-        "x",
-        "y",
-        "z",
-    ]
+    fused = fuse([ranking("x", "y"), ranking("y", "x"), ranking("z")], rrf_k=10)
+    assert [hit.passage.id for hit in fused] == ["x", "y", "z"]
     assert fuse([[], []], rrf_k=60) == []
 
 
