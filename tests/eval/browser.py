@@ -16,8 +16,9 @@ __all__ = ["CHROMIUM", "DRIVER", "Browser", "Keys", "NoAlertPresentException", "
 
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--window-size=1440,1000", "--hide-scrollbars", "--force-color-profile=srgb",
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--window-size=1440,1000",
+    "--hide-scrollbars", "--force-color-profile=srgb",
 )  # fmt: skip
 
 

@@ -107,7 +107,8 @@ class World:
             answer = question.answers[0] if lucky else hops[0].answer
             if kind(request) == "THINK":
                 done = rest.count("it is known that")
-                known = f"As for hop {done + 1}, it is known that {hops[min(done, len(hops) - 1)].answer} is meant."
+                hop = hops[min(done, len(hops) - 1)]
+                known = f"As for hop {done + 1}, it is known that {hop.answer} is meant."
                 return known if done < len(hops) else f"So the answer is: {answer}."
             return answer
 

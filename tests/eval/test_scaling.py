@@ -111,8 +111,9 @@ CELLS = [
 
 
 @pytest.mark.parametrize(
-    ("budget", "name"), [(999, None), (1000, "cheap"), (4999, "cheap"), (5000, "as good for less"), (10**6, "as good for less")]
-)  # fmt: skip
+    ("budget", "name"),
+    [(999, None), (1000, "cheap"), (4999, "cheap"), (5000, "as good for less"), (10**6, "as good for less")],
+)
 def test_the_best_under_a_budget_is_the_cheapest_of_equals(budget, name):
     best = best_under(budget, CELLS)
     assert (best and best.name) == name

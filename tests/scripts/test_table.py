@@ -136,7 +136,10 @@ def test_gold_answers_are_those_of_the_first_run_in_figures_and_tests_alike(tmp_
     printed, record = table(capsys, *runs, "--baseline", "a")
     assert [record["runs"][name]["em"] for name in "ab"] == [1, 1]
     assert record["against"][0]["difference"] == 0
-    said = "Stored gold answers differ: '{}' keeps others than '{}' for 1 of 1 questions. All runs are scored by those of '{}'."
+    said = (
+        "Stored gold answers differ: '{}' keeps others than '{}' for 1 of 1 questions. "
+        "All runs are scored by those of '{}'."
+    )
     assert said.format("b", "a", "a") in printed
     for order in (runs, runs[::-1]):
         assert main(["compare", *map(str, order)]) == 0
@@ -226,7 +229,8 @@ def test_a_table_names_all_its_conditions(tmp_path, capsys, index):
     printed, _ = table(capsys, first)
     for part in (
         "Scorer: SQuAD-style", "recall@5", "Questions: q.jsonl (jsonl).", "Model: model (scripted).",
-        f"Retriever: {index} (words).", "Corpus: mine.jsonl (25 passages).", "prompts: layout v1 0123456789abcdef",
+        f"Retriever: {index} (words).", "Corpus: mine.jsonl (25 passages).",
+        "prompts: layout v1 0123456789abcdef",
     ):  # fmt: skip
         assert part in printed
     told = run_of(

@@ -148,7 +148,10 @@ def test_compare_lists_what_the_runs_disagree_on_those_first_that_the_second_los
     # apart come first.
     differing = {"only_first_right": ["3", "5", "6", "2"], "only_second_right": ["4", "8", "9"]}
     assert record["disagreements"] == differing
-    said = "They disagree on 7 of 10 questions by EM: only the first is right on 4, only the second on 3. 5 of them:"
+    said = (
+        "They disagree on 7 of 10 questions by EM: only the first is right on 4, only the second on 3. "
+        "5 of them:"
+    )
     listed = lines[lines.index(said) + 1 :]
     assert [line for line in listed if not line.startswith(" ")] == [
         f"{n}: Where was {n} born?" for n in "35624"
