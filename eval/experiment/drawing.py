@@ -1,5 +1,8 @@
-"""A question's steps drawn as a tree: chains, hops, rollouts and thoughts, redrawn in a terminal as they
-come.
+"""A question's steps drawn as a tree: chains, hops, rollouts and thoughts, redrawn in a terminal as they come.
+
+Nothing here knows a method. Steps are drawn by the parts of their paths, and what an answer has beyond the
+common fields by the names that :mod:`eval.report.traces` reads too: ``chains``, and ``chosen``, the index of
+the one that was kept.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 from unicodedata import category
 
 from rich.console import Console
@@ -16,8 +20,6 @@ from rich.live import Live
 from rich.text import Text
 from rich.tree import Tree
 
-from corag.chain import clean_sub_query
-from corag.method import ChainRecord, CoRAGAnswer
 from core.text import clean_sub_answer
 from core.tools import GenerateStep, ScoreStep, SearchStep, Step
 from core.types import Answer
@@ -41,7 +43,10 @@ class Fold(IntEnum):
 class Node:
     """What happened at one place of a method.
 
-    ``found``: passages, None before the search. ``chosen``: on the way that was kept.
+    Attributes:
+        found: passages, None before the search.
+        record: what the answer says of the chain or state that ended here.
+        chosen: on the way that was kept.
     """
 
     name: str = ""
@@ -55,7 +60,7 @@ class Node:
     scores: list[float] = field(default_factory=list)
     notes: list[tuple[str, str]] = field(default_factory=list)
     lines: list[Text] = field(default_factory=list)
-    record: ChainRecord | None = None
+    record: Any = None
     chosen: bool = False
 
     @property
@@ -97,7 +102,7 @@ class Drawing:
     """
 
     def __init__(self, question: str, refusal: str) -> None:
-        """``refusal``: the sentence of a sub-answer whose passages did not tell; it is drawn dim."""
+        """``refusal``: a method's sentence for passages that do not tell, drawn dim; "" if it has none."""
         self._question = question
         self._refusal = refusal
         self._root = Node()
@@ -121,12 +126,11 @@ class Drawing:
             node.notes.append((f"{step.role}: prompt shortened", "yellow"))
 
     def finish(self, answer: Answer | None) -> None:
-        """Take from CoRAG's answer what steps do not say: what states are worth, why chains ended, which one
-        was chosen.
-        """
-        if not isinstance(answer, CoRAGAnswer):
+        """Take from the answer what steps do not say: what states are worth, why chains ended, the chosen one."""
+        chains, chosen = getattr(answer, "chains", ()), getattr(answer, "chosen", None)
+        if chosen is None:
             return
-        for record in answer.chains:
+        for record in chains:
             node = self._at(record.path)
             node.record = record
             if node.kind == "child" and node.found is None and record.hops:
@@ -138,7 +142,7 @@ class Drawing:
             if node.kind == "hop" and node.found is None:
                 node.notes.append(("repeats or blank: no hop", "dim"))
         node = self._root
-        for part in answer.chains[answer.chosen].path.split("/"):
+        for part in chains[chosen].path.split("/"):
             node = node.children[part]
             node.chosen = True
         self._chosen = node
@@ -194,7 +198,7 @@ class Drawing:
         if step.role == "sub_query" and node.kind != "hop":
             node.proposals += len(step.texts)
         elif step.role == "sub_query":
-            node.sub_query = clean_sub_query(text)
+            node.sub_query = text.strip()  # until the search tells what was read out of it
         elif step.role == "sub_answer":
             node.sub_answer, node.refused = clean_sub_answer(text, self._refusal)
         elif step.role in ("stop_check", "draft"):

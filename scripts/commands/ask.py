@@ -75,7 +75,7 @@ async def answer_and_show(
 ) -> Row:
     """Answer with one method; show its steps while it works, then its result."""
     question = Question("asked", config.question)
-    drawing = Drawing(config.question, config.corag.refusal)
+    drawing = Drawing(config.question, getattr(config.of(name), "refusal", ""))
     console.rule(name)
     with shown(drawing, config, console) as watch:
         tools = Tools(question, generator, retriever, config.seed, config.budget, watch=watch)
