@@ -34,10 +34,9 @@ _NAMES_BY_ROOM = {
     "core.prompting": "Prompt Template load_prompt parse_template",
     "core.runs": "Manifest RunFolder SavedRow Stamp read_rows",
     "generation": "CachedGenerator ModelConfig open_generator",
-    "retrieval": (
-        "Bm25 IndexConfig RetrieverConfig build_index open_retriever read_corpus register_bm25 "
-        "register_format"
-    ),
+    "retrieval": "Bm25 build_index open_retriever register_bm25 register_format",
+    # From here, so that they know the formats of datasets and the presets of methods.
+    "eval.experiment.extensions": "IndexConfig RetrieverConfig read_corpus",
     "eval.datasets": "DATASETS load_questions",
     "eval.datasets.world": "write_world",
     "eval.experiment.run": "RunConfig answer_dataset",

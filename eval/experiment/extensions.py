@@ -1,11 +1,15 @@
 """What datasets and methods add to the open tables of lower floors: corpus formats, ways to search.
 
 The tables are filled by importing this module. So whoever reads a corpus or opens an index by names that a
-user wrote imports it, in every process that does.
+user wrote imports it, in every process that does. The front door hands out the configurations from here: who
+has one can say all that the command line can.
 """
 
 import eval.datasets.corpora  # noqa: F401 - registers the formats of datasets
 from ircot.method import BM25
-from retrieval.config import Bm25, register_bm25
+from retrieval.config import Bm25, IndexConfig, RetrieverConfig, register_bm25
+from retrieval.corpora import read_corpus
+
+__all__ = ["IndexConfig", "RetrieverConfig", "read_corpus"]
 
 register_bm25("ircot", Bm25(*BM25))

@@ -25,6 +25,15 @@ def test_the_method_has_the_name_of_its_package():
     assert printed == "corag.method corag\n"
 
 
+def test_the_configurations_know_datasets_formats_and_methods_presets():
+    code = (
+        "from corag import IndexConfig, RetrieverConfig; "
+        "print(IndexConfig([], '', format='kilt').format, RetrieverConfig(bm25='ircot').bm25)"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed == "kilt ircot\n"
+
+
 def test_all_names_are_listed_and_others_are_refused():
     assert set(corag.__all__) <= set(dir(corag))
     with pytest.raises(AttributeError, match="module 'corag' has no attribute 'nothing'"):
@@ -33,7 +42,9 @@ def test_all_names_are_listed_and_others_are_refused():
         exec("from corag import nothing")
 
 
-@pytest.mark.parametrize("package", ["corag", "core", "ircot", "core.prompting", "core.runs"])
+@pytest.mark.parametrize(
+    "package", ["corag", "core", "ircot", "core.prompting", "core.runs", "generation", "retrieval"]
+)
 def test_importing_a_package_loads_nothing_heavy(package):
     code = f"import sys, {package}; print(*sys.modules)"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -45,7 +56,9 @@ def test_importing_a_package_loads_nothing_heavy(package):
         )
 
 
-@pytest.mark.parametrize("package", ["core", "core.prompting", "core.runs", "ircot"])
+@pytest.mark.parametrize(
+    "package", ["core", "core.prompting", "core.runs", "ircot", "generation", "retrieval"]
+)
 def test_a_package_exports_what_it_says(package):
     module = import_module(package)
     assert module.__all__ and all(getattr(module, name).__name__ == name for name in module.__all__)
