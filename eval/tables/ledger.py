@@ -214,7 +214,7 @@ def spending_of(steps: Sequence[Step], usage: Mapping[str, TokenUsage]) -> dict[
     found: defaultdict[str, Spending] = defaultdict(Spending)
     for step in steps:
         if not isinstance(step, SearchStep):
-            # Even a prompt that is whole in the prefix cache costs a token to compute: none is a cached reply.
+            # Even a prompt that lies in the prefix cache costs computed tokens: without any, the reply was cached.
             found[step.role] += Spending(step.usage, 0 if step.usage.computed else step.usage.total)
     return dict(found)
 

@@ -159,12 +159,14 @@ ASTRAY = {"question": "W?", "answer": "x", "paragraph_support_idx": 9}
     ("dataset", "record", "message"),
     [
         ("musique", MUSIQUE | {"answerable": False}, "unanswerable"),
-        ("musique", MUSIQUE | {"question_decomposition": [ASTRAY]}, "paragraph_support_idx is 9, but there are 3"),
+        ("musique", MUSIQUE | {"question_decomposition": [ASTRAY]},
+         "paragraph_support_idx is 9, but there are 3"),
         ("musique", MUSIQUE | {"answer_aliases": "B. Tan,"}, "'answer_aliases' holds text that is neither"),
         ("2wikimultihopqa", TWO_WIKI | {"answer": 3}, "'answer' must be a non-empty text, but is 3"),
         ("2wikimultihopqa", TWO_WIKI | {"evidences": {}}, "'evidences' must be a list"),
         ("hotpotqa", {"question": "Who?", "answer": "Ada"}, "no id"),
-        ("hotpotqa", {"_id": "h1", "query": "Who?"}, "'question' must be .* missing; the record has '_id'"),
+        ("hotpotqa", {"_id": "h1", "query": "Who?", "answer": "Ada"},
+         "'question' must be .* missing; the record has '_id'"),
         ("popqa", {"id": 1, "question": "Who?"}, "'possible_answers' is missing"),
     ],
 )  # fmt: skip

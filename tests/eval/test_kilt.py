@@ -110,9 +110,9 @@ def test_every_task_has_a_description_and_the_kilt_scorer(capsys):
     assert task_description("kilt_trex") != task_description("kilt_nq")
     with pytest.raises(ConfigError, match="did you mean 'kilt_fever'"):
         task_description("kilt_fevr")
-    assert list_datasets.main(list_datasets.Config()) == 0
+    assert list_datasets.main(list_datasets.DatasetsOptions()) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(DATASETS)
-    assert list_datasets.main(list_datasets.Config("kilt_nq")) == 0
+    assert list_datasets.main(list_datasets.DatasetsOptions("kilt_nq")) == 0
     assert capsys.readouterr().out.strip() == task_description("kilt_nq")
 
 
