@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from core.text import normalize_answer
 from core.types import Hit, Passage
 
+# What models write before a sub-query although the prompt does not ask for it.
 _LABEL = re.compile(r"^(next |intermediate |follow-?up |sub-?)?(query|question)\s*\d*\s*:\s*", re.IGNORECASE)
 
 

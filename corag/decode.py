@@ -88,6 +88,7 @@ async def sample_sub_queries(
         n=count,
         path=path,
     )
+    # One request for all samples: the prompt is computed and counted once.
     number, exact = len(chain) + 1, config.repeats == "exact"
     cleaned = [clean_sub_query(completion.text, number) for completion in reply.completions]
     cut = [each.finish_reason == "length" and reaches_end(each.text, number) for each in reply.completions]
@@ -116,7 +117,7 @@ async def take_hop(sub_query: SubQuery, tools: Tools, config: CoRAGConfig, *, pa
 
 async def stop_or_go_on(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str) -> Chain:
     """Apply the stop rule to the newest hop."""
-    if len(chain) >= config.max_hops:
+    if len(chain) >= config.max_hops:  # nothing to ask: it ends anyhow
         return replace(chain, stopped="length")
     if config.stop == "settled":
         # Training-free: what the chain by itself would answer has not changed over one more hop.
@@ -135,6 +136,7 @@ async def stop_or_go_on(chain: Chain, tools: Tools, config: CoRAGConfig, *, path
 async def says_enough(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str) -> bool:
     """Ask the model whether the chain suffices; anything but a yes goes on (training-free)."""
     prompt = stop_check_prompt(tools.question.text, chain, config)
+    # Four tokens hold "Yes" in any tokenizer's spelling, with a quote or a line break before it.
     reply = await tools.generate(prompt, role="stop_check", max_tokens=4, path=path)
     return normalize_answer(reply.text).split()[:1] == ["yes"]
 

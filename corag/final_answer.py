@@ -119,6 +119,7 @@ def final_passages(
     ``count``: of a text's tokens. ``left``: tokens left for prompt and answer, if they are limited. Whole
     passages are left out, the worst first, until prompt and answer fit ``left`` and ``max_prompt_tokens``.
     """
+    # Best first, so that popping takes the worst; the prompt itself may want them in another order.
     kept = clip(context.passages(chain, config), count, config)
     window = config.max_prompt_tokens + config.max_answer_tokens if config.max_prompt_tokens else None
     limit = min((tokens for tokens in (left, window) if tokens is not None), default=None)

@@ -91,6 +91,7 @@ def clip_text(text: str, limit: int, count: Callable[[str], int]) -> str:
     return _longest(text, ends, limit, count) or _longest(text, range(len(text) + 1), limit, count)
 
 
+# Bisection: a tokenizer takes milliseconds, and a longer beginning has hardly ever fewer tokens.
 def _longest(text: str, ends: Sequence[int], limit: int, count: Callable[[str], int]) -> str:
     low, high = 0, len(ends)
     while low < high:  # the first ``low`` ends fit; those from ``high`` on do not

@@ -69,6 +69,7 @@ async def score_all(candidates: Sequence[Candidate], tools: Tools, config: CoRAG
 
 def rank(candidates: Sequence[Candidate]) -> Outcome:
     """Choose the candidate of the lowest score; the first of equals, and of unscored ones the longest."""
+    # Without scores (a spent budget) the longest has found the most.
     ranks = [
         (1, -len(candidate.chain)) if candidate.score is None else (0, candidate.score)
         for candidate in candidates

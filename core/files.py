@@ -124,7 +124,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     removed.
     """
     path = Path(path)
-    temporary = path.parent / f"{path.name}.{os.getpid()}.tmp"
+    temporary = path.parent / f"{path.name}.{os.getpid()}.tmp"  # beside it: renaming works on one disk only
     try:
         if path.is_dir():
             raise DataError(f"cannot write '{path}': it is a folder. Name a file to write.")

@@ -11,10 +11,8 @@ from core.types import Hit, Passage
 def fuse(rankings: Sequence[Sequence[Hit]], rrf_k: int = 60) -> list[Hit]:
     """Score each passage by the sum of 1 / (rrf_k + rank) over the rankings that have it, ranks from 1.
 
-    Best first.
-
-    Passages are the same if their ids are. Equal scores keep the order of first appearance, ranking by
-    ranking.
+    Best first; equal scores keep the order of first appearance, ranking by ranking. Passages are the same if
+    their ids are. ``rrf_k``: 60 in the paper; the greater, the less the first ranks count.
     """
     scores: dict[str, float] = {}
     passages: dict[str, Passage] = {}
@@ -28,10 +26,7 @@ def fuse(rankings: Sequence[Sequence[Hit]], rrf_k: int = 60) -> list[Hit]:
 
 
 def interleave(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """Merge rankings rank by rank: the first hit of each, then the second of each.
-
-    Of a passage its first hit.
-    """
+    """Merge rankings rank by rank: the first hit of each, then the second of each; of a passage its first."""
     merged: dict[str, Hit] = {}
     for rank in zip_longest(*rankings):
         for hit in rank:

@@ -15,9 +15,10 @@ async def gather(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     The first error cancels the others and is raised.
     """
     try:
+        # Unlike asyncio.gather, a group waits until what it cancels has ended: nothing goes on behind us.
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(coroutine) for coroutine in coroutines]
-    except BaseExceptionGroup as failures:
+    except BaseExceptionGroup as failures:  # callers catch one error by its type, not a group of them
         raise first_leaf(failures) from None
     return [task.result() for task in tasks]
 

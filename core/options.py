@@ -43,6 +43,7 @@ def parse(config: type[Config], argv: Sequence[str], prog: str, summary: str, po
     flags, given, files = _read_argv(argv, positional, dict(options_of(config)))
     stated = [pair for file in files for pair in _read_yaml(file, config)] + given
     implied = _implied_values(config, stated)
+    # With --help or --print_config the parser has to know every section.
     sections = [] if flags else _untouched(config, [*implied, *stated])
     untouched = {
         each.name: each.default_factory() for each in sections if each.default_factory is not MISSING
@@ -81,6 +82,7 @@ def _extended(config: type[Config], stated: Iterable[Any]) -> type[Config]:
 
 def _stated_for(option: str, argv: Sequence[str]) -> Iterator[Any]:
     """Yield what a command line and its YAML files state for one option, whatever else they hold."""
+    # Ahead of all parsing, since it decides which options there are.
     for word, following in pairwise([*argv, ""]):
         name, equals, value = word.removeprefix("--").partition("=")
         value = value if equals else following
@@ -111,6 +113,7 @@ def _build(
     for name, _ in stated:
         if name not in known:
             raise ConfigError(f"unknown option '--{name}': {nearest(name, known)}")
+    # The parser takes the last of several values, so order is precedence.
     everything = [*before, *_preset_values(config, stated), *stated]
     arguments = [
         f"--{name}={_as_list(value) if _is_list(known[name]) else value}" for name, value in everything
@@ -231,7 +234,7 @@ def _read_yaml(file: str, config: type[Any]) -> Arguments:
     if not isinstance(data, dict):
         raise ConfigError(f"'{file}' must hold 'option: value' lines, but it holds a {type(data).__name__}.")
     known = dict(options_of(config))
-    pairs = []
+    pairs = []  # as text, like those of the command line, so that one parser checks both
     for name, value in flatten(data, {prefix for prefix, _ in sections_of(config)}):
         if (option := renamed(name, config)) not in known:
             raise ConfigError(f"'{file}' has the unknown option '{name}': {nearest(name, known)}")

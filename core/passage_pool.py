@@ -48,6 +48,7 @@ class PassagePool:
         for passage in (hit.passage for hit in hits):
             if passage.id not in self.seen_ids:
                 self.seen_ids.append(passage.id)
+            # By single spaces, as the released code counts them.
             if len(passage.text.split(" ")) > self._max_words or self._repeats(passage):
                 continue
             if len(self.passages) >= self._budget and self._policy == "keep_first":

@@ -16,12 +16,11 @@ from core.types import Hit, Passage, TokenUsage
 class Sampling:
     """How to continue a prompt.
 
-    ``temperature`` 0 is greedy: such requests are pure and may be joined and remembered.
-
-    ``stop``: strings that end the completion and are not part of it. ``logprobs``: return each generated
-    token's raw log-probability (before temperature and penalties). ``seed``: ignored when greedy.
-    ``logit_bias``: (token id, added to its logit) pairs. ``special_tokens``: spell special tokens out in the
-    text, but for the one that ends the turn.
+    ``temperature`` 0 is greedy: such requests are pure and may be joined and cached. ``stop``: strings that
+    end the completion and are not part of it. ``logprobs``: return each generated token's raw log-probability
+    (before temperature and penalties). ``seed``: ignored when greedy. ``logit_bias``: (token id, added to its
+    logit) pairs. ``special_tokens``: spell special tokens out in the text, but for the one that ends the
+    turn.
     """
 
     max_tokens: int
@@ -62,7 +61,6 @@ class Completion:
     """One sample.
 
     ``logprobs`` is None unless asked for; else it has one entry per token id, natural logarithm.
-
     ``token_ids`` and ``logprobs`` cover what was generated, so may include tokens of the stop string that
     ``text`` leaves out. ``finish_reason``: "stop" (end of turn or stop string) or "length" (max_tokens
     reached). ``token_texts`` comes with ``logprobs``: what each token adds to ``text``, so that joined they
@@ -107,11 +105,9 @@ class Generation:
 class ScoreRequest:
     """Ask for log P(target | prompt).
 
-    The target is text, tokenised by itself without special tokens, or token ids.
-
-    ``end_of_turn`` appends the model's end-of-turn token to the target. Raises
-    :class:`core.errors.RequestRefusedError` if the target alone does not fit the window: a target is never
-    cut.
+    The target is text, tokenised by itself without special tokens, or token ids. ``end_of_turn`` appends the
+    model's end-of-turn token to the target. Raises :class:`core.errors.RequestRefusedError` if the target
+    alone does not fit the window: a target is never cut.
     """
 
     prompt: Prompt

@@ -30,6 +30,7 @@ class RequestCache(Generic[Key, Result]):
             return self._finished[key], True
         if (running := self._running.get(key)) is not None:
             return await asyncio.shield(running), True
+        # Shielded: cancelling a caller must not cancel what others wait for.
         task = self._running[key] = asyncio.create_task(work())
         task.add_done_callback(lambda done: self._finish(key, done))
         return await asyncio.shield(task), False

@@ -26,7 +26,7 @@ async def answer_question(question: Question, method: Method, tools: Tools) -> R
     error = ""
     try:
         answer = await method(question, tools)
-    except (BackendError, ConfigError):
+    except (BackendError, ConfigError):  # not this question's fault
         raise
     except CoragError as failure:
         error = f"{type(failure).__name__}: {failure}"
@@ -57,6 +57,7 @@ async def answer_all(
         )
     stream = iter(questions)
 
+    # Workers share one iterator: each takes the next question when it is done, so none waits for the slowest.
     async def worker() -> None:
         for question in stream:
             record(await answer_one(question))

@@ -13,6 +13,7 @@ def derive_seed(*parts: str | int) -> int:
     """
     # Types and a separator: ("1", "2"), ("12",) and (1, 2) shall be different.
     text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
+    # Not hash(): Python salts it per process. 31 bits: some engines take seeds as signed 32-bit integers.
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") % 2**31
 
 

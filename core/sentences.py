@@ -32,7 +32,7 @@ def first_sentence(text: str, splitter: Splitter = "rules") -> str:
     >>> first_sentence("Mr. J. Smith of the U.S. Army paid 3.5 dollars. Then he left.")
     'Mr. J. Smith of the U.S. Army paid 3.5 dollars.'
     """
-    line = text.strip().split("\n", 1)[0].strip()
+    line = text.strip().split("\n", 1)[0].strip()  # models begin the next example on a line of its own
     if splitter == "spacy":
         return _spacy_first(line)
     for boundary in _BOUNDARY.finditer(line):
@@ -42,11 +42,9 @@ def first_sentence(text: str, splitter: Splitter = "rules") -> str:
 
 
 def sentence_end(text: str, least: int = 1) -> int:
-    """Return how many characters the first sentence of a text takes up, the white space before it among them.
+    """Return how many characters the first sentence of a text takes up, with the white space before it.
 
-    0 if there is none.
-
-    One that ends before ``least`` characters goes on with what follows.
+    0 if there is none. One that ends before ``least`` characters goes on with what follows.
 
     >>> " Yes. It does. So"[:sentence_end(" Yes. It does. So", 8)]
     ' Yes. It does.'

@@ -43,6 +43,7 @@ def mentions(texts: Iterable[str], answers: Iterable[str]) -> bool:
 
 
 _QUESTION_WORDS = frozenset({"who", "what", "when", "where", "why", "which", "how", "does", "is"})
+# Greedy, so that the last "answer is" of a line counts.
 _ANSWER = re.compile(r".* answer is:? (.*)")
 
 

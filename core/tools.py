@@ -119,7 +119,7 @@ class Tools:
     ledger: dict[str, TokenUsage] = field(default_factory=dict)
     begun: float = field(default_factory=time.perf_counter)
     _sampled: set[tuple[str, str]] = field(default_factory=set)
-    _held: int = 0
+    _held: int = 0  # tokens held back
     _trunk: Tools | None = None
 
     @property
@@ -182,8 +182,6 @@ class Tools:
         total = left if budget is None else budget if left is None else min(budget, left)
         share = 0 if total is None else max(1, total // max(1, parts))  # 0 would be no limit; no call costs 1
         return [replace(self, budget=share, ledger={}, _held=0, _trunk=self) for _ in range(parts)]
-
-    holding = hold_back_tokens  # transition: until every caller has moved
 
     async def fan_out(
         self,
@@ -267,10 +265,18 @@ class Tools:
     ) -> Generation:
         """Continue a prompt.
 
-        ``role`` names the call's purpose in the ledger; sampled calls need a ``path`` of their own.
+        ``role``: the call's purpose, under which it stands in the ledger. ``path``: its place in the method,
+        such as "chain 3/hop 2"; sampled calls need one of their own, for the seed is derived from question,
+        role and path. The rest as in :class:`core.protocols.Sampling`. Segments of the prompt that may go are
+        left out if the window is too small.
+
+        Raises:
+            BudgetExhaustedError: if it could cost more than is left; it is not made then.
+            ValueError: if an earlier sampled call had this role and path.
         """
         seed = None
         if temperature > 0:
+            # Equal paths would mean equal seeds: "two samples" that are one and the same.
             if (role, path) in self._sampled:
                 raise ValueError(
                     f"two sampled calls share role '{role}' and path '{path}': they would draw the same "
@@ -320,7 +326,11 @@ class Tools:
         end_of_turn: bool = False,
         path: str = "",
     ) -> Score:
-        """Return log P(target | prompt)."""
+        """Return log P(target | prompt), natural logarithm, token by token.
+
+        ``end_of_turn``: the model's end of turn belongs to the target. Raises :class:`BudgetExhaustedError`
+        if it could cost more than is left.
+        """
         started = time.perf_counter()
         request = ScoreRequest(prompt, target, end_of_turn, self._priority(), self.question.id)
         with self._allow(prompt, len(target) if isinstance(target, tuple) else self.count_tokens(target) + 1):
@@ -339,7 +349,10 @@ class Tools:
         return reply
 
     async def search(self, query: str, *, k: int, path: str = "") -> tuple[Hit, ...]:
-        """Return up to k hits, best first. A blank query finds nothing and is not asked."""
+        """Return up to k hits, best first. A blank query finds nothing and is not asked.
+
+        Raises :class:`ConfigError` without a retriever, :class:`core.errors.SearchFailedError` if it fails.
+        """
         if self.retriever is None:
             raise ConfigError(
                 "this method searches, but no retriever was given: name one with --retriever.index or "
@@ -359,6 +372,7 @@ class Tools:
 
     def _priority(self) -> int:
         """Deeper questions go first: they finish early, while their prefix is still in the cache."""
+        # Branches share the list of steps, so a question's chains count together.
         return -len(self.steps)
 
     @contextmanager
@@ -367,7 +381,7 @@ class Tools:
 
         Raises :class:`BudgetExhaustedError` if that is not left.
         """
-        if not self.budget:
+        if not self.budget:  # counting tokens takes time, so only a budget is counted for
             yield
             return
         cost = self.cost(prompt, max_tokens)
@@ -382,12 +396,9 @@ class Tools:
     def _note(self, step: Step, usage: TokenUsage | None = None) -> None:
         self.steps.append(step)
         if usage is not None and not isinstance(step, SearchStep):
-            payer: Tools | None = self
+            payer: Tools | None = self  # a branch, its trunk, and so on down
             while payer is not None:
                 payer.ledger[step.role] = payer.ledger.get(step.role, TokenUsage()) + usage
                 payer = payer._trunk
         if self.watch is not None:
             self.watch(step)
-
-
-most_tokens = token_bound  # transition

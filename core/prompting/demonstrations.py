@@ -72,6 +72,7 @@ def parse_demonstrations(text: str, name: str) -> tuple[Demonstration, ...]:
         metadata = _METADATA.match(first)
         if metadata is None:
             first, body = "", block
+        # The last "Q: " line: a paragraph may hold one too.
         head, question_mark, tail = ("\n" + body).rpartition("\nQ: ")
         question, answer_mark, answer = tail.partition("\nA: ")
         if not question_mark or not answer_mark or comment:
@@ -105,10 +106,8 @@ def read_demonstrations(
 ) -> tuple[Demonstration, ...]:
     """Read the first ``count`` demonstrations of a file (0: all), or those with these ``ids``, in this order.
 
-    "" gives none.
-
-    ``direct``: with bare answers. Raises :class:`DataError` for a file that cannot be read as such, or lacks
-    an id.
+    ``path``: "" gives none. ``direct``: with bare answers. Raises :class:`DataError` for a file that cannot
+    be read as such, or lacks an id.
     """
     if not path:
         return ()

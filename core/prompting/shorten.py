@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from core.prompting.prompt import Message, Prompt, Segment
-
-if TYPE_CHECKING:
-    from core.tools import Tools  # transition, with affordable and reserve below
 
 # Allowed for a chat template's own words when a call is weighed against the budget: at first, and for each
 # further message; and for what a tokenizer puts around a plain text.
@@ -28,11 +24,12 @@ def shorten(
     sizes = [count(prompt.messages[m].segments[s].text) for m, s in order]
     gone, over = 0, excess(prompt)
     while over > 0 and gone < len(order):
-        # by the segments' own counts: joined they are off by a token or two
+        # First by the segments' own counts, which are cheap: joined they are off by a token or two, ...
         while over > 0 and gone < len(order):
             over -= sizes[gone]
             gone += 1
         over = excess(_without(prompt, order[:gone]))
+    # ... so what went too far is taken back by counting whole prompts.
     while gone and over <= 0 and excess(_without(prompt, order[: gone - 1])) <= 0:
         gone -= 1
     return _without(prompt, order[:gone]), tuple(prompt.messages[m].segments[s] for m, s in order[:gone])
@@ -45,16 +42,6 @@ def token_bound(prompt: Prompt, max_tokens: int, count: Callable[[str], int]) ->
     """
     template = _TEMPLATE_TOKENS + _TEMPLATE_TOKENS_A_MESSAGE * (len(prompt.messages) - 1)
     return count(prompt.text) + (_PLAIN_TOKENS if prompt.plain else template) + max_tokens
-
-
-def affordable(prompt: Prompt, max_tokens: int, tools: Tools) -> Prompt:
-    """Transition: use Tools.afford."""
-    return tools.afford(prompt, max_tokens)
-
-
-def reserve(prompt: Prompt, max_tokens: int, tools: Tools) -> int:
-    """Transition: use Tools.hold_back."""
-    return 0 if tools.left is None else tools.cost(prompt, max_tokens)
 
 
 def count_segments(prompt: Prompt, kind: str) -> int:

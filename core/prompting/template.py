@@ -70,13 +70,12 @@ class Template:
     ) -> list[Segment]:
         """Write a list by its piece, one segment per item.
 
-        In a prompt that is too long, the first items go first.
-
-        ``places``: one for each item, to have these go in rising order of them instead. Items may use
-        ``{number}`` (from 1) and ``{index}`` (from 0). Raises :class:`ConfigError` if the prompt lacks the
-        piece.
+        In a prompt that is too long, the first items go first; ``places``, one for each item, have them go in
+        rising order of these instead. Items may use ``{number}`` (from 1) and ``{index}`` (from 0). Raises
+        :class:`ConfigError` if the prompt lacks the piece.
         """
         pieces = dict(self.pieces)
+        # A segment carries its line break, so that leaving one out leaves no blank line behind.
         if not items:
             empty = pieces.get(_WHEN_EMPTY[piece], "") if piece in _WHEN_EMPTY else ""
             return [Segment(empty + "\n")] if empty else []
@@ -100,7 +99,7 @@ class Template:
 
     def _fill(self, body: str, values: Mapping[str, str | Sequence[Segment]]) -> list[Segment]:
         segments: list[Segment] = []
-        for position, piece in enumerate(_FIELD.split(body)):
+        for position, piece in enumerate(_FIELD.split(body)):  # text, field, text, field, ...
             if position % 2 == 0:
                 if piece:
                     segments.append(Segment(piece))
@@ -161,7 +160,7 @@ def load_template(source: str, folder: Path) -> Template:
     A source that contains a brace or a line break is taken as text. Raises :class:`ConfigError` if no such
     prompt exists.
     """
-    if "{" in source or "\n" in source:
+    if "{" in source or "\n" in source:  # no file that anybody means has such a name
         return Template("inline", "0", (("user", source),))
     path = folder / f"{source}.txt"
     if not path.is_file():

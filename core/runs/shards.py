@@ -1,6 +1,4 @@
-"""A shard is every n-th question of a run, answered into a folder of its own beside the run's.
-
-Joining makes the run of them.
+"""A shard is every n-th question of a run, answered into a folder of its own; joining makes the run of them.
 
 ``RUN.shard-2-of-8`` is a run folder like any other, with one file more: ``shard.json`` says which questions
 it was asked, in order, so that joining needs neither the question file nor a model.
@@ -160,6 +158,7 @@ def _question_order(run: Path, shards: Mapping[Shard, Path]) -> list[str]:
     positions = {
         (shard.number - 1) + count * i: name for shard, ids in asked.items() for i, name in enumerate(ids)
     }
+    # Every n-th question from the shard's own on: were they of one list, the positions leave no gap.
     order = [positions[i] for i in range(total) if i in positions]
     if len(order) != total or len(set(order)) != total:
         sizes = _listed([len(ids) for ids in asked.values()])
