@@ -91,8 +91,9 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit status: 0, 1 (checked and found wanting), 2 (an error of the user's),
-    130 (interrupted).
+    """Run a command and return its exit status.
+
+    0: done; 1: checked and found wanting; 2: an error of the user's; 130: interrupted.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if threading.current_thread() is threading.main_thread():

@@ -75,8 +75,8 @@ def print_table(summaries: Sequence[Summary], runs: Mapping[str, Path], scoring:
     manifests = {name: Manifest.read(folder) for name, folder in runs.items()}
     shared, own = conditions(manifests)
     console.print(
-        f"EM, F1 and recall@{summaries[0].recall_at} in percent with 95% bootstrap intervals (exact where all "
-        f"score alike). Scorer: {scoring}."
+        f"EM, F1 and recall@{summaries[0].recall_at} in percent with 95% bootstrap intervals (exact where "
+        f"all score alike). Scorer: {scoring}."
     )
     note = pages_note(manifests[each.method] for each in summaries if "r_precision" in each.further)
     for line in [note, *shared] if note else shared:

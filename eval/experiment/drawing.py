@@ -1,4 +1,4 @@
-"""A question's steps drawn as a tree: chains, hops, rollouts and thoughts, redrawn in a terminal as they come.
+"""A question's steps drawn as a tree: chains, hops, rollouts, thoughts, redrawn in a terminal as they come.
 
 Nothing here knows a method. Steps are drawn by the parts of their paths, and what an answer has beyond the
 common fields by the names that :mod:`eval.report.traces` reads too: ``chains``, and ``chosen``, the index of
@@ -126,7 +126,7 @@ class Drawing:
             node.notes.append((f"{step.role}: prompt shortened", "yellow"))
 
     def finish(self, answer: Answer | None) -> None:
-        """Take from the answer what steps do not say: what states are worth, why chains ended, the chosen one."""
+        """Take from the answer what steps do not say: values of states, why chains ended, the chosen one."""
         chains, chosen = getattr(answer, "chains", ()), getattr(answer, "chosen", None)
         if chosen is None:
             return
@@ -243,9 +243,7 @@ class Drawing:
             yield self._label(hops[-1])
 
     def _label(self, node: Node, fold: Fold = Fold.NOTHING) -> Text:
-        """Write a node: name, score, sub-query and sub-answer, what else is known of it, and whether it was
-        chosen.
-        """
+        """Write a node: name, score, hop, what else is known of it, and whether it was chosen."""
         name = Text(_plain(node.name), style="bold green" if node.chosen else "bold")
         parts = [name, *_scores(node)]
         if node.sub_query or node.found is not None:

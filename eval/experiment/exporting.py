@@ -138,7 +138,10 @@ def check_format(to: str, dataset: str) -> None:
 
 
 def gold_records(config: ExportConfig, manifest: Manifest) -> list[Record]:
-    """Return the raw records of the run's questions; none if their file is gone or has changed, unless named."""
+    """Return the raw records of the run's questions.
+
+    There are none if their file is gone or has changed, and no other was named.
+    """
     asked, source = manifest.questions, manifest.last.questions
     if config.questions:
         return list(read_question_records(config.questions, config.to))

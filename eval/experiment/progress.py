@@ -16,7 +16,7 @@ from core.runs.rows import Row
 from core.types import Question
 
 LINE_SECONDS = 15.0
-# The first questions to be finished are the quickest of all that are in flight: they tell nothing about the rest.
+# The first questions to be finished are the quickest of those in flight: they tell nothing about the rest.
 FEWEST_FOR_TIME_LEFT = 3
 
 

@@ -42,9 +42,7 @@ Options = TypeVar("Options", bound=MethodConfig)
 def _method(
     function: Callable[[Question, Tools, Options], Awaitable[Answer]], config: type[Options], summary: str
 ) -> Options:
-    """Declare a method: the field holds its options, and what else there is to know of it stands beside the
-    field.
-    """
+    """Declare a method: the field holds its options, and beside it stands what else there is to know."""
     return field(default_factory=config, metadata={"entry": Entry(function, config, summary)})
 
 
@@ -132,8 +130,7 @@ class MethodOptions:
 
     @classmethod
     def extended(cls, named: Sequence[str]) -> type[MethodOptions]:
-        """Return this class with a section more for each method of the user's own among those that were
-        named.
+        """Return this class with a section more for each method that was named and is the user's own.
 
         Raises :class:`ConfigError` if one cannot be loaded, or its name is taken.
         """

@@ -1,5 +1,6 @@
-"""What a reader must know beside a table's figures: questions, model, retriever, corpus and prompts, from the
-runs' manifests.
+"""What a reader must know beside a table's figures, from the runs' manifests.
+
+That is questions, model, retriever, corpus and prompts.
 """
 
 from __future__ import annotations
@@ -16,9 +17,7 @@ from retrieval.index_manifest import read_manifest as read_index_manifest
 
 
 def conditions(manifests: Mapping[str, Manifest]) -> tuple[list[str], dict[str, str]]:
-    """Return the sentences that hold for all runs, and by run what tells it from the others, prompts
-    always.
-    """
+    """Return the sentences that hold for all runs, and by run what tells it from others, prompts always."""
     parts = {
         "Questions": {name: f"{each.last.questions} ({each.dataset})" for name, each in manifests.items()},
         "Model": {name: _model(manifest) for name, manifest in manifests.items()},
@@ -47,17 +46,13 @@ def conditions(manifests: Mapping[str, Manifest]) -> tuple[list[str], dict[str, 
 
 
 def conditions_record(manifests: Mapping[str, Manifest]) -> dict[str, Any]:
-    """Write the conditions as JSON: the sentences that hold for all runs, and by run what tells it from the
-    others.
-    """
+    """Write what :func:`conditions` returns as JSON."""
     shared, own = conditions(manifests)
     return {"shared": shared, "own": own}
 
 
 def corpus_of(indexes: Sequence[str]) -> str:
-    """Name the corpora of some indexes with their numbers of passages, "" if none of them is a folder that
-    tells.
-    """
+    """Name the corpora of some indexes with their numbers of passages; "" if no folder tells."""
     named = []
     for manifest in filter(None, map(_index_manifest, indexes)):
         files = ", ".join(Path(file.path).name for file in manifest.settings.corpus)
@@ -71,8 +66,9 @@ def corpus_searched(start: Start) -> str:
 
 
 def index_formats(manifest: Manifest) -> set[str]:
-    """Return the formats ('corag index --format') of the corpora that a run's starts searched, "" for one not
-    known here.
+    """Return the formats ('corag index --format') of the corpora that a run's starts searched.
+
+    One that is not known here is "".
     """
     if not manifest.searches:
         return set()

@@ -73,7 +73,10 @@ class PairedRuns:
             if one.comparison.detectable is not None
         }
         if not seen:
-            return "Power: the runs score alike on every question, which does not tell what difference could be seen."
+            return (
+                "Power: the runs score alike on every question, which does not tell what difference could be "
+                "seen."
+            )
         paired = ", ".join(f"{points:.1f} points in {measure}" for measure, points in seen.items())
         first = next(iter(seen))
         apart = unpaired_power(*(list(self.measured[run][first].values()) for run in ("first", "second")))
@@ -81,8 +84,8 @@ class PairedRuns:
             "" if apart is None else f"; without pairing by question it would be {100 * apart:.1f} in {first}"
         )
         return (
-            f"Power: with n = {len(self.measured['first'][first])}, a difference under {paired} cannot be seen "
-            f"(two-sided test at 5%, 80% power, from the spread of these runs{unpaired})."
+            f"Power: with n = {len(self.measured['first'][first])}, a difference under {paired} cannot be "
+            f"seen (two-sided test at 5%, 80% power, from the spread of these runs{unpaired})."
         )
 
 

@@ -40,8 +40,8 @@ Over = Literal["", "seeds", "demonstrations"]
 Means = Mapping[str, Mapping[str, Spread]]
 """Means by the first run of a group and by measure; tokens per question are among the measures."""
 
-# Where a manifest's settings say what may differ between the runs of one mean. Methods name their demonstrations
-# in these three ways.
+# Where a manifest's settings say what may differ between the runs of one mean. Methods name their
+# demonstrations in these three ways.
 _VARYING: dict[str, tuple[tuple[str, ...], ...]] = {
     "seeds": (("seed",),),
     "demonstrations": (

@@ -1,5 +1,4 @@
-"""Answer one question and show every step as it happens: drawn as a growing tree in a terminal, in lines
-elsewhere.
+"""Answer one question and show every step: as a tree that grows in a terminal, in lines elsewhere.
 
 corag ask "Which river flows through the birthplace of Mara Velden?" --retriever.index indexes/world-bm25
 corag ask "..." --method corag --corag.strategy tree --retriever.index indexes/world-bm25
@@ -87,12 +86,9 @@ async def answer_and_show(
 
 @contextmanager
 def shown(drawing: Drawing, config: AskOptions, console: Console) -> Iterator[Callable[[Step], None]]:
-    """Show steps as they come: a drawing that grows in a terminal, lines and then the drawing elsewhere, or
-    lines only.
-    """
-    if (
-        not config.plain and console.is_interactive and console.file.isatty()
-    ):  # the first is also said of a coloured pipe
+    """Show steps as they come: drawn in a terminal; as lines, then drawn, elsewhere; or as lines only."""
+    # is_interactive alone is also said of a coloured pipe
+    if not config.plain and console.is_interactive and console.file.isatty():
         with live(drawing, console) as watch:
             yield watch
         return
@@ -108,9 +104,7 @@ def shown(drawing: Drawing, config: AskOptions, console: Console) -> Iterator[Ca
 
 
 def step_printer(console: Console, show_text: int) -> Callable[[Step], None]:
-    """Return a watcher that prints each step of a question: searches with what they found, texts with what
-    they cost.
-    """
+    """Return a watcher that prints searches with what they found, and texts with what their prompts lost."""
 
     def show(step: Step) -> None:
         if isinstance(step, SearchStep):

@@ -54,7 +54,7 @@ class CompareOptions(Runs):
 
 
 def main(config: CompareOptions) -> int:
-    """Print each measure's difference with interval and p-value, what the runs disagree on, a line of JSON."""
+    """Print each measure's difference with its interval, what the runs disagree on, and a line of JSON."""
     first, second = (Path(run) for run in config.runs)
     pair = compare_runs(first, second, config.scorer, config.recall_at)
     print(f"{second} minus {first}, scorer {pair.scoring}, recall@{pair.recall_at}:")
@@ -85,8 +85,8 @@ def disagreement_lines(pair: PairedRuns, limit: int) -> Iterator[str]:
     lost, won, n = len(pair.lost), len(pair.won), len(pair.measured["first"]["em"])
     listed = [*pair.lost, *pair.won][:limit]
     yield (
-        f"They disagree on {lost + won:,} of {n:,} questions by EM: only the first is right on {lost:,}, only "
-        f"the second on {won:,}." + (f" {len(listed):,} of them:" if listed else "")
+        f"They disagree on {lost + won:,} of {n:,} questions by EM: only the first is right on {lost:,}, "
+        f"only the second on {won:,}." + (f" {len(listed):,} of them:" if listed else "")
     )
     for name in listed:
         asked = pair.rows["first"][name].question

@@ -166,9 +166,7 @@ def folders(config: DoctorOptions) -> Iterator[Checked]:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder with a manifest is a run, and not a judge's verdicts on one, an embedded world or
-    something damaged.
-    """
+    """Whether a folder with a manifest is a run: no verdicts on one, no embedded world, nothing damaged."""
     try:
         return bool(Manifest.read(folder).settings.get("method", VERDICTS) != VERDICTS)
     except DataError:

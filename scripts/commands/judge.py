@@ -1,6 +1,6 @@
 """Let a language model say which answers of some runs are right.
 
-    corag judge runs/test/one_step-1a2b3c4d runs/test/corag-5e6f7a8b --model.name meta-llama/Llama-3.1-8B-Instruct
+    corag judge runs/test/one_step-1a2b3c4d runs/test/corag-5e6f7a8b --model.name Qwen/Qwen3-8B
 
 The verdicts lie in a folder of each run, one per judge, so the same command again goes on where it was. A
 question that failed counts as wrong without being asked about; so does a verdict that cannot be read, and the

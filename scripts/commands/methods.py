@@ -1,5 +1,4 @@
-"""List the methods in a line each, or show one: its options with their defaults, its presets and the other
-names of its options.
+"""List the methods in a line each, or show one: options with defaults, their other names, presets.
 
 corag methods
 corag methods ircot
@@ -62,9 +61,7 @@ def listed(known: Mapping[str, Entry]) -> Table:
 
 
 def show(console: Console, name: str, entry: Entry) -> None:
-    """Print a method's options, one a line, then its presets and aliases as they are written on the command
-    line.
-    """
+    """Print a method's options, one a line, then its presets and aliases as a command line has them."""
     console.print(f"{name}: {entry.summary}")
     console.print(options_table(name, entry.config))
     for preset, values in getattr(entry.config, "PRESETS", {}).items():

@@ -1,5 +1,4 @@
-"""Turn finished runs on the same questions into one HTML file: table, tests, plots and every question's
-trace.
+"""Turn finished runs on the same questions into one HTML file: table, tests, plots, every trace.
 
     corag report runs/test/one_step-1a2b3c4d runs/test/corag-5e6f7a8b --out report.html
     corag report runs/test/* --retriever.index indexes/test-bm25      # with the passages' texts

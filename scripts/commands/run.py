@@ -1,6 +1,6 @@
 """Answer a dataset with one or more methods and print the table.
 
-    corag run --questions world/test.jsonl --method closed_book,one_step,ircot --retriever.index indexes/world-bm25
+    corag run --questions test.jsonl --method closed_book,one_step,ircot --retriever.index indexes/bm25
     corag run --config experiment.yaml --limit 100
 
 Each method gets a run folder of its own. The same command again resumes; the last line printed is JSON. With

@@ -1,9 +1,10 @@
 """Print finished runs on the same questions as one table; no model is started.
 
     corag table runs/test/one_step-1a2b3c4d rounds/world/round-1/test/corag
-    corag table runs/test/* --baseline one_step-1a2b3c4d        # paired tests of every run against one
-    corag table runs/test/* --kinds bridge,comparison            # of these types of question; --min_hops 2 of so many hops
-    corag table seeds/* --over seeds                             # mean and deviation over runs that differ in nothing else
+    corag table runs/test/* --baseline one_step-1a2b3c4d      # paired tests of every run against one
+    corag table runs/test/* --kinds bridge,comparison         # of these types of question
+    corag table runs/test/* --min_hops 2                      # of so many hops
+    corag table seeds/* --over seeds                          # mean over runs that differ in nothing else
 
 The rows are the questions that every run has answered or failed at; a run is called by what tells its path
 from the others'.

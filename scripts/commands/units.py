@@ -1,7 +1,7 @@
 """Group a corpus into long retrieval units, which longrag reads.
 
 corag units data/world/corpus.jsonl --out units/world.jsonl --links mentions
-corag run --questions data/world/test.jsonl --method longrag --retriever.index indexes/world-bm25 --longrag.units units/world.jsonl
+corag run --questions test.jsonl --method longrag --retriever.index bm25 --longrag.units units/world.jsonl
 """
 
 from __future__ import annotations

@@ -135,7 +135,8 @@ def test_run_folder_that_cannot_be_written(capsys, tmp_path):
     (tmp_path / "file").write_text("")
     message = refused(
         capsys,
-        ["run", "--questions", write_questions(tmp_path, GOOD), "--method", "closed_book", "--out", str(tmp_path / "file"),
+        ["run", "--questions", write_questions(tmp_path, GOOD), "--method", "closed_book", "--out",
+        str(tmp_path / "file"),
          "--model.backend", "transformers"],
     )  # fmt: skip
     assert "cannot write the run folder" in message

@@ -249,7 +249,8 @@ def test_the_script_answers_in_shards_and_goes_on(questions, tmp_path):
     """
     options = [
         "--questions", questions, "--method", "closed_book", "--closed_book.max_answer_tokens", 4,
-        "--model.backend", "transformers", "--model.device", "cpu", "--model.dtype", "float32", "--model.batch_size", 1,
+        "--model.backend", "transformers", "--model.device", "cpu", "--model.dtype", "float32",
+        "--model.batch_size", 1,
     ]  # fmt: skip
 
     # One thread per process: more than there are cores wait for each other.
@@ -306,7 +307,8 @@ def test_stopping_the_script_stops_its_engines(stop, questions, tmp_path):
     words = ["bash", SCRIPT, "--questions", questions, "--method", "closed_book", "--out", tmp_path / "runs"]
     stopped = subprocess.Popen(
         [*map(str, words), "--model.backend", "transformers"],
-        cwd=tmp_path, env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "SHARDS": "2", "AT_ONCE": "2", "LOGS": "logs"},
+        cwd=tmp_path, env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "SHARDS": "2", "AT_ONCE": "2",
+        "LOGS": "logs"},
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
         # a shell's background jobs ignore it, and pass that on
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),

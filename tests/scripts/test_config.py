@@ -73,8 +73,10 @@ def test_limits_of_passages_answer_to_their_former_names():
     config = configure("--one_step.max_passage_words", "7", "--one_step.max_paragraph_words", "8").one_step
     assert (config.max_collected_words, config.max_shown_words) == (7, 8)
     for method, former in (
-        ("closed_book", "paragraph"), ("iter_retgen", "paragraph"), ("flare", "paragraph"), ("recursive", "paragraph"),
-        ("self_rag", "paragraph"), ("self_rag_prompted", "paragraph"), ("self_ask", "passage"), ("search_o1", "passage"),
+        ("closed_book", "paragraph"), ("iter_retgen", "paragraph"), ("flare", "paragraph"), ("recursive",
+        "paragraph"),
+        ("self_rag", "paragraph"), ("self_rag_prompted", "paragraph"), ("self_ask", "passage"),
+        ("search_o1", "passage"),
         ("drag", "document"), ("iterdrag", "document"),
     ):  # fmt: skip
         config = configure(f"--{method}.max_{former}_words", "5")
@@ -161,8 +163,8 @@ def test_importing_loads_nothing_heavy(package):
 def test_every_command_explains_itself_without_heavy_imports(command):
     from scripts.bench.startup import heavy_imports
 
-    code = f"from scripts.cli import main\ntry:\n    main(['{command}', '--help'])\nexcept SystemExit as e:\n    assert e.code == 0"
-    assert heavy_imports(code) == []
+    help_of = f"try:\n    main(['{command}', '--help'])\nexcept SystemExit as e:\n    assert e.code == 0"
+    assert heavy_imports(f"from scripts.cli import main\n{help_of}") == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -166,7 +166,8 @@ def test_a_tree_shows_states_with_their_value_and_rollouts_with_their_scores():
     lines = drawn(written)
     below_a = lines[next(n for n, line in enumerate(lines) if "child 1  value -2.00  a → b" in line) :]
     order = [below_a.index(next(line for line in below_a if text in line)) for text in (
-        "rollout 1  score -2.00", "hop 2  r → b", "child 1  value -2.00  b → b", "child 2  value -4.00  c → b",
+        "rollout 1  score -2.00", "hop 2  r → b", "child 1  value -2.00  b → b",
+        "child 2  value -4.00  c → b",
         "child 1  value -4.00  b → b", "child 2  value -1.00  b → b",
     )]  # fmt: skip
     assert order == sorted(order), "rollouts, then the states below, then the state's siblings"

@@ -88,7 +88,8 @@ def test_idle_is_what_no_request_covers_each_start_apart(
     assert figures["waiting"]["search"] == {"calls": 2, "total": 4.0, "mean": 2.0, "p50": 2.0, "p95": 3.8}
     assert figures["remembered_searches"] == 1 and "Of 2 searches 1 were remembered" in printed
     assert figures["roles"]["thought"] == {
-        "calls": 2, "prompt": 200, "generated": 20, "in_cache": 40, "remembered": 110, "computed": 70, "share": round(70 / 132, 4),
+        "calls": 2, "prompt": 200, "generated": 20, "in_cache": 40, "remembered": 110, "computed": 70,
+        "share": round(70 / 132, 4),
     }  # fmt: skip
     assert (
         "Engine idle share: 25.0% of the wall time" in printed and "12.0 s in 2 starts, added up" in printed

@@ -1,4 +1,4 @@
-"""Run folders that the first edition wrote (``tests/old_runs``): what reads finished runs reads them still."""
+"""Run folders of the first edition (``tests/old_runs``): what reads finished runs reads them still."""
 
 import json
 from pathlib import Path

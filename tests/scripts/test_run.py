@@ -37,11 +37,14 @@ def command(*argv):
 def run_options(world, out, *more):
     demos = world / "world/demonstrations.txt"
     return (
-        "run", "--questions", world / "world/test.jsonl", "--retriever.index", f"{world / 'bm25'},{world / 'dense'}", "--out", out,
+        "run", "--questions", world / "world/test.jsonl", "--retriever.index",
+        f"{world / 'bm25'},{world / 'dense'}", "--out", out,
         "--one_step.demonstrations", demos, "--one_step.demonstration_count", 1, "--one_step.k", 4,
         "--one_step.max_answer_tokens", 8,
-        "--ircot.demonstrations", demos, "--ircot.demonstration_count", 1, "--ircot.k_per_step", 2, "--ircot.max_steps", 3,
-        "--ircot.max_thought_tokens", 16, "--ircot.max_answer_tokens", 8, "--closed_book.max_answer_tokens", 8, *more,
+        "--ircot.demonstrations", demos, "--ircot.demonstration_count", 1, "--ircot.k_per_step", 2,
+        "--ircot.max_steps", 3,
+        "--ircot.max_thought_tokens", 16, "--ircot.max_answer_tokens", 8, "--closed_book.max_answer_tokens",
+        8, *more,
     )  # fmt: skip
 
 
@@ -74,7 +77,8 @@ def test_the_main_job_under_vllm(world, tmp_path):
 def test_a_killed_run_goes_on_where_it_was(world, tiny_model, tmp_path):
     out = tmp_path / "runs"
     options = run_options(
-        world, out, "--method", "ircot", "--model.backend", "transformers", "--model.name", tiny_model, "--batch_size", 2,
+        world, out, "--method", "ircot", "--model.backend", "transformers", "--model.name", tiny_model,
+        "--batch_size", 2,
         "--ircot.max_thought_tokens", 64,
     )  # fmt: skip
     traces = out / "ircot" / TRACES
@@ -100,7 +104,8 @@ def test_a_killed_run_goes_on_where_it_was(world, tiny_model, tmp_path):
 
 def test_ask_shows_every_step(world):
     ended = corag(
-        "ask", "Who was the first [/mayor] of Togestead?", "--retriever.index", world / "bm25", "--model.backend", "transformers",
+        "ask", "Who was the first [/mayor] of Togestead?", "--retriever.index", world / "bm25",
+        "--model.backend", "transformers",
         "--ircot.max_steps", 2, "--ircot.max_thought_tokens", 20, "--ircot.max_answer_tokens", 8, "--json",
     )  # fmt: skip
     shown = ended.stdout
