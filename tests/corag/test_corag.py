@@ -26,7 +26,6 @@ from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
 from tests.story import QUESTION, WORLD
 
 # ---- the chain
-# -------------------------------------------------------------------------------------------------------------
 
 
 def test_greedy_two_hops_by_hand_with_the_shipped_prompts():
@@ -121,10 +120,11 @@ def test_the_exact_rule_and_labels():
 
 
 def test_a_refusal_is_the_sentence_and_not_its_first_letters():
+    found = "No relevant information found"
     for refusal, answer, refused in (
         ("N/A", "Naples", False), ("No", "Norway", False), ("N/A", "n/a.", True),
-        ("No relevant information found", "No relevant information found. The passages are about glass.", True),
-        ("No relevant information found", "No relevant information found on the band, but Ann Lee directs.", False),
+        (found, "No relevant information found. The passages are about glass.", True),
+        (found, "No relevant information found on the band, but Ann Lee directs.", False),
     ):  # fmt: skip
         assert clean_sub_answer(answer, refusal) == (refusal if refused else answer, refused)
     assert clean_sub_query("Question marks: who uses them?") == "Question marks: who uses them?"
@@ -163,7 +163,6 @@ def test_no_hops_answers_from_the_questions_passages():
 
 
 # ---- stopping
-# --------------------------------------------------------------------------------------------------------------
 
 
 def test_the_stop_check_ends_a_chain_early():
@@ -180,8 +179,10 @@ def test_the_stop_check_ends_a_chain_early():
 
 def test_a_settled_draft_ends_a_chain_early():
     reply = queue(
-        NEXT=["glass orchard", "mara velden", "tarn hollow"], ANSWER=["a", "b", "c"], FINAL=["x", "Issel", "the Issel!", "Issel"]
-    )  # fmt: skip
+        NEXT=["glass orchard", "mara velden", "tarn hollow"],
+        ANSWER=["a", "b", "c"],
+        FINAL=["x", "Issel", "the Issel!", "Issel"],
+    )
     answer, _, tools = run(reply, max_hops=6, stop="settled")
     assert (answer.steps, answer.stopped, answer.text) == (3, "settled", "Issel")
     assert tools.ledger["draft"].calls == 3 and tools.ledger["final"].calls == 1
@@ -198,7 +199,6 @@ def test_the_learned_stop_compares_yes_and_no_with_a_bias():
 
 
 # ---- budgets, ledger, determinism
-# ------------------------------------------------------------------------------------------
 
 STOPS = ["length", "check", "settled", "learned"]
 STRATEGIES = [
@@ -291,7 +291,6 @@ def test_the_ledger_is_the_sum_of_all_calls(options, hops, budget, stop):
 
 
 # ---- what the final answer sees
-# --------------------------------------------------------------------------------------------
 
 
 def test_the_final_answer_sees_the_questions_the_chains_or_both_passages():
@@ -332,7 +331,6 @@ def test_a_passage_that_a_question_brings_and_the_index_lacks_is_named(lost):
 
 
 # ---- what a user would hope
-# ------------------------------------------------------------------------------------------------
 
 
 def test_a_failed_search_fails_the_question_and_says_so():

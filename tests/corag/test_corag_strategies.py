@@ -34,7 +34,6 @@ from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
 from tests.story import QUESTION, WORLD
 
 # ---- best of N
-# -------------------------------------------------------------------------------------------------------------
 
 
 def test_best_of_n_keeps_the_lowest_score_and_the_first_of_equals():
@@ -50,12 +49,14 @@ def test_best_of_n_keeps_the_lowest_score_and_the_first_of_equals():
             return first if first != "x" else f"orchard {request.sampling.seed}"
         return seeded(request)
 
+    def score(request):
+        first = request.prompt.text.split()[1]
+        return marks.get(first) or next(
+            value for mark, value in marks.items() if f"\n{mark}\n" in request.prompt.text
+        )
+
     names = {}
-    answer, generator, tools = run(
-        reply, strategy="best_of_n", chains=3, max_hops=2, score=lambda request: marks[request.prompt.text.split()[1]]
-        if request.prompt.text.split()[1] in marks
-        else next(value for mark, value in marks.items() if f"\n{mark}\n" in request.prompt.text),
-    )  # fmt: skip
+    answer, generator, tools = run(reply, strategy="best_of_n", chains=3, max_hops=2, score=score)
     assert [chain.score for chain in answer.chains] == [-2.0, -5.0, -5.0]
     assert answer.chosen == 1 and answer.steps == 2
     assert tools.ledger["score"].calls == 3
@@ -105,7 +106,6 @@ def test_counting_refusals_needs_no_log_probabilities():
 
 
 # ---- tree search
-# -----------------------------------------------------------------------------------------------------------
 
 
 def test_tree_search_by_hand():
@@ -195,8 +195,8 @@ def test_mean_and_min_of_the_rollouts_prefer_different_children():
     for aggregate, value in (("mean", -6.0), ("min", -9.0)):
         seeds.clear()
         answer, _, _ = run(
-            model, strategy="tree", max_hops=2, expand=2, rollouts=2, rollout_hops=1, aggregate=aggregate, reuse=True,
-            retriever=WordRetriever(LETTERS), score=score,
+            model, strategy="tree", max_hops=2, expand=2, rollouts=2, rollout_hops=1, aggregate=aggregate,
+            reuse=True, retriever=WordRetriever(LETTERS), score=score,
         )  # fmt: skip
         best = answer.chains[answer.chosen]
         assert next(hop.sub_query for hop in best.hops) == ("b" if aggregate == "mean" else "a")
@@ -262,7 +262,6 @@ def test_our_tree_needs_fewer_calls_for_the_same_search():
 
 
 # ---- adaptive
-# --------------------------------------------------------------------------------------------------------------
 
 
 def test_adaptive_spends_more_only_where_its_score_is_unsure():
@@ -286,7 +285,8 @@ def test_adaptive_never_answers_from_an_unfinished_chain_and_needs_no_samples():
 
         for chains in (1, 3):
             answer, _, _ = run(
-                seeded, strategy="adaptive", max_hops=4, chains=chains, expand=2, rollouts=1, unsure_above=-99.0, score=score
+                seeded, strategy="adaptive", max_hops=4, chains=chains, expand=2, rollouts=1,
+                unsure_above=-99.0, score=score,
             )  # fmt: skip
             best = answer.chains[answer.chosen]
             assert (len(best.hops), best.stopped) == (4, "length")
@@ -314,8 +314,8 @@ def test_the_mean_holds_when_all_questions_are_in_flight_at_once():
     long = [passage(f"Glass {number}", "about glass " * 100) for number in range(5)]
     for mean in (4_500, 6_000, 9_000):
         config = CoRAGConfig(
-            **PROMPTS, **TOKENS, strategy="adaptive", max_hops=2, chains=3, expand=2, rollouts=1, mean_budget=mean,
-            unsure_above=-1,
+            **PROMPTS, **TOKENS, strategy="adaptive", max_hops=2, chains=3, expand=2, rollouts=1,
+            mean_budget=mean, unsure_above=-1,
         )  # fmt: skip
         spent = asyncio.run(answer_all())
         assert sum(spent) <= 24 * mean
@@ -332,6 +332,7 @@ def test_a_resumed_run_goes_on_with_the_budget_that_it_left():
         row = asyncio.run(answer_question(question, lambda q, t: corag(q, t, config), tools))
         rows[question.id] = SavedRow.from_json(json.loads(row.to_json()))
     assert config.shared_state(rows.values()) == shared and shared.balance != 0
+    assert CoRAGConfig(strategy="tree").shared_state(rows.values()) is None, "other strategies share nothing"
 
 
 def test_adaptive_without_a_limit_is_unsure_above_the_median_of_its_run():

@@ -17,11 +17,14 @@ from core.types import Answer, GoldHop, Hit, Passage, Question, TokenUsage
 
 USAGE = TokenUsage(1, 10, 2, 8, 2)
 ASKED = Question(
-    "q", "Where was Ada born?", ("Orvale", "Orval"), ("p1",), "bridge", 2, (GoldHop("Who?", "Ada", "p1"),), ("p2",), (("1", "2"),)
+    "q", "Where was Ada born?", ("Orvale", "Orval"), ("p1",), "bridge", 2, (GoldHop("Who?", "Ada", "p1"),),
+    ("p2",), (("1", "2"),),
 )  # fmt: skip
+HITS = (Hit(Passage("p1", "Ada", ""), 1.5), Hit(Passage("p2", "Ben", ""), 0.5))
+LEFT_OUT = Shortening((("passage", 2),), 7)
 STEPS: tuple[Step, ...] = (
-    SearchStep("Ada", "hop 1", 5, (Hit(Passage("p1", "Ada", ""), 1.5), Hit(Passage("p2", "Ben", ""), 0.5)), 0.1, 0.2),
-    GenerateStep("reader", "", ("Orvale", "x"), ("stop", "length"), USAGE, Shortening((("passage", 2),), 7), 0.3, "P", 0.4),
+    SearchStep("Ada", "hop 1", 5, HITS, 0.1, 0.2),
+    GenerateStep("reader", "", ("Orvale", "x"), ("stop", "length"), USAGE, LEFT_OUT, 0.3, "P", 0.4),
     ScoreStep("score", "chain 1", -math.inf, 3, USAGE, NOTHING_LEFT_OUT, 0.5, 0.6),
 )  # fmt: skip
 
@@ -68,8 +71,9 @@ def test_rows_of_older_versions_are_read() -> None:
 
 def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
     settings = {
-        "method": "corag", "options": {"k": 5}, "prompts": ["a v1 0"], "questions": {"source": "abc", "dataset": "kilt"},
-        "model": "m:1", "retriever": "", "seed": 3, "budget": 0,
+        "method": "corag", "options": {"k": 5}, "prompts": ["a v1 0"],
+        "questions": {"source": "abc", "dataset": "kilt"}, "model": "m:1", "retriever": "", "seed": 3,
+        "budget": 0,
     }  # fmt: skip
     first = {
         "model": {"name": "m"},

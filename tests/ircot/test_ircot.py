@@ -3,15 +3,11 @@
 import pytest
 
 from core.errors import ConfigError
-from core.passage_pool import PassagePool
-from core.prompting.render import load_layout, render_passages
-from core.sentences import first_sentence
-from core.text import extract_answer, stated_answer, strip_question_words
+from core.text import strip_question_words
 from core.tools import SearchStep, Tools
-from core.types import Hit, Passage
 from ircot.method import IRCoTConfig, ircot, is_inference, next_query
 from tests.fakes import ScriptedGenerator, WordRetriever
-from tests.story import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN, WORLD
+from tests.story import DEMONSTRATIONS, QUESTION, WORLD
 
 
 async def replay(replies, config=None, retriever=None):
@@ -151,66 +147,6 @@ async def test_few_shot_layout_byte_for_byte(tmp_path):
     assert drops == sorted(drops), "demonstrations are dropped from the front, and before any passage"
 
 
-@pytest.mark.parametrize(
-    ("sentence", "stated"),
-    [
-        ("So the answer is: Paris.", "Paris"),
-        ("So the answer is Paris", "Paris"),
-        ("the answer is: U.S.", "U.S"),
-        ("answer is: Paris.", None),
-        ("So the Answer is: X.", None),
-        ("So the ANSWER IS X", None),
-        ("So the answer is:Paris.", None),
-        ("So the answer is: ", ""),
-        ("So the answer is:", None),
-        ("It says the answer is: A. So the answer is: B.", "B"),
-        ("So the answer is The Operation M.D..", "The Operation M.D."),
-    ],
-)
-def test_exit_pattern(sentence, stated):
-    assert stated_answer(sentence) == stated
-
-
-@pytest.mark.parametrize(
-    ("reply", "answer"),
-    [
-        ("Oslo", "Oslo"),
-        ("Oslo.\nQ: another", "Oslo"),
-        ('"Oslo"', "Oslo"),
-        ("She was born there. So the answer is: Oslo.", "Oslo"),
-        ('["Oslo", "Bergen"]', "Oslo Bergen"),
-        ("[not json", "[not json"),
-        ("Emma is by Austen.\nShe was born in Steventon.\nSo the answer is: Steventon.", "Steventon"),
-        ('"So the answer is: Paris."', "Paris"),
-        ('"Paris".', "Paris"),
-        ("", ""),
-    ],
-)
-def test_reader_extraction(reply, answer):
-    assert extract_answer(reply) == answer
-
-
-@pytest.mark.parametrize(
-    ("text", "first"),
-    [
-        ("Mr. Smith met J. R. R. Tolkien. They talked.", "Mr. Smith met J. R. R. Tolkien."),
-        ("The U.S. Army paid 3.5 million dollars. Then it left.", "The U.S. Army paid 3.5 million dollars."),
-        ("What? Yes. No.", "What?"),
-        ('He said "Stop." Then he ran.', 'He said "Stop."'),
-        ("One line\nAnother line.", "One line"),
-        ("  \n ", ""),
-        ("No closing mark", "No closing mark"),
-        ("It was founded in 1990. 300 people came.", "It was founded in 1990."),
-        ("So the answer is: no. Both are older.", "So the answer is: no."),
-        ("It is listed as no. 5 on the list. Then more.", "It is listed as no. 5 on the list."),
-        ("1. Emma was written by Jane Austen. 2. She was English.", "1. Emma was written by Jane Austen."),
-        ("Step 1. Emma was written by Austen. Next.", "Step 1. Emma was written by Austen."),
-    ],
-)
-def test_first_sentence(text, first):
-    assert first_sentence(text) == first
-
-
 def test_queries():
     assert (
         strip_question_words("Who is what's-his-name, and WHERE does he live?")
@@ -230,35 +166,6 @@ def test_queries():
     assert next_query("the question", ["A fact.", "So the end."]) == "A fact."
     assert next_query("the question", [""]) == "the question"
     assert next_query("the question", []) == "the question"
-
-
-def hits(*passages):
-    return [Hit(p, 1.0) for p in passages]
-
-
-def test_collecting_keeps_the_first_fifteen_and_skips_near_duplicates():
-    collected = PassagePool(2)
-    assert collected.add(hits(BOOK, BOOK, Passage("x", "The Glass Orchard.", BOOK.text + "!"))) == 1
-    assert collected.add(hits(AUTHOR, TOWN)) == 1
-    assert collected.ids == ("the glass orchard", "mara velden")
-    assert collected.seen_ids == ["the glass orchard", "x", "mara velden", "tarn hollow"]
-    newest = PassagePool(2, "keep_last")
-    assert newest.add(hits(BOOK, AUTHOR, TOWN)) == 3
-    assert newest.ids == ("mara velden", "tarn hollow")
-    long = Passage("long", "Long", "word " * 601)
-    assert PassagePool(5).add(hits(long)) == 0
-
-
-def test_collecting_uses_the_released_codes_loose_repeat_test():
-    collected = PassagePool(5)
-    collected.add(hits(Passage("1", "Alpha", "one text here"), Passage("2", "Beta", "quite another wording")))
-    assert collected.add(hits(Passage("3", "Alpha", "quite another wording"))) == 0
-
-
-def test_long_passages_are_cut_in_prompts_at_350_words():
-    long = Passage("p", "T", " ".join(map(str, range(400))))
-    (segment,) = render_passages([long], load_layout("layout"), 350, goes_first="first")
-    assert segment.text.split("\n")[1].split(" ")[-1] == "349"
 
 
 def test_impossible_options_are_refused():

@@ -1,0 +1,122 @@
+"""Templates, worked examples and what goes first when a prompt is too long."""
+
+import pytest
+
+from core.errors import ConfigError, DataError
+from core.prompting.demonstrations import parse_demonstrations, read_demonstrations, rebuild
+from core.prompting.prompt import Prompt, Segment
+from core.prompting.render import load_layout, render_demonstrations, render_passages
+from core.prompting.shorten import shorten
+from core.prompting.template import load_template, parse_template
+from core.reader import ReaderConfig, reader_prompt
+from core.text import stated_answer
+from core.types import Question
+from tests.data import data_folder
+from tests.fakes import passage
+
+QUESTION = Question("q", "Who?")
+
+
+def test_a_template_becomes_turns_and_a_prefix():
+    template = parse_template(
+        "t",
+        "version: 3\n--- system\nBe brief.\n--- user\n{paragraphs}Q: {query} {not a field}\n--- "
+        "assistant\nA:",
+    )
+    prompt = template.render({"query": "Who?", "paragraphs": [Segment("P1\n", 1), Segment("P2\n", 2)]})
+    assert [message.role for message in prompt.messages] == ["system", "user"]
+    assert prompt.messages[1].text == "P1\nP2\nQ: Who? {not a field}" and prompt.prefix == "A:"
+    assert [segment.drop for segment in prompt.messages[1].segments] == [1, 2, None, None, None]
+    assert template.identity.startswith("t v3 ")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("no version\n--- user\nx", "must begin with 'version: N'"),
+        ("version: 1\nno section", "must begin with"),
+        ("version: 1\n--- usr\nx", "did you mean 'user'"),
+        ("version: 1\n--- plain\nx\n--- user\ny", "stands alone"),
+    ],
+)
+def test_a_broken_template_is_named(text, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        parse_template("t", text)
+
+
+def test_a_users_own_prompt_file_and_text(tmp_path):
+    file = tmp_path / "mine.txt"
+    file.write_text("version: 7\n--- plain\nQ {query}")
+    assert load_template(str(file), tmp_path / "none").render({"query": "Who?"}).text == "Q Who?"
+    assert load_template("Ask: {query}", tmp_path).render({"query": "Who?"}).messages[0].role == "user"
+
+
+@pytest.mark.parametrize(("goes_first", "passages"), [("first", ["1 P", "2 Q"]), ("last", ["2 Q", "1 P"])])
+def test_demonstrations_are_left_out_before_passages_and_these_before_hops(tmp_path, goes_first, passages):
+    file = tmp_path / "demonstrations.txt"
+    file.write_text("Q: One?\nA: 1\n\n\nQ: Two?\nA: 2")
+    template = parse_template(
+        "t",
+        "version: 1\n--- passage\n{number} {title}\n--- hop\n{sub_query}\n--- demonstration\n{query}\n"
+        "--- user\n{hops}{passages}{demonstrations}Who?",
+    )
+    prompt = template.render(
+        {
+            "hops": template.items("hop", [{"sub_query": "A?"}, {"sub_query": "B?"}]),
+            "passages": render_passages(
+                [passage("P", "p"), passage("Q", "q")], template, goes_first=goes_first
+            ),
+            "demonstrations": render_demonstrations(read_demonstrations(str(file)), template),
+        }
+    )
+    assert prompt.text == "A?\nB?\n1 P\n2 Q\nOne?\nTwo?\nWho?"
+    _, gone = shorten(prompt, lambda _: 1, len)
+    assert [segment.text.strip() for segment in gone] == ["One?", "Two?", *passages, "A?", "B?"]
+
+
+def test_a_readers_prompt_may_say_how_passages_are_written(tmp_path):
+    file = tmp_path / "mine.txt"
+    file.write_text("version: 1\n--- passage\n<{title}> {text}\n--- user\n{paragraphs}Q {query}")
+    shown = [passage("T", "one two three ")]
+    prompt = reader_prompt(QUESTION, shown, ReaderConfig(qa_prompt=str(file), max_shown_words=2))
+    assert prompt.text == "<T> one two\nQ Who?"
+    prompt = reader_prompt(QUESTION, shown, ReaderConfig(qa_prompt="{paragraphs}Q {query}"))
+    assert prompt.text == "Wikipedia Title: T\none two three\n\nQ Who?", "as IRCoT does if it says nothing"
+
+
+def test_plain_prompts_end_without_a_blank():
+    assert Prompt.of_text("Q: x\nA: ").text == "Q: x\nA:"
+
+
+def test_every_released_demonstration_is_rebuilt_byte_for_byte():
+    files = sorted((data_folder() / "ircot_demonstrations").glob("*/*.txt"))
+    assert files
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        demonstrations = parse_demonstrations(text, str(file))
+        assert len(demonstrations) >= 20
+        assert rebuild(demonstrations) == text
+        if "_cot_" in file.name:
+            assert all(stated_answer(demo.answer) for demo in demonstrations)
+
+
+def test_demonstrations_can_be_direct_and_counted(tmp_path):
+    file = tmp_path / "d.txt"
+    file.write_text(
+        "Q: One?\nA: It is so. So the answer is: 1.\n\n\nWikipedia Title: T\nText.\n\nQ: Two?\nA: So the "
+        "answer is: 2."
+    )
+    layout = load_layout("layout")
+    shown = render_demonstrations(read_demonstrations(str(file), 1, direct=True), layout)
+    assert [segment.text for segment in shown] == ["Q: One?\nA: 1\n\n\n"]
+    assert [demo.text for demo in read_demonstrations(str(file), 1, ("2",), direct=True)] == [
+        "Wikipedia Title: T\nText.\n\nQ: Two?\nA: 2"
+    ]
+    both = read_demonstrations(str(file))
+    assert [segment.text for segment in render_demonstrations(both, layout)] == [
+        f"{demo.text}\n\n\n" for demo in both
+    ]
+    with pytest.raises(DataError, match="no demonstration '9'"):
+        read_demonstrations(str(file), 0, ("9",))
+    with pytest.raises(DataError, match=r"d\.txt, demonstration 1"):
+        parse_demonstrations("Q: no answer", "d.txt")
