@@ -76,7 +76,7 @@ def kilt_lines(rows: Rows, top_k: int = 0, formats: Collection[str] = ()) -> Ite
         DataError: for a corpus whose ids are numbers of rows, which look like pages and are none, and for a
             passage whose id does not begin with a page's number.
     """
-    if "dpr" in formats:
+    if "dpr" in formats:  # would pass for pages below: a row's number is decimal too
         raise DataError(
             "the run searched a corpus of the format 'dpr', whose passage ids are numbers of rows, not of "
             "Wikipedia's pages: KILT's provenance needs ids that begin with the wikipedia_id ('corag index "

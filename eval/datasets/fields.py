@@ -41,7 +41,7 @@ def unpack(value: object, field: str, where: str) -> Any:
     except json.JSONDecodeError:
         pass
     try:
-        return ast.literal_eval(value)
+        return ast.literal_eval(value)  # pandas writes a list into a table as Python does, in single quotes
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         raise DataError(
             f"{where}: field '{field}' holds text that is neither JSON nor a Python literal."

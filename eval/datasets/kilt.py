@@ -18,7 +18,7 @@ from core.errors import ConfigError, DataError, nearest
 from core.types import Question
 from eval.datasets.fields import Record, distinct, list_field, name_record, require_id, text_field
 
-_SEPARATOR = "[SEP]"
+_SEPARATOR = "[SEP]"  # between subject and relation in T-REx and zero-shot relation extraction
 _LINKING = (
     "say which Wikipedia page the words between [START_ENT] and [END_ENT] stand for, by the exact title of "
     "that page"
@@ -73,6 +73,7 @@ def kilt(record: Record, where: str) -> Question:
     if outputs and not answers:
         raise DataError(f"{place}: none of the {len(outputs)} outputs has an answer: expected at least one.")
     text = text_field(record, "input", where)
+    # Outputs repeat provenance, and some have none: what is left are the ways to bear an answer out.
     pages = dict.fromkeys(pages for _, pages in outputs if pages)
     return Question(
         id=require_id(record, where),

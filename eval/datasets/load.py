@@ -61,6 +61,7 @@ def load_questions(
         ConfigError: for an unknown dataset or options that do not go together.
         DataError: naming source, record and field, for a source that cannot be read as this dataset.
     """
+    # What does not go together is said before a file of many megabytes is read.
     if dataset not in _PARSERS:
         raise ConfigError(f"there is no dataset '{dataset}': {nearest(dataset, DATASETS)}")
     if limit < 0:
@@ -79,7 +80,7 @@ def load_questions(
     for number, record in enumerate(itertools.islice(records, limit or None), 1):
         where = f"{source}, record {number}"
         question = _PARSERS[dataset](record, where)
-        if question.id in questions:
+        if question.id in questions:  # seeds and rows go by the id: two of one id would be one question
             raise DataError(
                 f"{where}: the id '{question.id}' was used before; every question needs an id of its own."
             )

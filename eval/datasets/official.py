@@ -79,7 +79,7 @@ def musique(record: Record, where: str) -> Question:
     paragraphs = _paragraphs(record, "musique", where)
     identity = require_id(record, where)
     steps = list_field(record, "question_decomposition", place)
-    shape = re.match(r"(\d+)hop\d*(?=__)", identity)
+    shape = re.match(r"(\d+)hop\d*(?=__)", identity)  # ids begin so, as in 3hop1__136129_...
     return Question(
         id=identity,
         text=text_field(record, "question", where),

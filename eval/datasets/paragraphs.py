@@ -91,6 +91,7 @@ def _rows(value: object, field: str, where: str) -> list[Record]:
 
 
 def _from_object(row: Record, where: str) -> Paragraph:
+    # MuSiQue's names come first, then those of collections that were converted to its layout.
     text = row.get("paragraph_text", row.get("text"))
     gold = row.get("is_supporting", row.get("is_gold"))
     title = row.get("title")
@@ -104,9 +105,9 @@ def _from_object(row: Record, where: str) -> Paragraph:
 
 def _from_context(record: Record, where: str) -> list[Paragraph]:
     context = _pairs(_field(record, "context", where), ("title", "sentences"), "context", where)
-    gold_titles = _gold_titles(record, where)
+    gold_titles = {title for title, _ in supporting_facts(record, where)}
     if not gold_titles <= {title for title, _ in context}:
-        gold_titles = set()
+        gold_titles = set()  # a retrieved context: recall of those that happen to be in it means nothing
     paragraphs = []
     for title, sentences in context:
         if not isinstance(sentences, list) or not all(isinstance(sentence, str) for sentence in sentences):
@@ -123,10 +124,6 @@ def supporting_facts(record: Record, where: str) -> list[tuple[str, Any]]:
         return []
     facts = unpack(record["supporting_facts"], "supporting_facts", where)
     return _pairs(facts, ("title", "sent_id"), "supporting_facts", where)
-
-
-def _gold_titles(record: Record, where: str) -> set[str]:
-    return {title for title, _ in supporting_facts(record, where)}
 
 
 def _pairs(value: object, columns: tuple[str, str], field: str, where: str) -> list[tuple[str, Any]]:

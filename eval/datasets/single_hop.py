@@ -104,7 +104,7 @@ def _read_qrels(path: str) -> dict[str, list[str]]:
     judged: dict[str, list[str]] = {}
     with open_text(path) as stream:
         for number, cells in enumerate(csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE), 1):
-            if not cells or (number == 1 and cells[-1] == "score"):
+            if not cells or (number == 1 and cells[-1] == "score"):  # BEIR's own files have a header
                 continue
             try:
                 query, passage, score = cells

@@ -54,6 +54,7 @@ def load_run(name: str, folder: Path, corpus: str = "") -> Run:
 
 
 def _light(row: SavedRow) -> SavedRow:
+    # ``written`` holds the steps as JSON, by far the most of a row.
     return replace(row, answer=row.answer and replace(row.answer, further={}), written=())
 
 
@@ -244,6 +245,7 @@ def _figures(
         name=run.name,
         folder=str(run.folder),
         summary=summarise(run.name, rows, scorer, recall_at=recall_at, searches=run.manifest.searches),
+        # The median: a few questions that waited long for others would draw the mean up.
         seconds=statistics.median(row.seconds for row in rows),
         roles=_usage_by_role(rows),
         stops=[Stop(reason, count) for reason, count in stopped.most_common()],

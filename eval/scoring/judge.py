@@ -65,7 +65,7 @@ async def judge(
     values = {
         "query": question.text,
         "answers": "; ".join(question.answers),
-        "prediction": predictions[question.id].strip() or "(none)",
+        "prediction": predictions[question.id].strip() or "(none)",  # a blank would read as a torn prompt
     }
     reply = await tools.generate(template.render(values), role=JUDGE, max_tokens=config.max_reply_tokens)
     return Answer(reply.text, steps=1, stopped=verdict_of(reply.text))

@@ -136,7 +136,7 @@ def kilt_scores(predictions: Iterable[Record], gold: Iterable[Record]) -> dict[s
     for a prediction without exactly one output with an answer.
     """
     rule = SCORERS["kilt"]
-    by_id = {str(record["id"]).strip(): record for record in predictions}
+    by_id = {str(record["id"]).strip(): record for record in predictions}  # some tasks number their questions
     rows = []
     for record in gold:
         question = kilt(record, "gold")

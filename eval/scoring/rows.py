@@ -65,6 +65,7 @@ def score_row(
         texts: for looking for the gold answers in the texts of these passages; without it that is not done.
     """
     gold, pages, failed = row.question.answers, row.question.pages, row.answer is None
+    # Gold answers without any gold page: the official script scores what was found for them as 0.
     unproven = scorer.wants_pages and bool(gold) and not row.question.supporting
     item = NOTHING_RIGHT if failed or not gold else scorer.score(row.text, gold)
     further = {}

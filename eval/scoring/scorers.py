@@ -164,6 +164,7 @@ def _item(em: float, shared: int, predicted: int, gold: int) -> ItemScore:
 def _drop_tokens(text: str) -> list[str]:
     tokens: list[str] = []
     for part in re.split("[ -]", text):
+        # Normalising would delete the point of "10.0", so numbers are kept from it.
         word = part if _is_number(part) else normalize_answer(part)
         tokens += [str(float(word))] if _is_number(word) else word.split()
     return tokens

@@ -95,6 +95,7 @@ def _bootstrap(
     if data.size < 2:
         return Interval(mean, None, None, 1)
     if np.ptp(data) < _ALIKE:
+        # As if 0 of n questions had been otherwise: the interval goes as far as the share that might be.
         others = float(binomtest(0, data.size).proportion_ci(level, method="exact").high)
         return Interval(
             mean, mean - others * (mean - bounds[0]), mean + others * (bounds[1] - mean), data.size
@@ -124,6 +125,7 @@ def compare_paired(
     Raises :class:`DataError` unless both runs scored exactly the same questions, at least one.
     """
     _require_same_questions(first, second)
+    # Sorted, so that neither the order of the questions nor that of their answers matters to the resamples.
     differences = np.sort([second[question] - first[question] for question in first])
     return Comparison(
         _bootstrap(differences, (-1.0, 1.0), level, resamples, seed),

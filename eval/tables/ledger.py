@@ -214,7 +214,7 @@ def spending_of(steps: Sequence[Step], usage: Mapping[str, TokenUsage]) -> dict[
     found: defaultdict[str, Spending] = defaultdict(Spending)
     for step in steps:
         if not isinstance(step, SearchStep):
-            # Even a prompt that lies in the prefix cache costs computed tokens: without any, the reply was cached.
+            # Even a prompt that lies in the prefix cache costs computed tokens: without any, it was cached.
             found[step.role] += Spending(step.usage, 0 if step.usage.computed else step.usage.total)
     return dict(found)
 
@@ -293,6 +293,7 @@ def _line(row: SavedRow) -> _Line:
         waited=waited,
         opened=row.opened if row.begun else 0.0,
         end=end,
+        # Tokens without steps: the run kept none. Neither: the question failed before its first call.
         requests=None if row.usage and not steps else tuple(requests),
     )
 
@@ -304,7 +305,7 @@ def _waiting(stage: str, lines: Sequence[_Line]) -> Waiting | None:
 
 
 def _start(opened: float, lines: Sequence[_Line]) -> StartTimes:
-    requests = [span for line in lines for span in line.requests or ()]
+    requests = [span for line in lines for span in line.requests or ()]  # overlaps count once in ``busy``
     end = max(line.end for line in lines)
     known = all(line.requests is not None for line in lines)
     return StartTimes(

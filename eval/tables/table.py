@@ -106,7 +106,7 @@ def _further(scores: Sequence[Scores]) -> dict[str, Interval]:
     return {name: mean for name, mean in means.items() if mean is not None}
 
 
-def _mean(values: Sequence[int]) -> float:
+def _mean(values: Sequence[int]) -> float:  # of costs: they need no interval, and may be of no question
     return sum(values) / len(values) if values else 0.0
 
 

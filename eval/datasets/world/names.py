@@ -93,7 +93,7 @@ class Pool:
         return tuple(reversed(taken))
 
     def name(self, number: int, seed: int = 0) -> str:
-        """Return the pieces as one word."""
+        """Return the pieces as one word, with a capital letter."""
         return "".join(self.take(number, seed)).capitalize()
 
 

@@ -65,6 +65,7 @@ class _Writer:
             self.rng.choice(RELATIONS[relation].prose).replace("{o}", slots[relation]) for relation in rest
         ]
 
+        # People are called in full once, at the beginning, and by their usual name on other pages.
         full_name = thing.aliases[0] if thing.kind is Kind.PERSON else thing.mention
         text = opening.format(name=full_name, gloss=thing.gloss, **slots)
         body = self.join(clauses)
@@ -84,7 +85,7 @@ class _Writer:
                 and clause.startswith("{S}")
                 and " and " not in joined[-1]
             )
-            if mergeable and self.rng.random() < 0.4:
+            if mergeable and self.rng.random() < 0.4:  # often enough that a fact is not always a sentence
                 joined[-1] = joined[-1][:-1] + clause.replace("{S}", " and", 1)
             else:
                 joined.append(clause)

@@ -194,7 +194,7 @@ class QuestionWriter:
         """Compare two things of a kind by what the rule's path leads to; yes and no are equally frequent."""
         things = self.by_kind[RELATIONS[rule.path[0]].domain]
         wish = rule.pick == "same" and self.rng.random() < 0.5
-        for _ in range(50):
+        for _ in range(50):  # "yes" is rare among random pairs: a few draws bring it about
             pair = self.rng.sample(things, 2)
             chains = [self._chain(thing, rule.path) for thing in pair]
             hops = (*chains[0], *chains[1])
@@ -225,6 +225,7 @@ class QuestionWriter:
         condition = RELATIONS[self.rng.choice(FILTERS)]
         chosen = self.rng.choice(members)
         wanted = self.facts.follow(chosen, condition.name)
+        # The condition must pick one member, and no more: else the question had several answers.
         if not wanted or [m for m in members if self.facts.follow(m, condition.name) == wanted] != [chosen]:
             return None
         clause = condition.says.format(s="", o=listing(wanted)).strip(" .")

@@ -275,10 +275,7 @@ COMPARISONS = (
         ("birth_year",), "least", ("Who was born earlier, {} or {}?", "Who is older, {} or {}?"),
         "{} was born earlier",
     ),
-    ComparisonRule(
-        ("birth_year",), "greatest", ("Who was born later, {} or {}?",),
-        "{} was born later",
-    ),
+    ComparisonRule(("birth_year",), "greatest", ("Who was born later, {} or {}?",), "{} was born later"),
     ComparisonRule(
         ("published",), "least",
         ("Which book was published first, {} or {}?", "Which appeared earlier, {} or {}?"),
@@ -290,13 +287,9 @@ COMPARISONS = (
     ),
     ComparisonRule(
         ("population",), "greatest",
-        ("Which town has more inhabitants, {} or {}?", "Which is larger, {} or {}?"),
-        "{} is larger",
+        ("Which town has more inhabitants, {} or {}?", "Which is larger, {} or {}?"), "{} is larger",
     ),
-    ComparisonRule(
-        ("length",), "greatest", ("Which river is longer, {} or {}?",),
-        "{} is longer",
-    ),
+    ComparisonRule(("length",), "greatest", ("Which river is longer, {} or {}?",), "{} is longer"),
     ComparisonRule(
         ("author", "birth_year"), "least", ("Which book has the older author, {} or {}?",),
         "{} has the older author",
@@ -322,8 +315,8 @@ COMPARISONS = (
         "they were published by the same company", "they were not published by the same company",
     ),
     ComparisonRule(
-        ("river",), "same", ("Do {} and {} stand on the same river?",),
-        "they stand on the same river", "they do not stand on the same river",
+        ("river",), "same", ("Do {} and {} stand on the same river?",), "they stand on the same river",
+        "they do not stand on the same river",
     ),
     ComparisonRule(
         ("born_in", "region"), "same", ("Were {} and {} born in the same region?",),

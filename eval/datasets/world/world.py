@@ -62,7 +62,10 @@ def generate(
 
 
 def _share_out(passages: int, wanted: dict[str, int]) -> list[_Share]:
-    """Give every split provinces of its own, as few as it needs and then in proportion to its questions."""
+    """Give every split provinces of its own, as few as it needs and then in proportion to its questions.
+
+    Splits share no province, so no test question is about a thing that a train question is about.
+    """
     if not MIN_PASSAGES <= passages <= MAX_PASSAGES:
         raise DataError(
             f"a world has {MIN_PASSAGES} to {MAX_PASSAGES:,} passages: choose a size between, not "
@@ -95,7 +98,7 @@ def _province(seed: int, number: int, shares: list[_Share], passages: int) -> Pr
     pages, distractors = write_passages(facts, random.Random(derive_seed(seed, "prose", number)))
     written = [*pages.values(), *distractors]
     rng = random.Random(derive_seed(seed, "questions", number))
-    rng.shuffle(written)
+    rng.shuffle(written)  # else a passage's place in the corpus would tell what kind of page it is
     share = next((share for share in shares if share.first <= number < share.first + share.provinces), None)
     start, end = share.range(number) if share else (0, 0)
     asked = tuple(QuestionWriter(facts, rng).ask(end - start, start))

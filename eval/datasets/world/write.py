@@ -21,7 +21,7 @@ from eval.datasets.plain import question_record
 from eval.datasets.world.questions import WorldQuestion
 from eval.datasets.world.world import VERSION, Province, generate
 
-DEMONSTRATIONS = 15
+DEMONSTRATIONS = 15  # as in one of IRCoT's sets (appendix G)
 CORPUS, DEMONSTRATIONS_FILE, MANIFEST = "corpus.jsonl", "demonstrations.txt", "manifest.json"
 
 
@@ -121,7 +121,7 @@ def _files(folder: Path, names: list[str]) -> Iterator[Mapping[str, TextIO]]:
     temporary = {name: folder / f"{name}.{os.getpid()}.tmp" for name in names}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / MANIFEST).unlink(missing_ok=True)
+        (folder / MANIFEST).unlink(missing_ok=True)  # until it is back, the folder does not count as whole
         with ExitStack() as stack:
             for path in temporary.values():
                 stack.callback(path.unlink, missing_ok=True)
