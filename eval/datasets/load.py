@@ -1,7 +1,7 @@
 """Reading questions from official files, from Hugging Face and from plain JSONL.
 
 Which dataset a source is, is said by the caller and never guessed from a name. A new dataset is a function
-from a raw record to a :class:`Question` and a line in ``_PARSERS``.
+from a raw record to a :class:`Question`, and a line in ``_READERS``.
 """
 
 from __future__ import annotations
@@ -22,19 +22,22 @@ from eval.datasets.kilt import KILT_TASKS, kilt
 
 Parser = Callable[[Record, str], Question]
 
-_PARSERS: dict[str, Parser] = {
-    "jsonl": plain.parse_question,
-    "hotpotqa": official.hotpotqa,
-    "2wikimultihopqa": official.two_wiki,
-    "musique": official.musique,
-    "bamboogle": official.bamboogle,
-    "popqa": official.popqa,
-    "flashrag": single_hop.flashrag,
-    "beir": single_hop.beir,
-    **dict.fromkeys(KILT_TASKS, kilt),
+# What makes a question of a raw record, and what the dataset's files are.
+_READERS: dict[str, tuple[Parser, str]] = {
+    "jsonl": (plain.parse_question, "our own format, one question per line"),
+    "hotpotqa": (official.hotpotqa, "HotpotQA, official files"),
+    "2wikimultihopqa": (official.two_wiki, "2WikiMultihopQA, official files (and --aliases)"),
+    "musique": (official.musique, "MuSiQue-Answerable, official files"),
+    "bamboogle": (official.bamboogle, "Bamboogle, official table"),
+    "popqa": (official.popqa, "PopQA, official table"),
+    "flashrag": (single_hop.flashrag, "FlashRAG's files: Natural Questions, TriviaQA, PopQA and others"),
+    "beir": (single_hop.beir, "BEIR's folders: name the judgements, such as nq/qrels/test.tsv"),
+    **{name: (kilt, task.title) for name, task in KILT_TASKS.items()},
 }
+_PARSERS = {name: parser for name, (parser, _) in _READERS.items()}
 
-DATASETS = tuple(_PARSERS)
+DATASETS = {name: title for name, (_, title) in _READERS.items()}
+"""What each dataset's files are, by the name that --dataset takes."""
 
 
 def load_questions(

@@ -1,4 +1,4 @@
-"""What the commands that answer questions share: their options, and the back ends opened from them."""
+"""What all that answer questions share: options, the back ends opened from them, and what these read."""
 
 from __future__ import annotations
 
@@ -60,13 +60,14 @@ async def open_backends(setup: Setup) -> AsyncIterator[tuple[Generator, Retrieve
 
     Close both at the end, whatever happens.
     """
-    # a missing prompt or demonstration file is found before minutes go into an engine
+    # A missing prompt or demonstration file is found before minutes go into an engine.
     for name in setup.method:
         setup.of(name).check_files()
     async with AsyncExitStack() as stack:
         retriever = None
         if setup.searches:
             require_index(setup.retriever)
+            # Before the engine, which takes what memory is left.
             retriever = await open_retriever(setup.retriever)
             stack.push_async_callback(retriever.close)
         generator = await open_generator(setup.model)

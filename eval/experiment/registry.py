@@ -158,9 +158,11 @@ def methods_of(options: type[MethodOptions]) -> Mapping[str, Entry]:
 
 
 METHODS = methods_of(MethodOptions)
+"""The methods of the house by name, in the order in which lists and help show them."""
 
 
 def _with_method(options: type[MethodOptions], name: str, entry: Entry) -> type[MethodOptions]:
+    """Return a class of options with a section for one method more, called after the method."""
     known = methods_of(options)
     if known.get(name) == entry:
         return options
@@ -175,6 +177,7 @@ def _with_method(options: type[MethodOptions], name: str, entry: Entry) -> type[
             f"{'method' if name in known else 'option or kind of run'}: rename its function, for its options "
             "are called after it."
         )
+    # Called as the class that it extends, which is what --help and messages show.
     section = (name, entry.config, field(default_factory=entry.config, metadata={"entry": entry}))
     named_alike = {"__doc__": options.__doc__, "__module__": options.__module__}
     extended = make_dataclass(

@@ -56,11 +56,12 @@ class RunConfig(Setup, QuestionFile):
 
 
 async def answer_dataset(config: RunConfig, questions: Sequence[Question]) -> dict[str, Path]:
-    """Answer every question with every method, resuming what there is.
+    """Answer every question with every method, and return the run folder of each method.
 
-    Return the run folder of each method.
+    What a folder holds already is not answered again. Failed questions are.
     """
     async with open_backends(config) as (generator, retriever):
+        # One after another: what is interrupted has then finished the first methods.
         return {
             name: await answer_run(config, name, questions, generator, retriever) for name in config.method
         }
@@ -68,7 +69,7 @@ async def answer_dataset(config: RunConfig, questions: Sequence[Question]) -> di
 
 async def answer_run(
     config: RunConfig,
-    method: str,
+    name: str,
     questions: Sequence[Question],
     generator: Generator,
     retriever: Retriever | None,
@@ -77,11 +78,11 @@ async def answer_run(
 ) -> Path:
     """Answer with one method what its run does not hold yet, and return the run's folder.
 
-    ``cell``: its name in a sweep.
+    ``cell``: its name in a sweep. Raises :class:`ConfigError` if the folder holds a run of other settings.
     """
-    settings = run_settings(config, method, generator, retriever)
-    folder = run_path(config, method, settings, cell)
-    chosen = {
+    settings = run_settings(config, name, generator, retriever)
+    folder = run_path(config, name, settings, cell)
+    noted = environment() | {
         "model": asdict(config.model),
         "retriever": asdict(config.retriever),
         "batch_size": config.batch_size,
@@ -92,45 +93,35 @@ async def answer_run(
         "corpus": corpus_of(config.retriever.index) if settings["retriever"] else "",
         "aliases": file_digest(config.aliases),
     }
-    with RunFolder(folder, settings, environment() | chosen) as run:
+    method = bind(name, config)
+    with RunFolder(folder, settings, noted) as run:
         if config.shard:
             note_questions(folder, [question.id for question in questions])
-        await answer_rest(config, method, questions, generator, retriever, run, cell or method)
+        shared = config.of(name).shared_state(read_attempts(folder))
+
+        async def answer_one(question: Question) -> Row:
+            tools = Tools(
+                question,
+                generator,
+                retriever,
+                seed=config.seed,
+                budget=config.budget,
+                keep_prompts=config.keep_prompts,
+                shared=shared,
+            )
+            return await answer_question(question, method, tools)
+
+        await answer_waiting(run, questions, answer_one, cell or name, in_flight=config.batch_size)
     return folder
-
-
-async def answer_rest(
-    config: RunConfig,
-    name: str,
-    questions: Sequence[Question],
-    generator: Generator,
-    retriever: Retriever | None,
-    run: RunFolder,
-    title: str,
-) -> None:
-    """Answer what the run does not hold yet."""
-    method = bind(name, config)
-    shared = config.of(name).shared_state(read_attempts(run.path))
-
-    async def answer_one(question: Question) -> Row:
-        tools = Tools(
-            question,
-            generator,
-            retriever,
-            seed=config.seed,
-            budget=config.budget,
-            keep_prompts=config.keep_prompts,
-            shared=shared,
-        )
-        return await answer_question(question, method, tools)
-
-    await answer_waiting(run, questions, answer_one, title, in_flight=config.batch_size)
 
 
 def run_settings(
     config: RunConfig, name: str, generator: Generator, retriever: Retriever | None
 ) -> dict[str, Any]:
-    """Everything that the method's results depend on; ``limit`` and ``batch_size`` are not among it."""
+    """Return everything that the method's results depend on: a folder that holds others is refused.
+
+    ``limit``, ``shard`` and ``batch_size`` are not among it: a run may grow, and be made in parts.
+    """
     return method_settings(config, name) | {
         "model": generator.fingerprint,
         "retriever": retriever.fingerprint if retriever is not None and config.entry(name).searches else "",
@@ -138,8 +129,9 @@ def run_settings(
 
 
 def method_settings(config: RunConfig, name: str) -> dict[str, Any]:
-    """What the method's results depend on besides model and index: known before either is opened."""
+    """Return what the method's results depend on besides model and index, before either is opened."""
     options, entry = config.of(name), config.entry(name)
+    # Only for methods of the user's own: the house's are told apart by their options and prompts.
     own = {"code": entry.code} if entry.code else {}
     return own | {
         "method": name,
@@ -153,7 +145,7 @@ def method_settings(config: RunConfig, name: str) -> dict[str, Any]:
 
 
 def run_path(config: RunConfig, name: str, settings: Mapping[str, Any], cell: str = "") -> Path:
-    """Return the folder of a method's run.
+    """Return the folder of a method's run, or of its shard.
 
     The automatic name changes with the settings, so it is never refused.
     """

@@ -15,18 +15,6 @@ from eval.datasets import DATASETS, task_description
 from eval.datasets.kilt import KILT_TASKS
 from eval.scoring.scorers import default_scorer
 
-_WHAT = {
-    "jsonl": "our own format, one question per line",
-    "hotpotqa": "HotpotQA, official files",
-    "2wikimultihopqa": "2WikiMultihopQA, official files (and --aliases)",
-    "musique": "MuSiQue-Answerable, official files",
-    "bamboogle": "Bamboogle, official table",
-    "popqa": "PopQA, official table",
-    "flashrag": "FlashRAG's files: Natural Questions, TriviaQA, PopQA and others",
-    "beir": "BEIR's folders: name the judgements, such as nq/qrels/test.tsv",
-    **{name: task.title for name, task in KILT_TASKS.items()},
-}
-
 
 @dataclass(frozen=True)
 class DatasetsOptions:
@@ -49,7 +37,7 @@ def main(config: DatasetsOptions) -> int:
         print(task_description(config.name))
         return 0
     width = max(map(len, DATASETS))
-    for name in DATASETS:
+    for name, title in DATASETS.items():
         task = f"; task: {KILT_TASKS[name].task}" if name in KILT_TASKS else ""
-        print(f"{name:<{width}}  {_WHAT[name]} (scorer: {default_scorer(name).title}{task})")
+        print(f"{name:<{width}}  {title} (scorer: {default_scorer(name).title}{task})")
     return 0
