@@ -54,7 +54,7 @@ def test_presets_of_ircot():
     assert configure(*few_shot, "paper").ircot == IRCoTConfig.of_preset("paper", demonstrations="demos.txt")
 
 
-def test_circumstances_are_left_out_of_what_results_depend_on():
+def test_the_environment_is_left_out_of_what_results_depend_on():
     usual = configure()
     assert identity_of(usual) == asdict(usual), (
         "what was made before some options were set apart is still recognised"

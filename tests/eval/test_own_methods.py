@@ -1,0 +1,289 @@
+"""A method of one's own: the page in docs/ is run as it stands there."""
+
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+from starlette.responses import JSONResponse
+
+from core.errors import ConfigError
+from core.options import changed, parse
+from core.runner import answer_question
+from core.runs.folder import TRACES, read_rows
+from core.runs.manifest import Manifest
+from core.tools import GenerateStep, SearchStep, Tools
+from eval.experiment.own_methods import load_entry
+from eval.experiment.registry import bind
+from eval.experiment.run import RunConfig, answer_run
+from eval.tables.results import table_of_answers
+from retrieval.http.server import create_app
+from scripts.cli import main
+from scripts.printing import print_results
+from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.generation.test_server import StandIn
+from tests.serving import free_port
+from tests.story import QUESTION, WORLD
+
+PAGE = Path(__file__).parents[2] / "docs/your_own_method.md"
+
+
+def method_of_the_page(folder: Path) -> str:
+    """Write the page's example to a file, and return how to name it."""
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(code.splitlines()) <= 64
+    (folder / "my_method.py").write_text(code)
+    return f"{folder / 'my_method.py'}:my_method"
+
+
+@pytest.fixture
+def method(tmp_path: Path) -> str:
+    return method_of_the_page(tmp_path)
+
+
+def configured(*argv: str) -> RunConfig:
+    return parse(RunConfig, ["--questions", "q.jsonl", *argv], "corag run", "")
+
+
+async def answered(method: str, replies: list[str], *argv: str, passages=WORLD):
+    """Answer with the page's method and scripted replies."""
+    config = configured("--method", method, "--my_method.k", "1", *argv)
+    generator = ScriptedGenerator(replies)
+    tools = Tools(QUESTION, generator, WordRetriever(passages))
+    return await answer_question(QUESTION, bind("my_method", config), tools), generator
+
+
+async def test_the_page_searches_twice_and_reads(method: str) -> None:
+    row, generator = await answered(method, ["Search: Mara Velden, writer", "Tarn Hollow."])
+    assert row.answer is not None, row.error
+    assert (row.answer.text, row.answer.steps, row.answer.stopped) == ("Tarn Hollow", 2, "max_searches")
+    assert [step.query for step in row.steps if isinstance(step, SearchStep)] == [
+        QUESTION.text,
+        "Mara Velden, writer",
+    ]
+    assert row.answer.passage_ids == ("the glass orchard", "mara velden")
+    first, second = generator.prompts
+    assert "what to look up" in first and "what to look up" not in second, (
+        "after the last search it must answer"
+    )
+    assert "Mara Velden is a writer" in second
+    spent = sum(step.usage.total for step in row.steps if isinstance(step, GenerateStep))
+    assert row.usage["read"].calls == 2 and row.total_usage.total == spent > 0
+
+
+async def test_the_page_stops_early_and_at_its_cap(method: str) -> None:
+    row, generator = await answered(method, ["Issel."])
+    assert row.answer is not None and (row.answer.text, row.answer.stopped, row.answer.steps) == (
+        "Issel",
+        "answer",
+        1,
+    )
+    replies = ["Search: Mara Velden", "Search: Tarn Hollow", "Issel"]
+    row, generator = await answered(method, replies, "--my_method.max_searches", "3")
+    assert row.answer is not None and (row.answer.steps, row.answer.stopped) == (3, "max_searches")
+    assert len(generator.requests) == 3
+
+
+async def test_the_page_survives_blank_and_unasked_replies(method: str) -> None:
+    row, _ = await answered(method, ["Search:", "Search: more"], passages=[])
+    assert row.answer is not None and row.answer.text == "Search: more", "what is no answer counts as one"
+    assert [step.query for step in row.steps if isinstance(step, SearchStep)] == [QUESTION.text] * 2
+
+
+async def test_a_run_of_an_own_method_resumes_and_notices_changed_code(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("q.jsonl").write_text("{}\n")
+    file = tmp_path / "my_method.py"
+    config = configured("--method", "my_method.py:my_method", "--my_method.k", "1")
+    generator = ScriptedGenerator(lambda request: "Issel")
+    folder = await answer_run(config, "my_method", [QUESTION], generator, WordRetriever(WORLD))
+    again = await answer_run(config, "my_method", [QUESTION], generator, WordRetriever(WORLD))
+    assert folder == again and folder.name.startswith("my_method-") and len(generator.requests) == 1
+    manifest = Manifest.read(folder)
+    assert manifest.options["k"] == 1 and len(manifest.prompts) == 2 and manifest.settings["code"]
+    assert print_results(table_of_answers({"my_method": folder}, [QUESTION], *_scoring())) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]["my_method"]["em"] == 1.0
+    assert main(["table", str(folder)]) == 0, "a process that has not loaded the method can print its table"
+    assert main(["ledger", str(folder)]) == 0
+
+    file.write_text(file.read_text().replace("template, 200", "template, 100"))
+    edited = configured("--method", "my_method.py:my_method", "--my_method.k", "1")
+    assert await answer_run(edited, "my_method", [QUESTION], generator, WordRetriever(WORLD)) != folder
+
+
+def _scoring():
+    from eval.scoring.scorers import chosen_scorer
+
+    return chosen_scorer("auto", "jsonl"), 5
+
+
+class Scripted(StandIn):
+    """A model server that replies from a list to whatever asks for 60 tokens, as the page's method does."""
+
+    def __init__(self, replies: list[str]) -> None:
+        super().__init__()
+        self.replies = iter(replies)
+
+    async def _complete(self, request) -> JSONResponse:
+        body = await request.json()
+        if body["max_tokens"] != 60:
+            return await super()._complete(request)
+        choice = {"index": 0, "text": next(self.replies), "token_ids": [1, 2], "finish_reason": "stop"}
+        return JSONResponse({"choices": [choice], "usage": {}})
+
+
+@contextmanager
+def served(retriever: WordRetriever) -> Iterator[str]:
+    """Serve a retriever from a thread, for commands that have an event loop of their own."""
+    port = free_port()
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(retriever), port=port, log_level="error", lifespan="off")
+    )
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join(5)
+
+
+@pytest.mark.slow
+def test_corag_run_takes_a_method_of_ones_own(
+    method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    questions = tmp_path / "q.jsonl"
+    asked = {"id": "q1", "question": QUESTION.text, "answers": ["Issel"], "supporting": ["mara velden"]}
+    questions.write_text(json.dumps(asked) + "\n")
+    options = tmp_path / "options.yaml"
+    replies = ["Search: Mara Velden, writer", "Issel", "no idea"]
+    with Scripted(replies) as model, served(WordRetriever(WORLD)) as index:
+        options.write_text(
+            f"method: [{method}, closed_book]\nmy_method:\n  k: 1\nclosed_book: {{max_answer_tokens: 60}}\n"
+            f"retriever: {{url: ['{index}']}}\nmodel: {{backend: server, urls: ['{model.url}']}}\n"
+        )
+        command = [
+            "run",
+            "--questions",
+            str(questions),
+            "--config",
+            str(options),
+            "--out",
+            str(tmp_path / "runs"),
+        ]
+        status = main(command)
+    assert status == 0
+    runs = json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]
+    assert list(runs) == ["my_method", "closed_book"] and (
+        runs["my_method"]["em"],
+        runs["closed_book"]["em"],
+    ) == (1, 0)
+    (row,) = read_rows(tmp_path / "runs/my_method").values()
+    assert row.passage_ids == ("the glass orchard", "mara velden") and runs["my_method"]["recall"] == 1
+    assert (tmp_path / "runs/my_method" / TRACES).read_bytes().count(b"\n") == 1
+
+
+def test_options_of_an_own_method_are_checked_as_any(method: str, tmp_path: Path) -> None:
+    config = configured("--method", f"one_step,{method}", "--my_method.k=7")
+    assert config.method == ["one_step", "my_method"] and vars(config)["my_method"].k == 7
+    assert isinstance(config, RunConfig) and config.entry("my_method").searches
+    other = changed(config, {"my_method.max_searches": 3})
+    assert (vars(other)["my_method"].k, vars(other)["my_method"].max_searches) == (7, 3)
+    assert changed(other, {"method": method}).method == ["my_method"], "naming it again is no clash"
+    for argv, complaint in [
+        (["--my_method.kk", "1"], "unknown option '--my_method.kk': did you mean 'my_method.k'"),
+        (["--my_method.k", "x"], "'--my_method.k'.*Expected a int.*x"),
+        (["--my_method.k", "0"], "must be at least 1"),
+    ]:
+        with pytest.raises(ConfigError, match=complaint):
+            configured("--method", method, *argv)
+    with pytest.raises(ConfigError, match=r"unknown option '--my_method\.k'"):
+        configured("--my_method.k", "1")
+
+
+CONFIG = """
+from __future__ import annotations
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+from core.method import MethodConfig
+from core.tools import Tools
+from core.types import Answer, Question
+
+@dataclass(frozen=True)
+class Options(MethodConfig):
+    preset: Literal["quick", "slow"] = "quick"
+    hops: int = 1
+    flag: bool = False
+    ALIASES: ClassVar = {"L": "hops"}
+    PRESETS: ClassVar = {"quick": {}, "slow": {"hops": 9}}
+    SEARCHES: ClassVar = False
+"""
+GOOD = (
+    CONFIG
+    + "async def mine(question: Question, tools: Tools, config: Options) -> Answer: return Answer('x')\n"
+)
+
+
+def test_an_own_method_may_have_presets_aliases_flags_and_no_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "quiet_module.py").write_text(GOOD)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = configured("--method", "quiet_module:mine", "--mine.preset", "slow", "--mine.flag")
+    options = vars(config)["mine"]
+    assert (options.hops, options.flag, config.searches) == (9, True, False)
+    assert vars(configured("--mine.L", "4", "--method=quiet_module:mine"))["mine"].hops == 4
+
+
+@pytest.mark.parametrize(
+    ("code", "complaint"),
+    [
+        ("", "has no 'async def mine': it has none at all"),
+        ("async def other(question, tools, config): ...", "did you mean 'other'|known: other"),
+        ("def mine(question, tools, config): ...", "has no 'async def mine'"),
+        ("x = 1\nasync def mine(question, tools, config:", r"SyntaxError: .*mine\.py, line 2"),
+        ("import nothing_of_this_name", r"ModuleNotFoundError: .*mine\.py, line 1"),
+        ("async def mine(question, tools): ...", r"takes \(question, tools\), but a method takes"),
+        ("async def mine(question, tools, config): ...", "must be annotated with a class of options"),
+        ("async def mine(question, tools, config: int): ...", "must be annotated with a class of options"),
+        ("async def mine(question, tools, config: 'Nobody'): ...", "NameError: name 'Nobody' is not defined"),
+        (
+            GOOD.replace("hops: int = 1", "hops: int").replace(' = "quick"', ""),
+            "every option of .* needs a default",
+        ),
+        (GOOD.replace("@dataclass(frozen=True)", ""), "must be annotated with a class of options"),
+        (GOOD.replace("frozen=True", ""), "cannot inherit non-frozen"),
+    ],
+)
+def test_what_is_wrong_with_an_own_method_is_said(tmp_path: Path, code: str, complaint: str) -> None:
+    (tmp_path / "mine.py").write_text(code)
+    with pytest.raises(ConfigError, match=complaint):
+        load_entry(f"{tmp_path / 'mine.py'}:mine")
+
+
+def test_names_that_are_taken_or_lead_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    method = GOOD.removeprefix(CONFIG)
+    (tmp_path / "a.py").write_text(
+        GOOD + method.replace("def mine", "def corag") + method.replace("def mine", "def seed")
+    )
+    (tmp_path / "b.py").write_text(GOOD + "# another\n")
+    file = tmp_path / "a.py"
+    for names, complaint in [
+        (f"{file}:corag", "'corag' has the name of another method"),
+        (f"{file}:seed", "'seed' has the name of another option"),
+        (f"{file}:mine,{tmp_path / 'b.py'}:mine", "'mine' has the name of another method"),
+        ("nowhere.py:mine", "there is no file 'nowhere.py'"),
+        ("nowhere_at_all:mine", "no module 'nowhere_at_all': put its folder on PYTHONPATH"),
+        ("mine.py:", "'mine.py:' is no method: write FILE.py:FUNCTION"),
+    ]:
+        with pytest.raises(ConfigError, match=re.escape(complaint)):
+            configured("--method", names)
+    assert main(["methods", "nowhere.py:mine"]) == 2
+    assert "there is no file" in capsys.readouterr().err
