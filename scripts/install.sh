@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
-# Put the locked packages and corag itself into .venv at the repository's root; do nothing if they are there already.
+# Put the locked packages and corag itself into .venv at the repository's root; do nothing if they are there
+# already.
 #   bash scripts/install.sh          CPU (requirements/cpu.lock)
-#   CORAG_GPU=1 bash scripts/install.sh   CUDA GPU (requirements/gpu.lock); chosen by itself where nvidia-smi lists a GPU
+#   CORAG_GPU=1 bash scripts/install.sh   CUDA GPU (requirements/gpu.lock); the default where there is one
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-if [ "${CORAG_GPU:-}" = 1 ] || { [ -z "${CORAG_GPU:-}" ] && nvidia-smi -L >/dev/null 2>&1; }; then kind=gpu; else kind=cpu; fi
+kind=cpu
+if [ "${CORAG_GPU:-}" = 1 ] || { [ -z "${CORAG_GPU:-}" ] && nvidia-smi -L >/dev/null 2>&1; }; then
+    kind=gpu
+fi
 lock=requirements/$kind.lock
 
 python=${CORAG_PYTHON:-}
 if [ -z "$python" ]; then
     for candidate in python3.11 python3 python; do
-        if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
             python=$candidate
             break
         fi
@@ -29,13 +33,14 @@ if [ "$(cat .venv/corag-lock 2>/dev/null || true)" = "$wanted" ]; then
 fi
 echo "corag: installing $(grep -c '==' "$lock") packages from $lock into .venv (about 4 minutes) ..." >&2
 started=$SECONDS
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25" "setuptools>=77,<81" wheel
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r "$lock"
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+pip_install() { .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@"; }
+pip_install --upgrade "pip>=25" "setuptools>=77,<81" wheel
+pip_install --no-deps -r "$lock"
+pip_install --no-deps --no-build-isolation --editable .
 if ! .venv/bin/python -c 'import torch' 2>.venv/torch-error; then
     tail -n 1 .venv/torch-error >&2
-    echo "corag: torch does not start. On a machine without a GPU it must be the CPU build: add PyTorch's index of CPU builds to" \
-        "pip's configuration (extra-index-url), delete .venv and run this again." >&2
+    echo "corag: torch does not start. On a machine without a GPU it must be the CPU build: add PyTorch's index" \
+        "of CPU builds to pip's configuration (extra-index-url), delete .venv and run this again." >&2
     exit 2
 fi
 echo "$wanted" >.venv/corag-lock

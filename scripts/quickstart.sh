@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# From a bare machine to the first table: install, write the embedded world, index it with Lucene and FAISS, start a real model
-# under vLLM, answer its questions closed-book, with one-step retrieval and with IRCoT; then with CoRAG, the model fine-tuned for it on
-# another world (the adapter comes with the package; scripts/recipes/train_loop.sh makes it). Run it again: it goes on where it was.
+# From a bare machine to the first table: install, write the embedded world, index it with Lucene and FAISS,
+# start a real model under vLLM, answer its questions closed-book, with one-step retrieval and with IRCoT;
+# then with CoRAG, the model fine-tuned for it on another world (the adapter comes with the package;
+# scripts/recipes/train_loop.sh makes it). Run it again: it goes on where it was.
 #   bash scripts/quickstart.sh                 30 questions
 #   bash scripts/quickstart.sh --limit 20      options go to 'corag run'
 set -euo pipefail

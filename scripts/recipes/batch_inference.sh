@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Answer a question file in shards, each with an engine of its own, join the shards and print the table. Options are those of
-# 'corag run' and go there unchanged. The same command again goes on where it was. Recipes:
-#   bash scripts/recipes/batch_inference.sh --config experiment.yaml            one engine and one shard per GPU: 8 on 8 GPUs, 1 on one
-#   CUDA_VISIBLE_DEVICES=2,3 bash scripts/recipes/batch_inference.sh ...        on these GPUs only
-#   GPUS_PER_ENGINE=4 bash scripts/recipes/batch_inference.sh ...               tensor parallel: two engines of 4 GPUs on 8 GPUs
-#   SHARDS=4 AT_ONCE=2 bash scripts/recipes/batch_inference.sh ...              no GPU: 4 shards on the CPU, two at a time (default 1 and 1)
-#   LOGS=folder bash scripts/recipes/batch_inference.sh ...                     each shard's log; by default a folder in runs/logs
-# SLURM, one shard per task of an array (run scripts/install.sh before); afterwards, on any machine, the joining and the table:
-#   sbatch --array=1-8 --gpus=1 --wrap '.venv/bin/corag run --config my.yaml --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT'
+# Answer a question file in shards, each with an engine of its own, join the shards and print the table.
+# Options are those of 'corag run' and go there unchanged. The same command again goes on where it was.
+# Recipes:
+#   bash scripts/recipes/batch_inference.sh --config experiment.yaml      an engine and a shard for each GPU
+#   CUDA_VISIBLE_DEVICES=2,3 bash scripts/recipes/batch_inference.sh ...  on these GPUs only
+#   GPUS_PER_ENGINE=4 bash scripts/recipes/batch_inference.sh ...         tensor parallel: 2 engines on 8 GPUs
+#   SHARDS=4 AT_ONCE=2 bash scripts/recipes/batch_inference.sh ...        no GPU: 4 shards, 2 at a time
+#   LOGS=folder bash scripts/recipes/batch_inference.sh ...               each shard's log; else in runs/logs
+# SLURM, one shard per task of an array (run scripts/install.sh before); afterwards, on any machine, the
+# joining and the table:
+#   sbatch --array=1-8 --gpus=1 --wrap '.venv/bin/corag run --config my.yaml --shard $SLURM_ARRAY_TASK_ID/8'
 #   corag join runs/NAME/*.shard-1-of-8
 set -euo pipefail
 if [ $# = 0 ] || [ "$1" = --help ]; then
@@ -20,14 +22,15 @@ export PATH="$root/.venv/bin:$PATH"
 
 per_engine=${GPUS_PER_ENGINE:-1}
 visible=${CUDA_VISIBLE_DEVICES:-}
-if [ -z "${CUDA_VISIBLE_DEVICES+set}" ] && listed=$(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null); then
+list_gpus() { nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null; }
+if [ -z "${CUDA_VISIBLE_DEVICES+set}" ] && listed=$(list_gpus); then
     visible=${listed//$'\n'/,}
 fi
 IFS=, read -ra gpus <<<"$visible"
 engines=$((${#gpus[@]} / per_engine))
 if [ ${#gpus[@]} = 0 ]; then
     engines=${AT_ONCE:-1}
-    # More threads than cores wait for each other in torch: that can be many times slower than one thread each.
+    # More threads than cores wait for each other in torch, many times slower than one thread each.
     [ "$engines" = 1 ] || export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((($(nproc) + engines - 1) / engines))}
 elif [ $engines = 0 ]; then
     echo "corag: GPUS_PER_ENGINE is $per_engine, but the GPUs are only $visible: give a smaller one." >&2
@@ -37,7 +40,8 @@ shards=${SHARDS:-$engines}
 logs=${LOGS:-runs/logs/$(printf '%s\n' "$@" | cksum | cut -d' ' -f1)}
 mkdir -p "$logs"
 
-# Answer the shards number, number + engines, number + 2 * engines ... on this engine's GPUs; fail at the end if one of them failed.
+# Answer the shards number, number + engines, number + 2 * engines ... on this engine's GPUs; fail at the end
+# if one of them failed.
 engine() {
     local number=$1 options=() failed=0 running= shard log
     shift
@@ -49,7 +53,7 @@ engine() {
     [ "$per_engine" = 1 ] || options=(--model.tensor_parallel "$per_engine")
     for ((shard = number; shard <= shards; shard += engines)); do
         log=$logs/shard-$shard-of-$shards
-        # In a process group of its own (setsid), an engine can be stopped with all the processes that it starts.
+        # In a process group of its own (setsid), an engine can be stopped with all processes that it starts.
         setsid corag run "${options[@]}" "$@" --shard "$shard/$shards" >"$log.out" 2>"$log.err" </dev/null &
         running=$!
         if ! wait "$running"; then
@@ -77,7 +81,8 @@ done
 failed=0
 for worker in "${workers[@]}"; do wait "$worker" || failed=1; done
 if [ $failed = 1 ]; then
-    echo "corag: not every shard is finished, so nothing was joined: mend the cause and run the same command again." >&2
+    echo "corag: not every shard is finished, so nothing was joined: mend the cause and run the same" \
+        "command again." >&2
     exit 1
 fi
 folders='import json, sys; print(*(run["folder"] for run in json.load(sys.stdin)["runs"].values()), sep="\n")'

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# CoRAG's whole training on the embedded world, on CPU: chains from one fictional universe, an adapter, and the table of it on another
-# universe with its own names and facts, so that nothing can be known by heart. Run it again to go on.
+# CoRAG's whole training on the embedded world, on CPU: chains from one fictional universe, an adapter, and
+# the table of it on another universe with its own names and facts, so that nothing can be known by heart. Run
+# it again to go on.
 #   bash scripts/recipes/train_loop.sh        into results/train_loop, tested on 40 questions
 #   bash scripts/recipes/train_loop.sh 100    tested on 100
 set -euo pipefail
