@@ -39,8 +39,8 @@ pip_install --no-deps -r "$lock"
 pip_install --no-deps --no-build-isolation --editable .
 if ! .venv/bin/python -c 'import torch' 2>.venv/torch-error; then
     tail -n 1 .venv/torch-error >&2
-    echo "corag: torch does not start. On a machine without a GPU it must be the CPU build: add PyTorch's index" \
-        "of CPU builds to pip's configuration (extra-index-url), delete .venv and run this again." >&2
+    echo "corag: torch does not start. On a machine without a GPU it must be the CPU build: add PyTorch's" \
+        "index of CPU builds to pip's configuration (extra-index-url), delete .venv and run this again." >&2
     exit 2
 fi
 echo "$wanted" >.venv/corag-lock

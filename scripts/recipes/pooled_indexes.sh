@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A BM25 and a dense index over the paragraphs that a question file brings along; prints what their names
 # begin with. For other scripts.
-#   indexes=$(bash scripts/recipes/pooled_indexes.sh DATASET QUESTIONS)  then "$indexes-bm25", "$indexes-dense"
+#   indexes=$(bash scripts/recipes/pooled_indexes.sh DATASET QUESTIONS)  then "$indexes-bm25"
 # Their folders lie in the repository, wherever this is called from.
 set -euo pipefail
 questions=$(realpath "$2")
