@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from core.types import Passage
 from eval.experiment import extensions  # noqa: F401 - the preset of IRCoT
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.index_manifest import INDEX_FILE, read_manifest
+from retrieval.index_manifest import INDEX_FILE, IndexSettings, begin_build, hash_corpus, read_manifest
 from retrieval.open import open_retriever
 from tests.retrieval.conftest import ignore, write_jsonl
 
@@ -124,3 +124,15 @@ async def test_fingerprints_follow_what_is_found_not_where_it_lies(
     assert same == also != other
     for each in opened:
         await each.close()
+
+
+def test_what_an_older_version_had_begun_is_gone_on_with(corpus: Path, tmp_path: Path) -> None:
+    """It left its settings in a file of another name."""
+    config = IndexConfig([str(corpus)], str(tmp_path / "begun"))
+    settings = IndexSettings("bm25", hash_corpus([corpus]), (("format", "jsonl"),))
+    (tmp_path / "begun/shards").mkdir(parents=True)
+    (tmp_path / "begun/corag_building.json").write_text(json.dumps(asdict(settings)))
+    with pytest.raises(IndexMismatchError, match=r"unfinished index .*\n  format: \"jsonl\" -> \"kilt\"\n"):
+        begin_build(tmp_path / "begun", replace(settings, details=(("format", "kilt"),)), overwrite=False)
+    assert build_index(config, ignore).passages == 72
+    assert not (tmp_path / "begun/corag_building.json").exists()
