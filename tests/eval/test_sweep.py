@@ -112,9 +112,11 @@ def backends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Backends:
 
 COMMAND = "sweep --config sweep.yaml --questions test.jsonl --dev.questions dev.jsonl --out out".split()
 ENVIRONMENT = [
-    "--model.kv_cache_gb", "8", "--model.gpu_memory_utilization", "0.5", "--model.max_num_seqs", "2", "--model.batch_size", "3",
+    "--model.kv_cache_gb", "8", "--model.gpu_memory_utilization", "0.5", "--model.max_num_seqs", "2",
+    "--model.batch_size", "3",
     "--model.timeout_s", "9", "--model.retries", "1", "--model.api_key_variable", "KEY",
-    "--retriever.threads", "3", "--retriever.timeout_s", "9", "--retriever.retries", "1", "--retriever.cache_size", "0",
+    "--retriever.threads", "3", "--retriever.timeout_s", "9", "--retriever.retries", "1",
+    "--retriever.cache_size", "0",
 ]  # fmt: skip
 
 
@@ -234,7 +236,8 @@ def test_a_sweep_leaves_tables_plots_and_choices(
         and names[-1] == "corag strategy=best_of_n N=4 L=3 budget=300"
     )
     assert record["cells"][names[-1]]["options"] == {
-        "method": "corag", "corag.strategy": "best_of_n", "corag.chains": 4, "corag.max_hops": 3, "budget": 300,
+        "method": "corag", "corag.strategy": "best_of_n", "corag.chains": 4, "corag.max_hops": 3,
+        "budget": 300,
     }  # fmt: skip
     assert (
         record["cells"][names[-1]]["tokens_per_question"]
@@ -329,7 +332,8 @@ def test_without_dev_questions_the_choice_is_called_optimistic(
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [
-        (["--dev.questions", "test.jsonl"], "4 of the dev questions are among those that are reported on, such as 'test-Oslo'"),
+        (["--dev.questions", "test.jsonl"],
+         "4 of the dev questions are among those that are reported on, such as 'test-Oslo'"),
         (["--dev.retriever.index", "x", "--grid", "{retriever.index: [a, b]}"], "search different indexes"),
         (["--dev.questions", "nowhere.jsonl"], "nowhere.jsonl"),
         (["--dev.shard", "1/2"], "dev and test questions are not sharded, but these are to be shard 1/2"),
@@ -437,10 +441,14 @@ def test_a_sweep_killed_in_the_middle_answers_every_cell_once(
         "2}\n"
     )
     command = [
-        "sweep", "--questions", "world/test.jsonl", "--cells", "cells.yaml", "--method", "corag", "--retriever.index", "bm25",
-        "--model.backend", "transformers", "--batch_size", "1", "--corag.max_hops", "2", "--corag.passages_per_hop", "1",
-        "--corag.context_passages", "1", "--corag.max_sub_query_tokens", "12", "--corag.max_sub_answer_tokens", "8",
-        "--corag.max_answer_tokens", "8", "--one_step.k", "1", "--one_step.max_answer_tokens", "8", "--out", "sweep",
+        "sweep", "--questions", "world/test.jsonl", "--cells", "cells.yaml", "--method", "corag",
+        "--retriever.index", "bm25",
+        "--model.backend", "transformers", "--batch_size", "1", "--corag.max_hops", "2",
+        "--corag.passages_per_hop", "1",
+        "--corag.context_passages", "1", "--corag.max_sub_query_tokens", "12",
+        "--corag.max_sub_answer_tokens", "8",
+        "--corag.max_answer_tokens", "8", "--one_step.k", "1", "--one_step.max_answer_tokens", "8", "--out",
+        "sweep",
     ]  # fmt: skip
     program = [sys.executable, "-c", "import sys; from scripts.cli import main; sys.exit(main(sys.argv[1:]))"]
     killed = subprocess.Popen([*program, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -92,8 +92,10 @@ def test_lists_of_lists_are_values_and_blocks_may_overlap(tmp_path: Path) -> Non
     )
     cells = cells_of(config_of(tmp_path, text))
     assert list(cells) == [
-        "corag chains=2 strategy=best_of_n retriever.index=a,b", "corag chains=2 strategy=best_of_n retriever.index=c",
-        "corag chains=4 strategy=best_of_n retriever.index=a,b", "corag chains=4 strategy=best_of_n retriever.index=c",
+        "corag chains=2 strategy=best_of_n retriever.index=a,b",
+        "corag chains=2 strategy=best_of_n retriever.index=c",
+        "corag chains=4 strategy=best_of_n retriever.index=a,b",
+        "corag chains=4 strategy=best_of_n retriever.index=c",
         "corag retriever.index=c strategy=best_of_n N=8",
     ]  # fmt: skip
     assert [cell.config.retriever.index for cell in cells.values()] == [
@@ -110,7 +112,8 @@ def test_a_grid_on_the_command_line_may_be_a_list_line_by_line_and_long_paths_st
 ) -> None:
     """Names of indexes longer than a cell's name may be, which differ before their ends."""
     bm25, dense = (f"indexes/hotpotqa-hotpot_dev_distractor_v1-{kind}" for kind in ("bm25", "dense"))
-    grid = f"\n- {{method: closed_book}}\n- {{method: one_step, retriever.index: [{bm25}, {dense}, '{bm25},{dense}']}}"
+    searched = f"[{bm25}, {dense}, '{bm25},{dense}']"
+    grid = f"\n- {{method: closed_book}}\n- {{method: one_step, retriever.index: {searched}}}"
     cells = list(cells_of(config_of(tmp_path, "out: results", "--grid", grid)).values())
     assert [cell.config.retriever.index for cell in cells[1:]] == [[bm25], [dense], [bm25, dense]]
     assert len({cell.folder for cell in cells}) == len({cell.name for cell in cells}) == 4
@@ -187,7 +190,8 @@ def test_wrong_cells_are_named(tmp_path: Path, cells: str, complaint: str) -> No
         ("seed: 1", "no cells were given"),
         ("grid: [3]", "the grid must hold blocks of options"),
         ("grid: {seed: []}", "the grid has no value for seed"),
-        ("grid: {method: [one_step, corag], corag.L: 2}", "cell 'one_step corag.L=2' of the grid changes corag.L, but its method"),
+        ("grid: {method: [one_step, corag], corag.L: 2}",
+         "cell 'one_step corag.L=2' of the grid changes corag.L, but its method"),
         ("cells: {a: 3}", "the cells must hold cells"),
         ("cells: {a: {seed: 1}}\nbudgets: [0]", "budgets must be numbers from 1 on"),
         ("cells: {a: {seed: 1}}\nshard: 1/2", "a sweep is not sharded"),

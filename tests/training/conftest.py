@@ -57,7 +57,8 @@ def options(rows: str, tiny_model: str, tmp_path: Path) -> Callable[..., SftConf
 
     def make(**changes: Any) -> SftConfig:
         quick = {
-            "rows": rows, "out": str(tmp_path / "adapter"), "model": tiny_model, "precision": "float32", "batch_size": 4,
+            "rows": rows, "out": str(tmp_path / "adapter"), "model": tiny_model, "precision": "float32",
+            "batch_size": 4,
             "max_steps": 3, "learning_rate": 5e-3, "logging_steps": 1, "warmup": 0.0,
         }  # fmt: skip
         return SftConfig(**(quick | changes))

@@ -23,7 +23,6 @@ SAMPLE = SampleConfig(chains=3, max_hops=3)
 
 
 # ---- from disk
-# -------------------------------------------------------------------------------------------------------------
 
 
 def test_chains_come_back_as_they_were_sampled(tmp_path):
@@ -85,7 +84,6 @@ def test_several_folders_are_read_as_one(tmp_path):
 
 
 # ---- refusals
-# --------------------------------------------------------------------------------------------------------------
 
 
 def test_the_same_question_in_two_folders_is_refused(tmp_path):
@@ -152,7 +150,6 @@ def test_a_prompt_that_has_changed_since_is_refused_with_the_difference(tmp_path
 
 
 # ---- statistics
-# ------------------------------------------------------------------------------------------------------------
 
 
 def chain(*said, means, stopped="length"):

@@ -82,7 +82,6 @@ CONFIGS = {
 
 
 # ---- byte equality
-# ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stop", ["length", "check"])
@@ -188,7 +187,6 @@ def test_a_row_by_hand(renderer):
 
 
 # ---- which rows
-# ------------------------------------------------------------------------------------------------------------
 
 
 def chain_row(name="q1", hops=3, means=None, **hop):
@@ -263,7 +261,6 @@ def test_a_question_is_set_aside_whole():
 
 
 # ---- refusals
-# --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_long_prompt_loses_passages_the_worst_first_and_a_long_answer_nothing(renderer):

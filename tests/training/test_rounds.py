@@ -304,7 +304,8 @@ def test_from_sampling_to_the_decoded_table(
         "start_from": "previous",
         "sample": {"chains": 2, "max_hops": 2},
         "rows": {"ratio": 1.0, "validation": 0.0},
-        "sft": {"max_steps": 3, "batch_size": 2, "precision": "float32", "logging_steps": 1, "learning_rate": 0.01},
+        "sft": {"max_steps": 3, "batch_size": 2, "precision": "float32", "logging_steps": 1,
+        "learning_rate": 0.01},
         "corag": {
             "max_hops": 2, "passages_per_hop": 3, "context_passages": 3,
             "max_sub_query_tokens": 8, "max_sub_answer_tokens": 8, "max_answer_tokens": 8,

@@ -55,7 +55,6 @@ def ids(folder):
 
 
 # ---- which questions
-# -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -107,7 +106,6 @@ def test_questions_that_are_not_there(capsys, questions, tmp_path):
 
 
 # ---- refused before an engine starts
-# ---------------------------------------------------------------------------------------
 
 
 def test_training_questions_without_answers_are_refused_before_anything_starts(capsys, tmp_path):
@@ -153,7 +151,6 @@ def test_rows_that_lack_something(capsys, tmp_path):
 
 
 # ---- sampled
-# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_sample_writes_chains_and_says_what_came_of_it(scripted, capsys, questions, tmp_path):
@@ -268,7 +265,6 @@ def test_sampling_killed_in_the_middle_goes_on_to_the_same_data(scripted, questi
 
 
 # ---- with a real index
-# -----------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager

@@ -57,7 +57,6 @@ def run(
 
 
 # ---- chains by hand
-# --------------------------------------------------------------------------------------------------------
 
 
 def test_three_chains_by_hand():
@@ -178,7 +177,6 @@ def test_refused_hops_are_kept():
 
 
 # ---- scores and choice
-# -----------------------------------------------------------------------------------------------------
 
 
 def test_the_likeliest_alias_counts():
@@ -245,7 +243,6 @@ def test_the_threshold_is_on_the_mean_of_what_is_ranked_best():
 
 
 # ---- randomness
-# ------------------------------------------------------------------------------------------------------------
 
 
 def random_chains(count, seed=0, pause=None, question=QUESTION):
@@ -287,7 +284,6 @@ def test_only_sub_queries_are_sampled():
 
 
 # ---- decompositions
-# --------------------------------------------------------------------------------------------------------
 
 
 def follow(question=QUESTION, world=WORLD, corag=CORAG, **options):
@@ -351,7 +347,6 @@ def test_an_unlikely_decomposition_is_rejected_too():
 
 
 # ---- refusals
-# --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

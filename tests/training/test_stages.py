@@ -34,7 +34,8 @@ def performed(stage, may_fail=0):
 
 FILES = {
     "questions": "one\n", "aliases": "one\n", "model/config.json": "{}", "adapter/config.json": "{}",
-    "next.txt": "version: 1\n--- user\n{query} {hops}\n", "enough.txt": "version: 1\n--- user\n{query} {hops}\n",
+    "next.txt": "version: 1\n--- user\n{query} {hops}\n",
+    "enough.txt": "version: 1\n--- user\n{query} {hops}\n",
 }  # fmt: skip
 
 
