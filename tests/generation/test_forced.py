@@ -98,15 +98,14 @@ def test_parameters_that_do_not_fit_refuse_the_request(bad: Any) -> None:
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    modules = "cached config decoding forced transformers_engine models open rendering server vllm_engine"
-    program = (
-        f"import sys, importlib\nfor name in {modules.split()!r}: importlib.import_module('generation.' + "
-        "name)\n"
-        "print([name for name in ('torch', 'vllm', 'transformers', 'peft') if name in sys.modules])"
+    modules = (
+        "cached config forced transformers_engine models open rendering server vllm_engine vllm_processes"
     )
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        == "[]"
-    )
+    program = f"""
+import sys, importlib
+for name in {modules.split()!r}:
+    importlib.import_module("generation." + name)
+print([name for name in ("torch", "vllm", "transformers", "peft") if name in sys.modules])
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
