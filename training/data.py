@@ -133,9 +133,8 @@ def examples_of(
             f"question '{question.id}' has no gold answer to train on: give training questions one each."
         )
     chain = chain_of(row, passages)
-    for number, hop in enumerate(chain.hops, 1):
-        before, after = Chain(chain.hops[: number - 1]), Chain(chain.hops[:number])
-        yield from _of_hop(row, number, hop, before, after, count, config, corag)
+    for number in range(1, len(chain) + 1):
+        yield from _of_hop(row, chain, number, count, config, corag)
     context = Context(_hits(row.context_ids, passages, question.id))
 
     def final(chain: Chain) -> Prompt:
@@ -155,16 +154,15 @@ def examples_of(
 
 def _of_hop(
     row: ChainRow,
+    chain: Chain,
     number: int,
-    hop: Hop,
-    before: Chain,
-    after: Chain,
     count: Callable[[str], int],
     config: RowsConfig,
     corag: CoRAGConfig,
 ) -> Iterator[TrainingExample]:
-    """Yield what is asked at one hop: ``before`` it the chain ends there, ``after`` it with it."""
-    question = row.question
+    """Yield what is asked at hop ``number`` of a chain, of which its prompts show what was there by then."""
+    question, hop = row.question, chain.hops[number - 1]
+    before, after = Chain(chain.hops[: number - 1]), Chain(chain.hops[:number])
 
     def cut(prompt: Prompt, reply: str, most: int, when_sampled: bool) -> bool:
         return count(continuation(prompt, reply)) > most if row.annotated else when_sampled
