@@ -7,37 +7,21 @@ knows a method, a dataset or an engine by name, and nothing imports any other ro
 
 from core.lazy import lazy_exports
 
-_PLACES = {
-    "Answer": "core.types",
-    "BackendError": "core.errors",
-    "BudgetExhaustedError": "core.errors",
-    "Completion": "core.protocols",
-    "ConfigError": "core.errors",
-    "CoragError": "core.errors",
-    "DataError": "core.errors",
-    "GenerateRequest": "core.protocols",
-    "Generation": "core.protocols",
-    "Generator": "core.protocols",
-    "GoldHop": "core.types",
-    "Hit": "core.types",
-    "IndexMismatchError": "core.errors",
-    "MethodConfig": "core.method",
-    "Passage": "core.types",
-    "PassagePool": "core.passage_pool",
-    "Question": "core.types",
-    "ReaderConfig": "core.reader",
-    "RequestRefusedError": "core.errors",
-    "Retriever": "core.protocols",
-    "Sampling": "core.protocols",
-    "Score": "core.protocols",
-    "ScoreRequest": "core.protocols",
-    "SearchFailedError": "core.errors",
-    "TokenUsage": "core.types",
-    "Tools": "core.tools",
-    "answer_all": "core.runner",
-    "answer_question": "core.runner",
-    "passage_id": "core.types",
-    "read": "core.reader",
-}
-__all__ = list(_PLACES)
-__getattr__, __dir__ = lazy_exports(__name__, _PLACES)
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "core.types": "Answer GoldHop Hit Passage Question TokenUsage passage_id",
+        "core.errors": (
+            "BackendError BudgetExhaustedError ConfigError CoragError DataError IndexMismatchError "
+            "RequestRefusedError SearchFailedError"
+        ),
+        "core.protocols": (
+            "Completion GenerateRequest Generation Generator Retriever Sampling Score ScoreRequest"
+        ),
+        "core.method": "MethodConfig",
+        "core.passage_pool": "PassagePool",
+        "core.reader": "ReaderConfig read",
+        "core.tools": "Tools",
+        "core.runner": "answer_all answer_question",
+    },
+)

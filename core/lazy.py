@@ -9,22 +9,22 @@ from typing import Any
 
 
 def lazy_exports(
-    package: str, places: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a package's ``__getattr__`` and ``__dir__``.
+    package: str, names: Mapping[str, str]
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a package's ``__all__``, ``__getattr__`` and ``__dir__``.
 
     An eager ``__init__`` would bring torch, vLLM or a JVM to everybody who imports any module of the package.
-    ``places``: the defining module of each public name, or "module:attribute" where it has another name
-    there.
+    ``names``: by the module that defines them, separated by spaces. None may be that of a submodule, which
+    would hide it once it is imported.
     """
+    places = {name: module for module, listed in names.items() for name in listed.split()}
 
-    def getattribute(name: str) -> Any:
+    def load(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module, _, attribute = places[name].partition(":")
-        return getattr(import_module(module), attribute or name)
+        return getattr(import_module(places[name]), name)
 
-    def listed() -> list[str]:
+    def everything() -> list[str]:
         return sorted({*vars(sys.modules[package]), *places})
 
-    return getattribute, listed
+    return sorted(places), load, everything

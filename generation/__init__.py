@@ -9,15 +9,16 @@ identifies them.
 from core.lazy import lazy_exports
 
 # Loaded when first asked for: the engines bring torch, vLLM or transformers.
-_EXPORTS = {
-    "CachedGenerator": "generation.cached",
-    "ModelConfig": "generation.config",
-    "Renderer": "generation.rendering",
-    "ServerGenerator": "generation.server",
-    "TransformersGenerator": "generation.transformers_engine",
-    "VllmGenerator": "generation.vllm_engine",
-    "model_folder": "generation.models",
-    "open_generator": "generation.open",
-}
-__all__ = list(_EXPORTS)
-__getattr__, __dir__ = lazy_exports(__name__, _EXPORTS)
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "generation.cached": "CachedGenerator",
+        "generation.config": "ModelConfig",
+        "generation.rendering": "Renderer",
+        "generation.server": "ServerGenerator",
+        "generation.transformers_engine": "TransformersGenerator",
+        "generation.vllm_engine": "VllmGenerator",
+        "generation.models": "model_folder",
+        "generation.open": "open_generator",
+    },
+)

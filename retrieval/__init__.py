@@ -9,17 +9,13 @@ formats and BM25 presets of their own from above (:func:`register_format`, :func
 from core.lazy import lazy_exports
 
 # Loaded when first asked for: opening an index brings FAISS, and Lucene a Java.
-_EXPORTS = {
-    "Bm25": "retrieval.config",
-    "IndexConfig": "retrieval.config",
-    "RetrieverConfig": "retrieval.config",
-    "UnitsConfig": "retrieval.long_units",
-    "build_index": "retrieval.build",
-    "build_units": "retrieval.long_units",
-    "open_retriever": "retrieval.open",
-    "read_corpus": "retrieval.corpora",
-    "register_bm25": "retrieval.config",
-    "register_format": "retrieval.corpora",
-}
-__all__ = list(_EXPORTS)
-__getattr__, __dir__ = lazy_exports(__name__, _EXPORTS)
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "retrieval.config": "Bm25 IndexConfig RetrieverConfig register_bm25",
+        "retrieval.long_units": "UnitsConfig build_units",
+        "retrieval.build": "build_index",
+        "retrieval.open": "open_retriever",
+        "retrieval.corpora": "read_corpus register_format",
+    },
+)

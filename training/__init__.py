@@ -9,22 +9,15 @@ are devices. ``rounds`` performs everything, stage by stage.
 from core.lazy import lazy_exports
 
 # Loaded when first asked for: training brings torch, TRL and datasets.
-_EXPORTS = {
-    "LoraOptions": "training.config",
-    "MakeRowsConfig": "training.rows",
-    "RoundsConfig": "training.rounds",
-    "RowsConfig": "training.data",
-    "SampleConfig": "training.sampling",
-    "SampleRunConfig": "training.sample",
-    "SftConfig": "training.config",
-    "TuningOptions": "training.config",
-    "describe": "training.chains",
-    "make_rows": "training.rows",
-    "perform_rounds": "training.rounds",
-    "read_chains": "training.chains",
-    "read_report": "training.rows",
-    "sample_dataset": "training.sample",
-    "sample_chains": "training.sampling",
-}
-__all__ = list(_EXPORTS)
-__getattr__, __dir__ = lazy_exports(__name__, _EXPORTS)
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "training.config": "LoraOptions SftConfig TuningOptions",
+        "training.rows": "MakeRowsConfig make_rows read_report",
+        "training.rounds": "RoundsConfig perform_rounds",
+        "training.data": "RowsConfig",
+        "training.sampling": "SampleConfig sample_chains",
+        "training.sample": "SampleRunConfig sample_dataset",
+        "training.chains": "describe read_chains",
+    },
+)

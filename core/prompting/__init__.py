@@ -7,21 +7,12 @@ Segments say in which order they may go (``shorten``). ``render`` writes passage
 
 from core.lazy import lazy_exports
 
-_PLACES = {
-    "Demonstration": "core.prompting.demonstrations",
-    "DemonstrationConfig": "core.prompting.demonstrations",
-    "Message": "core.prompting.prompt",
-    "Prompt": "core.prompting.prompt",
-    "Segment": "core.prompting.prompt",
-    "Shortening": "core.prompting.prompt",
-    "Template": "core.prompting.template",
-    "load_layout": "core.prompting.render",
-    "load_prompt": "core.prompting.template",
-    "load_template": "core.prompting.template",
-    "parse_template": "core.prompting.template",
-    "read_demonstrations": "core.prompting.demonstrations",
-    "render_demonstrations": "core.prompting.render",
-    "render_passages": "core.prompting.render",
-}
-__all__ = list(_PLACES)
-__getattr__, __dir__ = lazy_exports(__name__, _PLACES)
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "core.prompting.demonstrations": "Demonstration DemonstrationConfig read_demonstrations",
+        "core.prompting.prompt": "Message Prompt Segment Shortening",
+        "core.prompting.template": "Template load_prompt load_template parse_template",
+        "core.prompting.render": "load_layout render_demonstrations render_passages",
+    },
+)

@@ -7,17 +7,13 @@ made of such things is up to date.
 
 from core.lazy import lazy_exports
 
-_PLACES = {
-    "Manifest": "core.runs.manifest",
-    "Row": "core.runs.rows",
-    "RunFolder": "core.runs.folder",
-    "SavedAnswer": "core.runs.rows",
-    "SavedRow": "core.runs.rows",
-    "Shard": "core.runs.shards",
-    "Stamp": "core.runs.stamp",
-    "join": "core.runs.shards",
-    "read_attempts": "core.runs.folder",
-    "read_rows": "core.runs.folder",
-}
-__all__ = list(_PLACES)
-__getattr__, __dir__ = lazy_exports(__name__, _PLACES)
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "core.runs.manifest": "Manifest",
+        "core.runs.rows": "Row SavedAnswer SavedRow",
+        "core.runs.folder": "RunFolder read_attempts read_rows",
+        "core.runs.shards": "Shard join",
+        "core.runs.stamp": "Stamp",
+    },
+)

@@ -9,19 +9,14 @@ person how far a run is, and what happens to one question.
 from core.lazy import lazy_exports
 
 # Loaded when first asked for: all methods and what opens back ends take half a second.
-_EXPORTS = {
-    "ExportConfig": "eval.experiment.exporting",
-    "JudgingConfig": "eval.experiment.judging",
-    "METHODS": "eval.experiment.registry",
-    "MethodOptions": "eval.experiment.registry",
-    "QuestionFile": "eval.experiment.questions",
-    "RunConfig": "eval.experiment.run",
-    "Setup": "eval.experiment.backends",
-    "answer_dataset": "eval.experiment.run",
-    "answer_run": "eval.experiment.run",
-    "export_run": "eval.experiment.exporting",
-    "judge_runs": "eval.experiment.judging",
-    "open_backends": "eval.experiment.backends",
-}
-__all__ = list(_EXPORTS)
-__getattr__, __dir__ = lazy_exports(__name__, _EXPORTS)
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "eval.experiment.exporting": "ExportConfig export_run",
+        "eval.experiment.judging": "JudgingConfig judge_runs",
+        "eval.experiment.registry": "METHODS MethodOptions",
+        "eval.experiment.questions": "QuestionFile",
+        "eval.experiment.run": "RunConfig answer_dataset answer_run",
+        "eval.experiment.backends": "Setup open_backends",
+    },
+)

@@ -7,16 +7,11 @@ write down what came of it. Methods say themselves what tells their runs apart (
 from core.lazy import lazy_exports
 
 # Loaded when first asked for: findings bring numpy, reading cells every method.
-_EXPORTS = {
-    "Cell": "eval.sweeps.cells",
-    "Openers": "eval.sweeps.sweep",
-    "Sweep": "eval.sweeps.record",
-    "SweepConfig": "eval.sweeps.sweep",
-    "answer_cells": "eval.sweeps.sweep",
-    "planned": "eval.sweeps.sweep",
-    "read_cells": "eval.sweeps.cells",
-    "read_sweep": "eval.sweeps.record",
-    "write_sweep": "eval.sweeps.record",
-}
-__all__ = list(_EXPORTS)
-__getattr__, __dir__ = lazy_exports(__name__, _EXPORTS)
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "eval.sweeps.cells": "Cell read_cells",
+        "eval.sweeps.sweep": "Openers SweepConfig answer_cells planned",
+        "eval.sweeps.record": "Sweep read_sweep write_sweep",
+    },
+)

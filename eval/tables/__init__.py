@@ -8,17 +8,12 @@ seconds. ``conditions`` says what a reader must know beside the figures. Nothing
 from core.lazy import lazy_exports
 
 # Loaded when first asked for: figures bring numpy and scipy.
-_EXPORTS = {
-    "Ledger": "eval.tables.ledger",
-    "PairedRuns": "eval.tables.pairs",
-    "ResultsTable": "eval.tables.results",
-    "Summary": "eval.tables.table",
-    "TableView": "eval.tables.results",
-    "compare_runs": "eval.tables.pairs",
-    "read_ledger": "eval.tables.ledger",
-    "summarise": "eval.tables.table",
-    "table_of_answers": "eval.tables.results",
-    "table_of_runs": "eval.tables.results",
-}
-__all__ = list(_EXPORTS)
-__getattr__, __dir__ = lazy_exports(__name__, _EXPORTS)
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "eval.tables.ledger": "Ledger read_ledger",
+        "eval.tables.pairs": "PairedRuns compare_runs",
+        "eval.tables.results": "ResultsTable TableView table_of_answers table_of_runs",
+        "eval.tables.table": "Summary summarise",
+    },
+)
