@@ -274,47 +274,27 @@ class Tools:
             BudgetExhaustedError: if it could cost more than is left; it is not made then.
             ValueError: if an earlier sampled call had this role and path.
         """
-        seed = None
-        if temperature > 0:
-            # Equal paths would mean equal seeds: "two samples" that are one and the same.
-            if (role, path) in self._sampled:
-                raise ValueError(
-                    f"two sampled calls share role '{role}' and path '{path}': they would draw the same "
-                    "samples."
-                )
-            self._sampled.add((role, path))
-            seed = derive_seed(self.seed, self.question.id, role, path)
+        seed = self._seed(role, path) if temperature > 0 else None
         sampling = Sampling(
-            max_tokens,
-            temperature,
-            top_p,
-            top_k,
-            repetition_penalty,
-            n,
-            tuple(stop),
-            logprobs=logprobs,
-            seed=seed,
-            special_tokens=special_tokens,
-        )
+            max_tokens, temperature, top_p, top_k, repetition_penalty, n, tuple(stop), logprobs=logprobs,
+            seed=seed, special_tokens=special_tokens,
+        )  # fmt: skip
+        request = GenerateRequest(prompt, sampling, self._priority(), self.question.id)
         started = time.perf_counter()
         with self._allow(prompt, n * max_tokens):
-            reply = await self.generator.generate(
-                GenerateRequest(prompt, sampling, self._priority(), self.question.id)
-            )
-        self._note(
-            GenerateStep(
-                role,
-                path,
-                tuple(completion.text for completion in reply.completions),
-                tuple(completion.finish_reason for completion in reply.completions),
-                reply.usage,
-                reply.shortening,
-                time.perf_counter() - started,
-                prompt.text if self.keep_prompts else "",
-                started - self.begun,
-            ),
+            reply = await self.generator.generate(request)
+        step = GenerateStep(
+            role,
+            path,
+            tuple(completion.text for completion in reply.completions),
+            tuple(completion.finish_reason for completion in reply.completions),
             reply.usage,
+            reply.shortening,
+            time.perf_counter() - started,
+            prompt.text if self.keep_prompts else "",
+            started - self.begun,
         )
+        self._note(step, reply.usage)
         return reply
 
     async def score(
@@ -369,6 +349,16 @@ class Tools:
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""
         return () if self.retriever is None else await self.retriever.passages(ids)
+
+    def _seed(self, role: str, path: str) -> int:
+        """Derive the seed of a sampled call from its place."""
+        # Equal paths would mean equal seeds: "two samples" that are one and the same.
+        if (role, path) in self._sampled:
+            raise ValueError(
+                f"two sampled calls share role '{role}' and path '{path}': they would draw the same samples."
+            )
+        self._sampled.add((role, path))
+        return derive_seed(self.seed, self.question.id, role, path)
 
     def _priority(self) -> int:
         """Deeper questions go first: they finish early, while their prefix is still in the cache."""
