@@ -1,6 +1,7 @@
 // What must be known beside the figures: conditions, settings, where tokens went and why methods stopped.
 
-// What must be known: shared conditions in one list; what differs between runs in a table; every setting folded away.
+// What must be known: shared conditions in one list; what differs between runs in a table; every setting
+// folded away.
 function drawConditions() {
   const names = Object.keys(runs[0].conditions);
   const same = (name) => runs.every((run) => run.conditions[name] === runs[0].conditions[name]);
@@ -27,7 +28,10 @@ function drawConditions() {
       : null,
     folded("Where the tokens went", rolesTable()),
     folded("Why the methods stopped", stopsTable()),
-    folded("Every setting", settingsTable(settings.map((name) => [name, (run) => run.settings[name] ?? "\u2013"]))),
+    folded(
+      "Every setting",
+      settingsTable(settings.map((name) => [name, (run) => run.settings[name] ?? "\u2013"])),
+    ),
   );
 }
 
@@ -73,7 +77,9 @@ function rolesTable() {
         h("th", {scope: "row"}, place ? "" : runName(run)),
         h("td", {}, ROLE_TITLES[role.role] ?? role.role),
         [role.calls].map((value) => h("td", {class: "is-number"}, decimal(value))),
-        [role.prompt, role.generated, role.computed].map((value) => h("td", {class: "is-number"}, number(value))),
+        [role.prompt, role.generated, role.computed].map((value) =>
+          h("td", {class: "is-number"}, number(value)),
+        ),
       ),
     ),
   );

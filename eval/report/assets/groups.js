@@ -30,7 +30,12 @@ function groupTable(title, field, filter, write) {
         {scope: "row"},
         h(
           "button",
-          {type: "button", class: "link", title: "Show these questions", onclick: () => showGroup(filter, group.name)},
+          {
+            type: "button",
+            class: "link",
+            title: "Show these questions",
+            onclick: () => showGroup(filter, group.name),
+          },
           write(group.name),
         ),
       ),

@@ -1,4 +1,5 @@
-// What every part of the page uses: elements, numbers, packed data. Text only ever becomes text nodes, never markup.
+// What every part of the page uses: elements, numbers, packed data. Text only ever becomes text nodes,
+// never markup.
 
 const overview = JSON.parse(document.getElementById("overview").textContent);
 const runs = overview.runs;
@@ -8,7 +9,8 @@ function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name === "vars") for (const [key, set] of Object.entries(value)) element.style.setProperty(key, set);
+    else if (name === "vars")
+      for (const [key, set] of Object.entries(value)) element.style.setProperty(key, set);
     else if (name === "value") element.value = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
@@ -46,7 +48,8 @@ const signed = (points) => {
   return (text === "0.0" ? "" : points > 0 ? "+" : "\u2212") + text;
 };
 const pValue = (p) => (p < 0.001 ? "p < 0.001" : `p = ${p.toFixed(3)}`);
-const range = (interval) => (interval.low === null ? "" : `[${percent(interval.low)}, ${percent(interval.high)}]`);
+const range = (interval) =>
+  interval.low === null ? "" : `[${percent(interval.low)}, ${percent(interval.high)}]`;
 const measureTitle = {em: "EM", f1: "F1"};
 
 // Runs are told apart by shape and colour, so that neither is needed.
@@ -57,7 +60,8 @@ const SHAPES = [
   (r) => `M0 ${-r * 1.25}L${r * 1.25} 0L0 ${r * 1.25}L${-r * 1.25} 0z`,
   (r) => `M0 ${r * 1.15}L${r * 1.1} ${-r * 0.85}H${-r * 1.1}z`,
   (r) =>
-    `M${-r * 0.4} ${-r * 1.1}h${0.8 * r}v${0.7 * r}h${0.7 * r}v${0.8 * r}h${-0.7 * r}v${0.7 * r}h${-0.8 * r}` +
+    `M${-r * 0.4} ${-r * 1.1}h${0.8 * r}v${0.7 * r}h${0.7 * r}v${0.8 * r}` +
+    `h${-0.7 * r}v${0.7 * r}h${-0.8 * r}` +
     `v${-0.7 * r}h${-0.7 * r}v${-0.8 * r}h${0.7 * r}z`,
 ];
 const COLOURS = 7;
@@ -65,7 +69,11 @@ const runClass = (run) => `run-colour-${run % COLOURS}`;
 const shape = (run, radius, attributes = {}) =>
   svg("path", {d: SHAPES[run % SHAPES.length](radius), ...attributes, class: `mark ${runClass(run)}`});
 const marker = (run) =>
-  svg("svg", {viewBox: "-8 -8 16 16", width: 14, height: 14, class: "marker", "aria-hidden": "true"}, shape(run, 5.6));
+  svg(
+    "svg",
+    {viewBox: "-8 -8 16 16", width: 14, height: 14, class: "marker", "aria-hidden": "true"},
+    shape(run, 5.6),
+  );
 // A run's name, which may break into lines at its joints only.
 const jointed = (name) => name.split(/(?<=[-/])/).map((part, place) => [place ? h("wbr") : null, part]);
 const runName = (run) => h("span", {class: "run-name"}, marker(run), h("span", {}, jointed(runs[run].name)));
@@ -104,14 +112,17 @@ function block(name) {
 async function unpack(packed) {
   if (!packed) throw new Error("a part of this file is missing: it was not written or copied to its end.");
   if (!("DecompressionStream" in window)) {
-    throw new Error("this browser cannot unpack the traces: it needs Chrome 123, Firefox 120, Safari 17.5 or newer.");
+    throw new Error(
+      "this browser cannot unpack the traces: it needs Chrome 123, Firefox 120, Safari 17.5 or newer.",
+    );
   }
   const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream).json();
 }
 
-// The item at a position of a list that was packed in pieces, and the passages that its piece names: number -> [id, title].
+// The item at a position of a list that was packed in pieces, and the passages that its piece names:
+// number -> [id, title].
 async function packedItem(name, starts, position) {
   let piece = starts.length - 1;
   while (starts[piece] > position) piece -= 1;

@@ -72,7 +72,12 @@ function passageItem(place, score, view, named = true) {
   ];
   if (!overview.texts_per_block) return h("div", {class: "passage"}, line);
   const text = h("p", {class: "passage-text"}, "Unpacking\u2026");
-  return h("details", {class: "passage", ontoggle: () => showText(place, text)}, h("summary", {}, line), text);
+  return h(
+    "details",
+    {class: "passage", ontoggle: () => showText(place, text)},
+    h("summary", {}, line),
+    text,
+  );
 }
 
 // Title and text of a passage, null if the index did not have it.
@@ -81,7 +86,8 @@ async function textOf(place) {
   return (await block(`texts-${Math.floor(place / size)}`))[place % size];
 }
 
-// Traces name what searches found; a gold passage that no search found has its title from the index, if there was one.
+// Traces name what searches found; a gold passage that no search found has its title from the index, if
+// there was one.
 async function nameGold({item, passages}) {
   const nameless = (item.supporting ?? [])
     .map((place) => [place, passages.get(place)])

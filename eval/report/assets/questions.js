@@ -65,7 +65,8 @@ function drawFilters() {
       title,
       h("select", {id, onchange: (event) => choose(id, event.target.value)}, options),
     );
-  const named = (choices, chosen) => available(choices).map(([key, [text]]) => option(key, text, key === chosen));
+  const named = (choices, chosen) =>
+    available(choices).map(([key, [text]]) => option(key, text, key === chosen));
   const kinds = runs[0].by_kind.map((group) => group.name);
   const hops = runs[0].by_hops.map((group) => group.name);
   replace(
@@ -97,7 +98,9 @@ function drawFilters() {
           [
             option(-1, "no other run", filters.other < 0),
             ...runs
-              .map((run, place) => (place === filters.run ? null : option(place, run.name, place === filters.other)))
+              .map((run, place) =>
+                place === filters.run ? null : option(place, run.name, place === filters.other),
+              )
               .filter(Boolean),
           ],
           true,
@@ -166,7 +169,8 @@ function applyFilters() {
       return place < 0 ? 0 : first[place] - second[place];
     });
   }
-  const differing = filters.other >= 0 ? `, the two runs disagree on ${number(listed.filter(disagree).length)}` : "";
+  const differing =
+    filters.other >= 0 ? `, the two runs disagree on ${number(listed.filter(disagree).length)}` : "";
   replace(
     at("found"),
     listed.length === index.ids.length
@@ -212,7 +216,9 @@ function row(place, height) {
       filters.other >= 0 ? marker(run) : null,
       h("span", {"aria-hidden": "true"}, GLYPHS[outcome(run, position)]),
       h("span", {class: "unseen"}, outcome(run, position)),
-      f1Of(run, position) === null ? null : h("span", {class: "pill-f1"}, `F1 ${percent(f1Of(run, position))}`),
+      f1Of(run, position) === null
+        ? null
+        : h("span", {class: "pill-f1"}, `F1 ${percent(f1Of(run, position))}`),
     ),
   );
   const tags = [index.kinds[position], index.hops[position] ? hopsTitle(String(index.hops[position])) : ""]

@@ -96,7 +96,11 @@ function differenceCell(run, measure) {
     h("span", {class: "figure"}, sure ? (points > 0 ? "\u25b2\u00a0" : "\u25bc\u00a0") : "", signed(points)),
     found.interval.low === null
       ? null
-      : h("span", {class: "range"}, `[${signed(100 * found.interval.low)}, ${signed(100 * found.interval.high)}]`),
+      : h(
+          "span",
+          {class: "range"},
+          `[${signed(100 * found.interval.low)}, ${signed(100 * found.interval.high)}]`,
+        ),
     h("span", {class: "p-value"}, pValue(found.adjusted)),
   );
 }
@@ -129,7 +133,11 @@ function drawTable() {
         "button",
         {type: "button", class: "sorter", "data-column": place, onclick: () => sortBy(place)},
         column.title,
-        h("span", {class: "arrow", "aria-hidden": "true"}, active ? (order.descending ? "\u2193" : "\u2191") : ""),
+        h(
+          "span",
+          {class: "arrow", "aria-hidden": "true"},
+          active ? (order.descending ? "\u2193" : "\u2191") : "",
+        ),
       ),
     );
   });
@@ -154,32 +162,40 @@ function drawTable() {
 
 function sortBy(place) {
   order =
-    order.column === place ? {column: place, descending: !order.descending} : {column: place, descending: place > 0};
+    order.column === place
+      ? {column: place, descending: !order.descending}
+      : {column: place, descending: place > 0};
   drawTable();
   document.querySelector(`[data-column="${place}"]`).focus();
 }
 
 function drawNote() {
   const parts = [
-    `Means over ${counted(overview.n, "question")}, failed ones counting 0, in percent with 95% bootstrap intervals.`,
+    `Means over ${counted(overview.n, "question")}, failed ones counting 0, in percent ` +
+      "with 95% bootstrap intervals.",
     "Tokens: prompt plus generated, per question; computed: those that the engine really worked through.",
     "Seconds: median per question, waiting for others included.",
   ];
   if (runs.length > 1) {
     const tests = 2 * (runs.length - 1);
     parts.push(
-      `Differences to ${runs[state.baseline].name} are in points, paired by question: bootstrap interval, and the p-value`,
-      `of a sign-flip test, adjusted by Holm\u2019s rule for the ${tests} tests in this table. \u25b2 \u25bc: below 0.05.`,
+      `Differences to ${runs[state.baseline].name} are in points, paired by question: bootstrap interval,`,
+      `and the p-value of a sign-flip test, adjusted by Holm\u2019s rule for the ${tests} tests here.`,
+      "\u25b2 \u25bc: below 0.05.",
     );
     const likely = Math.max(...overview.differences.f1[state.baseline].map((each) => each?.detectable ?? 0));
     if (likely) {
       const points = `${percent(likely)} points or more`;
-      parts.push(`So many questions are likely to show a difference in F1 of ${points} (80% power, before adjusting).`);
+      parts.push(
+        `So many questions are likely to show a difference in F1 of ${points} (80% power, before adjusting).`,
+      );
     }
   }
   const {unscored} = runs[0].summary;
-  if (unscored) parts.push(`Without a gold answer, and so in neither EM nor F1: ${counted(unscored, "question")}.`);
-  if (overview.left_out) parts.push(`Left out, since some run lacks them: ${counted(overview.left_out, "question")}.`);
+  if (unscored)
+    parts.push(`Without a gold answer, and so in neither EM nor F1: ${counted(unscored, "question")}.`);
+  if (overview.left_out)
+    parts.push(`Left out, since some run lacks them: ${counted(overview.left_out, "question")}.`);
   replace(at("results-note"), parts.join(" "));
 }
 

@@ -1,4 +1,5 @@
-// Mean tokens per question, on a log axis, against EM or F1 with intervals; the frontier joins the runs that no other beats.
+// Mean tokens per question, on a log axis, against EM or F1 with intervals; the frontier joins the runs
+// that no other beats.
 
 const LABEL_LETTERS = 28;
 const PLOT = {top: 34, right: 28, bottom: 52, left: 52};
@@ -53,7 +54,9 @@ function axes(scale, width, height) {
   all.forEach((tick, place) => {
     parts.push(svg("line", {class: "axis", x1: scale.x(tick), x2: scale.x(tick), y1: base, y2: base + 5}));
     if (place % every === 0)
-      parts.push(svg("text", {class: "tick", x: scale.x(tick), y: base + 20, "text-anchor": "middle"}, compact(tick)));
+      parts.push(
+        svg("text", {class: "tick", x: scale.x(tick), y: base + 20, "text-anchor": "middle"}, compact(tick)),
+      );
   });
   parts.push(
     svg(
@@ -88,7 +91,9 @@ function describePoint(run) {
     ["tokens", `${number(summary.tokens)} per question, ${number(summary.computed_tokens)} computed`],
     [
       "frontier",
-      beaten ? "no: another run does as well with fewer tokens" : "yes: no run does as well with fewer tokens",
+      beaten
+        ? "no: another run does as well with fewer tokens"
+        : "yes: no run does as well with fewer tokens",
     ],
   ];
 }
@@ -133,10 +138,13 @@ function point(run, scale) {
 function shortNames() {
   const names = runs.map((run) => run.name);
   let shared = 0;
-  while (names.length > 1 && names.every((name) => name[shared] && name[shared] === names[0][shared])) shared += 1;
+  while (names.length > 1 && names.every((name) => name[shared] && name[shared] === names[0][shared]))
+    shared += 1;
   const joint = Math.max(...["-", "_", "/", "="].map((sign) => names[0].lastIndexOf(sign, shared - 1))) + 1;
   const rest = names.map((name) => name.slice(shared ? joint : 0));
-  return rest.map((name) => (name.length > LABEL_LETTERS ? `${name.slice(0, LABEL_LETTERS - 1)}\u2026` : name));
+  return rest.map((name) =>
+    name.length > LABEL_LETTERS ? `${name.slice(0, LABEL_LETTERS - 1)}\u2026` : name,
+  );
 }
 
 // Names beside the points: right of them, or left where there is no room; none that would cover another one.
@@ -169,7 +177,11 @@ function labels(scale, width) {
         bottom: base + 3,
       };
       const free = taken.every(
-        (other) => box.right < other.left || box.left > other.right || box.bottom < other.top || box.top > other.bottom,
+        (other) =>
+          box.right < other.left ||
+          box.left > other.right ||
+          box.bottom < other.top ||
+          box.top > other.bottom,
       );
       if (free && box.left > PLOT.left && box.right < width - 4) {
         taken.push(box);
@@ -214,7 +226,10 @@ function drawPlot() {
   hideTip();
   const figure = at("plot");
   const style = getComputedStyle(figure);
-  const width = Math.max(280, figure.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight));
+  const width = Math.max(
+    280,
+    figure.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight),
+  );
   plotted = figure.clientWidth;
   const height = width < 560 ? 300 : 400;
   const scale = scales(width, height);
@@ -239,7 +254,9 @@ function drawPlot() {
       "figcaption",
       {class: "note"},
       "Bars: 95% bootstrap intervals. ",
-      overview.frontier[state.measure].length > 1 ? "Line: the best that can be had for so many tokens or fewer. " : "",
+      overview.frontier[state.measure].length > 1
+        ? "Line: the best that can be had for so many tokens or fewer. "
+        : "",
       "Hover over a point, or move to it with the Tab key, for its figures.",
     ),
   );
@@ -269,7 +286,11 @@ function drawMeasures() {
 function drawScaling() {
   drawMeasures();
   if (runs.every((run) => run.summary[state.measure])) drawPlot();
-  else replace(at("plot"), h("p", {class: "note"}, "These questions have no gold answers to measure accuracy by."));
+  else
+    replace(
+      at("plot"),
+      h("p", {class: "note"}, "These questions have no gold answers to measure accuracy by."),
+    );
 }
 
 function watchPlot() {

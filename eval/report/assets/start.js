@@ -11,7 +11,12 @@ async function startExplorer() {
     return;
   }
   haystacks = index.texts.map((text, position) =>
-    [text, index.ids[position], ...index.answers[position], ...index.runs.map((run) => run.predictions[position])]
+    [
+      text,
+      index.ids[position],
+      ...index.answers[position],
+      ...index.runs.map((run) => run.predictions[position]),
+    ]
       .join("\n")
       .toLowerCase(),
   );
@@ -36,7 +41,8 @@ function emptyTrace() {
       h(
         "p",
         {},
-        "Choose one in the list: with the arrow keys and Enter, or by clicking. Escape goes back to the list.",
+        "Choose one in the list: with the arrow keys and Enter, or by clicking. " +
+          "Escape goes back to the list.",
       ),
       overview.texts_per_block
         ? null
@@ -68,7 +74,10 @@ function followLink() {
     applyFilters();
   }
   if (position < 0) {
-    replace(at("trace"), h("p", {class: "notice"}, `No question of this report has the id ${parts.get("question")}.`));
+    replace(
+      at("trace"),
+      h("p", {class: "notice"}, `No question of this report has the id ${parts.get("question")}.`),
+    );
     return;
   }
   showTrace(position, asked);
@@ -77,7 +86,8 @@ function followLink() {
   if (!narrow.matches && (top > 0.35 * window.innerHeight || top < 0)) at("explorer").scrollIntoView();
 }
 
-// Back to the list; where the trace covers it, its address is left as well, so that the browser's back button does the same.
+// Back to the list; where the trace covers it, its address is left as well, so that the browser's back
+// button does the same.
 function closeTrace() {
   if (narrow.matches) location.hash = "questions";
   else at("list").focus({preventScroll: true});

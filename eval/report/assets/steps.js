@@ -1,4 +1,5 @@
-// A trace as a tree: every step stands at the end of its path, such as "chain 3/hop 2" or "tree/child 1/rollout 2/hop 3".
+// A trace as a tree: every step stands at the end of its path, such as "chain 3/hop 2" or "tree/child
+// 1/rollout 2/hop 3".
 
 const KIND_ORDER = ["question", "chain", "tree", "step", "hop", "rollout", "child"];
 
@@ -54,7 +55,8 @@ function openAll(node) {
 }
 
 function ordered(node) {
-  const rank = (child) => (KIND_ORDER.includes(child.kind) ? KIND_ORDER.indexOf(child.kind) : KIND_ORDER.length);
+  const rank = (child) =>
+    KIND_ORDER.includes(child.kind) ? KIND_ORDER.indexOf(child.kind) : KIND_ORDER.length;
   return [...node.children.values()].sort((a, b) => rank(a) - rank(b) || a.number - b.number);
 }
 
@@ -211,8 +213,10 @@ function drawExchange(found, told, view) {
 // What a reader should know of a call: replies and prompts that were cut.
 function drawNotes(step, before = "") {
   const notes = [];
-  if (step.cut_off) notes.push(`${step.texts?.length > 1 ? `${step.cut_off} ` : ""}cut off at the token limit`);
-  for (const [kind, count] of step.dropped ?? []) notes.push(`prompt too long: ${counted(count, kind)} left out`);
+  if (step.cut_off)
+    notes.push(`${step.texts?.length > 1 ? `${step.cut_off} ` : ""}cut off at the token limit`);
+  for (const [kind, count] of step.dropped ?? [])
+    notes.push(`prompt too long: ${counted(count, kind)} left out`);
   if (step.cut) notes.push(`prompt too long: ${counted(step.cut, "token")} cut`);
   return notes.length ? h("p", {class: "warning"}, before, notes.join("; ")) : null;
 }
@@ -234,13 +238,24 @@ function drawStep(step, view) {
       "div",
       {class: "step"},
       h("span", {class: "role"}, "search"),
-      h("div", {class: "said"}, h("p", {}, step.query || "an empty query, not asked"), drawHits(step.hits, view)),
+      h(
+        "div",
+        {class: "said"},
+        h("p", {}, step.query || "an empty query, not asked"),
+        drawHits(step.hits, view),
+      ),
     );
   }
   const texts = step.texts ?? [];
   const said =
     step.kind === "score"
-      ? [h("p", {}, `${step.mean.toFixed(3).replace("-", "\u2212")} per token, ${counted(step.tokens ?? 0, "token")}`)]
+      ? [
+          h(
+            "p",
+            {},
+            `${step.mean.toFixed(3).replace("-", "\u2212")} per token, ${counted(step.tokens ?? 0, "token")}`,
+          ),
+        ]
       : texts.length > 1
         ? [
             h(

@@ -5,7 +5,13 @@ let drawing = 0;
 
 const outcome = (run, position) => {
   const {failed, em} = index.runs[run];
-  return failed[position] ? "failed" : em[position] === null ? "unscored" : em[position] === 1 ? "right" : "wrong";
+  return failed[position]
+    ? "failed"
+    : em[position] === null
+      ? "unscored"
+      : em[position] === 1
+        ? "right"
+        : "wrong";
 };
 const GLYPHS = {right: "\u2713", wrong: "\u2717", failed: "!", unscored: "\u00b7"};
 const verdict = (run, position, text) =>
@@ -41,16 +47,21 @@ async function showTrace(position, {focus = true} = {}) {
     );
   } catch (error) {
     console.error(error);
-    replace(pane, traceHead(position), h("p", {class: "notice"}, `This trace cannot be shown: ${error.message}`));
+    replace(
+      pane,
+      traceHead(position),
+      h("p", {class: "notice"}, `This trace cannot be shown: ${error.message}`),
+    );
   }
   pane.scrollTop = 0;
   if (focus) at("trace-title").focus({preventScroll: true});
 }
 
 function traceHead(position) {
-  const tags = [index.kinds[position], index.hops[position] ? hopsTitle(String(index.hops[position])) : ""].filter(
-    Boolean,
-  );
+  const tags = [
+    index.kinds[position],
+    index.hops[position] ? hopsTitle(String(index.hops[position])) : "",
+  ].filter(Boolean);
   const place = listed.indexOf(position);
   const step = (by, text) =>
     h(
@@ -78,14 +89,20 @@ function traceHead(position) {
     h(
       "p",
       {class: "trace-meta"},
-      h("a", {class: "passage-id", href: linkTo(position), title: "Link to this question"}, index.ids[position]),
+      h(
+        "a",
+        {class: "passage-id", href: linkTo(position), title: "Link to this question"},
+        index.ids[position],
+      ),
       tags.map((tag) => h("span", {class: "tag"}, tag)),
     ),
     h(
       "p",
       {class: "gold-answers"},
       h("span", {class: "label"}, index.answers[position].length ? "Gold answer" : "No gold answer"),
-      index.answers[position].map((answer, rank) => h("span", {class: rank ? "alias" : "gold-answer"}, answer)),
+      index.answers[position].map((answer, rank) =>
+        h("span", {class: rank ? "alias" : "gold-answer"}, answer),
+      ),
     ),
   );
 }
@@ -115,7 +132,12 @@ function goldCard({item, passages}, traces, shown) {
     "div",
     {class: "gold-card"},
     rows.length
-      ? h("div", {}, h("h4", {}, item.by_page ? "Gold pages" : "Gold passages"), h("ul", {class: "gold-list"}, rows))
+      ? h(
+          "div",
+          {},
+          h("h4", {}, item.by_page ? "Gold pages" : "Gold passages"),
+          h("ul", {class: "gold-list"}, rows),
+        )
       : null,
     hops.length ? h("div", {}, h("h4", {}, "Gold decomposition"), h("ol", {class: "gold-hops"}, hops)) : null,
   );
@@ -183,7 +205,10 @@ function errorNote(error) {
 function usageFold(usage) {
   const roles = Object.entries(usage);
   if (!roles.length) return null;
-  const sum = roles.reduce((total, [, values]) => total.map((value, place) => value + values[place]), [0, 0, 0, 0]);
+  const sum = roles.reduce(
+    (total, [, values]) => total.map((value, place) => value + values[place]),
+    [0, 0, 0, 0],
+  );
   const tokens = sum[1] + sum[2];
   const bar = h(
     "span",
