@@ -2,7 +2,8 @@
 
 Runs, the cells of a sweep, the stages of training, rows, adapters and indexes are all compared as stamps.
 Where others read a manifest (manifest.json, corag_index.json, training.json, report.json), the stamp is read
-out of that, so folders of older versions have one too. Everything else writes ``stamp.json``.
+out of that, so folders of older versions have one too. Everything else writes ``stamp.json``; an unfinished
+index, whose folder may be emptied, has a name of its own for it.
 """
 
 from __future__ import annotations
