@@ -128,7 +128,7 @@ class Drawing:
     def finish(self, answer: Answer | None) -> None:
         """Take from the answer what steps do not say: values of states, why chains ended, the chosen one."""
         chains, chosen = getattr(answer, "chains", ()), getattr(answer, "chosen", None)
-        if chosen is None:
+        if not chains or chosen is None:  # a user's own method may choose something else
             return
         for record in chains:
             node = self._at(record.path)
@@ -198,7 +198,8 @@ class Drawing:
         if step.role == "sub_query" and node.kind != "hop":
             node.proposals += len(step.texts)
         elif step.role == "sub_query":
-            node.sub_query = text.strip()  # until the search tells what was read out of it
+            # until the search tells what was read out of it; without one, a reply that goes on is no hop
+            node.sub_query = next((line.strip() for line in text.splitlines() if line.strip()), "")
         elif step.role == "sub_answer":
             node.sub_answer, node.refused = clean_sub_answer(text, self._refusal)
         elif step.role in ("stop_check", "draft"):
