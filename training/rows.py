@@ -165,7 +165,8 @@ async def write_rows(
     corag = config_of(folders)
     settings = settings_of(folders, retriever, renderer, config, corag)
     if (found := read_report(out)) is not None:
-        refuse_differences(f"'{out}'", Stamp(found.settings), Stamp(settings))
+        advice = "Give the same chains and options, choose another --out, or remove it."
+        refuse_differences(f"'{out}'", Stamp(found.settings), Stamp(settings), advice=advice)
         return found
     report = RowsReport(settings)
     rows: dict[str, list[Any]] = {"train": [], "validation": []}
