@@ -6,7 +6,7 @@
 
 A cell is a name and what it changes: options of 'corag run', as "corag.max_hops: 4" or nested. A grid is a
 list of blocks of options, each with a value or a list of values; its cells are their combinations. Cells of
-the same model share one engine, its prefix cache and its memory of replies: where best of 4 has been, best of
+the same model share one engine, its prefix cache and its request cache: where best of 4 has been, best of
 8 asks for four chains only. Each cell has a run folder of its own, so the same command again goes on where it
 was; once every question is answered it prints the report and starts no engine. Questions that failed are
 tried again, as 'corag run' tries them again, so a cell that has any opens its engine each time.
@@ -24,8 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 from eval.statistics.scaling import Fit
-from eval.sweeps.findings import Findings, Measured
-from eval.sweeps.record import Sweep, known_of, read_sweep, spending_record, write_sweep
+from eval.sweeps.findings import Findings, FinishedCell
+from eval.sweeps.record import Sweep, read_sweep, reading_notes, spending_record, write_sweep
 from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, planned
 from eval.tables.runs import all_failed
 from eval.tables.table import percent
@@ -36,16 +36,16 @@ BACK_ENDS = Openers()
 
 def main(config: SweepConfig) -> int:
     """Answer every cell, report, return 0; 1 if every question of some cell failed."""
-    tested, developed = planned(config)
-    asyncio.run(answer_cells([*tested, *developed], BACK_ENDS))
-    sweep = read_sweep(tested, developed, config.reporting)
+    test_cells, dev_cells = planned(config)
+    asyncio.run(answer_cells([*test_cells, *dev_cells], BACK_ENDS))
+    sweep = read_sweep(test_cells, dev_cells, config.reporting)
     record, written = write_sweep(config.folder, sweep)
     if importlib.util.find_spec("matplotlib") is None:
         print(
             "corag: no pictures: pip install matplotlib, then the same command draws them.", file=sys.stderr
         )
-    folders = {each.name: each.cell.folder for each in sweep.tested}
-    print_table([each.summary for each in sweep.tested], folders, known_of(sweep.tested).scorer)
+    folders = {each.name: each.cell.folder for each in sweep.test_cells}
+    print_table([each.summary for each in sweep.test_cells], folders, reading_notes(sweep.test_cells).scorer)
     console = wide_console()
     print_findings(console, sweep)
     print_spending(console, sweep.cells)
@@ -62,7 +62,7 @@ def print_findings(console: Console, sweep: Sweep) -> None:
         said = f"\nLeft out of all that follows, for every question failed: {', '.join(found.failed)}."
         console.print(said, soft_wrap=True, markup=False)
     console.print("\nPareto set (no other cell is as good for as few tokens):")
-    scores = {each.name: each.scores for each in sweep.tested}
+    scores = {each.name: each.scores for each in sweep.test_cells}
     for cell in (scores[name] for name in found.pareto):
         figures = f"{cell.mean_tokens:>9,.0f} tokens  {measure} {100 * cell.mean_score:5.1f}"
         console.print(f"  {figures}  {cell.name}", soft_wrap=True, markup=False)
@@ -80,15 +80,15 @@ def print_choices(console: Console, sweep: Sweep) -> None:
     """Print the best cell under each budget, and on which questions it was chosen."""
     choices = sweep.found.choices
     if choices:
-        console.print(budget_table(sweep.found, bool(sweep.developed), sweep.measure))
+        console.print(budget_table(sweep.found, bool(sweep.dev_cells), sweep.measure))
     if unused := sorted(set(sweep.options.budgets) - {choice.budget for choice in choices}):
         named = ", ".join(f"{budget:,}" for budget in unused)
         console.print(
             f"No line for {named}: no cell is that cheap, or a smaller budget affords them all.",
             soft_wrap=True,
         )
-    if sweep.developed:
-        asked = sweep.developed[0].cell
+    if sweep.dev_cells:
+        asked = sweep.dev_cells[0].cell
         said = f"Chosen on {len(asked.questions)} dev questions: {asked.config.questions}."
         console.print(said, soft_wrap=True)
     else:
@@ -125,7 +125,7 @@ def budget_table(found: Findings, chosen_on_dev: bool, measure: str) -> Table:
     return table
 
 
-def print_spending(console: Console, cells: Sequence[Measured]) -> None:
+def print_spending(console: Console, cells: Sequence[FinishedCell]) -> None:
     """Say how many of the cells' tokens were computed, and which were shared."""
     spent = spending_record(cells)
     line = f"Shared work: the cells count {spent['tokens']:,} tokens"
