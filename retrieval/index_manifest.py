@@ -43,7 +43,9 @@ class CorpusFile:
 class IndexSettings:
     """Everything that decides what an index finds; two builds with equal settings are interchangeable.
 
-    ``details``: (name, value) pairs of the settings that matter for this kind. ``encoder_fingerprint`` and
+    ``details``: (name, value) pairs of the settings that matter for this kind. ``shard_size`` is one of them:
+    the stamp of an unfinished index is made of the same settings, and shards of another size cannot be taken
+    up. So indexes that differ by it alone have different fingerprints. ``encoder_fingerprint`` and
     ``dimension`` are empty for BM25.
     """
 
