@@ -1,4 +1,7 @@
-"""Writing training rows: a ``datasets`` dataset on disk, and a report of what is in it."""
+"""Writing rows to disk: the rows of all chains as a ``datasets`` dataset, and a report of what is in it.
+
+What a row holds is decided in ``data.py``, which knows no files.
+"""
 
 from __future__ import annotations
 
