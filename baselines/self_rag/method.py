@@ -193,21 +193,21 @@ async def self_rag(question: Question, tools: Tools, config: SelfRAGConfig) -> S
     found: dict[str, tuple[Hit, ...]] = {}
     retrieved, compared, cut_short = False, 0, ""
     try:
-        # Line 2: predict Retrieve. Later segments begin where the model wanted passages.
+        # Retrieve: predicted first. Later segments begin where the model wanted passages.
         retrieved = await wants_passages("", tools, config, path="question")
         while going := [each for each in beam if not each.stopped]:
             number = len(going[0].segments) + 1
-            # Line 4: passages for each hypothesis; one without any goes on by itself (lines 8 to 10).
+            # Passages for each hypothesis; one without any goes on by itself.
             openings: list[tuple[Hypothesis, Hit | None]] = []
             for hypothesis in going:
                 searched = retrieved or hypothesis.segments
                 hits = await passages_for(hypothesis, found, tools, config) if searched else ()
                 openings += [(hypothesis, hit) for hit in hits or (None,)]
-            # Lines 5, 6, 9 and 10: from each opening a continuation, and its critique.
+            # Generate and Critique: from each opening a continuation, and its judgement.
             go_on, most = partial(extend, config=config), partial(cost_bound, config=config)
             continued = await from_each(openings, go_on, most, tools, f"segment {number}")
             compared += len(continued)
-            # Line 7: the best are kept.
+            # Rank: the best are kept.
             pool = [each for each in beam if each.stopped] + continued
             beam = sorted(pool, key=lambda each: rank_key(each, config), reverse=True)[: config.beam]
     except BudgetExhaustedError:

@@ -145,13 +145,13 @@ async def self_rag_prompted(
             before = written(segments)
             # The forced answer reads one sentence more than now.
             with tools.hold_back(final(segments), config.max_segment_tokens + config.max_answer_tokens):
-                # Line 2: Retrieve?
+                # Retrieve: asked first.
                 wish: float | None = 1.0
                 if config.retrieval == "adaptive":
                     values = {"query": question.text, "written": before}
                     wish = await verdict("retrieve", values, tools, config, path=path)
                     malformed += wish is None
-                # Line 4: passages for the question and the newest sentence.
+                # Passages for the question and the newest sentence.
                 hits: tuple[Hit, ...] = ()
                 if wish != 0:  # an unreadable verdict too: a search more costs less than a fact less
                     newest = segments[-1].text.strip() if segments else ""
@@ -160,13 +160,13 @@ async def self_rag_prompted(
                     searched += 1
                     if not segments:
                         source = next(iter(hits), None)
-                # Lines 5, 6 and 9: from each passage a sentence, and its critique.
+                # Generate and Critique: from each passage a sentence, and its judgement.
                 go_on = partial(write, before=before, config=config)
                 most = partial(cost_bound, before=before, config=config)
                 continued = await from_each(hits or (None,), go_on, most, tools, path)
             compared += len(continued)
             malformed += sum(one.malformed for one in continued)
-            # Line 7: the best is kept.
+            # Rank: the best is kept.
             best = max(continued, key=lambda one: (bool(one.segment.text), one.segment.score))
             if not best.segment.text:
                 stopped = "empty_generation"
