@@ -16,9 +16,9 @@ from pathlib import Path
 from core.errors import ConfigError
 from core.runs.rows import SavedRow
 from eval.tables.pairs import PairedRuns, compare_runs
+from eval.tables.printing import one_line
 from eval.tables.runs import Runs
 from eval.tables.table import percent
-from scripts.printing import one_line
 
 COLUMNS = 100  # of the questions that are listed: their texts, and a model's replies, may be of any length
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from core.errors import ConfigError
 from core.runs.manifest import CHAINS, Manifest
 from core.runs.shards import join
+from eval.tables.printing import print_results
 from eval.tables.results import table_of_runs
 from eval.tables.runs import Runs
-from scripts.printing import print_results
 from training.chains import describe, read_chains
 
 

@@ -17,8 +17,8 @@ from typing import Any
 from core.runs.manifest import Manifest
 from eval.experiment.judging import Judged, JudgingConfig, judge_runs
 from eval.tables.conditions import conditions_record
+from eval.tables.printing import figures_table, wide_console
 from eval.tables.table import percent
-from scripts.printing import figures_table, wide_console
 
 
 def main(config: JudgingConfig) -> int:

@@ -18,8 +18,8 @@ from rich.table import Table
 from core.runs.manifest import Manifest
 from core.tools import SearchStep
 from eval.tables.ledger import Ledger, Spending, Waiting, json_record, read_ledger
+from eval.tables.printing import figures_table, wide_console
 from eval.tables.runs import Runs
-from scripts.printing import figures_table, wide_console
 
 
 @dataclass(frozen=True)

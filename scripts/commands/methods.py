@@ -18,7 +18,7 @@ from core.errors import ConfigError
 from core.method import MethodConfig
 from eval.experiment.own_methods import PAGE, Entry, short_name
 from eval.experiment.registry import MethodOptions, check_names, methods_of
-from scripts.printing import wide_console
+from eval.tables.printing import wide_console
 
 _SHOWN = 40  # characters of a default, which may be a whole prompt
 

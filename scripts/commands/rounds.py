@@ -15,8 +15,8 @@ import json
 from pathlib import Path
 
 from eval.scoring.scorers import chosen_scorer
+from eval.tables.printing import print_results
 from eval.tables.results import table_of_answers
-from scripts.printing import print_results
 from training.rounds import RoundsConfig, perform_rounds
 
 

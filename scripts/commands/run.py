@@ -14,8 +14,8 @@ import asyncio
 
 from eval.experiment.run import RunConfig, answer_dataset
 from eval.scoring.scorers import chosen_scorer
+from eval.tables.printing import print_results
 from eval.tables.results import table_of_answers
-from scripts.printing import print_results
 
 
 def main(config: RunConfig) -> int:

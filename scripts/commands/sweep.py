@@ -27,9 +27,9 @@ from eval.statistics.scaling import Fit
 from eval.sweeps.findings import Findings, Measured
 from eval.sweeps.record import Sweep, known_of, read_sweep, spending_record, write_sweep
 from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, planned
+from eval.tables.printing import print_table, wide_console
 from eval.tables.runs import all_failed
 from eval.tables.table import percent
-from scripts.printing import print_table, wide_console
 
 BACK_ENDS = Openers()
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from eval.tables.printing import print_results
 from eval.tables.results import Over, TableView, table_of_runs  # noqa: F401 - see below
 from eval.tables.runs import Runs
-from scripts.printing import print_results
 
 
 # jsonargparse resolves the types of a second base's options among the names of this module: hence Over.

@@ -21,10 +21,10 @@ from core.tools import GenerateStep, SearchStep, Tools
 from eval.experiment.own_methods import load_entry
 from eval.experiment.registry import bind
 from eval.experiment.run import RunConfig, answer_run
+from eval.tables.printing import print_results
 from eval.tables.results import table_of_answers
 from retrieval.http.server import create_app
 from scripts.cli import main
-from scripts.printing import print_results
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.generation.test_server import StandIn
 from tests.serving import free_port

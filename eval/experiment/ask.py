@@ -1,0 +1,229 @@
+"""One question, from Python: ``ask`` answers it with a method, a model and an index, and returns an object that shows
+how."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import io
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console, Group
+from rich.text import Text
+
+from core.errors import ConfigError, nearest
+from core.method import MethodConfig
+from core.runner import answer_question
+from core.runs.rows import Row
+from core.tools import SearchStep, Step, Tools
+from core.types import Answer, Passage, Question
+from eval.experiment.background import background
+from eval.experiment.drawing import Drawing
+from eval.experiment.opened import Index, Model
+from eval.experiment.own_methods import Entry
+from eval.experiment.registry import METHODS
+
+Function = Callable[..., Awaitable[Answer]]
+"""A method: ``async def method(question, tools, config) -> Answer``, or without ``config``."""
+
+
+class Answered:
+    """What a method made of one question. ``print`` shows its steps as a tree; a notebook shows the same in colour.
+
+    Attributes:
+        question: the question.
+        method: the method's name.
+        text: the answer, "" if the method failed.
+        answer: the method's own result, with the fields that its class documents; None if it failed.
+        error: why it failed, "" if it did not.
+        passages: every passage that the method collected, in the order of collection, with texts.
+        steps: every generation, scoring and search, in the order in which they ended.
+        tokens: prompt plus generated, as papers count them.
+        computed_tokens: what the engine really worked through.
+        seconds: from the first call to the answer.
+    """
+
+    def __init__(self, method: str, row: Row, drawing: Drawing) -> None:
+        self.method = method
+        self.question = row.question.text
+        self.answer = row.answer
+        self.text = row.answer.text if row.answer else ""
+        self.error = row.error
+        self.steps: tuple[Step, ...] = row.steps
+        self.tokens = row.total_usage.total
+        self.computed_tokens = row.total_usage.computed
+        self.seconds = row.seconds
+        self._drawing = drawing
+
+    @property
+    def passages(self) -> tuple[Passage, ...]:
+        """The collected passages with their texts."""
+        found = {hit.passage.id: hit.passage for step in self.steps if isinstance(step, SearchStep) for hit in step.hits}
+        ids = self.answer.passage_ids if self.answer else ()
+        return tuple(found[name] for name in ids if name in found)
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The fields of the method's result, and what the papers call them: ``chunk_ids`` for the passages' ids."""
+        if self.answer is None:
+            return {"error": self.error}
+        return asdict(self.answer) | {"chunk_ids": self.answer.passage_ids, "steps": self.answer.steps}
+
+    def __rich__(self) -> Group:
+        """Draw the steps, then the answer, its sources by title, and what it cost."""
+        if self.answer is None:
+            ending = [Text(f"failed: {self.error.splitlines()[0]}", style="red")]
+        else:
+            titles = list(dict.fromkeys(passage.title for passage in self.passages if passage.title))
+            ending = [
+                Text.assemble(("answer   ", "bold green"), self.text or "(an empty answer)"),
+                Text(f"sources  {'; '.join(titles[:5])}{' ...' if len(titles) > 5 else ''}", style="dim"),
+                Text(
+                    f"cost     {self.tokens:,} tokens ({self.computed_tokens:,} computed), {self.seconds:.1f} s; "
+                    f"stopped: {self.answer.stopped}",
+                    style="dim",
+                ),
+            ]
+        return Group(self._drawing.tree(), *ending)
+
+    def __str__(self) -> str:
+        text = io.StringIO()
+        Console(file=text, width=110, highlight=False, emoji=False).print(self)
+        return text.getvalue().rstrip("\n")
+
+    def __repr__(self) -> str:
+        return f"<Answered by {self.method}: {self.text!r}, {self.tokens:,} tokens, {self.seconds:.1f} s>"
+
+    def _repr_html_(self) -> str:
+        console = Console(file=io.StringIO(), record=True, width=110, highlight=False, emoji=False)
+        console.print(self)
+        body: str = console.export_html(inline_styles=True, code_format="<pre style='white-space:pre-wrap'>{code}</pre>")
+        return body
+
+
+def entry_of(method: Function | str) -> tuple[str, Entry]:
+    """Return a method's name and what there is to know of it; one of the caller's own needs no registration.
+
+    Raises:
+        ConfigError: for something that is no method.
+    """
+    if isinstance(method, str):
+        if method not in METHODS:
+            raise ConfigError(f"there is no method '{method}': {nearest(method, METHODS)}")
+        return method, METHODS[method]
+    for name, entry in METHODS.items():
+        if entry.function is method:
+            return name, entry
+    if not inspect.iscoroutinefunction(method):
+        raise ConfigError(
+            f"{method!r} is no method: give one of corag's, or an async function of your own with the parameters "
+            "(question, tools) or (question, tools, config)."
+        )
+    return method.__name__, _own(method)
+
+
+def _own(method: Function) -> Entry:
+    """Describe a function of the caller's: its options are those of its parameter ``config``, if it has one."""
+    parameters = list(inspect.signature(method).parameters)
+    if parameters[:2] != ["question", "tools"] or parameters[2:] not in ([], ["config"]):
+        raise ConfigError(
+            f"'{method.__name__}' takes ({', '.join(parameters)}), but a method takes (question, tools) or (question, "
+            "tools, config)."
+        )
+    try:
+        code = hashlib.sha256(inspect.getsource(method).encode()).hexdigest()[:16]
+    except OSError:  # typed in at a prompt
+        code = hashlib.sha256(method.__code__.co_code).hexdigest()[:16]
+    if len(parameters) == 2:
+
+        async def without_options(question: Question, tools: Tools, config: MethodConfig) -> Answer:
+            return await method(question, tools)
+
+        return Entry(without_options, MethodConfig, method.__doc__ or "a method of your own", code)
+    hints = inspect.get_annotations(method, eval_str=True)
+    config = hints.get("config", MethodConfig)
+    return Entry(method, config, method.__doc__ or "a method of your own", code)
+
+
+def ask(
+    question: str | Question,
+    method: Function | str,
+    model: Model,
+    index: Index | None = None,
+    config: MethodConfig | None = None,
+    *,
+    seed: int = 0,
+    budget: int = 0,
+    watch: Callable[[Step], None] | None = None,
+) -> Answered:
+    """Answer one question.
+
+    Args:
+        question: the question, or one with gold answers and ids.
+        method: one of corag's methods, by function or name, or an async function of your own.
+        model: what :func:`open_model` returned.
+        index: what :func:`open_index` returned; None for a method that does not search.
+        config: the method's options; its defaults without.
+        seed: all randomness derives from it.
+        budget: most tokens, prompt plus generated, that the question may spend; 0 for no limit.
+        watch: called with every step as it ends, from another thread.
+
+    Raises:
+        ConfigError: for a method that searches without an index, or options of another method.
+        BackendError: if the engine or the index is gone. A method that fails otherwise returns its error.
+    """
+    return background().run(_ask(question, method, model, index, config, seed, budget, watch))
+
+
+async def aask(
+    question: str | Question,
+    method: Function | str,
+    model: Model,
+    index: Index | None = None,
+    config: MethodConfig | None = None,
+    *,
+    seed: int = 0,
+    budget: int = 0,
+    watch: Callable[[Step], None] | None = None,
+) -> Answered:
+    """Do what :func:`ask` does, from a coroutine."""
+    return await background().await_(_ask(question, method, model, index, config, seed, budget, watch))
+
+
+async def _ask(
+    question: str | Question,
+    method: Function | str,
+    model: Model,
+    index: Index | None,
+    config: MethodConfig | None,
+    seed: int,
+    budget: int,
+    watch: Callable[[Step], None] | None,
+) -> Answered:
+    name, entry = entry_of(method)
+    options = entry.config() if config is None else config
+    if not isinstance(options, entry.config):
+        raise ConfigError(
+            f"'{name}' takes options of {entry.config.__name__}, but was given {type(options).__name__}: give it its own."
+        )
+    options.check_files()
+    asked = Question("asked", question) if isinstance(question, str) else question
+    drawing = Drawing(asked.text, getattr(options, "refusal", ""))
+
+    def see(step: Step) -> None:
+        drawing.add(step)
+        if watch is not None:
+            watch(step)
+
+    async def answer(question: Question, tools: Tools) -> Answer:
+        return await entry.function(question, tools, options)
+
+    retriever = index.engine if index is not None else None
+    tools = Tools(
+        asked, model.engine, retriever, seed, budget, watch=see, shared=options.shared_state(())
+    )
+    row = await answer_question(asked, answer, tools)
+    drawing.finish(row.answer)
+    return Answered(name, row, drawing)
