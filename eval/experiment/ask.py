@@ -1,5 +1,4 @@
-"""One question, from Python: ``ask`` answers it with a method, a model and an index, and returns an object that shows
-how."""
+"""One question, from Python: ``ask`` answers it and returns an object that shows how."""
 
 from __future__ import annotations
 
@@ -30,7 +29,9 @@ Function = Callable[..., Awaitable[Answer]]
 
 
 class Answered:
-    """What a method made of one question. ``print`` shows its steps as a tree; a notebook shows the same in colour.
+    """What a method made of one question.
+
+    ``print`` shows its steps as a tree; a notebook shows the same in colour.
 
     Attributes:
         question: the question.
@@ -60,13 +61,18 @@ class Answered:
     @property
     def passages(self) -> tuple[Passage, ...]:
         """The collected passages with their texts."""
-        found = {hit.passage.id: hit.passage for step in self.steps if isinstance(step, SearchStep) for hit in step.hits}
+        found = {
+            hit.passage.id: hit.passage
+            for step in self.steps
+            if isinstance(step, SearchStep)
+            for hit in step.hits
+        }
         ids = self.answer.passage_ids if self.answer else ()
         return tuple(found[name] for name in ids if name in found)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """The fields of the method's result, and what the papers call them: ``chunk_ids`` for the passages' ids."""
+        """The fields of the method's result, and ``chunk_ids``, as papers call the ids of the passages."""
         if self.answer is None:
             return {"error": self.error}
         return asdict(self.answer) | {"chunk_ids": self.answer.passage_ids, "steps": self.answer.steps}
@@ -81,8 +87,8 @@ class Answered:
                 Text.assemble(("answer   ", "bold green"), self.text or "(an empty answer)"),
                 Text(f"sources  {'; '.join(titles[:5])}{' ...' if len(titles) > 5 else ''}", style="dim"),
                 Text(
-                    f"cost     {self.tokens:,} tokens ({self.computed_tokens:,} computed), {self.seconds:.1f} s; "
-                    f"stopped: {self.answer.stopped}",
+                    f"cost     {self.tokens:,} tokens ({self.computed_tokens:,} computed), "
+                    f"{self.seconds:.1f} s; stopped: {self.answer.stopped}",
                     style="dim",
                 ),
             ]
@@ -99,7 +105,9 @@ class Answered:
     def _repr_html_(self) -> str:
         console = Console(file=io.StringIO(), record=True, width=110, highlight=False, emoji=False)
         console.print(self)
-        body: str = console.export_html(inline_styles=True, code_format="<pre style='white-space:pre-wrap'>{code}</pre>")
+        body: str = console.export_html(
+            inline_styles=True, code_format="<pre style='white-space:pre-wrap'>{code}</pre>"
+        )
         return body
 
 
@@ -118,19 +126,19 @@ def entry_of(method: Function | str) -> tuple[str, Entry]:
             return name, entry
     if not inspect.iscoroutinefunction(method):
         raise ConfigError(
-            f"{method!r} is no method: give one of corag's, or an async function of your own with the parameters "
-            "(question, tools) or (question, tools, config)."
+            f"{method!r} is no method: give one of corag's, or an async function of your own with the "
+            "parameters (question, tools) or (question, tools, config)."
         )
     return method.__name__, _own(method)
 
 
 def _own(method: Function) -> Entry:
-    """Describe a function of the caller's: its options are those of its parameter ``config``, if it has one."""
+    """Describe a function of the caller's. Its options are those of its parameter ``config``, if any."""
     parameters = list(inspect.signature(method).parameters)
     if parameters[:2] != ["question", "tools"] or parameters[2:] not in ([], ["config"]):
         raise ConfigError(
-            f"'{method.__name__}' takes ({', '.join(parameters)}), but a method takes (question, tools) or (question, "
-            "tools, config)."
+            f"'{method.__name__}' takes ({', '.join(parameters)}), but a method takes (question, tools) or "
+            "(question, tools, config)."
         )
     try:
         code = hashlib.sha256(inspect.getsource(method).encode()).hexdigest()[:16]
@@ -206,7 +214,8 @@ async def _ask(
     options = entry.config() if config is None else config
     if not isinstance(options, entry.config):
         raise ConfigError(
-            f"'{name}' takes options of {entry.config.__name__}, but was given {type(options).__name__}: give it its own."
+            f"'{name}' takes options of {entry.config.__name__}, but was given {type(options).__name__}: "
+            "give it its own."
         )
     options.check_files()
     asked = Question("asked", question) if isinstance(question, str) else question
@@ -221,9 +230,7 @@ async def _ask(
         return await entry.function(question, tools, options)
 
     retriever = index.engine if index is not None else None
-    tools = Tools(
-        asked, model.engine, retriever, seed, budget, watch=see, shared=options.shared_state(())
-    )
+    tools = Tools(asked, model.engine, retriever, seed, budget, watch=see, shared=options.shared_state(()))
     row = await answer_question(asked, answer, tools)
     drawing.finish(row.answer)
     return Answered(name, row, drawing)

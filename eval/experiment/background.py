@@ -1,8 +1,8 @@
 """One event loop in a thread of its own, which lets plain functions use engines that only coroutines can.
 
-A notebook has a running event loop already, in which ``asyncio.run`` is refused. And an engine belongs to the loop
-that opened it: with a loop per call it would have to be opened again each time. So all that the Python interface
-opens lives on this loop, whoever calls.
+A notebook has a running event loop already, in which ``asyncio.run`` is refused. And an engine belongs to the
+loop that opened it: with a loop per call it would have to be opened again each time. So all that the Python
+interface opens lives on this loop, whoever calls.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Models and indexes as objects of a script or notebook: opened once, closed by a ``with`` block or at the end."""
+"""Models and indexes as objects: opened once, closed by a ``with`` block or at the end of the process."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _close_at_exit() -> None:
 
 
 class _Handle(Generic[Options, Engine]):
-    """What is common to :class:`Model` and :class:`Index`: a ``with`` block closes it, a second close does nothing."""
+    """What models and indexes have in common: a ``with`` block closes them, a second close does nothing."""
 
     def __init__(self, pool: _Pool[Options, Engine], options: Options, engine: Engine) -> None:
         self.options = options
@@ -157,7 +157,7 @@ class Index(_Handle[RetrieverConfig, Retriever]):
 
 
 def open_model(name: str = "default", **options: Any) -> Model:
-    """Open a language model, or take the one that is open with the same options: one engine per model and process.
+    """Open a language model, or take the one that is open with the same options.
 
     Args:
         name: "default" (SmolLM2-135M-Instruct), a local folder or a Hugging Face name.
@@ -189,7 +189,8 @@ def open_index(*index: str, **options: Any) -> Index:
 
     Args:
         index: folders that 'corag index' or :func:`build_index` made, or names of Pyserini's prebuilt ones.
-        options: those of :class:`retrieval.config.RetrieverConfig`, such as ``url=["http://..."]`` or ``bm25="ircot"``.
+        options: those of :class:`retrieval.config.RetrieverConfig`, such as ``url=["http://..."]`` or
+            ``bm25="ircot"``.
 
     Raises:
         ConfigError: for an unknown option.

@@ -136,7 +136,7 @@ class MethodOptions:
         """
         options: type[MethodOptions] = cls
         for name in filter(is_own, named):
-            options = _with_method(options, short_name(name), load_entry(name))
+            options = with_method(options, short_name(name), load_entry(name))
         return options
 
     def entry(self, name: str) -> Entry:
@@ -161,7 +161,11 @@ METHODS = methods_of(MethodOptions)
 """The methods of the house by name, in the order in which lists and help show them."""
 
 
-def _with_method(options: type[MethodOptions], name: str, entry: Entry) -> type[MethodOptions]:
+def with_method(options: type[MethodOptions], name: str, entry: Entry) -> type[MethodOptions]:
+    """Return a class of options with a section for one more method, or as it is if it has it.
+
+    Raises :class:`ConfigError` if the name is taken by something else.
+    """
     """Return a class of options with a section for one method more, called after the method."""
     known = methods_of(options)
     if known.get(name) == entry:

@@ -12,12 +12,14 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from core.errors import ConfigError
+from core.files import write_atomically
 from core.protocols import Retriever
 from core.runs.folder import read_lines
 from core.runs.rows import SavedRow
@@ -129,6 +131,20 @@ async def text_blocks(report: Report, retriever: Retriever) -> TextBlocks:
         texts = [[known[name].title, known[name].text] if name in known else None for name in part]
         blocks.append(element(f"texts-{number}", pack(orjson.dumps(texts))))
     return TextBlocks(blocks, found)
+
+
+async def write_report(
+    runs: Mapping[str, Path], out: Path, index: RetrieverConfig, scorer: str = "auto", recall_at: int = 0
+) -> tuple[Report, TextBlocks]:
+    """Write the page of finished runs by name to ``out``, with passages' texts if an ``index`` is named.
+
+    Return what is on it. Raises :class:`ConfigError` as :func:`report_of` and :func:`texts_of` do.
+    """
+    report = report_of(runs, scorer, recall_at)
+    texts = await texts_of(report, index)
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    write_atomically(out, html_page(report, texts, made))
+    return report, texts
 
 
 def html_page(report: Report, texts: TextBlocks, made: str) -> str:

@@ -51,6 +51,13 @@ def figures_table(*left: str, right: Sequence[str]) -> Table:
 
 def print_results(table: ResultsTable) -> int:
     """Print a table with all that belongs to it, then a line of JSON; return the command's exit status."""
+    print_table_parts(table)
+    print(json.dumps(table.to_json()))
+    return table.status
+
+
+def print_table_parts(table: ResultsTable) -> None:
+    """Print a table with its notes, and the tests and means that it has."""
     print_table(table.summaries, table.runs, table.scoring)
     for note in table.notes:
         print(note)
@@ -58,8 +65,6 @@ def print_results(table: ResultsTable) -> int:
         print_comparisons(table.against, table.baseline, table.recall_at)
     if table.means:
         print_means(table.means, table.over, table.recall_at)
-    print(json.dumps(table.to_json()))
-    return table.status
 
 
 def print_table(summaries: Sequence[Summary], runs: Mapping[str, Path], scoring: str) -> None:

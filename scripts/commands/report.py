@@ -12,13 +12,11 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 from core.errors import ConfigError
-from core.files import write_atomically
 from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
-from eval.report.page import html_page, report_of, texts_of
+from eval.report.page import write_report
 from eval.tables.runs import Runs
 from retrieval.config import RetrieverConfig
 
@@ -53,17 +51,15 @@ class ReportOptions(Runs):
 
 def main(config: ReportOptions) -> int:
     """Write the report, print where it is and a line of JSON, return 0."""
-    report = report_of(config.by_name(), config.scorer, config.recall_at)
-    texts = asyncio.run(texts_of(report, config.retriever))
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    written = html_page(report, texts, made)
-    write_atomically(config.out, written)
+    report, texts = asyncio.run(
+        write_report(config.by_name(), Path(config.out), config.retriever, config.scorer, config.recall_at)
+    )
     figures = {
         "questions": report.overview.n,
         "runs": len(report.overview.runs),
         "passages": len(report.passages.ids),
     }
-    size = len(written) / 1e6
+    size = Path(config.out).stat().st_size / 1e6
     print(
         f"{config.out}: {figures['runs']} runs on {figures['questions']:,} questions, {size:.1f} MB. Open it "
         "in a browser."
