@@ -19,7 +19,7 @@ from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
 
 Engine = TypeVar("Engine", bound=Generator | Retriever)
-Options = TypeVar("Options", ModelConfig, RetrieverConfig)
+Options = TypeVar("Options", bound=ModelConfig | RetrieverConfig)
 
 
 class _Pool(Generic[Options, Engine]):
