@@ -122,7 +122,8 @@ def passage_from_record(record: dict[str, Any], where: str) -> Passage:
     """Read one JSON record: ``id``, ``_id`` or ``docid``; ``title`` and ``text``, or Pyserini's ``contents``.
 
     Contents are title, newline, text, or the text alone beside a ``title``. A record without an id gets one
-    derived from title and text. Raises :class:`DataError` starting with ``where``.
+    derived from title and text. ``source`` (text) is taken over, with ``page`` (a number); anything else that
+    goes by these names is the corpus's own affair. Raises :class:`DataError` starting with ``where``.
     """
     text, title = record.get("text"), record.get("title")
     if text is None and isinstance(record.get("contents"), str):
@@ -139,6 +140,13 @@ def passage_from_record(record: dict[str, Any], where: str) -> Passage:
             f"found: {', '.join(sorted(record)) or 'nothing'}."
         )
     identifier = next((record[name] for name in ("id", "_id", "docid") if record.get(name) is not None), None)
+    source, page = record.get("source"), record.get("page")
+    if not isinstance(source, str):
+        source, page = "", 0
     return Passage(
-        passage_id(title or "", text) if identifier is None else str(identifier), title or "", text
+        passage_id(title or "", text) if identifier is None else str(identifier),
+        title or "",
+        text,
+        source,
+        page if isinstance(page, int) and page > 0 else 0,
     )
