@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import html
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -27,7 +25,7 @@ from eval.experiment.run import RunConfig, answer_run
 from eval.report.page import write_report
 from eval.scoring.rows import measures_of
 from eval.scoring.scorers import Scorer
-from eval.tables.printing import print_table_parts
+from eval.tables.printing import print_table_parts, printed
 from eval.tables.results import ResultsTable, TableView, table_of_runs
 from retrieval.config import RetrieverConfig
 
@@ -45,10 +43,7 @@ class Table:
         self.figures = table
 
     def __str__(self) -> str:
-        text = io.StringIO()
-        with contextlib.redirect_stdout(text):
-            print_table_parts(self.figures)
-        return text.getvalue().rstrip("\n")
+        return printed(lambda console: print_table_parts(self.figures, console))
 
     def __repr__(self) -> str:
         return f"<Table of {', '.join(self.figures.runs)}: print it, or see .figures>"

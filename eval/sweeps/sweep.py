@@ -5,8 +5,8 @@ Cells of one model share its engine, prefix cache and memory of replies. A finis
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -128,17 +128,32 @@ def scored(questions: Sequence[Question]) -> Sequence[Question]:
     return questions
 
 
-async def open_engine(config: ModelConfig) -> Generator:
-    """Open a model with the memory that many cells need."""
-    return await open_generator(config, CAPACITY)
+@asynccontextmanager
+async def engine_of_its_own(config: ModelConfig) -> AsyncIterator[Generator]:
+    """Open a model with the memory that many cells need, and close it at the end."""
+    generator = await open_generator(config, CAPACITY)
+    try:
+        yield generator
+    finally:
+        await generator.close()
+
+
+@asynccontextmanager
+async def index_of_its_own(config: RetrieverConfig) -> AsyncIterator[Retriever]:
+    """Open what a configuration searches, and close it at the end."""
+    retriever = await open_retriever(config)
+    try:
+        yield retriever
+    finally:
+        await retriever.close()
 
 
 @dataclass(frozen=True)
 class Openers:
-    """How a sweep comes by its engines and indexes."""
+    """How a sweep comes by its engines and indexes, and what it does with them when it is done."""
 
-    generator: Callable[[ModelConfig], Awaitable[Generator]] = open_engine
-    retriever: Callable[[RetrieverConfig], Awaitable[Retriever]] = open_retriever
+    generator: Callable[[ModelConfig], AbstractAsyncContextManager[Generator]] = engine_of_its_own
+    retriever: Callable[[RetrieverConfig], AbstractAsyncContextManager[Retriever]] = index_of_its_own
 
 
 async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
@@ -160,14 +175,11 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
         for group in models.values():
             for cell in group:  # before the engine, which takes what memory is left
                 if cell.searches and (key := repr(cell.config.retriever)) not in indexes:
-                    indexes[key] = await openers.retriever(cell.config.retriever)
-                    stack.push_async_callback(indexes[key].close)
-            generator = await openers.generator(group[0].config.model)
-            try:
+                    opened = openers.retriever(cell.config.retriever)
+                    indexes[key] = await stack.enter_async_context(opened)
+            async with openers.generator(group[0].config.model) as generator:
                 for cell in group:
                     await answer_cell(cell, generator, indexes)
-            finally:
-                await generator.close()
 
 
 async def answer_cell(cell: Cell, generator: Generator, indexes: Mapping[str, Retriever]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -17,6 +18,13 @@ from eval.statistics.intervals import Spread
 from eval.tables.conditions import conditions, pages_note
 from eval.tables.results import Means, Over, ResultsTable
 from eval.tables.table import HEADINGS, Summary, cells, percent
+
+
+def printed(show: Callable[[Console], object]) -> str:
+    """Return what ``show`` prints on a console, as plain text wide enough for every figure."""
+    text = io.StringIO()
+    show(Console(file=text, width=200, highlight=False))
+    return text.getvalue().rstrip("\n")
 
 
 def wide_console(columns: int = 200, *, markup: bool = True) -> Console:
@@ -56,20 +64,23 @@ def print_results(table: ResultsTable) -> int:
     return table.status
 
 
-def print_table_parts(table: ResultsTable) -> None:
+def print_table_parts(table: ResultsTable, console: Console | None = None) -> None:
     """Print a table with its notes, and the tests and means that it has."""
-    print_table(table.summaries, table.runs, table.scoring)
+    console = console or wide_console()
+    print_table(table.summaries, table.runs, table.scoring, console)
     for note in table.notes:
-        print(note)
+        console.print(note, soft_wrap=True, markup=False)
     if table.baseline:
-        print_comparisons(table.against, table.baseline, table.recall_at)
+        print_comparisons(console, table.against, table.baseline, table.recall_at)
     if table.means:
-        print_means(table.means, table.over, table.recall_at)
+        print_means(console, table.means, table.over, table.recall_at)
 
 
-def print_table(summaries: Sequence[Summary], runs: Mapping[str, Path], scoring: str) -> None:
+def print_table(
+    summaries: Sequence[Summary], runs: Mapping[str, Path], scoring: str, console: Console | None = None
+) -> None:
     """Print a line per run, with what a reader must know to trust it, which is read from the manifests."""
-    console = wide_console()
+    console = console or wide_console()
     table = Table(caption_justify="left")
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)
@@ -116,7 +127,7 @@ def _remarks(summary: Summary) -> list[str]:
     return said
 
 
-def print_comparisons(compared: Sequence[Against], baseline: str, recall_at: int) -> None:
+def print_comparisons(console: Console, compared: Sequence[Against], baseline: str, recall_at: int) -> None:
     """Print every run's difference from the baseline in every measure."""
     table = figures_table("method", "measure", right=(f"minus {baseline}", "p", "p (Holm)", "unseen below"))
     for one in compared:
@@ -124,7 +135,6 @@ def print_comparisons(compared: Sequence[Against], baseline: str, recall_at: int
         unseen = "-" if comparison.detectable is None else f"{100 * comparison.detectable:.1f}"
         figures = percent(comparison.difference), f"{comparison.p_value:.4f}", f"{one.p_holm:.4f}", unseen
         table.add_row(one.run, measure_title(one.measure, recall_at), *figures)
-    console = wide_console()
     console.print(table)
     console.print(
         "Differences in points with 95% bootstrap intervals, paired by question; sign-flip test, Holm over "
@@ -134,14 +144,13 @@ def print_comparisons(compared: Sequence[Against], baseline: str, recall_at: int
     )
 
 
-def print_means(means: Means, over: Over, recall_at: int) -> None:
+def print_means(console: Console, means: Means, over: Over, recall_at: int) -> None:
     """Print mean and deviation of every group of runs."""
     names = list(dict.fromkeys(name for mean in means.values() for name in mean))
     table = figures_table("method", right=["runs", *(measure_title(name, recall_at) for name in names)])
     for name, mean in means.items():
         shown = [_mean_and_deviation(mean.get(measure), measure) for measure in names]
         table.add_row(name, str(mean["tokens"].n), *shown)
-    console = wide_console()
     console.print(table)
     console.print(
         f"Mean ± standard deviation (n - 1) over runs that differ in their {over} only, each group called by "

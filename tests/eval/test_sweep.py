@@ -6,7 +6,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,18 +64,20 @@ class Backends:
         self.engines: list[ScriptedGenerator] = []
         self.reply = knowing
 
-    async def generator(self, config: ModelConfig) -> Generator:
+    @asynccontextmanager
+    async def generator(self, config: ModelConfig) -> AsyncIterator[Generator]:
         self.opened.append(f"model {config.adapter}")
         engine = ScriptedGenerator(
             self.reply, log_likelihood=lambda request: -1.0 - len(request.prompt.text) % 7
         )
         engine.fingerprint = f"scripted:{config.adapter}"
         self.engines.append(engine)
-        return CachedGenerator(engine)
+        yield CachedGenerator(engine)
 
-    async def retriever(self, config: RetrieverConfig) -> Retriever:
+    @asynccontextmanager
+    async def retriever(self, config: RetrieverConfig) -> AsyncIterator[Retriever]:
         self.opened.append(f"index {','.join(config.index)}")
-        return WordRetriever(WORLD)
+        yield WordRetriever(WORLD)
 
     @property
     def openers(self) -> Openers:
