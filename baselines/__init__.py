@@ -1,8 +1,9 @@
 """The published methods that CoRAG and IRCoT are measured against.
 
 Each is a function of question, tools and options. A method is one file, in the order of its paper: options,
-result, the algorithm, prompts, reading replies. The two large ones are folders. ``forced_answer`` and
-``transcripts`` hold what several share, ``prompts`` their texts. Nothing heavy is loaded here.
+result, the algorithm, prompts, reading replies. The two large ones are folders. ``shared``,
+``forced_answer`` and ``transcripts`` hold what several share, ``prompts`` their texts. Nothing heavy is
+loaded here.
 """
 
 from baselines.auto_rag import AutoRAGConfig, auto_rag

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from baselines.forced_answer import force_answer
-from baselines.transcripts import PROMPTS
+from baselines.shared import PROMPTS
 from core.errors import BudgetExhaustedError, ConfigError
 from core.method import MethodConfig
 from core.prompting.prompt import Message, Prompt, Segment

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from baselines.transcripts import PROMPTS
+from baselines.shared import PROMPTS
 from core.errors import BudgetExhaustedError, ConfigError
 from core.gather import gather
 from core.prompting.demonstrations import (

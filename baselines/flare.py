@@ -11,8 +11,8 @@ Differences, and why:
 - Sentences are split by rules, not by NLTK, and end at line breaks too, which chat models write.
 - An accepted draft is kept; the released code generates it again with the same prompt, for the same text.
 - A draft whose query is blank or finds nothing, or that would be written again as nothing, is kept.
-- A stated answer ends the loop. One that was not stated is asked for: not by preset "paper", but for a spent
-  budget.
+- A stated answer ends the loop. If none was stated it is asked for; preset "paper" asks only when the budget
+  is spent.
 
 The thresholds were tuned for text-davinci-003, and models tuned to follow instructions are surer of
 themselves. Look at ``searched`` in the trace (the paper is best when it is true of 40 to 80% of the
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from baselines.forced_answer import answer_of_chain, cued, written
-from baselines.transcripts import PROMPTS
+from baselines.shared import PROMPTS
 from core.errors import BudgetExhaustedError, ConfigError
 from core.fusion import interleave
 from core.prompting.demonstrations import DemonstrationConfig
@@ -40,7 +40,7 @@ from core.text import stated_answer
 from core.tools import Tools
 from core.types import Answer, Hit, Question
 
-LEAST_SENTENCE = 5  # released code: what is shorter, in characters, is one sentence with what follows
+SHORTEST_SENTENCE = 5  # released code: what is shorter, in characters, is one sentence with what follows
 SPAN_GAP = 5  # released code: unsure tokens this near to each other, in tokens, belong to one span
 
 Token: TypeAlias = tuple[str, float]
@@ -56,8 +56,8 @@ class FLAREConfig(DemonstrationConfig):
     Attributes:
         preset: "paper" (few-shot: give ``demonstrations``, the first eight are used) or "zero_shot" (chat
             models).
-        theta: a draft with a token of this probability or less is searched for; 0 never searches, 1 always.
-            StrategyQA: 0.4.
+        theta: the confidence threshold: a draft with a token of this probability or less is searched for; 0
+            never searches, 1 always. StrategyQA: 0.4.
         beta: tokens of this probability or less are masked in the query, or asked for; 0 searches with the
             whole draft.
         query: "masked" blanks these tokens out (implicit query); "questions" has the model ask for each span
@@ -139,7 +139,7 @@ class FLAREConfig(DemonstrationConfig):
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class DraftRecord:
     """What was drafted for a sentence of the answer.
 
     ``searched``: it was given up for a sentence that read fresh passages.
@@ -163,7 +163,7 @@ class FLAREAnswer(Answer):
     """
 
     sentences: tuple[str, ...] = ()
-    drafts: tuple[Draft, ...] = ()
+    drafts: tuple[DraftRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class Sentence:
 async def flare(question: Question, tools: Tools, config: FLAREConfig) -> FLAREAnswer:
     """Answer one question with FLARE direct (paper, section 3.2)."""
     sentences: list[Sentence] = []
-    drafts: list[Draft] = []
+    drafts: list[DraftRecord] = []
     found: dict[str, None] = {}
     stopped = ""
     # 1. The question's passages set the generation going (section 3: the initial query is the input).
@@ -216,7 +216,8 @@ async def flare(question: Question, tools: Tools, config: FLAREConfig) -> FLAREA
             if not sentence.text.strip():  # the same prompt would give the same nothing again
                 stopped = "empty_generation"
                 break
-            drafts.append(Draft(draft.text, draft.confidence, tuple(queries), sentence is not draft))
+            searched = sentence is not draft
+            drafts.append(DraftRecord(draft.text, draft.confidence, tuple(queries), searched))
             sentences.append(sentence)
             stopped = exit_reason(sentences, config)
     except BudgetExhaustedError:
@@ -268,7 +269,7 @@ async def next_sentence(
         prompt, role=role, max_tokens=min(config.look_ahead_tokens, left), stop=stop, logprobs=True, path=path
     )
     completion = reply.completions[0]
-    end = sentence_end(completion.text, LEAST_SENTENCE)
+    end = sentence_end(completion.text, SHORTEST_SENTENCE)
     ended = completion.finish_reason == "stop" and not completion.text[end:].strip()
     return Sentence(completion.text[:end], tuple(completion.tokens(end)), ended)
 
@@ -299,14 +300,14 @@ async def form_queries(
 ) -> list[str]:
     """Make queries of an unsure draft."""
     if config.query == "masked":
-        return [masked(draft.tokens, config.beta)]
-    return await questions(draft.tokens, written([*sentences, draft]), tools, config, path=path)
+        return [masked_query(draft.tokens, config.beta)]
+    return await span_questions(draft.tokens, written([*sentences, draft]), tools, config, path=path)
 
 
-def masked(tokens: Sequence[Token], beta: float) -> str:
+def masked_query(tokens: Sequence[Token], beta: float) -> str:
     """Implicit query: the sentence without the tokens whose probability is at most ``beta``, perhaps "".
 
-    >>> masked([("Emma", -0.1), (" died", -0.2), (" in", -0.1), (" 1817", -3.0)], 0.4)
+    >>> masked_query([("Emma", -0.1), (" died", -0.2), (" in", -0.1), (" 1817", -3.0)], 0.4)
     'Emma died in'
     """
     # A token without a text of its own (part of a character) leaves no gap in a word.
@@ -314,12 +315,12 @@ def masked(tokens: Sequence[Token], beta: float) -> str:
     return " ".join("".join(kept).split())
 
 
-async def questions(
-    tokens: Sequence[Token], written: str, tools: Tools, config: FLAREConfig, *, path: str
+async def span_questions(
+    tokens: Sequence[Token], so_far: str, tools: Tools, config: FLAREConfig, *, path: str
 ) -> list[str]:
     """Explicit queries: for each unsure span a question that it answers, else the sentence itself.
 
-    ``written``: the answer so far with the sentence at its end.
+    ``so_far``: the answer so far with the sentence at its end.
     """
     spans = unsure_spans(tokens, config.beta)
     if not spans:
@@ -327,12 +328,11 @@ async def questions(
     template, limit = config.question_template(), config.max_question_tokens
     replies = []
     for number, span in enumerate(spans, 1):
-        prompt = template.render({"text": written, "span": span})
+        prompt = template.render({"text": so_far, "span": span})
         reply = await tools.generate(prompt, role="question", max_tokens=limit, path=f"{path}/span {number}")
         replies.append(reply.text.strip().partition("\n")[0])
-    return [
-        reply for reply in replies if reply.endswith("?")
-    ]  # released code: only questions are searched for
+    # Released code: only questions are searched for.
+    return [reply for reply in replies if reply.endswith("?")]
 
 
 def unsure_spans(tokens: Sequence[Token], beta: float) -> list[str]:

@@ -45,7 +45,7 @@ class ForcingConfig(Protocol):
 
 
 Item = TypeVar("Item")
-Sentence = TypeVar("Sentence", bound=WrittenSentence)
+Unit = TypeVar("Unit", bound=WrittenSentence)
 
 
 async def force_answer(prompt: Prompt, max_tokens: int, tools: Tools) -> str:
@@ -104,8 +104,8 @@ async def answer_from_newest(
 
 
 async def answer_of_chain(
-    prompt: Callable[[Sequence[Sentence]], Prompt],
-    chain: Sequence[Sentence],
+    prompt: Callable[[Sequence[Unit]], Prompt],
+    chain: Sequence[Unit],
     stopped: str,
     tools: Tools,
     config: ForcingConfig,

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from baselines.transcripts import PROMPTS
+from baselines.shared import PROMPTS
 from core.errors import BudgetExhaustedError, ConfigError
 from core.method import MethodConfig
 from core.prompting.prompt import Prompt
@@ -138,10 +138,8 @@ async def longrag(question: Question, tools: Tools, config: LongRAGConfig) -> Lo
     # What the search found stands first, in its order, for recall at k; a unit's other passages follow.
     held = {passage.id for passage in passages}
     found = [hit.passage.id for hit in hits if hit.passage.id in held]
-    collected = tuple(dict.fromkeys([*found, *(passage.id for passage in passages)]))
-    return LongRAGAnswer(
-        answer, collected, steps, stopped, long_answer, tuple(unit.id for unit in units), shown
-    )
+    pool = tuple(dict.fromkeys([*found, *(passage.id for passage in passages)]))
+    return LongRAGAnswer(answer, pool, steps, stopped, long_answer, tuple(unit.id for unit in units), shown)
 
 
 def best_units(hits: Sequence[Hit], config: LongRAGConfig) -> list[Unit]:

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 
 from baselines.forced_answer import answer_from_newest
-from baselines.transcripts import PROMPTS, passages_found
+from baselines.shared import PROMPTS, passages_found
 from core.errors import BudgetExhaustedError, ConfigError, RequestRefusedError
 from core.method import MethodConfig
 from core.prompting.prompt import Prompt

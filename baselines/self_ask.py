@@ -21,7 +21,8 @@ from functools import partial
 from typing import Any, ClassVar
 
 from baselines.forced_answer import answer_from_newest
-from baselines.transcripts import FINAL, FOLLOW_UP, INTERMEDIATE, PROMPTS, TranscriptConfig, passages_found
+from baselines.shared import PROMPTS, passages_found
+from baselines.transcripts import FINAL, FOLLOW_UP, INTERMEDIATE, TranscriptConfig
 from core.errors import BudgetExhaustedError, ConfigError
 from core.prompting.prompt import Prompt, Segment
 from core.prompting.render import render_passages

@@ -1,4 +1,4 @@
-"""What several methods share: the folder of prompts, and transcripts with worked examples.
+"""Transcripts with worked examples, which several methods continue.
 
 ReAct and Self-Ask continue a transcript in the papers' own format; IterDRAG writes in Self-Ask's.
 """
@@ -12,15 +12,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from baselines.shared import PROMPTS
 from core.errors import ConfigError, DataError
 from core.files import open_text
 from core.method import MethodConfig
 from core.prompting.demonstrations import demonstration_file
 from core.prompting.prompt import Segment
 from core.prompting.template import Template, load_prompt
-from core.tools import SearchStep, Tools
 
-PROMPTS = Path(__file__).parent / "prompts"
 EXAMPLES = Path(__file__).parent / "shipped/demonstrations"
 
 # How a line of Self-Ask's transcripts begins (Press et al. 2023), and of IterDRAG's.
@@ -113,12 +112,3 @@ def worked_examples(path: str, count: int) -> tuple[str, ...]:
             f"{path}: expected worked examples that begin with a line 'Question: ...', and nothing before."
         )
     return tuple(example.strip() for example in (examples[:count] if count else examples))
-
-
-def passages_found(tools: Tools) -> tuple[str, ...]:
-    """Return the ids of all passages that the question's searches found, in order.
-
-    What the budget no longer let the model read counts too: recall is about the searches.
-    """
-    hits = (hit for step in tools.steps if isinstance(step, SearchStep) for hit in step.hits)
-    return tuple(dict.fromkeys(hit.passage.id for hit in hits))

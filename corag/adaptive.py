@@ -33,15 +33,15 @@ async def adaptive(tools: Tools, config: CoRAGConfig, context: Context, budget: 
     # Stage 1, for every question: a greedy chain. What it cost tells what another hop will cost, about.
     with hold_back_scores(1, tools, config):
         chain = await decode_chain(Chain(), config.max_hops, tools, config, temperature=0, path="chain 1")
-    contenders, states = [await score(chain, "chain 1", tools, config)], list[Candidate]()
-    limit = unsure_above(contenders[0], budget.shared, config)
+    candidates, states = [await score(chain, "chain 1", tools, config)], list[Candidate]()
+    limit = note_score_and_limit(candidates[0], budget.shared, config)
     price_per_hop = tools.spent.total / max(1, len(chain))  # its score's share is in it
     budget.charge(context.costs.final_answer)
 
     # Stages 2 and 3, for the unsure: the other N - 1 chains, then a tree.
     for stage, hops in (("samples", (config.chains - 1) * config.max_hops), ("tree", hops_of_tree(config))):
         allowed = math.ceil(HEADROOM * hops * price_per_hop)
-        best = rank(contenders).best
+        best = rank(candidates).best
         sure = best.score is not None and best.score <= limit  # a chain without a score has found nothing
         if sure or not budget.affords(allowed):
             break
@@ -50,31 +50,31 @@ async def adaptive(tools: Tools, config: CoRAGConfig, context: Context, budget: 
         with budget.reserve(allowed) as most:
             (branch,) = tools.branch(1, most)
             if stage == "samples":
-                contenders += await sample_and_score(range(2, config.chains + 1), branch, config)
+                candidates += await sample_and_score(range(2, config.chains + 1), branch, config)
             else:
-                won, states = await grow_tree(contenders, branch, config, context)
-                contenders.append(won)
+                best, states = await search_tree(candidates, branch, config, context)
+                candidates.append(best)
         budget.charge(context.costs.final_answer)
-    chosen = rank(contenders)
+    chosen = rank(candidates)
     return replace(chosen, candidates=(*chosen.candidates, *states))
 
 
-async def grow_tree(
-    contenders: list[Candidate], tools: Tools, config: CoRAGConfig, context: Context
+async def search_tree(
+    candidates: list[Candidate], tools: Tools, config: CoRAGConfig, context: Context
 ) -> tuple[Candidate, list[Candidate]]:
     """Return the chain that a tree search keeps, scored, and the search's other states.
 
     A state's value is that of its rollouts: the chain must show a score of its own to be compared.
     """
     with hold_back_scores(1, tools, config):
-        found = await tree_search(tools, config, context, [each.chain for each in contenders])
-    won = await score(found.best.chain, found.best.path, tools, config)
+        found = await tree_search(tools, config, context, [each.chain for each in candidates])
+    best = await score(found.best.chain, found.best.path, tools, config)
     others = [each for each in found.candidates if each is not found.best]
-    return replace(won, value=found.best.value), others
+    return replace(best, value=found.best.value), others
 
 
-def unsure_above(first: Candidate, shared: SharedBudget, config: CoRAGConfig) -> float:
-    """Return the score above which a chain is unsure; note the greedy chain's for the questions to come."""
+def note_score_and_limit(first: Candidate, shared: SharedBudget, config: CoRAGConfig) -> float:
+    """Note the greedy chain's score for the questions to come; return the score above which one is unsure."""
     if first.score is not None:
         shared.scores.append(first.score)
     if config.unsure_above is not None:

@@ -28,8 +28,7 @@ class SubQuery:
 class Hop:
     """One hop.
 
-    ``hits``: what the search for the sub-query found, best first. ``refused``: the passages did not tell.
-
+    ``refused``: the passages did not tell. ``hits``: what the search for the sub-query found, best first.
     ``query_cut``, ``answer_cut``: the reply that it was taken out of ended within it, at its limit of tokens.
     """
 

@@ -1,4 +1,4 @@
-"""What CoRAG's parts will cost, about, and how much of them a budget affords. Nothing here runs without one.
+"""What CoRAG's parts will cost, about, and how much of them a budget affords. Without one all are 0.
 
 Apart from the strategies, so that they read as in the paper. All figures are tokens, prompt and completion.
 """

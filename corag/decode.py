@@ -41,16 +41,16 @@ async def decode_chain(
         while len(chain) < hops and not chain.stopped:
             here = f"{path}/hop {len(chain) + 1}"
             # Sub-query: P(Q_i | Q, Q_<i, A_<i).
-            sub_query, asked = await new_sub_query(
+            sub_query, tries_taken = await new_sub_query(
                 chain, tries, tools, config, temperature=temperature, path=here
             )
-            tries -= asked
-            chain = replace(chain, repeats=chain.repeats + asked - bool(sub_query))
+            tries -= tries_taken
+            chain = replace(chain, repeats=chain.repeats + tries_taken - bool(sub_query))
             if not sub_query:
                 return replace(chain, stopped="repeats")
             # Retrieve D_i with it, then sub-answer: P(A_i | Q_i, D_i).
             chain = chain.then(await take_hop(sub_query, tools, config, path=here))
-            chain = await stop_or_go_on(chain, tools, config, path=here)
+            chain = await apply_stop_rule(chain, tools, config, path=here)
     except BudgetExhaustedError:
         return replace(chain, stopped="budget")
     return chain
@@ -65,9 +65,11 @@ async def new_sub_query(
     repeat makes the next try more random.
     """
     for attempt in range(tries):
-        warmth = max(temperature, RETRY_TEMPERATURE) if attempt else temperature
+        retry_temperature = max(temperature, RETRY_TEMPERATURE) if attempt else temperature
         place = f"{path}/retry {attempt}" if attempt else path
-        found, _ = await sample_sub_queries(chain, 1, tools, config, temperature=warmth, path=place)
+        found, _ = await sample_sub_queries(
+            chain, 1, tools, config, temperature=retry_temperature, path=place
+        )
         if found:
             return found[0], attempt + 1
     return None, tries
@@ -115,7 +117,7 @@ async def take_hop(sub_query: SubQuery, tools: Tools, config: CoRAGConfig, *, pa
     return Hop(sub_query.text, sub_answer, refused, hits, sub_query.cut, cut)
 
 
-async def stop_or_go_on(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str) -> Chain:
+async def apply_stop_rule(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str) -> Chain:
     """Apply the stop rule to the newest hop."""
     if len(chain) >= config.max_hops:  # nothing to ask: it ends anyhow
         return replace(chain, stopped="length")

@@ -78,7 +78,7 @@ async def corag(question: Question, tools: Tools, config: CoRAGConfig) -> CoRAGA
     with QuestionBudget(tools, config.mean_budget) as budget:
         # Q_1:L, A_1:L: decode one chain or many (section 3.3) and keep the one of the lowest penalty.
         with tools.hold_back_tokens(context.costs.final_answer):
-            outcome = await decode(tools, config, context, budget)
+            outcome = await decode_and_rank(tools, config, context, budget)
         # A: P(A | Q, Q_1:L, A_1:L, D). Only a vote has answered already.
         chain = outcome.best.chain
         final = outcome.final_answer or await final_answer(chain, context, tools, config)
@@ -95,8 +95,10 @@ async def corag(question: Question, tools: Tools, config: CoRAGConfig) -> CoRAGA
     )
 
 
-async def decode(tools: Tools, config: CoRAGConfig, context: Context, budget: QuestionBudget) -> Outcome:
-    """Decode chains by the strategy."""
+async def decode_and_rank(
+    tools: Tools, config: CoRAGConfig, context: Context, budget: QuestionBudget
+) -> Outcome:
+    """Decode chains and choose one, as the strategy says."""
     if not config.max_hops:
         return Outcome((Candidate(Chain(stopped="length"), "no hops"),), 0)
     match config.strategy:

@@ -1,6 +1,7 @@
 """Which chain is best: the scores of chains, at test time and for training, and their ranking.
 
-All scores read token ids and lengths from the engine's own tokenizer, so they suit any model.
+Log-likelihoods are of token ids from the engine's own tokenizer, so they suit any model; refusals and votes
+need none.
 """
 
 from __future__ import annotations

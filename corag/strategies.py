@@ -26,17 +26,17 @@ async def best_of_n(tools: Tools, config: CoRAGConfig, context: Context) -> Outc
     """
     numbers = range(1, affordable_chains(context.costs, tools, config) + 1)
     if config.rank_by == "vote":
-        with tools.hold_back_tokens(
-            context.costs.final_answer * (len(numbers) - 1)
-        ):  # corag() holds one back
-            chains = await sample_chains(numbers, tools, config)
+        # A final answer for each chain; corag() has held one of them back already.
+        with tools.hold_back_tokens(context.costs.final_answer * (len(numbers) - 1)):
+            chains = await sample_candidates(numbers, tools, config)
         return await by_vote(chains, tools, config, context)
-    if len(numbers) == 1:  # wins anyhow, so is not scored
-        return rank(await sample_chains(numbers, tools, config))
+    # A single chain wins anyhow, so it is not scored.
+    if len(numbers) == 1:
+        return rank(await sample_candidates(numbers, tools, config))
     return rank(await sample_and_score(numbers, tools, config))
 
 
-async def sample_chains(numbers: Sequence[int], tools: Tools, config: CoRAGConfig) -> list[Candidate]:
+async def sample_candidates(numbers: Sequence[int], tools: Tools, config: CoRAGConfig) -> list[Candidate]:
     """Sample the chains of these numbers.
 
     A chain depends on its number alone, so 8 chains begin with the same 4 as 4 chains.
@@ -56,7 +56,7 @@ async def sample_chains(numbers: Sequence[int], tools: Tools, config: CoRAGConfi
 async def sample_and_score(numbers: Sequence[int], tools: Tools, config: CoRAGConfig) -> list[Candidate]:
     """Sample chains, then score them, all at the same time."""
     with hold_back_scores(len(numbers), tools, config):
-        chains = await sample_chains(numbers, tools, config)
+        chains = await sample_candidates(numbers, tools, config)
     return await score_all(chains, tools, config)
 
 
@@ -64,7 +64,8 @@ async def by_vote(
     candidates: Sequence[Candidate], tools: Tools, config: CoRAGConfig, context: Context
 ) -> Outcome:
     """Answer from every chain; the most frequent answer wins, and of its chains the first is kept."""
-    # What corag() holds back for the final answer is for these: one of them will be it.
+    # corag() holds one final answer back for after the strategy, but a vote answers within it and nothing is
+    # asked afterwards. So that amount is handed back here, for these answers: one of them will be the final.
     with tools.hold_back_tokens(-context.costs.final_answer):
         answers = await tools.fan_out(
             candidates,

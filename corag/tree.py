@@ -18,7 +18,7 @@ from functools import partial
 from corag.chain import Chain, SubQuery, fresh
 from corag.config import CoRAGConfig
 from corag.costs import hold_back_scores, plan_depth
-from corag.decode import decode_chain, sample_sub_queries, stop_or_go_on, take_hop
+from corag.decode import apply_stop_rule, decode_chain, sample_sub_queries, take_hop
 from corag.final_answer import Context
 from corag.rank import Candidate, Outcome, score_all
 from core.errors import BudgetExhaustedError
@@ -30,7 +30,7 @@ OVERSAMPLE = 1.5  # released code: sub-queries sampled per child wanted, since s
 async def tree_search(
     tools: Tools, config: CoRAGConfig, context: Context, known: Sequence[Chain] = ()
 ) -> Outcome:
-    """Return every state that was valued, by depth and birth, and the best of those kept at the end.
+    """Return every state that was valued, by depth and order, and the best of those kept at the end.
 
     ``known``: chains made before, which count as rollouts that are there already. When the budget affords no
     further depth with at least two children each, the best chain is decoded to its end greedily instead.
@@ -43,18 +43,19 @@ async def tree_search(
         plan, share = plan_depth(depth, len(unfinished), context.costs, tools, config)
         if plan is None:
             break
-        # Expand: the families do not see each other's rollouts, so none depends on which is ready first.
-        families = await tools.fan_out(unfinished, partial(tree.expand, plan=plan), budget=share)
-        children = [child for family in families for child in tree.keep(family)]
+        # Expand: the states do not see each other's rollouts, so none depends on which is ready first.
+        expansions = await tools.fan_out(unfinished, partial(tree.expand, plan=plan), budget=share)
+        children = [child for expansion in expansions for child in tree.keep(expansion)]
         valued += children
         # Prune: ended states compete with the children; those without children have ended now.
-        ended = [state for state in beam if state.chain.stopped]
-        ended += [
-            stuck(state, family)
-            for state, family in zip(unfinished, families, strict=True)
-            if not family.born
+        finished = [state for state in beam if state.chain.stopped]
+        finished += [
+            ended(state, expansion)
+            for state, expansion in zip(unfinished, expansions, strict=True)
+            if not expansion.children
         ]
-        beam = sorted([*ended, *children], key=worth)[: config.beam]  # stable: the earlier of equals
+        # Sorting is stable: of equals the earlier one stays.
+        beam = sorted([*finished, *children], key=value_or_worst)[: config.beam]
         if all(state.chain.stopped for state in beam):
             break
     best = beam[0]
@@ -66,14 +67,13 @@ async def tree_search(
     return Outcome((*states, best), len(states))
 
 
-def stuck(state: Candidate, family: Family) -> Candidate:
+def ended(state: Candidate, expansion: Expansion) -> Candidate:
     """Return a state that has no children as one that has ended."""
-    return replace(
-        state, chain=replace(state.chain, stopped=family.why, repeats=state.chain.repeats + family.repeats)
-    )
+    repeats = state.chain.repeats + expansion.repeats
+    return replace(state, chain=replace(state.chain, stopped=expansion.stopped, repeats=repeats))
 
 
-def worth(state: Candidate) -> float:
+def value_or_worst(state: Candidate) -> float:
     """Return what a state's rollouts scored; the worst there is if none could be afforded."""
     return math.inf if state.value is None else state.value
 
@@ -87,12 +87,12 @@ class Child:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """The children of a state. ``why`` there are none: "repeats" or "budget"."""
+class Expansion:
+    """The children of a state. ``stopped``: why there are none, "repeats" or "budget"."""
 
-    born: tuple[Child, ...]
+    children: tuple[Child, ...]
     repeats: int = 0
-    why: str = ""
+    stopped: str = ""
 
 
 class Tree:
@@ -105,7 +105,7 @@ class Tree:
         self._add(known)
         self._scores: dict[tuple[str, ...], float | None] = {}
 
-    async def expand(self, state: Candidate, tools: Tools, *, plan: CoRAGConfig) -> Family:
+    async def expand(self, state: Candidate, tools: Tools, *, plan: CoRAGConfig) -> Expansion:
         """Return the children of a state, each valued by rollouts. What the search remembers stays as it is.
 
         ``plan``: the options of this depth.
@@ -113,7 +113,7 @@ class Tree:
         try:
             ready, sub_queries, repeats = await self._next_sub_queries(state, tools, plan)
         except BudgetExhaustedError:
-            return Family((), why="budget")
+            return Expansion((), stopped="budget")
 
         async def one(number: int, branch: Tools) -> Child | None:
             path = f"{state.path}/child {number + 1}"
@@ -127,22 +127,22 @@ class Tree:
                 return None
             chain = replace(chain, repeats=state.chain.repeats + repeats)
             try:
-                chain = await stop_or_go_on(chain, branch, plan, path=path)
+                chain = await apply_stop_rule(chain, branch, plan, path=path)
             except BudgetExhaustedError:
                 chain = replace(chain, stopped="budget")
             return await self._value_by_rollouts(chain, path, branch, plan)
 
         count = len(ready) + len(sub_queries)
         found = await tools.fan_out(range(count), one)
-        born = tuple(each for each in found if each is not None)
-        return Family(born, repeats, "budget" if count else "repeats")
+        children = tuple(each for each in found if each is not None)
+        return Expansion(children, repeats, "budget" if count else "repeats")
 
-    def keep(self, family: Family) -> list[Candidate]:
+    def keep(self, expansion: Expansion) -> list[Candidate]:
         """Remember the rollouts and scores of an expansion for the next depth; return the children."""
-        for child in family.born:
+        for child in expansion.children:
             self._add(rollout.chain for rollout in child.rollouts)
             self._scores |= {rollout.chain.sub_queries: rollout.score for rollout in child.rollouts}
-        return [child.candidate for child in family.born]
+        return [child.candidate for child in expansion.children]
 
     def _add(self, chains: Iterable[Chain]) -> None:
         for chain in chains:

@@ -1,4 +1,4 @@
-"""The passages that a question has collected so far, by IRCoT's rules."""
+"""The passages that a question has gathered so far, by IRCoT's rules."""
 
 from __future__ import annotations
 

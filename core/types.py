@@ -39,7 +39,7 @@ class Passage:
 
     @property
     def contents(self) -> str:
-        """Title, newline, text: what dense encoders embed."""
+        """Title, newline, text: what encoders, rerankers, BM25's field and the look for answers read."""
         return f"{self.title}\n{self.text}" if self.title else self.text
 
 

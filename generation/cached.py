@@ -14,7 +14,7 @@ from dataclasses import replace
 from core.protocols import GenerateRequest, Generation, Generator, Score, ScoreRequest
 from core.request_cache import RequestCache
 
-CAPACITY = 50_000  # replies of a kind that are remembered, about 1.5 kB each
+REPLIES_KEPT = 50_000  # replies of a kind that are remembered, about 1.5 kB each
 
 
 class CachedGenerator:
@@ -25,7 +25,7 @@ class CachedGenerator:
     one request, so a part of them is another.
     """
 
-    def __init__(self, inner: Generator, capacity: int = CAPACITY) -> None:
+    def __init__(self, inner: Generator, capacity: int = REPLIES_KEPT) -> None:
         """``capacity``: most replies that are remembered, of each kind; the least recently used go first.
 
         Samples are a kind of their own: within one run none is asked for again, so they would only push out

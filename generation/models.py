@@ -134,10 +134,7 @@ def folder_digest(folder: str | Path, *, weights_only: bool = False) -> str:
 
 
 def context_window(folder: str) -> int | None:
-    """Return how many tokens the model in a folder was made to read at once.
-
-    None if its configuration does not tell.
-    """
+    """Return how many tokens a folder's model was made to read at once, None if it does not say."""
     from transformers import AutoConfig
 
     try:

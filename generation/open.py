@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from core.protocols import Generator
-from generation.cached import CAPACITY, CachedGenerator
+from generation.cached import REPLIES_KEPT, CachedGenerator
 from generation.config import ModelConfig
 
 
-async def open_generator(config: ModelConfig, capacity: int = CAPACITY) -> Generator:
+async def open_generator(config: ModelConfig, capacity: int = REPLIES_KEPT) -> Generator:
     """Return a generator that is ready to work; close it when done.
 
     ``capacity``: most replies of a kind that it remembers.

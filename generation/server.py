@@ -35,9 +35,8 @@ from generation.rendering import Renderer
 
 _RETRIED = frozenset({408, 429, 500, 502, 503, 504})  # overloaded, restarting, or behind a proxy that is
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # a server that comes back has a model to load
-_MAX_AFFINITIES = (
-    100_000  # far more questions than are in flight: one that is forgotten loses a cached prefix
-)
+# Far more questions than are in flight: one that is forgotten loses a cached prefix.
+_MAX_AFFINITIES = 100_000
 
 
 @dataclass(slots=True)

@@ -205,13 +205,14 @@ def _score(model: Any, jobs: Sequence[_ScoreJob], pad: int) -> list[tuple[float,
     with torch.inference_mode():
         ids, mask = _left_padded([job.ids + job.target for job in jobs], pad, model.device)
         longest = max(len(job.target) for job in jobs)
+        # No more than that: a row of the vocabulary per prompt token would be most of the memory.
+        kept = longest + 1
         logits = model(
             input_ids=ids,
             attention_mask=mask,
             position_ids=_positions(mask),
             use_cache=False,
-            logits_to_keep=longest
-            + 1,  # a row of the vocabulary per prompt token would be most of the memory
+            logits_to_keep=kept,
         ).logits
         scores = []
         for row, job in enumerate(jobs):

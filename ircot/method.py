@@ -137,7 +137,7 @@ async def ircot(question: Question, tools: Tools, config: IRCoTConfig) -> IRCoTA
 
     A spent budget ends the loop; the answer is then what the thoughts so far state.
     """
-    collected = PassagePool(
+    pool = PassagePool(
         config.paragraph_budget,
         config.budget_policy,
         max_words=config.max_collected_words,
@@ -154,24 +154,24 @@ async def ircot(question: Question, tools: Tools, config: IRCoTConfig) -> IRCoTA
                 query = strip_question_words(query)
             hits = await tools.search(query, k=config.k_per_step, path=f"step {len(thoughts) + 1}")
             repeated = any(query == earlier.query for earlier in retrievals)
-            retrievals.append(Retrieval(query, collected.add(hits), repeated))
+            retrievals.append(Retrieval(query, pool.add(hits), repeated))
 
             # Reason step (section 3.1): the next sentence of the chain of thought, given all paragraphs.
-            thought = await next_thought(question, collected, thoughts, tools, config)
+            thought = await next_thought(question, pool, thoughts, tools, config)
             thoughts.append(thought)
             stopped = exit_reason(thoughts, config)
         # Reader (section 3.2): a fresh prompt with the paragraphs, without the thoughts.
-        answer = await read_or_conclude(question, collected, thoughts, tools, config)
+        answer = await final_answer(question, pool, thoughts, tools, config)
     except BudgetExhaustedError:
         stopped = "budget"
-        answer = conclusion(thoughts, config)
+        answer = answer_of_thoughts(thoughts, config)
     return IRCoTAnswer(
         text=answer,
-        passage_ids=collected.ids,
+        passage_ids=pool.ids,
         steps=len(thoughts),
         stopped=stopped,
         cot_sentences=tuple(thoughts),
-        retrieved_ids=tuple(collected.seen_ids),
+        retrieved_ids=tuple(pool.seen_ids),
         retrievals=tuple(retrievals),
     )
 
@@ -198,7 +198,7 @@ def is_inference(sentence: str) -> bool:
 
 
 async def next_thought(
-    question: Question, collected: PassagePool, thoughts: list[str], tools: Tools, config: IRCoTConfig
+    question: Question, pool: PassagePool, thoughts: list[str], tools: Tools, config: IRCoTConfig
 ) -> str:
     """Generate, and keep the first sentence only ("" if nothing was generated).
 
@@ -210,7 +210,7 @@ async def next_thought(
         {
             "query": question.text,
             "paragraphs": render_passages(
-                collected.passages, template, config.max_shown_words, goes_first="first"
+                pool.passages, template, config.max_shown_words, goes_first="first"
             ),
             "cot_history": " ".join(thoughts),
             "demonstrations": render_demonstrations(config.examples(), template),
@@ -235,16 +235,16 @@ def exit_reason(thoughts: list[str], config: IRCoTConfig) -> str:
     return "max_steps" if len(thoughts) >= config.max_steps else ""
 
 
-async def read_or_conclude(
-    question: Question, collected: PassagePool, thoughts: list[str], tools: Tools, config: IRCoTConfig
+async def final_answer(
+    question: Question, pool: PassagePool, thoughts: list[str], tools: Tools, config: IRCoTConfig
 ) -> str:
     """Let the reader answer from all paragraphs; without one, the thoughts have to (paper, table 6)."""
     if config.reader == "none":
-        return conclusion(thoughts, config)
-    return await read(question, collected.passages, tools, config)
+        return answer_of_thoughts(thoughts, config)
+    return await read(question, pool.passages, tools, config)
 
 
-def conclusion(thoughts: list[str], config: IRCoTConfig) -> str:
+def answer_of_thoughts(thoughts: list[str], config: IRCoTConfig) -> str:
     """Take the answer from the chain of thought: what it states, by the rule that ended it."""
     chain = " ".join(thoughts)
     if config.stop_rule == "lenient" and stated_answer(chain) is None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from core.types import Passage
 from retrieval.config import IndexConfig
 from retrieval.corpora import CorpusReport, read_corpus
-from retrieval.dense.build import DOCID, build_faiss, build_lucene_vectors, encode_corpus, ivf_lists
+from retrieval.dense.build import DOCID, build_faiss, build_lucene_vectors, checked_ivf_lists, encode_corpus
 from retrieval.dense.encoder import Encoder
 from retrieval.index_manifest import (
     SHARDS,
@@ -55,7 +55,8 @@ def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexMani
 
 
 def _settings(config: IndexConfig, encoder: Encoder | None) -> IndexSettings:
-    # Only what decides what is found: an index differs by nothing else, however it was built.
+    # Only what decides what is found: an index differs by nothing else, however it was built. But shard_size,
+    # which the stamp needs: an interrupted build must not take up shards of another size.
     corpus = hash_corpus(config.corpus)
     details: dict[str, str] = {"format": config.format}
     if encoder is None:
@@ -88,7 +89,8 @@ def _build_dense(
     with (folder / DOCID).open("w", encoding="utf-8") as ids:
         rows = sum(ids.write(f"{passage.id}\n") > 0 for passage in storing(passages, folder))
     if config.kind == "dense" and config.faiss == "ivfpq":
-        ivf_lists(config, rows, encoder.dimension)  # to refuse now what would fail after hours of encoding
+        # To refuse now what would fail after hours of encoding.
+        checked_ivf_lists(config, rows, encoder.dimension)
     store = PassageStore(folder)
     shards = encode_corpus(
         store,

@@ -10,6 +10,9 @@ from core.errors import ConfigError, nearest
 from retrieval.corpora import check_format
 
 IndexKind = Literal["bm25", "dense", "lucene_flat", "lucene_hnsw"]
+# A further kind needs: its options below; its settings in ``_settings`` of build.py, and in ``_build_dense``
+# what can be refused before encoding; how it is made, in ``build_faiss`` of dense/build.py; and what is set
+# for searching, in ``FaissIndex`` of dense/search.py.
 FaissKind = Literal["flat", "hnsw", "ivfpq"]
 
 
@@ -32,10 +35,12 @@ class IndexConfig:
         faiss: "flat" (exact), "hnsw" (graph), "ivfpq" (compressed, for tens of millions of passages).
         hnsw_m: Neighbours per node of an HNSW graph (FAISS and Lucene).
         hnsw_ef_construction: Candidates looked at while an HNSW graph is built.
-        ivf_lists: Number of clusters of "ivfpq"; 0 = four times the square root of the number of passages.
+        ivf_lists: Number of lists of "ivfpq"; 0 = four times the square root of the number of passages, but
+            at most one for 39 passages.
         pq_bytes: Bytes per passage of "ivfpq"; must divide the encoder's dimension.
         batch_size: Passages that the encoder takes at once.
-        shard_size: Passages per shard of encoding: what an interruption loses at most.
+        shard_size: Passages per shard of encoding: what an interruption loses at most. It counts as a setting
+            of the index.
         threads: Threads of Lucene and FAISS while building; 0 = all cores.
         overwrite: Replace an index that is already in ``out``.
 

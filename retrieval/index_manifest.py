@@ -17,13 +17,14 @@ from typing import Any
 from core.errors import DataError, IndexMismatchError
 from core.files import write_atomically
 from core.runs.environment import version_of
-from core.runs.stamp import STAMP, Input, Stamp, refuse_differences
+from core.runs.stamp import Input, Stamp, refuse_differences
 from core.seeds import stable_hash
 
 INDEX_FILE = "corag_index.json"
 SHARDS = "shards"
-# An index in the making has a stamp, or what older versions left instead; a whole one has its manifest alone.
-_UNFINISHED = (STAMP, "corag_building.json")
+# The stamp of an index in the making; a whole one has its manifest alone. Its name is its own: folders of
+# runs have stamps too, and a folder of ours may be emptied.
+BUILDING = "corag_building.json"
 _OTHER = "Choose another `out`, or set overwrite: true to replace it."
 REBUILD = "Build it again with `corag index` (overwrite: true)."
 _PACKAGES = ("corag", "pyserini", "faiss-cpu", "sentence-transformers")
@@ -42,7 +43,9 @@ class CorpusFile:
 class IndexSettings:
     """Everything that decides what an index finds; two builds with equal settings are interchangeable.
 
-    ``details``: (name, value) pairs of the settings that matter for this kind. ``encoder_fingerprint`` and
+    ``details``: (name, value) pairs of the settings that matter for this kind. ``shard_size`` is one of them:
+    the stamp of an unfinished index is made of the same settings, and shards of another size cannot be taken
+    up. So indexes that differ by it alone have different fingerprints. ``encoder_fingerprint`` and
     ``dimension`` are empty for BM25.
     """
 
@@ -108,13 +111,12 @@ def write_manifest(
 ) -> IndexManifest:
     """Seal a finished index: list its files, write the manifest, drop the stamp of an unfinished one."""
     files = tuple(
-        (file.name, file.stat().st_size) for file in sorted(folder.iterdir()) if file.name not in _UNFINISHED
+        (file.name, file.stat().st_size) for file in sorted(folder.iterdir()) if file.name != BUILDING
     )
     versions = tuple((package, version) for package in _PACKAGES if (version := version_of(package)))
     manifest = IndexManifest(settings, passages, tuple(notes), files, versions)
     write_atomically(folder / INDEX_FILE, json.dumps(dataclasses.asdict(manifest), indent=1) + "\n")
-    for name in _UNFINISHED:
-        (folder / name).unlink(missing_ok=True)
+    (folder / BUILDING).unlink(missing_ok=True)
     return manifest
 
 
@@ -177,7 +179,7 @@ def begin_build(folder: Path, settings: IndexSettings, *, overwrite: bool) -> In
     elif before and before.differences(wanted):
         _empty(folder)
     if existing is None:
-        wanted.write(folder / STAMP)
+        wanted.write(folder / BUILDING)
     return existing
 
 
@@ -188,15 +190,25 @@ def _empty(folder: Path) -> None:
 
 def was_begun(folder: Path) -> bool:
     """Whether an index was begun here and not finished."""
-    return any((folder / name).is_file() for name in _UNFINISHED)
+    return (folder / BUILDING).is_file()
 
 
 def _begun(folder: Path) -> Stamp | None:
-    """Return what an unfinished index is to be made of, as this version or an older one noted it."""
-    older = folder / _UNFINISHED[1]
-    if older.is_file():
-        return _settings_from(json.loads(older.read_text(encoding="utf-8"))).stamp
-    return Stamp.read(folder / STAMP)
+    """Return what an unfinished index is to be made of, None if none was begun.
+
+    Raises :class:`IndexMismatchError` if that cannot be read: vectors that lie there may be of anything.
+    """
+    file = folder / BUILDING
+    if not file.is_file():
+        return None
+    if stamp := Stamp.read(file):
+        return stamp
+    try:  # older versions noted the settings as they stand in a manifest
+        return _settings_from(json.loads(file.read_text(encoding="utf-8"))).stamp
+    except (ValueError, KeyError, TypeError):
+        raise IndexMismatchError(
+            f"'{file}' does not say what the unfinished index is made of: it is damaged. {_OTHER}"
+        ) from None
 
 
 def _settings_from(record: dict[str, Any]) -> IndexSettings:

@@ -20,7 +20,7 @@ from core.request_cache import RequestCache
 from core.seeds import stable_hash
 from core.types import Hit, Passage
 
-Outcome = Sequence[Hit] | SearchFailedError
+HitsOrError = Sequence[Hit] | SearchFailedError
 
 _MAX_BATCH = 1024
 _MAX_RERANKED_QUERIES = 64  # each brings as many pairs as it has hits, so a batch is thousands of pairs
@@ -29,7 +29,7 @@ _MAX_RERANKED_QUERIES = 64  # each brings as many pairs as it has hits, so a bat
 class BatchSearcher(Protocol):
     """A search over one index, called with whole batches: searches from one thread, look-ups from another."""
 
-    def search(self, queries: Sequence[str], k: int) -> Sequence[Outcome]:
+    def search(self, queries: Sequence[str], k: int) -> Sequence[HitsOrError]:
         """Return for each query up to k hits, best first, or the error of that query alone."""
         ...
 
@@ -84,9 +84,9 @@ class BatchedRetriever:
         if self._closed:
             raise BackendError("this index was closed: open it again with open_retriever.")
 
-    def _search_batch(self, items: Sequence[tuple[str, int]]) -> Sequence[Outcome]:
+    def _search_batch(self, items: Sequence[tuple[str, int]]) -> Sequence[HitsOrError]:
         # One batch per distinct k, so that one deep search does not make the others deep.
-        outcomes: list[Outcome] = [()] * len(items)
+        outcomes: list[HitsOrError] = [()] * len(items)
         for depth in sorted({k for _, k in items}):
             places = [place for place, (_, k) in enumerate(items) if k == depth]
             found = self._searcher.search([items[place][0] for place in places], depth)

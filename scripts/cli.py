@@ -97,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if threading.current_thread() is threading.main_thread():
-        # so that engines are closed as at any other end
+        # So that engines are closed as at any other end.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if not words or words[0] in ("-h", "--help", "help"):
         print(usage())

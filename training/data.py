@@ -1,4 +1,4 @@
-"""From kept chains to training rows: what the model will be asked when decoding, and what it should say.
+"""What a row holds: from a kept chain, what the model will be asked when decoding and what it should say.
 
 Three tasks (paper, section 3.2): the next sub-query, the sub-answer, the final answer; on request the learned
 stop (section 5.4) and the answer drafted from the chain alone; and as the paper's baseline the final answer

@@ -1,8 +1,8 @@
-"""CoRAG's training from questions to adapters: turns of sampling, rows, fine-tuning and decoding.
+"""CoRAG's training from questions to adapters, in turns (a warm start, rounds) of four stages each.
 
-Every stage is a command of its own, in a process of its own: an engine, a trainer and a JVM in one process
-would not give all of their memory back. A stage is performed again when its options have changed, or anything
-that it reads.
+The stages are sampling, rows, fine-tuning and decoding. Each is a command of its own, in a process of its
+own: an engine, a trainer and a JVM in one process would not give all of their memory back. A stage is
+performed again when its options have changed, or anything that it reads.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ StageOptions: TypeAlias = SampleRunConfig | MakeRowsConfig | SftConfig | RunConf
 
 @dataclass(frozen=True)
 class HeldOut(FurtherQuestions):
-    """What every round is decoded on; without questions nothing is decoded.
+    """The option ``test``: what every round is decoded on; without questions nothing is decoded.
 
     Attributes:
         recall_at: recall is measured over so many collected passages.
@@ -325,7 +325,7 @@ def perform(stage: Stage, command: Sequence[str], may_fail: int = 0) -> None:
             "above. Once that is mended, or the folder removed if it was made with other options, the same "
             "command goes on from there."
         )
-    if not isinstance(stage.options, SampleRunConfig | RunConfig) or all_answered(stage.options, may_fail):
+    if not isinstance(stage.options, SampleRunConfig | RunConfig) or check_answered(stage.options, may_fail):
         stamp.finish(stage.stamp_file)
 
 
@@ -379,8 +379,8 @@ def stamp_of(stage: Stage) -> Stamp:
     return Stamp(made_with, made_from | indexes_read(options.retriever))
 
 
-def all_answered(options: SampleRunConfig | RunConfig, may_fail: int) -> bool:
-    """Whether all questions that a command was asked are answered, but for ``may_fail`` at most; says if not.
+def check_answered(options: SampleRunConfig | RunConfig, may_fail: int) -> bool:
+    """Return whether all questions of a command are answered, but for ``may_fail`` at most; say so if not.
 
     Raises :class:`BackendError` if chains are missing: rows are made of all chains at once, and later ones
     cannot be added.
@@ -388,9 +388,11 @@ def all_answered(options: SampleRunConfig | RunConfig, may_fail: int) -> bool:
     folder = options.folder if isinstance(options, SampleRunConfig) else Path(options.out) / options.method[0]
     lines = read_lines(folder).values() if (folder / TRACES).is_file() else ()
     failed = [line.parsed() for line in lines if line.failed]
-    if len(failed) <= may_fail:  # without reading the questions, of which there may be many
+    # First without reading the questions, of which there may be many.
+    if len(failed) <= may_fail:
         return True
-    asked = {question.id for question in options.load()}  # the run may hold more than are asked now
+    # The run may hold more than are asked now.
+    asked = {question.id for question in options.load()}
     failed = [row for row in failed if row.question.id in asked]
     if len(failed) <= may_fail:
         return True

@@ -1,4 +1,7 @@
-"""Writing training rows: a ``datasets`` dataset on disk, and a report of what is in it."""
+"""Writing rows to disk: the rows of all chains as a ``datasets`` dataset, and a report of what is in it.
+
+What a row holds is decided in ``data.py``, which knows no files.
+"""
 
 from __future__ import annotations
 
@@ -165,7 +168,8 @@ async def write_rows(
     corag = config_of(folders)
     settings = settings_of(folders, retriever, renderer, config, corag)
     if (found := read_report(out)) is not None:
-        refuse_differences(f"'{out}'", Stamp(found.settings), Stamp(settings))
+        advice = "Give the same chains and options, choose another --out, or remove it."
+        refuse_differences(f"'{out}'", Stamp(found.settings), Stamp(settings), advice=advice)
         return found
     report = RowsReport(settings)
     rows: dict[str, list[Any]] = {"train": [], "validation": []}

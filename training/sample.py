@@ -1,6 +1,6 @@
-"""Sampling chains for a file of questions into a folder, which is a run like any other.
+"""The run: chains for a file of questions, sampled into a folder like that of any other run.
 
-It stands apart from ``sampling.py``, the paper's procedure for one question, which knows no files.
+The procedure for one question, the paper's, stands in ``sampling.py``, which knows no files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rejection sampling of chains (paper, section 3.1), and chains from annotated decompositions.
+"""The procedure for one question: rejection sampling of chains (paper, section 3.1), or its decomposition.
 
 For every training question several chains are sampled, the likelihood of the gold answer is measured after
 each hop, and the chain under which it is likeliest is kept.
@@ -70,11 +70,10 @@ class SampleConfig:
 class SampledChain:
     """A candidate.
 
-    ``means`` and ``sums``: log-likelihood of the gold answer after each hop, per token and whole.
-
-    ``drawn``: the length that was drawn for it. ``stopped``: "length", "match" (a sub-answer is the gold
-    answer), "sure" (the gold answer became likely enough), "repeats" (no new sub-query came) or "unsupported"
-    (an annotated sub-answer is not in the passages).
+    ``means`` and ``sums``: log-likelihood of the gold answer after each hop, per token and whole. ``drawn``:
+    the length that was drawn for it. ``stopped``: "length", "match" (a sub-answer is the gold answer), "sure"
+    (the gold answer became likely enough), "repeats" (no new sub-query came) or "unsupported" (an annotated
+    sub-answer is not in the passages).
     """
 
     hops: tuple[HopRecord, ...]

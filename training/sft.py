@@ -80,7 +80,7 @@ def train(trainer: Any, config: SftConfig, rows: Any) -> dict[str, Any]:
     return {
         "steps": trained.global_step,
         "epochs": epochs,
-        # transformers averages what came after a resume
+        # After a resume transformers averages only what came since.
         "train_loss": None if last else trained.training_loss,
         "first_loss": next((entry["loss"] for entry in trainer.state.log_history if "loss" in entry), None),
         "evaluation": {name: value for name, value in losses.items() if name.endswith("_loss")},
@@ -180,7 +180,7 @@ def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
         task: validation.filter(lambda row, task=task: row["task"] == task).select_columns(columns)
         for task in sorted(set(validation["task"]))
     }
-    # before the model: it starts the process group
+    # Before the model: it starts the process group.
     chosen = arguments(config, rows, evaluates=bool(evaluated))
     model, peft_config = make_model(config, folder)
     trainer = CompletionTrainer(

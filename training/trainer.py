@@ -66,7 +66,7 @@ class CompletionTrainer(SFTTrainer):  # type: ignore[misc]
         """
         inputs = dict(inputs)
         labels = inputs.pop("labels")
-        # position t predicts token t + 1
+        # Position t predicts token t + 1.
         following = torch.nn.functional.pad(labels, (0, 1), value=-100)[:, 1:]
         # Columns where any row learns: logits_to_keep knows one list of positions for all rows of a batch.
         keep = (following != -100).any(dim=0).nonzero().squeeze(-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
-from baselines.transcripts import PROMPTS
+from baselines.shared import PROMPTS
 from core.errors import ConfigError, nearest
 from core.prompting.template import Template, load_prompt
 from core.reader import ReaderConfig

@@ -78,7 +78,7 @@ _YES_OR_NO = re.compile(r"\W*(?:(?P<yes>yes|true)|no|not|false|partly|partially)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Gaps:
     """What the model says about the passages. ``enough``: None if it says neither yes nor no."""
 
     enough: bool | None
@@ -91,14 +91,14 @@ class Verdict:
         return self.enough is None and not self.gaps and not self.queries
 
 
-def parse_verdict(reply: str) -> Verdict:
+def parse_gaps(reply: str) -> Gaps:
     r"""Read a judgement: labels in any case, bulleted, bold, or several in a line; a list may follow one.
 
     Yes or no is the first word after the label. Items are separated by lines or semicolons, never by commas,
     which stand in names ("Paris, Texas").
 
-    >>> parse_verdict("- **Sufficient:** no\nGAPS:\n- people of Paris, Texas\nFOLLOW_UP: none")
-    Verdict(enough=False, gaps=('people of Paris, Texas',), queries=())
+    >>> parse_gaps("- **Sufficient:** no\nGAPS:\n- people of Paris, Texas\nFOLLOW_UP: none")
+    Gaps(enough=False, gaps=('people of Paris, Texas',), queries=())
     """
     pairs: list[tuple[str, str]] = []
     for line in _LABEL_WITHIN_A_LINE.sub("\n", reply).splitlines():
@@ -106,11 +106,11 @@ def parse_verdict(reply: str) -> Verdict:
             pairs.append((next(name for name in _LABELS if match[name]), clean(match["value"])))
         elif pairs and line.strip():
             item = _ITEM.match(line)
-            # an item of the list under a label, or the value that its line lacked
+            # An item of the list under a label, or the value that its line lacked.
             if item or not pairs[-1][1]:
                 pairs.append((pairs[-1][0], clean(item["value"] if item else line)))
     said = [says_yes(value) for name, value in pairs if name == "enough"]
-    return Verdict(
+    return Gaps(
         next((word for word in said if word is not None), None), _items(pairs, "gap"), _items(pairs, "query")
     )
 

@@ -12,7 +12,7 @@ import re
 from typing import Literal
 
 from baselines.recursive.config import RecursiveConfig
-from baselines.recursive.replies import Verdict, parse_verdict
+from baselines.recursive.replies import Gaps, parse_gaps
 from baselines.recursive.trail import Trail, final_prompt
 from core.errors import BudgetExhaustedError
 from core.prompting.render import render_passages
@@ -62,17 +62,17 @@ async def search_in_rounds(
         if trail.full:
             return "max_documents"
         try:
-            verdict = await judge(mode, question, trail, tools, config)
+            said = await ask_for_gaps(mode, question, trail, tools, config)
         except BudgetExhaustedError:
             return "budget"
-        if verdict.malformed:
+        if said.malformed:
             trail.malformed += 1
             return "malformed"
-        if verdict.enough:
+        if said.enough:
             return "sufficient"
         # A gap is searched for in its own words where the model names no query; "multi_hop" names one by its
         # form.
-        wanted = verdict.queries if mode == "multi_hop" else verdict.queries or verdict.gaps
+        wanted = said.queries if mode == "multi_hop" else said.queries or said.gaps
         if not wanted:
             return "no_query"
         queries = trail.fresh(wanted, limit)
@@ -80,13 +80,13 @@ async def search_in_rounds(
             return "repeated_query"
 
 
-async def judge(
+async def ask_for_gaps(
     mode: Literal["multi_hop", "self_query"],
     question: Question,
     trail: Trail,
     tools: Tools,
     config: RecursiveConfig,
-) -> Verdict:
+) -> Gaps:
     """Ask whether the passages are enough, and what is missing."""
     template = config.prompt("hop" if mode == "multi_hop" else "gaps")
     passages = trail.shown(tools.count_tokens)
@@ -102,7 +102,7 @@ async def judge(
         reply = await tools.generate(
             prompt, role="judge", max_tokens=config.max_step_tokens, path=f"step {trail.steps}"
         )
-    return parse_verdict(prompt.prefix + reply.text)
+    return parse_gaps(prompt.prefix + reply.text)
 
 
 # What passages refer to

@@ -87,7 +87,7 @@ async def from_each(
     extend: Callable[[Opening, Tools, str], Coroutine[Any, Any, Result]],
     most: Callable[[Opening, Tools], int],
     tools: Tools,
-    place: str,
+    path: str,
 ) -> list[Result]:
     """Go on from all openings at the same time, or from as many as the budget allows, then from others.
 
@@ -96,17 +96,17 @@ async def from_each(
 
     Args:
         openings: what to go on from, best first.
-        extend: is given an opening, tools for it and its place in the method.
+        extend: is given an opening, tools for it and its path in the method.
         most: the tokens that this may cost at most.
         tools: the question's.
-        place: of all of them in the method.
+        path: of all of them in the method.
 
     Raises:
         BudgetExhaustedError: not one could be paid for.
     """
     return await tools.fan_out_certain(
         list(enumerate(openings, 1)),
-        lambda numbered, branch: extend(numbered[1], branch, f"{place}/candidate {numbered[0]}"),
+        lambda numbered, branch: extend(numbered[1], branch, f"{path}/candidate {numbered[0]}"),
         lambda numbered: most(numbered[1], tools),
         at_least_one=True,
     )

@@ -1,8 +1,8 @@
 """Self-RAG with a model that writes reflection tokens (Asai et al., ICLR 2024, arXiv 2310.11511).
 
 The model says by a token whether it wants passages, goes on once from each of them, and judges each
-continuation. What it thinks, as probabilities of reflection tokens, decides which paths are kept. Presets:
-"short_form" and "long_form", as in the released scripts.
+continuation. What it thinks, as probabilities of reflection tokens, decides which hypotheses (answers so far)
+are kept. Presets: "short_form" and "long_form", as in the released scripts.
 
 It needs a model trained for it, such as selfrag/selfrag_llama2_7b with ``--model.chat no``; for others there
 is ``self_rag_prompted``, which is another method.
@@ -11,9 +11,9 @@ Differences, and why:
 
 - Probabilities are compared, as in the paper; the released code divides log-probabilities, which makes it
   retrieve for nearly every question.
-- A path is worth its segments' mean, so that paths of different lengths compare; in the code it is their
-  product, in the long form without utility.
-- Finished paths stay in the beam, and no path sees its sibling's text.
+- A hypothesis is worth its segments' mean, so that those of different lengths compare; in the code it is
+  their product, in the long form without utility.
+- Finished hypotheses stay in the beam, and none sees its sibling's text.
 - The answer loses its reflection tokens; the code leaves some in the best open answer.
 
 The paper counts an answer as right if it holds the gold one, so exact match is lower here.
@@ -38,7 +38,7 @@ from baselines.self_rag.critique import (
     from_each,
     segment_score,
 )
-from baselines.transcripts import PROMPTS
+from baselines.shared import PROMPTS
 from core.errors import BudgetExhaustedError, ConfigError
 from core.prompting.prompt import Prompt
 from core.prompting.render import clip_words
@@ -61,11 +61,11 @@ class SelfRAGConfig(CritiqueConfig):
         search_with: the "question" alone (released code), or the question and the newest "segment" (Algorithm
             1).
         max_segments: most segments (the paper's T); 1 is the short form.
-        beam: paths kept after each segment.
+        beam: hypotheses (answers so far) kept after each segment.
         max_segment_tokens: most tokens of a segment.
-        aggregate: the answer is the "best" path's, or, for questions that name their choices, the one whose
-            paths have the highest score in "sum" (the released code's closed mode); that needs a single
-            segment.
+        aggregate: the answer is the "best" hypothesis, or, for questions that name their choices, the one
+            whose hypotheses have the highest score in "sum" (the released code's closed mode); that needs a
+            single segment.
         prompt: a shipped name, a file, or a text with {query} and, at its end, {response}.
         retrieve_tokens: how the model writes that it wants passages, does not, and goes on with the same
             ones.
@@ -136,7 +136,7 @@ class SelfRAGConfig(CritiqueConfig):
         """The prompt."""
         return (load_template(self.prompt, PROMPTS),)
 
-    def opening(self, passage: Passage | None) -> str:
+    def source_text(self, passage: Passage | None) -> str:
         """Return what a segment stands behind: a passage, or the word that there is none."""
         if passage is None:
             return self.retrieve_tokens[1]
@@ -144,7 +144,7 @@ class SelfRAGConfig(CritiqueConfig):
         text = clip_words(passage.text.strip(), self.max_shown_words)
         return f"{self.retrieve_tokens[0]}{before}{passage.title}\n{text}{after}"
 
-    def spoken(self, text: str) -> str:
+    def without_reflection_tokens(self, text: str) -> str:
         """Return a text without reflection tokens."""
         groups = (self.retrieve_tokens, self.relevance_tokens, self.support_tokens, self.utility_tokens)
         for name in (name for group in (*groups, self.passage_tokens) for name in group):
@@ -153,7 +153,7 @@ class SelfRAGConfig(CritiqueConfig):
 
 
 @dataclass(frozen=True, slots=True)
-class BeamPath:
+class Hypothesis:
     """An answer so far.
 
     ``stopped``: "" if it goes on, from passages, else "end", "max_segments" or "budget".
@@ -177,7 +177,7 @@ class BeamPath:
 class SelfRAGAnswer(Answer):
     """Self-RAG's result.
 
-    ``steps``: segments of the chosen path, which are ``segments``. ``stopped``: "end" (nothing more was
+    ``steps``: segments of the chosen hypothesis, which are ``segments``. ``stopped``: "end" (nothing more was
     written), "max_segments" or "budget". ``retrieved``: whether the question was found to want passages.
     ``compared``: continuations that were judged.
     """
@@ -189,55 +189,55 @@ class SelfRAGAnswer(Answer):
 
 async def self_rag(question: Question, tools: Tools, config: SelfRAGConfig) -> SelfRAGAnswer:
     """Answer one question with Self-RAG (paper, Algorithm 1 and section 3.3)."""
-    beam = pool = [BeamPath()]
+    beam = pool = [Hypothesis()]
     found: dict[str, tuple[Hit, ...]] = {}
-    retrieved, compared, budget = False, 0, ""
+    retrieved, compared, cut_short = False, 0, ""
     try:
-        # Line 2: predict Retrieve. Later segments begin where the model wanted passages.
-        retrieved = await wants_passages("", tools, config, place="question")
-        while going := [path for path in beam if not path.stopped]:
+        # Retrieve: predicted first. Later segments begin where the model wanted passages.
+        retrieved = await wants_passages("", tools, config, path="question")
+        while going := [each for each in beam if not each.stopped]:
             number = len(going[0].segments) + 1
-            # Line 4: passages for each path; a path without any goes on by itself (line 8).
-            openings: list[tuple[BeamPath, Hit | None]] = []
-            for path in going:
-                hits = await passages_for(path, found, tools, config) if retrieved or path.segments else ()
-                openings += [(path, hit) for hit in hits or (None,)]
-            # Lines 5, 6 and 9: from each passage a continuation, and its critique.
-            go_on, most = partial(extend, config=config), partial(most_tokens, config=config)
+            # Passages for each hypothesis; one without any goes on by itself.
+            openings: list[tuple[Hypothesis, Hit | None]] = []
+            for hypothesis in going:
+                searched = retrieved or hypothesis.segments
+                hits = await passages_for(hypothesis, found, tools, config) if searched else ()
+                openings += [(hypothesis, hit) for hit in hits or (None,)]
+            # Generate and Critique: from each opening a continuation, and its judgement.
+            go_on, most = partial(extend, config=config), partial(cost_bound, config=config)
             continued = await from_each(openings, go_on, most, tools, f"segment {number}")
             compared += len(continued)
-            # Line 7: the best are kept.
-            pool = [path for path in beam if path.stopped] + continued
-            beam = sorted(pool, key=lambda path: rank(path, config), reverse=True)[: config.beam]
+            # Rank: the best are kept.
+            pool = [each for each in beam if each.stopped] + continued
+            beam = sorted(pool, key=lambda each: rank_key(each, config), reverse=True)[: config.beam]
     except BudgetExhaustedError:
-        budget = "budget"
+        cut_short = "budget"
     best = most_voted(pool, config) if config.aggregate == "sum" else beam[0]
     ids = dict.fromkeys(hit.passage.id for hits in found.values() for hit in hits)
-    stopped = budget or best.stopped
-    return SelfRAGAnswer(
-        config.spoken(best.text), tuple(ids), len(best.segments), stopped, retrieved, compared, best.segments
-    )
+    stopped = cut_short or best.stopped
+    text = config.without_reflection_tokens(best.text)
+    return SelfRAGAnswer(text, tuple(ids), len(best.segments), stopped, retrieved, compared, best.segments)
 
 
 async def passages_for(
-    path: BeamPath, found: dict[str, tuple[Hit, ...]], tools: Tools, config: SelfRAGConfig
+    hypothesis: Hypothesis, found: dict[str, tuple[Hit, ...]], tools: Tools, config: SelfRAGConfig
 ) -> tuple[Hit, ...]:
-    """Search for a path, unless the same query has been searched for."""
-    with_segment = path.segments and config.search_with == "segment"
-    newest = config.spoken(path.segments[-1].text) if with_segment else ""
+    """Search for a hypothesis, unless the same query has been searched for."""
+    with_segment = hypothesis.segments and config.search_with == "segment"
+    newest = config.without_reflection_tokens(hypothesis.segments[-1].text) if with_segment else ""
     query = f"{tools.question.text} {newest}".strip()
     if query not in found:
-        found[query] = await tools.search(query, k=config.k, path=f"segment {len(path.segments) + 1}")
+        found[query] = await tools.search(query, k=config.k, path=f"segment {len(hypothesis.segments) + 1}")
     return found[query]
 
 
 async def extend(
-    opening: tuple[BeamPath, Hit | None], tools: Tools, place: str, *, config: SelfRAGConfig
-) -> BeamPath:
-    """Return a path with one more segment, written from a passage and judged."""
-    path, hit = opening
-    before = path.text + config.opening(hit.passage if hit else None)
-    last = len(path.segments) + 1 >= config.max_segments
+    opening: tuple[Hypothesis, Hit | None], tools: Tools, path: str, *, config: SelfRAGConfig
+) -> Hypothesis:
+    """Return a hypothesis with one more segment, written from a passage and judged."""
+    hypothesis, hit = opening
+    before = hypothesis.text + config.source_text(hit.passage if hit else None)
+    last = len(hypothesis.segments) + 1 >= config.max_segments
     reply = await tools.generate(
         config.prompt_at(tools.question.text, before),
         role="segment",
@@ -245,33 +245,33 @@ async def extend(
         stop=config.passage_tokens[:1],  # passages are ours to give
         logprobs=True,
         special_tokens=True,  # else the engine would leave out the reflection tokens
-        path=place,
+        path=path,
     )
     completion = reply.completions[0]
     # What holds if the budget ends before it is known whether the model wants more passages.
     end, stopped, critique = len(completion.text), "budget", Critique()
     with suppress(BudgetExhaustedError):  # what can no longer be judged is kept all the same
-        end, goes_on = await segment_end(before, completion.text, tools, config, last=last, place=place)
+        end, goes_on = await segment_end(before, completion.text, tools, config, last=last, path=path)
         stopped = "end" if not goes_on else "max_segments" if last else ""
         critique = await criticise(
-            before, completion.text[:end], tools, config, with_passage=hit is not None, place=place
+            before, completion.text[:end], tools, config, with_passage=hit is not None, path=path
         )
     score = segment_score(critique, completion.tokens(end), config)
     segment = JudgedSegment(completion.text[:end], hit.passage.id if hit else "", critique, score)
-    return BeamPath((*path.segments, segment), stopped)
+    return Hypothesis((*hypothesis.segments, segment), stopped)
 
 
-def rank(path: BeamPath, config: SelfRAGConfig) -> tuple[bool, float]:
-    """Order paths: one that says nothing comes after all others."""
-    return bool(config.spoken(path.text)), path.score
+def rank_key(hypothesis: Hypothesis, config: SelfRAGConfig) -> tuple[bool, float]:
+    """Order hypotheses: one that says nothing comes after all others."""
+    return bool(config.without_reflection_tokens(hypothesis.text)), hypothesis.score
 
 
-def most_voted(pool: Sequence[BeamPath], config: SelfRAGConfig) -> BeamPath:
-    """Return the best path to the answer whose scores have the highest sum (released code, closed tasks)."""
-    answers = [normalize_answer(config.spoken(path.text)) for path in pool]
+def most_voted(pool: Sequence[Hypothesis], config: SelfRAGConfig) -> Hypothesis:
+    """Return the best one of the answer whose scores have the highest sum (released code, closed tasks)."""
+    answers = [normalize_answer(config.without_reflection_tokens(hypothesis.text)) for hypothesis in pool]
     totals: dict[str, float] = {}
-    for answer, path in zip(answers, pool, strict=True):
-        totals[answer] = totals.get(answer, 0.0) + path.score
+    for answer, hypothesis in zip(answers, pool, strict=True):
+        totals[answer] = totals.get(answer, 0.0) + hypothesis.score
     _, best = max(
         zip(answers, pool, strict=True), key=lambda one: (bool(one[0]), totals[one[0]], one[1].score)
     )
@@ -283,8 +283,8 @@ def most_voted(pool: Sequence[BeamPath], config: SelfRAGConfig) -> BeamPath:
 _NAME_TOKENS = 8  # a reflection token scored costs less than that, however the model spells it
 
 
-async def distribution(
-    before: str, names: Sequence[str], tools: Tools, config: SelfRAGConfig, *, role: str, place: str
+async def reflection_probabilities(
+    before: str, names: Sequence[str], tools: Tools, config: SelfRAGConfig, *, role: str, path: str
 ) -> list[float]:
     """Return the probabilities of some reflection tokens after ``before``, which sum to 1.
 
@@ -296,7 +296,7 @@ async def distribution(
     prompt = config.prompt_at(tools.question.text, before)
     logprobs: list[float] = []
     for name in names:
-        score = await tools.score(prompt, name, role=role, path=place)
+        score = await tools.score(prompt, name, role=role, path=path)
         if not logprobs and len(score.token_ids) != 1:
             raise ConfigError(
                 f"the model has no reflection token '{name}': it reads it as {len(score.token_ids)} tokens. "
@@ -309,24 +309,24 @@ async def distribution(
     return [weight / sum(weights) for weight in weights]
 
 
-async def wants_passages(before: str, tools: Tools, config: SelfRAGConfig, *, place: str) -> bool:
+async def wants_passages(before: str, tools: Tools, config: SelfRAGConfig, *, path: str) -> bool:
     """Whether the model wants passages after ``before`` (section 3.3, adaptive retrieval)."""
     if config.retrieval != "adaptive":
         return config.retrieval == "always"
     # Against "[No Retrieval]" alone (released code), though the model has a third word for the same passages.
-    yes, _ = await distribution(
-        before, config.retrieve_tokens[:2], tools, config, role="retrieve", place=place
+    yes, _ = await reflection_probabilities(
+        before, config.retrieve_tokens[:2], tools, config, role="retrieve", path=path
     )
     return yes > config.threshold
 
 
 async def segment_end(
-    before: str, text: str, tools: Tools, config: SelfRAGConfig, *, last: bool, place: str
+    before: str, text: str, tools: Tools, config: SelfRAGConfig, *, last: bool, path: str
 ) -> tuple[int, bool]:
     """Return how many characters of a text are its segment, and whether passages are wanted after it.
 
-    A segment ends where the model writes that it wants some, or writes that it does not, but not surely
-    enough. The ``last`` segment is not asked about the latter.
+    A segment ends at a [Retrieval], or at a [No Retrieval] that the threshold overrules; the ``last`` one is
+    not asked about the latter.
     """
     if config.retrieval == "never":
         return len(text), False
@@ -334,19 +334,21 @@ async def segment_end(
     for found in re.finditer(f"{re.escape(yes)}|{re.escape(no)}", text):
         said_yes = found.group() == yes
         if said_yes or (
-            not last and await wants_passages(before + text[: found.start()], tools, config, place=place)
+            not last and await wants_passages(before + text[: found.start()], tools, config, path=path)
         ):
             return found.start(), True
     return len(text), False
 
 
 async def criticise(
-    before: str, text: str, tools: Tools, config: SelfRAGConfig, *, with_passage: bool, place: str
+    before: str, text: str, tools: Tools, config: SelfRAGConfig, *, with_passage: bool, path: str
 ) -> Critique:
     """Judge a segment: ISREL where it begins, ISSUP and ISUSE where the model wrote such a token, else 0."""
 
     async def expected(names: Sequence[str], values: Sequence[float], at: int) -> float:
-        chances = await distribution(before + text[:at], names, tools, config, role="critique", place=place)
+        chances = await reflection_probabilities(
+            before + text[:at], names, tools, config, role="critique", path=path
+        )
         return sum(chance * value for chance, value in zip(chances, values, strict=True))
 
     relevance = support = utility = 0.0
@@ -365,12 +367,12 @@ def first_of(names: Sequence[str], text: str) -> int | None:
     return min((at for name in names if (at := text.find(name)) >= 0), default=None)
 
 
-def most_tokens(opening: tuple[BeamPath, Hit | None], tools: Tools, *, config: SelfRAGConfig) -> int:
-    """Return what a segment and its critique may cost, if it says but once that it needs no passages."""
-    path, hit = opening
-    before = path.text + config.opening(hit.passage if hit else None)
+def cost_bound(opening: tuple[Hypothesis, Hit | None], tools: Tools, *, config: SelfRAGConfig) -> int:
+    """Return what a segment and its critique may cost, if it holds one [No Retrieval] at most."""
+    hypothesis, hit = opening
+    before = hypothesis.text + config.source_text(hit.passage if hit else None)
     prompt = config.prompt_at(tools.question.text, before)
-    last = len(path.segments) + 1 >= config.max_segments
+    last = len(hypothesis.segments) + 1 >= config.max_segments
     calls = 2 if config.retrieval == "adaptive" and not last else 0
     calls += len(config.relevance_tokens) if hit and config.w_rel else 0
     calls += len(config.support_tokens) if hit and config.w_sup else 0

@@ -33,7 +33,7 @@ from baselines.self_rag.critique import (
     from_each,
     segment_score,
 )
-from baselines.transcripts import PROMPTS
+from baselines.shared import PROMPTS
 from core.errors import BudgetExhaustedError, ConfigError
 from core.prompting.prompt import Prompt, Segment
 from core.prompting.render import render_passages
@@ -141,32 +141,32 @@ async def self_rag_prompted(
 
     try:
         while not stopped:
-            place = f"segment {len(segments) + 1}"
+            path = f"segment {len(segments) + 1}"
             before = written(segments)
             # The forced answer reads one sentence more than now.
             with tools.hold_back(final(segments), config.max_segment_tokens + config.max_answer_tokens):
-                # Line 2: Retrieve?
+                # Retrieve: asked first.
                 wish: float | None = 1.0
                 if config.retrieval == "adaptive":
                     values = {"query": question.text, "written": before}
-                    wish = await verdict("retrieve", values, tools, config, place=place)
+                    wish = await verdict("retrieve", values, tools, config, path=path)
                     malformed += wish is None
-                # Line 4: passages for the question and the newest sentence.
+                # Passages for the question and the newest sentence.
                 hits: tuple[Hit, ...] = ()
                 if wish != 0:  # an unreadable verdict too: a search more costs less than a fact less
                     newest = segments[-1].text.strip() if segments else ""
-                    hits = await tools.search(f"{question.text} {newest}".strip(), k=config.k, path=place)
+                    hits = await tools.search(f"{question.text} {newest}".strip(), k=config.k, path=path)
                     found |= dict.fromkeys(hit.passage.id for hit in hits)
                     searched += 1
                     if not segments:
                         source = next(iter(hits), None)
-                # Lines 5, 6, 8: from each passage a sentence, and its critique.
+                # Generate and Critique: from each passage a sentence, and its judgement.
                 go_on = partial(write, before=before, config=config)
-                most = partial(most_tokens, before=before, config=config)
-                continued = await from_each(hits or (None,), go_on, most, tools, place)
+                most = partial(cost_bound, before=before, config=config)
+                continued = await from_each(hits or (None,), go_on, most, tools, path)
             compared += len(continued)
             malformed += sum(one.malformed for one in continued)
-            # Line 7: the best is kept.
+            # Rank: the best is kept.
             best = max(continued, key=lambda one: (bool(one.segment.text), one.segment.score))
             if not best.segment.text:
                 stopped = "empty_generation"
@@ -194,7 +194,7 @@ def exit_reason(newest: Continuation, count: int, config: SelfRAGPromptedConfig)
 
 
 async def write(
-    hit: Hit | None, tools: Tools, place: str, *, before: str, config: SelfRAGPromptedConfig
+    hit: Hit | None, tools: Tools, path: str, *, before: str, config: SelfRAGPromptedConfig
 ) -> Continuation:
     """Write the next sentence and, if it comes from a passage, judge it."""
     reply = await tools.generate(
@@ -202,7 +202,7 @@ async def write(
         role="segment",
         max_tokens=config.max_segment_tokens,
         logprobs=True,
-        path=place,
+        path=path,
     )
     completion = reply.completions[0]
     end = sentence_end(completion.text)
@@ -210,14 +210,14 @@ async def write(
     critique, malformed = Critique(), 0
     if hit is not None and text:
         with suppress(BudgetExhaustedError):  # what can no longer be judged is kept all the same
-            critique, malformed = await criticise(hit, before, text, tools, config, place=place)
+            critique, malformed = await criticise(hit, before, text, tools, config, path=path)
     score = segment_score(critique, completion.tokens(end), config)
     ended = completion.finish_reason == "stop" and not completion.text[end:].strip()
     segment = JudgedSegment(text, hit.passage.id if hit else "", critique, score)
     return Continuation(segment, hit, ended, malformed)
 
 
-def most_tokens(hit: Hit | None, tools: Tools, *, before: str, config: SelfRAGPromptedConfig) -> int:
+def cost_bound(hit: Hit | None, tools: Tools, *, before: str, config: SelfRAGPromptedConfig) -> int:
     """Return what a sentence and its critique may cost at most."""
     query, limit = tools.question.text, config.max_segment_tokens
     writing = tools.cost(segment_prompt(query, hit, before, config), limit)
@@ -256,14 +256,14 @@ _WORDS: dict[Aspect, Mapping[str, float]] = {
 
 
 async def criticise(
-    hit: Hit, before: str, sentence: str, tools: Tools, config: SelfRAGPromptedConfig, *, place: str
+    hit: Hit, before: str, sentence: str, tools: Tools, config: SelfRAGPromptedConfig, *, path: str
 ) -> tuple[Critique, int]:
     """Judge a sentence that was written from a passage (ISREL, ISSUP, ISUSE).
 
     Return the critique, and how many verdicts could not be read. ``before``: the answer before the sentence.
     """
     values = {
-        name: await verdict(name, fields, tools, config, place=place)
+        name: await verdict(name, fields, tools, config, path=path)
         for name, fields in critique_inquiries(hit, before, sentence, tools.question.text, config)
     }
     critique = Critique(*(values.get(name) or 0.0 for name in ("relevance", "support", "utility")))
@@ -290,11 +290,11 @@ async def verdict(
     tools: Tools,
     config: SelfRAGPromptedConfig,
     *,
-    place: str,
+    path: str,
 ) -> float | None:
     """Ask for a verdict and return its value, None if the reply is none."""
     prompt = config.prompt(name).render(values)
-    reply = await tools.generate(prompt, role=name, max_tokens=VERDICT_TOKENS, path=place)
+    reply = await tools.generate(prompt, role=name, max_tokens=VERDICT_TOKENS, path=path)
     return read_verdict(name, reply.text)
 
 

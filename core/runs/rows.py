@@ -131,6 +131,11 @@ class SavedRow:
             record["steps"],
         )
 
+    @classmethod
+    def unanswered(cls, question: Question) -> SavedRow:
+        """Return the row of a question that nothing was done for."""
+        return cls(question, None, {}, 0.0, "", 0.0, 0.0, 0, 0, ())
+
     @property
     def text(self) -> str:
         """The answer's text, "" for a failed question."""

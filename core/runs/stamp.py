@@ -2,7 +2,8 @@
 
 Runs, the cells of a sweep, the stages of training, rows, adapters and indexes are all compared as stamps.
 Where others read a manifest (manifest.json, corag_index.json, training.json, report.json), the stamp is read
-out of that, so folders of older versions have one too. Everything else writes ``stamp.json``.
+out of that, so folders of older versions have one too. Everything else writes ``stamp.json``; an unfinished
+index, whose folder may be emptied, has a name of its own for it.
 """
 
 from __future__ import annotations
@@ -108,7 +109,14 @@ def differences(before: Any, after: Any, name: str = "") -> list[str]:
             for key in dict.fromkeys([*before, *after])
             for line in differences(before.get(key), after.get(key), f"{name}.{key}" if name else key)
         ]
+    if _tabular(before) and _tabular(after) and len(before) == len(after):
+        pairs = enumerate(zip(before, after, strict=True))
+        return [line for place, pair in pairs for line in differences(*pair, f"{name}[{place}]")]
     return [] if before == after else [f"{name}: {json.dumps(before)} -> {json.dumps(after)}"]
+
+
+def _tabular(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
 
 
 def _plain(values: Mapping[str, Any]) -> Any:

@@ -1,8 +1,9 @@
 """A question's steps drawn as a tree: chains, hops, rollouts, thoughts, redrawn in a terminal as they come.
 
-Nothing here knows a method. Steps are drawn by the parts of their paths, and what an answer has beyond the
-common fields by the names that :mod:`eval.report.traces` reads too: ``chains``, and ``chosen``, the index of
-the one that was kept.
+It knows CoRAG's places and roles by name (chain, hop, tree, child, rollout; sub_query, sub_answer,
+stop_check, draft); any other step is a line of text. What an answer has beyond the common fields it knows by
+the names that :mod:`eval.report.traces` reads too: ``chains``, and ``chosen``, the index of the one that was
+kept.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Fold(IntEnum):
 
     NOTHING = 0
     ROLLOUTS = 1  # a line each
-    LINES = 2  # a line for everything; rollouts are counted beside what they judge
+    LINES = 2  # a line for everything; rollouts are counted beside the state they value
     NEWEST = 3  # of each chain its newest hop, of each family of states those that have children
 
 
@@ -128,7 +129,7 @@ class Drawing:
     def finish(self, answer: Answer | None) -> None:
         """Take from the answer what steps do not say: values of states, why chains ended, the chosen one."""
         chains, chosen = getattr(answer, "chains", ()), getattr(answer, "chosen", None)
-        if chosen is None:
+        if not chains or chosen is None:  # a user's own method may choose something else
             return
         for record in chains:
             node = self._at(record.path)
@@ -198,7 +199,8 @@ class Drawing:
         if step.role == "sub_query" and node.kind != "hop":
             node.proposals += len(step.texts)
         elif step.role == "sub_query":
-            node.sub_query = text.strip()  # until the search tells what was read out of it
+            # until the search tells what was read out of it; without one, a reply that goes on is no hop
+            node.sub_query = next((line.strip() for line in text.splitlines() if line.strip()), "")
         elif step.role == "sub_answer":
             node.sub_answer, node.refused = clean_sub_answer(text, self._refusal)
         elif step.role in ("stop_check", "draft"):
@@ -312,10 +314,7 @@ def _has_score(node: Node) -> bool:
 
 
 def _scores(node: Node) -> list[Text]:
-    """Write a chain's score, or what a state of the tree is worth.
-
-    While it is being judged, what scores came in.
-    """
+    """Write a chain's score, or what a state is worth; before that is known, the scores that came in."""
     state = node.kind == "child"
     known = None if node.record is None else node.record.value if state else node.record.score
     if known is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
@@ -9,6 +10,7 @@ from types import TracebackType
 from rich import progress
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Column
 
 from core.runner import answer_all
 from core.runs.folder import RunFolder
@@ -43,9 +45,8 @@ class RunProgress:
         self._started = time.monotonic()
         self._written = 0.0
         self._console = Console(stderr=True, highlight=False)
-        columns = "{task.description}", progress.BarColumn(24), "{task.fields[said]}"
         terminal = self._console.file.isatty() and not self._console.is_dumb_terminal
-        self._bar = progress.Progress(*columns, console=self._console) if terminal else None
+        self._bar = _bar(self._console) if terminal else None
 
     def advance(self, row: Row) -> None:
         """Count one finished question."""
@@ -91,6 +92,14 @@ class RunProgress:
             self._bar.stop()
         else:
             self._write()
+
+
+def _bar(console: Console) -> progress.Progress:
+    # Where a terminal is narrow the words go on in further lines: the time left and failures come last. What
+    # is printed meanwhile stands above the bar, but for what goes to a file.
+    said = progress.TextColumn("{task.fields[said]}", table_column=Column())
+    columns = "{task.description}", progress.BarColumn(24), said
+    return progress.Progress(*columns, console=console, redirect_stdout=sys.stdout.isatty())
 
 
 def _clock(seconds: float) -> str:

@@ -24,7 +24,7 @@ from eval.statistics.intervals import Interval, bootstrap_mean
 from eval.statistics.scaling import pareto_set
 from eval.tables.table import Summary, summarise
 
-MEASURES = ("em", "f1")
+SHOWN_MEASURES = ("em", "f1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ def describe(
             if any(name in each.summary.further for each in figures)
         },
         differences=differences_to_baselines([run.name for run in runs], questions, scores),
-        frontier={measure: _frontier(figures, measure) for measure in MEASURES},
+        frontier={measure: _frontier(figures, measure) for measure in SHOWN_MEASURES},
     )
     return overview, scores
 
@@ -215,12 +215,12 @@ def differences_to_baselines(
     measured = {
         name: {
             measure: {questions[place]: getattr(run[place], measure) for place in scored}
-            for measure in MEASURES
+            for measure in SHOWN_MEASURES
         }
         for name, run in zip(names, scores, strict=True)
     }
     differences: dict[str, list[list[Difference | None]]] = {
-        measure: [[None] * len(names) for _ in names] for measure in MEASURES
+        measure: [[None] * len(names) for _ in names] for measure in SHOWN_MEASURES
     }
     for baseline, against in (against_each_other(measured) if scored and len(names) > 1 else {}).items():
         for one in against:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -28,10 +26,9 @@ from eval.experiment.run import RunConfig, run_path
 SHARED = {each.name for each in fields(QuestionFile)} | {
     "scorer", "recall_at", "out", "cells", "grid", "dev", "metric", "budgets", "resamples",
 }  # fmt: skip
-_INDEX = "retriever.index"
 # Sections of what is opened: a plot's group tells of them, not the label of a point.
-_OPENED = ("model", "retriever")
-_ENVIRONMENT = SHARED | {"batch_size", "keep_prompts"}
+OPENED = ("model", "retriever")
+_NOT_IN_A_CELL = SHARED | {"batch_size", "keep_prompts"}
 _LONGEST = 40  # characters of a value in a cell's name, which is a folder's name too
 
 
@@ -160,10 +157,7 @@ def _named(cells: str) -> Iterator[_Stated]:
 
 
 def _combined(grid: str, method: str) -> Iterator[_Stated]:
-    """Yield a grid's cells, the last option of a block changing fastest.
-
-    ``method``: of blocks that name none.
-    """
+    """Yield a grid's cells, a block's last option changing fastest; ``method``: of blocks that name none."""
     if not grid:
         return
     place, data = _load(grid, "grid")
@@ -194,7 +188,7 @@ def names_of(method: str, changes: Mapping[str, Any]) -> tuple[str, str]:
     """
     method = short_name(str(changes.get("method", method)))
     parts = {
-        option: f"{option.removeprefix(f'{method}.')}={_short(value)}"
+        option: f"{option.removeprefix(f'{method}.')}={short_value(value)}"
         for option, value in changes.items()
         if option != "method"
     }
@@ -203,13 +197,14 @@ def names_of(method: str, changes: Mapping[str, Any]) -> tuple[str, str]:
     label = [
         part
         for option, part in parts.items()
-        if option not in left_out and option.split(".")[0] not in _OPENED
+        if option not in left_out and option.split(".")[0] not in OPENED
     ]
     name = " ".join([method, *parts.values()])
     return name, " ".join(label) or name
 
 
-def _short(value: Any) -> str:
+def short_value(value: Any) -> str:
+    """Write an option's value as it stands in names, of a long one its end and a few digits."""
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     if len(text) <= _LONGEST:
         return text
@@ -219,10 +214,7 @@ def _short(value: Any) -> str:
 
 
 def _load(given: str, option: str) -> tuple[str, Any]:
-    """Read what an option holds: YAML, or the name of a file with it.
-
-    Return also what to call the place in messages.
-    """
+    """Return what to call an option's place in messages, and the YAML that it or its file holds."""
     if given.lstrip()[:1] not in ("{", "[", "-"):
         return f"'{given}'", load_yaml(given, option)
     try:
@@ -255,7 +247,7 @@ def varying(cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
 def _options(config: RunConfig) -> Iterator[tuple[str, Any]]:
     """Yield (full name, value) of the options that a cell's answers depend on."""
     method = config.method[0]
-    left_out = _ENVIRONMENT | (methods_of(type(config)).keys() - {method})
+    left_out = _NOT_IN_A_CELL | (methods_of(type(config)).keys() - {method})
     if not config.entry(method).searches:
         left_out |= {"retriever"}
     values = {name: value for name, value in identity_of(config).items() if name not in left_out}
@@ -263,38 +255,7 @@ def _options(config: RunConfig) -> Iterator[tuple[str, Any]]:
     yield from flatten(values, {prefix for prefix, _ in sections_of(type(config))})
 
 
-def digest_of(shared: RunConfig) -> str:
-    """Return 8 hexadecimal digits that identify what cells share, the question file among it."""
-    values = {name: value for name, value in identity_of(shared).items() if name not in _ENVIRONMENT}
-    return stable_hash(json.dumps(values | {"questions": shared.source}, sort_keys=True, default=str))[:8]
-
-
-_MOST_GROUPS = 24  # a longer legend leaves no room for the picture
-
-
-def groups_of(cells: Sequence[Cell], told: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name what a plot draws alike, cell by cell.
-
-    That is the method with the options that it is grouped by, and what is ``told`` of model and index.
-    Indexes are called by what tells them apart, such as bm25 and dense of 'indexes/wiki-bm25' and
-    'indexes/wiki-dense', and left out where a legend would be too long.
-    """
-    indexes = {Path(path).name for each in told for path in each.get(_INDEX, ())}
-    beginning = os.path.commonprefix(list(indexes))  # noqa: RUF071 - of their characters, as wanted
-    shared = re.sub("[^-_]*$", "", beginning)  # whole words
-
-    def name(cell: Cell, each: Mapping[str, Any], *, index: bool) -> str:
-        parts = [cell.method, *(str(getattr(cell.options, option)) for option in cell.options.GROUPED_BY)]
-        if index:
-            parts += ["+".join(Path(path).name.removeprefix(shared) for path in each.get(_INDEX, ()))]
-        parts += [
-            f"{option}={_short(value)}"
-            for option, value in each.items()
-            if value and option.split(".")[0] in _OPENED and option != _INDEX
-        ]
-        return " ".join(filter(None, parts))
-
-    apart = [name(cell, each, index=True) for cell, each in zip(cells, told, strict=True)]
-    if len(set(apart)) <= _MOST_GROUPS:
-        return apart
-    return [name(cell, each, index=False) for cell, each in zip(cells, told, strict=True)]
+def digest_of(base: RunConfig) -> str:
+    """Return 8 hexadecimal digits of the settings which cells start from, and the question file."""
+    values = {name: value for name, value in identity_of(base).items() if name not in _NOT_IN_A_CELL}
+    return stable_hash(json.dumps(values | {"questions": base.source}, sort_keys=True, default=str))[:8]

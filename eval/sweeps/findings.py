@@ -19,8 +19,10 @@ from eval.sweeps.cells import Cell, varying
 from eval.tables.ledger import Spending, spending_of
 from eval.tables.table import Summary, summarise
 
-MEASURES = {"f1": "F1", "em": "EM", "recall": "recall"} | FURTHER
-del MEASURES["answer_recall"]  # it needs the passages' texts
+# Without answer_recall, which needs the passages' texts.
+MEASURES = {"f1": "F1", "em": "EM", "recall": "recall"} | {
+    name: title for name, title in FURTHER.items() if name != "answer_recall"
+}
 """What cells can be compared by, as far as their questions and scorer have it."""
 
 
@@ -46,7 +48,7 @@ class Reporting:
 
 
 @dataclass(frozen=True)
-class Measured:
+class FinishedCell:
     """A finished cell.
 
     Attributes:
@@ -89,9 +91,8 @@ class Choice:
 class Findings:
     """What the cells say together.
 
-    ``fits``: through the "pareto" set and through "all" cells; a sentence where there is none.
-
-    ``failed``: cells in which every question failed; they have no part in the rest.
+    ``fits``: through the "pareto" set and through "all" cells; a sentence where there is
+    none. ``failed``: cells in which every question failed; they have no part in the rest.
     """
 
     pareto: list[str]
@@ -105,7 +106,7 @@ def check_metric(cells: Sequence[Cell], metric: str) -> None:
     for cell in cells:
         scorer = chosen_scorer(cell.config.scorer, cell.config.dataset)
         for question in cell.questions:
-            unanswered = SavedRow(question, None, {}, 0.0, "", 0.0, 0.0, 0, 0, ())
+            unanswered = SavedRow.unanswered(question)
             values = score_row(unanswered, scorer, cell.config.recall_at, searches=cell.searches).measured
             if metric not in values:
                 raise ConfigError(
@@ -115,13 +116,13 @@ def check_metric(cells: Sequence[Cell], metric: str) -> None:
                 )
 
 
-def measured(cells: Sequence[Cell], metric: str) -> list[Measured]:
-    """Read the cells' runs back from disk."""
-    told = varying(cells)
-    return [_measure(cell, told[cell.name], metric) for cell in cells]
+def score_cells(cells: Sequence[Cell], metric: str) -> list[FinishedCell]:
+    """Read the cells' runs back from disk and score them."""
+    differing = varying(cells)
+    return [_score_cell(cell, differing[cell.name], metric) for cell in cells]
 
 
-def _measure(cell: Cell, options: dict[str, Any], metric: str) -> Measured:
+def _score_cell(cell: Cell, options: dict[str, Any], metric: str) -> FinishedCell:
     """Score one run by the gold answers that its question file holds now."""
     scorer = chosen_scorer(cell.config.scorer, cell.config.dataset)
     found = read_rows(cell.folder)
@@ -129,28 +130,28 @@ def _measure(cell: Cell, options: dict[str, Any], metric: str) -> Measured:
     recall_at = cell.config.recall_at
     tokens = [row.total_usage.total for row in rows]
     scores = [score_row(row, scorer, recall_at, searches=cell.searches).measured[metric] for row in rows]
-    return Measured(
+    return FinishedCell(
         cell,
         options,
         summarise(cell.name, rows, scorer, recall_at=recall_at, searches=cell.searches),
         CellScores(cell.name, np.asarray(tokens, dtype=np.float64), np.asarray(scores, dtype=np.float64)),
-        sum(
-            (spending for row in rows for spending in spending_of(row.steps, row.usage).values()), Spending()
-        ),
+        sum((each for row in rows for each in spending_of(row.steps, row.usage).values()), Spending()),
         sum(row.searches for row in rows),
         sum(row.remembered_searches for row in rows),
     )
 
 
-def find(tested: Sequence[Measured], developed: Sequence[Measured], options: Reporting) -> Findings:
+def find(
+    test_cells: Sequence[FinishedCell], dev_cells: Sequence[FinishedCell], options: Reporting
+) -> Findings:
     """Find the Pareto set, the curves, and the best cell under each budget.
 
     The dev questions decide which is the best, if there are any: chosen and reported on the same questions,
     it would be the luckiest.
     """
-    failed = [each.name for each in [*tested, *developed] if each.summary.failed == each.summary.n]
+    failed = [each.name for each in [*test_cells, *dev_cells] if each.summary.failed == each.summary.n]
     scores, of_dev = (
-        [each.scores for each in cells if each.name not in failed] for cells in (tested, developed)
+        [each.scores for each in cells if each.name not in failed] for cells in (test_cells, dev_cells)
     )
     frontier = pareto_set([each.mean_tokens for each in scores], [each.mean_score for each in scores])
     through = {"pareto": [scores[index] for index in frontier], "all": scores}
@@ -163,10 +164,10 @@ def find(tested: Sequence[Measured], developed: Sequence[Measured], options: Rep
 
 
 def choose(
-    tested: Sequence[CellScores], chosen_on: Sequence[CellScores], budgets: Sequence[int]
+    test_cells: Sequence[CellScores], chosen_on: Sequence[CellScores], budgets: Sequence[int]
 ) -> list[Choice]:
-    """Choose the best cell under each telling budget by ``chosen_on``, and say what it does in ``tested``."""
-    by_name = {each.name: each for each in tested}
+    """Choose the best cell under each telling budget by ``chosen_on``; say what it does in ``test_cells``."""
+    by_name = {each.name: each for each in test_cells}
     choices = []
     for budget in telling_budgets(budgets, chosen_on):
         best = best_under(budget, chosen_on)

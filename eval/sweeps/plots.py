@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eval.statistics.scaling import Curve, Fit
-from eval.sweeps.cells import groups_of
-from eval.sweeps.findings import MEASURES, Findings, Measured
+from eval.sweeps.cells import OPENED, Cell, short_value
+from eval.sweeps.findings import MEASURES, Findings, FinishedCell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +26,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 # More of them than colours and without a common divisor, so that 63 groups differ in one or the other.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 _INK = "#333333"
+_INDEX = "retriever.index"
+_MOST_GROUPS = 24  # a longer legend leaves no room for the picture
 # Where a point's name may stand, in points of 1/72 inch from it, the best place first.
 _OFFSETS = [
     (side * 7, up, align) for up in (8, -8, 18, -18, 28, -28) for side, align in ((1, "left"), (-1, "right"))
@@ -33,6 +37,8 @@ _OFFSETS = [
 @dataclass(frozen=True, slots=True)
 class Point:
     """A cell as it is drawn.
+
+    Labels come from ``names_of`` in ``cells.py``, groups from ``GROUPED_BY`` of the method.
 
     Attributes:
         label: written beside it if it is on the frontier.
@@ -61,12 +67,14 @@ class DrawnCurve:
     label: str
 
 
-def plot(files: Sequence[Path], tested: Sequence[Measured], found: Findings, metric: str, title: str) -> bool:
+def plot(
+    files: Sequence[Path], test_cells: Sequence[FinishedCell], found: Findings, metric: str, title: str
+) -> bool:
     """Draw the cells of a sweep to files, whose endings choose the format (.png, .svg).
 
     Return whether that was done: it is not without matplotlib, or if every cell failed.
     """
-    shown = [each for each in tested if each.name not in found.failed]
+    shown = [each for each in test_cells if each.name not in found.failed]
     if not shown or importlib.util.find_spec("matplotlib") is None:
         return False
     groups = groups_of([each.cell for each in shown], [each.options for each in shown])
@@ -76,7 +84,7 @@ def plot(files: Sequence[Path], tested: Sequence[Measured], found: Findings, met
     return True
 
 
-def _point(each: Measured, group: str, found: Findings, metric: str) -> Point:
+def _point(each: FinishedCell, group: str, found: Findings, metric: str) -> Point:
     """Return a cell as it is drawn."""
     interval = each.summary.measured[metric]
     low, high = (interval.low, interval.high) if interval else (None, None)
@@ -105,6 +113,34 @@ def _curve(points: Sequence[Point], found: Findings, measure: str) -> DrawnCurve
     return None
 
 
+def groups_of(cells: Sequence[Cell], differing: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name what a plot draws alike, cell by cell: the method, with the options that it is grouped by.
+
+    ``differing``: the options that tell each cell from the others; of these, those of model and index are
+    named too. Indexes are called by what tells them apart, such as bm25 and dense of 'indexes/wiki-bm25' and
+    'indexes/wiki-dense', and left out where a legend would be too long.
+    """
+    indexes = {Path(path).name for each in differing for path in each.get(_INDEX, ())}
+    beginning = os.path.commonprefix(list(indexes))  # noqa: RUF071 - of their characters, as wanted
+    shared = re.sub("[^-_]*$", "", beginning)  # whole words
+
+    def name(cell: Cell, each: Mapping[str, Any], *, index: bool) -> str:
+        parts = [cell.method, *(str(getattr(cell.options, option)) for option in cell.options.GROUPED_BY)]
+        if index:
+            parts += ["+".join(Path(path).name.removeprefix(shared) for path in each.get(_INDEX, ()))]
+        parts += [
+            f"{option}={short_value(value)}"
+            for option, value in each.items()
+            if value and option.split(".")[0] in OPENED and option != _INDEX
+        ]
+        return " ".join(filter(None, parts))
+
+    apart = [name(cell, each, index=True) for cell, each in zip(cells, differing, strict=True)]
+    if len(set(apart)) <= _MOST_GROUPS:
+        return apart
+    return [name(cell, each, index=False) for cell, each in zip(cells, differing, strict=True)]
+
+
 def draw_scaling(
     points: Sequence[Point], files: Sequence[Path], *, measure: str, title: str, line: DrawnCurve | None
 ) -> None:
@@ -130,7 +166,8 @@ def draw_scaling(
             axes.set_title(f"fitted curve: {line.label}", loc="left", fontsize=8.5, color=_INK)
         figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
         _draw_labels(figure, axes, frontier, points)
-        for file in files:  # an SVG would note the time, which no two drawings share
+        # An SVG would note the time, which no two drawings share.
+        for file in files:
             figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
 
 
@@ -151,7 +188,8 @@ def _draw_labels(figure: Figure, axes: Axes, frontier: Sequence[Point], points: 
     from matplotlib.patheffects import withStroke
     from matplotlib.transforms import Bbox
 
-    figure.draw_without_rendering()  # only now it is known what lies where
+    # Only then it is known what lies where.
+    figure.draw_without_rendering()
     marker = 0.05 * figure.dpi
     places = axes.transData.transform([(point.tokens, point.score) for point in points])
     taken = [Bbox.from_bounds(x - marker, y - marker, 2 * marker, 2 * marker) for x, y in places]
@@ -180,7 +218,7 @@ def _draw_groups(axes: Axes, points: Sequence[Point]) -> None:
             if point.low is not None and point.high is not None:
                 ends = [point.low, point.high]
                 axes.plot([point.tokens] * 2, ends, color=colour, linewidth=1, alpha=0.45, zorder=2)
-        # nothing to draw would upset the layout
+        # Only what there is: nothing to draw would upset the layout.
         for filled in {point.on_frontier: None for point in members}:
             shown = [point for point in members if point.on_frontier == filled]
             axes.plot(

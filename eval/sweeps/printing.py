@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from eval.statistics.scaling import Fit
-from eval.sweeps.findings import Findings, Measured
+from eval.sweeps.findings import Findings, FinishedCell
 from eval.sweeps.record import Sweep, spending_record
 from eval.tables.table import percent
 
@@ -20,7 +20,7 @@ def print_findings(console: Console, sweep: Sweep) -> None:
         said = f"\nLeft out of all that follows, for every question failed: {', '.join(found.failed)}."
         console.print(said, soft_wrap=True, markup=False)
     console.print("\nPareto set (no other cell is as good for as few tokens):")
-    scores = {each.name: each.scores for each in sweep.tested}
+    scores = {each.name: each.scores for each in sweep.test_cells}
     for cell in (scores[name] for name in found.pareto):
         figures = f"{cell.mean_tokens:>9,.0f} tokens  {measure} {100 * cell.mean_score:5.1f}"
         console.print(f"  {figures}  {cell.name}", soft_wrap=True, markup=False)
@@ -38,15 +38,15 @@ def print_choices(console: Console, sweep: Sweep) -> None:
     """Print the best cell under each budget, and on which questions it was chosen."""
     choices = sweep.found.choices
     if choices:
-        console.print(budget_table(sweep.found, bool(sweep.developed), sweep.measure))
+        console.print(budget_table(sweep.found, bool(sweep.dev_cells), sweep.measure))
     if unused := sorted(set(sweep.options.budgets) - {choice.budget for choice in choices}):
         named = ", ".join(f"{budget:,}" for budget in unused)
         console.print(
             f"No line for {named}: no cell is that cheap, or a smaller budget affords them all.",
             soft_wrap=True,
         )
-    if sweep.developed:
-        asked = sweep.developed[0].cell
+    if sweep.dev_cells:
+        asked = sweep.dev_cells[0].cell
         said = f"Chosen on {len(asked.questions)} dev questions: {asked.config.questions}."
         console.print(said, soft_wrap=True)
     else:
@@ -83,7 +83,7 @@ def budget_table(found: Findings, chosen_on_dev: bool, measure: str) -> Table:
     return table
 
 
-def print_spending(console: Console, cells: Sequence[Measured]) -> None:
+def print_spending(console: Console, cells: Sequence[FinishedCell]) -> None:
     """Say how many of the cells' tokens were computed, and which were shared."""
     spent = spending_record(cells)
     line = f"Shared work: the cells count {spent['tokens']:,} tokens"

@@ -14,7 +14,7 @@ from core.files import write_atomically
 from core.runs.manifest import Manifest
 from eval.scoring.scorers import chosen_scorer, scorer_title
 from eval.sweeps.cells import Cell
-from eval.sweeps.findings import MEASURES, Findings, Measured, Reporting, find, measured
+from eval.sweeps.findings import MEASURES, Findings, FinishedCell, Reporting, find, score_cells
 from eval.sweeps.plots import plot
 from eval.tables.conditions import conditions
 from eval.tables.ledger import Spending
@@ -28,8 +28,8 @@ _PLAIN = ("n", "failed", "tokens_per_question", "computed_tokens", "calls", "sea
 class Sweep:
     """A finished sweep: its cells on the questions of the report and the dev questions, and what they say."""
 
-    tested: Sequence[Measured]
-    developed: Sequence[Measured]
+    test_cells: Sequence[FinishedCell]
+    dev_cells: Sequence[FinishedCell]
     found: Findings
     options: Reporting
 
@@ -39,35 +39,35 @@ class Sweep:
         return MEASURES[self.options.metric]
 
     @property
-    def cells(self) -> list[Measured]:
+    def cells(self) -> list[FinishedCell]:
         """The cells on either questions."""
-        return [*self.tested, *self.developed]
+        return [*self.test_cells, *self.dev_cells]
 
 
 def read_sweep(tests: Sequence[Cell], devs: Sequence[Cell], options: Reporting) -> Sweep:
     """Read the runs of answered cells back from disk and weigh them against each other."""
-    tested, developed = measured(tests, options.metric), measured(devs, options.metric)
-    return Sweep(tested, developed, find(tested, developed, options), options)
+    test_cells, dev_cells = score_cells(tests, options.metric), score_cells(devs, options.metric)
+    return Sweep(test_cells, dev_cells, find(test_cells, dev_cells, options), options)
 
 
 def write_sweep(out: Path, sweep: Sweep) -> tuple[dict[str, Any], list[Path]]:
     """Write the files of a sweep; return what sweep.json says, and the files. Pictures need matplotlib."""
-    config, questions = sweep.tested[0].cell.config, sweep.tested[0].cell.questions
+    config, questions = sweep.test_cells[0].cell.config, sweep.test_cells[0].cell.questions
     record = record_of(sweep)
     files = [out / "sweep.csv", out / "sweep.json"]
     write_atomically(files[1], json.dumps(record, indent=1) + "\n")
     write_atomically(files[0], csv_of(sweep))
     title = f"{Path(config.questions).name}, n = {len(questions)}"
     pictures = [out / "sweep.png", out / "sweep.svg"]
-    drawn = plot(pictures, sweep.tested, sweep.found, sweep.options.metric, title)
+    drawn = plot(pictures, sweep.test_cells, sweep.found, sweep.options.metric, title)
     return record, files + (pictures if drawn else [])
 
 
 @dataclass(frozen=True)
-class Known:
+class ReadingNotes:
     """What a reader must know beside the figures of some cells.
 
-    That is how they are scored, which conditions they share, and by cell its ``own``.
+    ``scorer``: how they are scored. ``shared``: the conditions of all; ``own``: those of each, by its name.
     """
 
     scorer: str
@@ -75,40 +75,40 @@ class Known:
     own: Mapping[str, str]
 
 
-def known_of(cells: Sequence[Measured]) -> Known:
+def reading_notes(cells: Sequence[FinishedCell]) -> ReadingNotes:
     """Return how the cells are scored, by the gold answers of now, and what their manifests say."""
     config = cells[0].cell.config
     chosen = chosen_scorer(config.scorer, config.dataset)
     title = scorer_title(chosen, cells[0].cell.questions, config.aliases)
-    return Known(title, *conditions({each.name: Manifest.read(each.cell.folder) for each in cells}))
+    return ReadingNotes(title, *conditions({each.name: Manifest.read(each.cell.folder) for each in cells}))
 
 
 def record_of(sweep: Sweep) -> dict[str, Any]:
     """Write a sweep as a JSON object; scores are fractions, but in percent where they are the curve's y."""
-    tested, developed, found = sweep.tested, sweep.developed, sweep.found
-    config = tested[0].cell.config
-    known, known_of_dev = known_of(tested), known_of(developed) if developed else None
+    test_cells, dev_cells, found = sweep.test_cells, sweep.dev_cells, sweep.found
+    config = test_cells[0].cell.config
+    notes, dev_notes = reading_notes(test_cells), reading_notes(dev_cells) if dev_cells else None
     record = {
         "questions": {
             "file": config.questions,
             "dataset": config.dataset,
-            "n": len(tested[0].cell.questions),
+            "n": len(test_cells[0].cell.questions),
         },
         "metric": sweep.options.metric,
-        "scorer_title": known.scorer,
-        "conditions": known.shared,
+        "scorer_title": notes.scorer,
+        "conditions": notes.shared,
     }
-    if known_of_dev:
-        record |= {"dev_scorer_title": known_of_dev.scorer, "dev_conditions": known_of_dev.shared}
+    if dev_notes:
+        record |= {"dev_scorer_title": dev_notes.scorer, "dev_conditions": dev_notes.shared}
     fits = {
         name: {"refused": fit} if isinstance(fit, str) else asdict(fit) for name, fit in found.fits.items()
     }
-    chosen_on = developed[0].cell.config.questions if developed else "the same questions: optimistic"
+    chosen_on = dev_cells[0].cell.config.questions if dev_cells else "the same questions: optimistic"
     return record | {
         "cells": {
-            each.name: cell_record(each, known) | {"pareto": each.name in found.pareto} for each in tested
+            each.name: cell_record(each, notes) | {"pareto": each.name in found.pareto} for each in test_cells
         },
-        "dev_cells": {each.name: cell_record(each, known_of_dev) for each in developed if known_of_dev},
+        "dev_cells": {each.name: cell_record(each, dev_notes) for each in dev_cells if dev_notes},
         "pareto": found.pareto,
         "failed": found.failed,
         "fit": {
@@ -127,14 +127,14 @@ def record_of(sweep: Sweep) -> dict[str, Any]:
     }
 
 
-def cell_record(each: Measured, known: Known) -> dict[str, Any]:
+def cell_record(each: FinishedCell, notes: ReadingNotes) -> dict[str, Any]:
     """Write a cell as a JSON object: its figures, and the options and conditions that tell it from others."""
     told = {"method": each.cell.method, "options": each.options, "folder": str(each.cell.folder)}
-    told["conditions"] = known.own[each.name]
+    told["conditions"] = notes.own[each.name]
     return json_record(each.summary) | {"remembered_tokens": each.spent.remembered} | told
 
 
-def spending_record(cells: Sequence[Measured]) -> dict[str, int | None]:
+def spending_record(cells: Sequence[FinishedCell]) -> dict[str, int | None]:
     """Write what all cells together cost, and how much of it they shared."""
     spent = sum((each.spent for each in cells), Spending())
     return {
@@ -153,27 +153,29 @@ def csv_of(sweep: Sweep) -> str:
     Options that differ are columns, scores fractions. The last two columns say how the line is scored, and
     all that must be known beside it.
     """
-    options = list(dict.fromkeys(name for each in sweep.tested for name in each.options if name != "method"))
+    options = list(
+        dict.fromkeys(name for each in sweep.test_cells for name in each.options if name != "method")
+    )
     measures = list(dict.fromkeys(name for each in sweep.cells for name in each.summary.measured))
     scores = [f"{name}{end}" for name in measures for end in ("", "_low", "_high")]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     heads = ["questions", "cell", "method", *options, "metric", "pareto", *scores, *_PLAIN]
     writer.writerow([*heads, "folder", "scorer", "conditions"])
-    for asked, cells in (("test", sweep.tested), ("dev", sweep.developed)):
+    for asked, cells in (("test", sweep.test_cells), ("dev", sweep.dev_cells)):
         if not cells:
             continue
-        known = known_of(cells)
+        notes = reading_notes(cells)
         for each in cells:
             told = [each.options.get(option, "") for option in options]
             pareto = int(each.name in sweep.found.pareto) if asked == "test" else ""
             line = [asked, each.name, each.cell.method, *told, sweep.options.metric, pareto]
-            said = " ".join([*known.shared, known.own[each.name]])
-            writer.writerow([*line, *_figures(each, measures), each.cell.folder, known.scorer, said])
+            said = " ".join([*notes.shared, notes.own[each.name]])
+            writer.writerow([*line, *_figures(each, measures), each.cell.folder, notes.scorer, said])
     return text.getvalue()
 
 
-def _figures(each: Measured, measures: Sequence[str]) -> Iterator[Any]:
+def _figures(each: FinishedCell, measures: Sequence[str]) -> Iterator[Any]:
     """Yield a cell's measures, each with its interval, then its other figures."""
     record = json_record(each.summary)
     for name in measures:

@@ -1,6 +1,6 @@
 """Answering the cells of a sweep, one engine after another, each cell into a run folder of its own.
 
-Cells of one model share its engine, prefix cache and memory of replies. A finished cell opens nothing.
+Cells of one model share its engine, prefix cache and request cache. A finished cell opens nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from retrieval.open import open_retriever
 
 # Replies of a kind that an engine of a sweep remembers: 0.7 GB if all are met. Best of 8 with 6 hops samples
 # 48 per question, and later cells ask for the very same: what is forgotten is computed again.
-CAPACITY = 500_000
+REPLIES_KEPT = 500_000
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ def planned(config: SweepConfig) -> tuple[list[Cell], list[Cell]]:
     """
     cells = read_cells(config, config.cells, config.grid)
     questions, out = scored(config.load()), str(config.folder)
-    tested = [replace(cell, config=replace(cell.config, out=out), questions=questions) for cell in cells]
-    developed = dev_cells(config, tested)
-    check_metric([*tested, *developed], config.metric)
-    return tested, developed
+    test_cells = [replace(cell, config=replace(cell.config, out=out), questions=questions) for cell in cells]
+    dev_cells = over_dev_questions(config, test_cells)
+    check_metric([*test_cells, *dev_cells], config.metric)
+    return test_cells, dev_cells
 
 
-def dev_cells(config: SweepConfig, tested: Sequence[Cell]) -> list[Cell]:
+def over_dev_questions(config: SweepConfig, test_cells: Sequence[Cell]) -> list[Cell]:
     """Return the same cells over the dev questions; none without.
 
     Raises :class:`ConfigError` if these are among the others, or have one index where the cells search
@@ -100,14 +100,14 @@ def dev_cells(config: SweepConfig, tested: Sequence[Cell]) -> list[Cell]:
     if not dev.questions:
         return []
     questions = scored(dev.load())
-    reported = {question.text for question in tested[0].questions}
+    reported = {question.text for question in test_cells[0].questions}
     if shared := [question.id for question in questions if question.text in reported]:
         raise ConfigError(
             f"{len(shared)} of the dev questions are among those that are reported on, such as "
             f"'{shared[0]}': cells must be chosen on others. Take others with skip and limit, or from "
             "another file."
         )
-    if dev.has_index and len({repr(cell.config.retriever) for cell in tested if cell.searches}) > 1:
+    if dev.has_index and len({repr(cell.config.retriever) for cell in test_cells if cell.searches}) > 1:
         raise ConfigError(
             "the cells search different indexes, but dev.retriever names one: build the indexes over both "
             "corpora and leave it out."
@@ -115,7 +115,7 @@ def dev_cells(config: SweepConfig, tested: Sequence[Cell]) -> list[Cell]:
     options = dev.question_options | {"out": str(config.folder / "dev")}
     if dev.has_index:
         options["retriever"] = dev.retriever
-    return [replace(cell, config=replace(cell.config, **options), questions=questions) for cell in tested]
+    return [replace(cell, config=replace(cell.config, **options), questions=questions) for cell in test_cells]
 
 
 def scored(questions: Sequence[Question]) -> Sequence[Question]:
@@ -130,8 +130,8 @@ def scored(questions: Sequence[Question]) -> Sequence[Question]:
 
 @asynccontextmanager
 async def engine_of_its_own(config: ModelConfig) -> AsyncIterator[Generator]:
-    """Open a model with the memory that many cells need, and close it at the end."""
-    generator = await open_generator(config, CAPACITY)
+    """Open a model with a request cache large enough for many cells, and close it at the end."""
+    generator = await open_generator(config, REPLIES_KEPT)
     try:
         yield generator
     finally:
@@ -162,7 +162,8 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
     Cells of one model come together, in their order otherwise; models in the order in which they first
     appear. One engine is open at a time, since it may fill a GPU; an index stays open for all.
     """
-    for cell in cells:  # what is missing is found before hours go into the first cells
+    # What is missing is found before hours go into the first cells.
+    for cell in cells:
         cell.options.check_files()
         if cell.searches:
             require_index(cell.config.retriever)
@@ -173,7 +174,8 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
     async with AsyncExitStack() as stack:
         indexes: dict[str, Retriever] = {}
         for group in models.values():
-            for cell in group:  # before the engine, which takes what memory is left
+            # Indexes before the engine, which takes what memory is left.
+            for cell in group:
                 if cell.searches and (key := repr(cell.config.retriever)) not in indexes:
                     opened = openers.retriever(cell.config.retriever)
                     indexes[key] = await stack.enter_async_context(opened)
@@ -190,10 +192,7 @@ async def answer_cell(cell: Cell, generator: Generator, indexes: Mapping[str, Re
 
 
 def is_answered(cell: Cell) -> bool:
-    """Whether a cell's run holds an answer to every question, by the settings, model and index of now.
-
-    A failure is none.
-    """
+    """Whether every question has an answer (a failure is none), by the settings, model and index of now."""
     folder = cell.folder
     if not all((folder / file).is_file() for file in (MANIFEST, TRACES)):
         return False

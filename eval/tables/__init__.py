@@ -13,7 +13,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
     {
         "eval.tables.ledger": "Ledger read_ledger",
         "eval.tables.pairs": "PairedRuns compare_runs",
-        "eval.tables.results": "ResultsTable TableView table_of_answers table_of_runs",
+        "eval.tables.results": "ResultsTable TableView table_of_new_runs table_of_runs",
         "eval.tables.table": "Summary summarise",
     },
 )

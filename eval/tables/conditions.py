@@ -66,10 +66,7 @@ def corpus_searched(start: Start) -> str:
 
 
 def index_formats(manifest: Manifest) -> set[str]:
-    """Return the formats ('corag index --format') of the corpora that a run's starts searched.
-
-    One that is not known here is "".
-    """
+    """Return the formats ('corag index --format') of the corpora that a run searched, "" if unknown here."""
     if not manifest.searches:
         return set()
     indexes = [index for start in manifest.starts for index in start.index or [""]]
@@ -78,17 +75,15 @@ def index_formats(manifest: Manifest) -> set[str]:
 
 
 def pages_note(manifests: Iterable[Manifest]) -> str:
-    """Say under which condition measures by Wikipedia page are right.
-
-    "" if the corpora of these runs fulfil it.
-    """
+    """Say when measures by Wikipedia page are right; "" if the corpora of these runs are such."""
     return PAGES if any(index_formats(manifest) - PAGED_FORMATS for manifest in manifests) else ""
 
 
 def _index_manifest(index: str) -> IndexManifest | None:
     try:
         return read_index_manifest(Path(index))
-    except CoragError:  # the index has been damaged since; that is no reason to withhold a table
+    except CoragError:
+        # The index has been damaged since; that is no reason to withhold a table.
         return None
 
 

@@ -128,10 +128,7 @@ class Ledger:
 
     @property
     def idle_share(self) -> float | None:
-        """The share of the wall time in which none of the run's requests was at the engine.
-
-        None if that is not known.
-        """
+        """The share of the wall time without any request of the run at the engine; None if unknown."""
         busy = [start.busy for start in self.starts if start.busy is not None]
         if not self.wall or len(busy) < len(self.starts):
             return None

@@ -20,7 +20,7 @@ from eval.tables.runs import (
     gold_note,
     manifest_of_answers,
     measured_alike,
-    only,
+    rows_of,
     scoring_of,
     unfinished_note,
 )
@@ -101,7 +101,7 @@ def compare_runs(first: Path, second: Path, scorer: str = "auto", recall_at: int
     chosen, recall_at = scoring_of(manifests["first"], scorer, recall_at)
     found = {name: read_rows(run) for name, run in runs.items()}
     questions = common_questions(found)
-    rows = only(found, questions)
+    rows = rows_of(found, questions)
     measured = measured_alike(rows, manifests, chosen, recall_at)
     compared = against_baseline(measured, "first")
     lost, won = disagreements(measured["first"], measured["second"])

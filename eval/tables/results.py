@@ -28,7 +28,7 @@ from eval.tables.runs import (
     gold_note,
     manifest_of_answers,
     measured_alike,
-    only,
+    rows_of,
     scoring_of,
     summarise_runs,
     unfinished_note,
@@ -130,7 +130,7 @@ class ResultsTable:
         return record
 
 
-def table_of_answers(
+def table_of_new_runs(
     runs: Mapping[str, Path], questions: Sequence[Question], scorer: Scorer, recall_at: int
 ) -> ResultsTable:
     """Return the table of runs that were just made on these questions, by the gold answers of these."""
@@ -160,7 +160,7 @@ def table_of_runs(runs: Mapping[str, Path], view: TableView = PLAIN) -> ResultsT
     summaries = summarise_runs(runs, questions, scorer, recall_at, texts)
     against: Sequence[Against] = ()
     if baseline:
-        measured = measured_alike(only(rows, questions), manifests, scorer, recall_at, texts)
+        measured = measured_alike(rows_of(rows, questions), manifests, scorer, recall_at, texts)
         against = against_baseline(chosen_measures(measured, view.measures), baseline)
     means = {
         name: mean_of([summary for summary in summaries if summary.method in members])

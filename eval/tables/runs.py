@@ -110,7 +110,7 @@ def common_questions(rows: Rows) -> list[Question]:
     return questions
 
 
-def only(rows: Rows, questions: Sequence[Question]) -> Rows:
+def rows_of(rows: Rows, questions: Sequence[Question]) -> Rows:
     """Keep of each run the rows of these questions, in their order."""
     return {name: {question.id: found[question.id] for question in questions} for name, found in rows.items()}
 
@@ -146,10 +146,7 @@ def measured_alike(
     recall_at: int,
     texts: Mapping[str, PassageTexts] = NO_TEXTS,
 ) -> dict[str, Measures]:
-    """Return each run's measures by question id, all by the gold answers of the first run.
-
-    No recall without searches.
-    """
+    """Return each run's measures by question, by the first run's gold answers; no recall without searches."""
     asked = next(iter(rows.values()))
     return {
         name: measures_of(
@@ -178,10 +175,7 @@ def unfinished_note(rows: Rows, questions: Sequence[Question]) -> str:
 
 
 def gold_note(rows: Rows, manifests: Manifests) -> str:
-    """Say where the gold answers that runs keep differ, as they do after a change of --aliases.
-
-    "" if they do not.
-    """
+    """Say where the gold answers that runs keep differ, as after a change of --aliases; "" if nowhere."""
     (first, asked), *others = rows.items()
     said = []
     for name, found in others:

@@ -28,8 +28,8 @@ from retrieval.store import PassageStore
 
 INDEX, DOCID = "index", "docid"  # Pyserini's names for the FAISS file and for the list of ids, one per line
 _PQ_BITS = 8  # a byte per part of a vector
-_VECTORS_PER_CLUSTER = 39  # FAISS's own least number: with fewer it trains all the same, and warns
-_TRAINED_PER_CLUSTER = 64  # FAISS takes 256 at most; all that are sampled are in memory at once
+_VECTORS_PER_LIST = 39  # FAISS's own least number: with fewer it trains all the same, and warns
+_TRAINED_PER_LIST = 64  # FAISS takes 256 at most; all that are sampled are in memory at once
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,8 @@ def encode_corpus(
         file = folder / f"{start:012d}.npy"  # by its first row, so that names sort as rows do
         files.append(file)
         texts = [prefix + passage.contents for passage in store.rows(start, start + shard_size)]
-        cut += encoder.count_cut(
-            texts
-        )  # of finished shards too: the manifest's note is about the whole corpus
+        # Of finished shards too: the manifest's note is about the whole corpus.
+        cut += encoder.count_cut(texts)
         if file.is_file():
             continue
         vectors = encoder.encode(texts, batch_size)
@@ -92,14 +91,14 @@ def encode_corpus(
     return Shards(tuple(files), len(store), encoder.dimension, cut)
 
 
-def ivf_lists(config: IndexConfig, rows: int, dimension: int) -> int:
-    """Return the number of clusters of an "ivfpq" index.
+def checked_ivf_lists(config: IndexConfig, rows: int, dimension: int) -> int:
+    """Return the number of lists of an "ivfpq" index.
 
     Raises :class:`ConfigError` if such an index cannot be trained.
     """
     # Four times the square root is what FAISS's guidelines begin with.
-    lists = config.ivf_lists or min(4 * math.isqrt(rows), rows // _VECTORS_PER_CLUSTER)
-    needed = _VECTORS_PER_CLUSTER * max(lists, 1 << _PQ_BITS)
+    lists = config.ivf_lists or min(4 * math.isqrt(rows), rows // _VECTORS_PER_LIST)
+    needed = _VECTORS_PER_LIST * max(lists, 1 << _PQ_BITS)
     if rows < needed:
         raise ConfigError(
             f"faiss: ivfpq would need {needed:,} passages to train on, but there are {rows:,}: use flat or "
@@ -154,10 +153,10 @@ def _hnsw(shards: Shards, config: IndexConfig) -> Any:
 def _trained_ivfpq(shards: Shards, config: IndexConfig) -> Any:
     import faiss
 
-    lists = ivf_lists(config, shards.rows, shards.dimension)
+    lists = checked_ivf_lists(config, shards.rows, shards.dimension)
     coarse, inner_product = faiss.IndexFlatIP(shards.dimension), faiss.METRIC_INNER_PRODUCT
     index = faiss.IndexIVFPQ(coarse, shards.dimension, lists, config.pq_bytes, _PQ_BITS, inner_product)
-    index.train(shards.sample(_TRAINED_PER_CLUSTER * max(lists, 1 << _PQ_BITS)))
+    index.train(shards.sample(_TRAINED_PER_LIST * max(lists, 1 << _PQ_BITS)))
     return index
 
 

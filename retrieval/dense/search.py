@@ -18,7 +18,7 @@ from core.errors import BackendError, DataError, IndexMismatchError
 from core.types import Hit, Passage
 from retrieval.dense.encoder import Encoder
 from retrieval.lucene.java import java_class, java_error, java_path, to_java_list, to_json
-from retrieval.wrappers import Outcome
+from retrieval.wrappers import HitsOrError
 
 Matches = list[list[tuple[str, float]]]
 
@@ -58,7 +58,7 @@ class DenseSearcher:
         self._texts = texts
         self._query_prefix = query_prefix
 
-    def search(self, queries: Sequence[str], k: int) -> Sequence[Outcome]:
+    def search(self, queries: Sequence[str], k: int) -> Sequence[HitsOrError]:
         """Return for each query the k passages of highest cosine, best first.
 
         Raises :class:`DataError` if one has no text.

@@ -23,7 +23,7 @@ from retrieval.config import Bm25
 from retrieval.corpora import passage_from_record
 from retrieval.lucene.java import java_class, java_error, java_path, to_java_list, to_json
 from retrieval.store import PassageStore, has_store
-from retrieval.wrappers import Outcome
+from retrieval.wrappers import HitsOrError
 
 _INDEX_CHUNK = 2_000  # documents that cross over to Java in one call
 _SEARCH_CHUNK = 512  # Anserini starts its threads afresh for every batch, so small ones waste them
@@ -92,7 +92,7 @@ class LuceneSearcher:
         """Number of passages in the index."""
         return int(self._searcher.get_total_num_docs())
 
-    def search(self, queries: Sequence[str], k: int) -> Sequence[Outcome]:
+    def search(self, queries: Sequence[str], k: int) -> Sequence[HitsOrError]:
         """Return for each query up to k hits, best first; equal scores are ordered by id, as in Pyserini."""
         chunks = [queries[start : start + _SEARCH_CHUNK] for start in range(0, len(queries), _SEARCH_CHUNK)]
         decoding = [
@@ -120,10 +120,7 @@ class LuceneSearcher:
                 self._store.close()
 
     def _search_chunk(self, queries: Sequence[str], k: int) -> bytes:
-        """Return the hits of each query as one JSON object, by the query's number.
-
-        For a refused query, the reason as text.
-        """
+        """Return the hits of each query, for a refused one the reason as text: JSON, by number."""
         if len(queries) > 1:
             numbers = to_java_list(map(str, range(len(queries))))  # equal ids would collapse into one result
             arguments = (to_java_list(queries), numbers, k, self._threads)
@@ -151,10 +148,10 @@ class LuceneSearcher:
     def _to_json(self, hits: Any) -> bytes:
         return to_json(hits, documents=self._store is None)
 
-    def _decode(self, results: bytes, queries: Sequence[str]) -> list[Outcome]:
+    def _decode(self, results: bytes, queries: Sequence[str]) -> list[HitsOrError]:
         by_number = orjson.loads(results)
         passages = self._passages_of(hits for hits in by_number.values() if isinstance(hits, list))
-        outcomes: list[Outcome] = []
+        outcomes: list[HitsOrError] = []
         for number, query in enumerate(queries):
             hits = by_number[str(number)]
             if isinstance(hits, str):

@@ -1,7 +1,7 @@
 """Sampling chains for training with gold scores by forced decoding, against scores by prompt_logprobs.
 
 Both sample the same questions of the embedded world with the same seeds on one engine, whose prefix cache is
-emptied in between, behind a memory of temperature-0 replies of their own: only the way of scoring differs.
+emptied in between, behind request caches of their own: only the way of scoring differs.
 prompt_logprobs passes by the prefix cache, and multiplies every token of the prompt with the whole
 vocabulary, normalises and ranks these rows and carries them over as Python objects, which on a CPU costs more
 than reading the prompt. Forced decoding makes such rows for the answer's tokens only. Sub-queries and
@@ -47,7 +47,7 @@ async def main(
     ``answers``: gold answers of each question at least.
 
     ``memo_share``: of the generations and scores that were asked for, sampled ones included, the share that
-    the memory saved. ``adapter``: of the model, in both.
+    the request cache saved. ``adapter``: of the model, in both.
     """
     config = SampleConfig(chains=chains, max_hops=max_hops)
     with tempfile.TemporaryDirectory() as folder:

@@ -43,7 +43,7 @@ async def main(prompts: int = 16, tokens: int = 700) -> dict[str, float]:
         ModelConfig(backend="transformers", dtype="float32", max_context=2048)
     )
     texts = [_passages(seed, tokens, oracle.count_tokens) for seed in range(prompts)]
-    # the same prompts, each time with other targets
+    # The same prompts, each time with other targets.
     rounds = [_requests(texts, shift) for shift in range(_REPEATS + 1)]
     expected = await _all(rounds[-1], oracle.score)
     await oracle.close()

@@ -1,7 +1,7 @@
 """A sweep against its cells run each alone: how many tokens the engine has to compute.
 
 The cells are nested in two ways, in chains (best of 8 contains best of 4) and in hops (six contain four).
-Alone, a cell begins with an empty memory of replies and an empty prefix cache, as if it were run by itself;
+Alone, a cell begins with an empty request cache and an empty prefix cache, as if it were run by itself;
 what it shares within itself, it keeps. The sweep carries both over from cell to cell.
 """
 
@@ -47,14 +47,14 @@ async def main(questions: int = 4, adapter: str = "") -> dict[str, float]:
         engine = VllmGenerator.open(ModelConfig(adapter=adapter))
 
         async def answer(
-            way: str, memory_of: Callable[[], Awaitable[Generator]]
+            way: str, cache_of: Callable[[], Awaitable[Generator]]
         ) -> tuple[list[SavedRow], float]:
-            """Answer all cells, each with the memory that it is given; return the rows and the seconds."""
+            """Answer all cells, each with the request cache it is given; return the rows and the seconds."""
             rows: list[SavedRow] = []
             started = time.perf_counter()
             for cell in cells:
                 here = replace(cell, config=replace(cell.config, out=str(root / way)))
-                await answer_cell(here, await memory_of(), {repr(index): retriever})
+                await answer_cell(here, await cache_of(), {repr(index): retriever})
                 rows += sorted(read_rows(here.folder).values(), key=lambda row: row.question.id)
             return rows, time.perf_counter() - started
 

@@ -87,7 +87,7 @@ async def answer_and_show(
 @contextmanager
 def shown(drawing: Drawing, config: AskOptions, console: Console) -> Iterator[Callable[[Step], None]]:
     """Show steps as they come: drawn in a terminal; as lines, then drawn, elsewhere; or as lines only."""
-    # is_interactive alone is also said of a coloured pipe
+    # By itself, is_interactive is also true of a coloured pipe.
     if not config.plain and console.is_interactive and console.file.isatty():
         with live(drawing, console) as watch:
             yield watch

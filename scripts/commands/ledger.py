@@ -32,9 +32,8 @@ class LedgerOptions(Runs):
 def main(config: LedgerOptions) -> int:
     """Print the ledger of each run, then a line of JSON; return 0."""
     console, runs, figures = wide_console(150), config.by_name(), {}
-    ledgers = [
-        read_ledger(folder) for folder in runs.values()
-    ]  # before anything is printed: one may be no run
+    # All are read before anything is printed: one may be no run.
+    ledgers = [read_ledger(folder) for folder in runs.values()]
     for (name, folder), ledger in zip(runs.items(), ledgers, strict=True):
         show(console, ledger, f"{Manifest.read(folder).method}: {folder}")
         figures[name] = json_record(ledger) | {"folder": str(folder)}

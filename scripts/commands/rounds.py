@@ -16,7 +16,7 @@ from pathlib import Path
 
 from eval.scoring.scorers import chosen_scorer
 from eval.tables.printing import print_results
-from eval.tables.results import table_of_answers
+from eval.tables.results import table_of_new_runs
 from training.rounds import RoundsConfig, perform_rounds
 
 
@@ -32,4 +32,6 @@ def main(config: RoundsConfig) -> int:
     if not tests:
         return 0
     tested = {name: root / name / "test/corag" for name in ("untuned", *names)}
-    return print_results(table_of_answers(tested, tests, chosen_scorer("auto", test.dataset), test.recall_at))
+    return print_results(
+        table_of_new_runs(tested, tests, chosen_scorer("auto", test.dataset), test.recall_at)
+    )

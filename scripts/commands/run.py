@@ -15,7 +15,7 @@ import asyncio
 from eval.experiment.run import RunConfig, answer_dataset
 from eval.scoring.scorers import chosen_scorer
 from eval.tables.printing import print_results
-from eval.tables.results import table_of_answers
+from eval.tables.results import table_of_new_runs
 
 
 def main(config: RunConfig) -> int:
@@ -23,4 +23,4 @@ def main(config: RunConfig) -> int:
     questions = config.load()
     chosen = chosen_scorer(config.scorer, config.dataset)
     runs = asyncio.run(answer_dataset(config, questions))
-    return print_results(table_of_answers(runs, questions, chosen, config.recall_at))
+    return print_results(table_of_new_runs(runs, questions, chosen, config.recall_at))

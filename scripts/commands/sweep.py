@@ -6,7 +6,7 @@
 
 A cell is a name and what it changes: options of 'corag run', as "corag.max_hops: 4" or nested. A grid is a
 list of blocks of options, each with a value or a list of values; its cells are their combinations. Cells of
-the same model share one engine, its prefix cache and its memory of replies: where best of 4 has been, best of
+the same model share one engine, its prefix cache and its request cache: where best of 4 has been, best of
 8 asks for four chains only. Each cell has a run folder of its own, so the same command again goes on where it
 was; once every question is answered it prints the report and starts no engine. Questions that failed are
 tried again, as 'corag run' tries them again, so a cell that has any opens its engine each time.
@@ -20,7 +20,7 @@ import json
 import sys
 
 from eval.sweeps.printing import print_findings, print_spending
-from eval.sweeps.record import known_of, read_sweep, write_sweep
+from eval.sweeps.record import read_sweep, reading_notes, write_sweep
 from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, planned
 from eval.tables.printing import print_table, wide_console
 from eval.tables.runs import all_failed
@@ -30,16 +30,16 @@ BACK_ENDS = Openers()
 
 def main(config: SweepConfig) -> int:
     """Answer every cell, report, return 0; 1 if every question of some cell failed."""
-    tested, developed = planned(config)
-    asyncio.run(answer_cells([*tested, *developed], BACK_ENDS))
-    sweep = read_sweep(tested, developed, config.reporting)
+    test_cells, dev_cells = planned(config)
+    asyncio.run(answer_cells([*test_cells, *dev_cells], BACK_ENDS))
+    sweep = read_sweep(test_cells, dev_cells, config.reporting)
     record, written = write_sweep(config.folder, sweep)
     if importlib.util.find_spec("matplotlib") is None:
         print(
             "corag: no pictures: pip install matplotlib, then the same command draws them.", file=sys.stderr
         )
-    folders = {each.name: each.cell.folder for each in sweep.tested}
-    print_table([each.summary for each in sweep.tested], folders, known_of(sweep.tested).scorer)
+    folders = {each.name: each.cell.folder for each in sweep.test_cells}
+    print_table([each.summary for each in sweep.test_cells], folders, reading_notes(sweep.test_cells).scorer)
     console = wide_console()
     print_findings(console, sweep)
     print_spending(console, sweep.cells)

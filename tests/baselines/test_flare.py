@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from baselines.flare import FLAREConfig, flare, masked, unsure_spans
+from baselines.flare import FLAREConfig, flare, masked_query, unsure_spans
 from core.errors import ConfigError
 from core.fusion import interleave
 from core.options import changed
@@ -234,8 +234,8 @@ def test_queries_from_tokens():
         (" died", -0.1),
     ]
     tokens += [(" in", -0.1), (" Bath", -5.0), (".", -1.5)]
-    assert masked(tokens, 0.4) == "In é Emma died in"
-    assert masked(tokens, 0) == "In Juneé Emma died in Bath."
+    assert masked_query(tokens, 0.4) == "In é Emma died in"
+    assert masked_query(tokens, 0) == "In Juneé Emma died in Bath."
     assert unsure_spans(tokens, 0.4) == ["June", "Bath."]
     assert unsure_spans([("a", math.log(0.4)), (" b", -0.1), (" c", -2.0)], 0.4) == ["a b c"]
     assert unsure_spans([(".", -2.0)], 0.4) == []

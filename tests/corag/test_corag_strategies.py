@@ -153,9 +153,11 @@ def test_every_rollout_that_a_state_is_judged_by_is_another(options, known):
         made = await decode_chain(Chain(), config.max_hops, tools, config, temperature=0.7, path="chain 1")
         tree, beam, judged = Tree(config, [made, made] * known), [Candidate(Chain(), "tree")], []
         while growing := [state for state in beam if not state.chain.stopped]:
-            families = [await tree.expand(state, tools, plan=config) for state in growing]
-            judged += [(child.candidate, child.rollouts) for family in families for child in family.born]
-            beam = [child for family in families for child in tree.keep(family)][: config.beam]
+            expansions = [await tree.expand(state, tools, plan=config) for state in growing]
+            judged += [
+                (child.candidate, child.rollouts) for expansion in expansions for child in expansion.children
+            ]
+            beam = [child for each in expansions for child in tree.keep(each)][: config.beam]
         return judged
 
     judged = asyncio.run(search())
@@ -182,9 +184,8 @@ def test_mean_and_min_of_the_rollouts_prefer_different_children():
     seeds = {}
 
     def model(request):
-        if (
-            kind(request) == "NEXT" and request.sampling.n == 1
-        ):  # a rollout: "r" for the first of a child, "s" for the second
+        # A rollout: "r" for the first of a child, "s" for the second.
+        if kind(request) == "NEXT" and request.sampling.n == 1:
             first = seeds.setdefault(chain_of(request)[0], [])
             return ["r", "s"][first.append(0) or len(first) - 1]
         return tree_model(request)

@@ -51,5 +51,9 @@ def test_the_message_shows_every_difference_and_what_to_do() -> None:
         '  more: null -> {"k": 5}',
         "Give the same settings to go on with it, or choose another --out.",
     ]
+    turns = [Stamp({"turns": [{"name": "one"}, {"name": "two", "skip": skip}]}) for skip in (3, 4)]
+    assert turns[0].differences(turns[1]) == ["turns[1].skip: 3 -> 4"]
+    longer = Stamp({"turns": [{"name": "one"}]})
+    assert longer.differences(Stamp({"turns": []})) == ['turns: [{"name": "one"}] -> []']
     with pytest.raises(IndexMismatchError, match=r"'a' and 'b' were made with different settings:\n.*\n"):
         refuse_differences("'a'", MADE, other, than="'b'", advice="Build it.", error=IndexMismatchError)

@@ -6,6 +6,7 @@ Lines where there is no terminal.
 import asyncio
 import io
 import re
+from dataclasses import dataclass
 
 import pytest
 from rich.console import Console
@@ -14,6 +15,7 @@ from corag.config import CoRAGConfig
 from corag.method import corag
 from core.errors import SearchFailedError
 from core.tools import Tools
+from core.types import Answer
 from eval.experiment.drawing import Drawing, Fold, live
 from ircot.method import IRCoTConfig
 from scripts.commands.ask import AskOptions, answer_and_show
@@ -233,6 +235,19 @@ def test_repeated_sub_queries_are_told_from_hops():
     written, _ = ask(lambda request: reply[kind(request)], max_hops=2)
     assert "hop 2  glass orchard  asked 7 times  repeats or blank: no hop" in written
     assert "chain 1  stopped: repeats" in written
+    reply["NEXT"] = "glass orchard\nIntermediate answer 2: sand"
+    written, _ = ask(lambda request: reply[kind(request)], max_hops=2)
+    assert "hop 2  glass orchard  asked 7 times  repeats or blank: no hop" in written
+
+
+def test_what_another_method_calls_chosen_is_not_taken_for_a_chain():
+    @dataclass(frozen=True, slots=True)
+    class Own(Answer):
+        chosen: str = "the shorter one"
+
+    drawing = Drawing("Who?", "")
+    drawing.finish(Own("x"))
+    assert str(drawing.tree().label) == "Who?" and not drawing.tree().children
 
 
 def test_stop_rules_votes_and_shortened_prompts_are_noted():

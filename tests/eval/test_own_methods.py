@@ -22,7 +22,7 @@ from eval.experiment.own_methods import load_entry
 from eval.experiment.registry import bind
 from eval.experiment.run import RunConfig, answer_run
 from eval.tables.printing import print_results
-from eval.tables.results import table_of_answers
+from eval.tables.results import table_of_new_runs
 from retrieval.http.server import create_app
 from scripts.cli import main
 from tests.fakes import ScriptedGenerator, WordRetriever
@@ -108,7 +108,7 @@ async def test_a_run_of_an_own_method_resumes_and_notices_changed_code(
     assert folder == again and folder.name.startswith("my_method-") and len(generator.requests) == 1
     manifest = Manifest.read(folder)
     assert manifest.options["k"] == 1 and len(manifest.prompts) == 2 and manifest.settings["code"]
-    assert print_results(table_of_answers({"my_method": folder}, [QUESTION], *_scoring())) == 0
+    assert print_results(table_of_new_runs({"my_method": folder}, [QUESTION], *_scoring())) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]["my_method"]["em"] == 1.0
     assert main(["table", str(folder)]) == 0, "a process that has not loaded the method can print its table"
     assert main(["ledger", str(folder)]) == 0

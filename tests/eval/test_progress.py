@@ -2,6 +2,7 @@
 
 import io
 import re
+import sys
 
 import pytest
 
@@ -60,3 +61,19 @@ def test_a_terminal_gets_a_bar(monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     shown = run(Terminal(), monkeypatch, 4, total=6, finished=1)
     assert "━" in shown and "[ircot]" in shown and "5/6 questions" in shown and " left" in shown
+
+
+def test_a_narrow_terminal_is_told_everything(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "60")
+    shown = " ".join(run(Terminal(), monkeypatch, 4, total=6, finished=1).split())
+    assert "━" in shown and "5/6 questions" in shown and " left" in shown and "…" not in shown
+
+
+def test_what_is_printed_beside_a_bar_goes_where_it_would_without(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", Terminal())
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    with RunProgress("own", total=1):
+        print("found")
+    assert sys.stdout.getvalue() == "found\n"

@@ -75,6 +75,5 @@ def test_predictions_that_are_the_gold_answers_score_one_on_the_official_files()
     }
     scores = musique_scores(list(musique_lines(rows, musique)), musique)
     assert (scores["em"], scores["f1"]) == (1, 1)
-    assert (
-        scores["support_recall"] == 1 and scores["support_em"] > 0.97
-    )  # a paragraph may stand twice among a question's own
+    # A paragraph may stand twice among a question's own.
+    assert scores["support_recall"] == 1 and scores["support_em"] > 0.97

@@ -10,7 +10,8 @@ import pytest
 from core.errors import ConfigError
 from core.options import parse
 from eval.experiment.run import RunConfig
-from eval.sweeps.cells import SHARED, Cell, groups_of, read_cells, varying
+from eval.sweeps.cells import SHARED, Cell, read_cells, varying
+from eval.sweeps.plots import groups_of
 from eval.sweeps.sweep import SweepConfig
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from core.errors import ConfigError, IndexMismatchError
 from core.types import Passage
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.dense.build import INDEX, Shards, build_faiss, ivf_lists
+from retrieval.dense.build import INDEX, Shards, build_faiss, checked_ivf_lists
 from retrieval.dense.encoder import Encoder, encoder_folder
 from retrieval.dense.search import FaissIndex
 from retrieval.open import open_retriever
@@ -118,7 +118,7 @@ def test_what_cannot_be_trained_is_refused_before_encoding(corpus: Path, tmp_pat
     with pytest.raises(ConfigError, match="would need 9,984 passages to train on, but there are 72"):
         build_index(IndexConfig([str(corpus)], str(tmp_path / "out"), kind="dense", faiss="ivfpq"), ignore)
     with pytest.raises(ConfigError, match="pq_bytes must divide"):
-        ivf_lists(IndexConfig([], "", pq_bytes=60), 20_000, 384)
+        checked_ivf_lists(IndexConfig([], "", pq_bytes=60), 20_000, 384)
 
 
 def test_encoding_goes_on_where_it_was_interrupted(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError, DataError, IndexMismatchError
+from core.runs.stamp import STAMP, Stamp
 from core.types import Passage
 from eval.experiment import extensions  # noqa: F401 - the preset of IRCoT
 from retrieval.build import build_index
@@ -136,3 +137,31 @@ def test_what_an_older_version_had_begun_is_gone_on_with(corpus: Path, tmp_path:
         begin_build(tmp_path / "begun", replace(settings, details=(("format", "kilt"),)), overwrite=False)
     assert build_index(config, ignore).passages == 72
     assert not (tmp_path / "begun/corag_building.json").exists()
+
+
+def test_what_does_not_say_what_was_begun_is_not_gone_on_with(corpus: Path, tmp_path: Path) -> None:
+    """The vectors may be another encoder's."""
+    settings = IndexSettings("bm25", hash_corpus([corpus]), (("format", "jsonl"),))
+    folder = tmp_path / "begun"
+    begin_build(folder, settings, overwrite=False)
+    (folder / "shards").mkdir()
+    for text in ("", "{}", "[1]"):
+        (folder / "corag_building.json").write_text(text)
+        with pytest.raises(IndexMismatchError, match="does not say what the unfinished index is made of"):
+            begin_build(folder, settings, overwrite=False)
+    begin_build(folder, settings, overwrite=True)
+    assert not (folder / "shards").exists()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_the_stamp_of_something_else_makes_no_folder_ours(
+    overwrite: bool, corpus: Path, tmp_path: Path
+) -> None:
+    """Cells of sweeps have one: their answers would be emptied out for an index."""
+    cell = tmp_path / "cell"
+    Stamp({"seed": 0}).finish(cell / STAMP)
+    (cell / "traces.jsonl").write_text("x")
+    settings = IndexSettings("bm25", hash_corpus([corpus]))
+    with pytest.raises(IndexMismatchError, match="not an index of ours"):
+        begin_build(cell, settings, overwrite=overwrite)
+    assert (cell / "traces.jsonl").exists()
