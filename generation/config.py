@@ -51,6 +51,8 @@ class ModelConfig:
         "api_key_variable", "timeout_s", "retries",
     )  # fmt: skip
 
+    OFTEN: ClassVar[tuple[str, ...]] = ("backend", "name", "adapter", "max_context")
+
     backend: Literal["vllm", "server", "transformers"] = "vllm"
     name: str = "default"
     adapter: str = ""

@@ -140,6 +140,7 @@ class RetrieverConfig:
     # How fast a search is, and how long a server is waited for. None of them is in a retriever's fingerprint
     # either.
     ENVIRONMENT: ClassVar[tuple[str, ...]] = ("threads", "timeout_s", "retries", "cache_size")
+    OFTEN: ClassVar[tuple[str, ...]] = ("index", "url", "bm25")
 
     index: list[str] = field(default_factory=list)
     url: list[str] = field(default_factory=list)

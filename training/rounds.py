@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import yaml
 
@@ -24,7 +24,7 @@ from core.files import file_digest, write_atomically
 from core.options import identity_of
 from core.runs.folder import TRACES, read_lines
 from core.runs.stamp import STAMP, Input, Stamp, is_finished, refuse_differences
-from eval.experiment.backends import indexes_read, require_index, weights_read
+from eval.experiment.backends import OPENED_ALIASES, indexes_read, require_index, weights_read
 from eval.experiment.questions import FurtherQuestions, QuestionFile
 from eval.experiment.run import RunConfig
 from generation.config import ModelConfig
@@ -104,6 +104,8 @@ class RoundsConfig(QuestionFile):
     seed: int = 0
     batch_size: int = 64
     may_fail: int = 0
+
+    ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from corag.config import CoRAGConfig
 from core.errors import ConfigError, DataError
@@ -57,6 +57,8 @@ class MakeRowsConfig:
     chat: Literal["auto", "yes", "no"] = "auto"
     rows: RowsConfig = field(default_factory=RowsConfig)
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+
+    ALIASES: ClassVar[dict[str, str]] = {"llm": "model", "index": "retriever.index"}
 
     def __post_init__(self) -> None:
         if not self.chains or not self.out:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from corag.config import CoRAGConfig
 from core.errors import ConfigError
@@ -23,7 +23,7 @@ from core.runs.rows import Row
 from core.runs.shards import Shard, note_questions
 from core.tools import Tools
 from core.types import Question
-from eval.experiment.backends import Setup, open_backends
+from eval.experiment.backends import OPENED_ALIASES, Setup, open_backends
 from eval.experiment.progress import answer_waiting
 from eval.experiment.questions import QuestionFile
 from generation.config import ModelConfig
@@ -52,6 +52,8 @@ class SampleRunConfig(QuestionFile):
     seed: int = 0
     batch_size: int = 64
     out: str = "auto"
+
+    ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from core.errors import ConfigError
 from core.files import file_digest
 from core.protocols import Generator, Retriever
 from core.runs.stamp import Input
 from eval.experiment.own_methods import short_name
-from eval.experiment.registry import MethodOptions, check_names, methods_of
+from eval.experiment.registry import MethodOptions, called, check_names, methods_of
 from generation.adapters import adapter_folder
 from generation.config import ModelConfig
 from generation.models import folder_digest
@@ -20,6 +21,9 @@ from generation.open import open_generator
 from retrieval.config import RetrieverConfig
 from retrieval.index_manifest import INDEX_FILE
 from retrieval.open import open_retriever
+
+# What is typed first, at whatever opens a model and an index.
+OPENED_ALIASES = {"llm": "model.name", "model": "model.name", "index": "retriever.index"}
 
 
 @dataclass(frozen=True)
@@ -41,10 +45,13 @@ class Setup(MethodOptions):
     seed: int = 0
     budget: int = 0
 
+    ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES
+
     def __post_init__(self) -> None:
         # A method of the user's own is named by where to find it; from here on it is called like any other.
-        object.__setattr__(self, "method", [short_name(name) for name in self.method])
-        check_names(self.method, methods_of(type(self)))
+        known = methods_of(type(self))
+        object.__setattr__(self, "method", [called(short_name(name), known) for name in self.method])
+        check_names(self.method, known)
         if self.budget < 0:
             raise ConfigError(f"budget must be 0 (no limit) or a number of tokens, but it is {self.budget}.")
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from core.errors import ConfigError
 from core.protocols import Generator
@@ -44,6 +44,7 @@ class JudgingConfig(Runs):
     """
 
     USAGE = "corag judge RUN RUN ..."
+    ALIASES: ClassVar[dict[str, str]] = {"llm": "model.name", "model": "model.name"}
 
     judge: JudgeConfig = field(default_factory=JudgeConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

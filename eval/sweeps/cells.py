@@ -13,7 +13,8 @@ import yaml
 
 from core.errors import ConfigError
 from core.method import MethodConfig
-from core.options import TextLoader, changed, flatten, identity_of, load_yaml, renamed, sections_of
+from core.option_names import renamed, sections_of
+from core.options import TextLoader, changed, flatten, identity_of, load_yaml
 from core.seeds import stable_hash
 from core.types import Question
 from eval.experiment.own_methods import short_name
