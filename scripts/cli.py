@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import signal
 import sys
@@ -19,7 +20,8 @@ class Command:
     """A sub-command.
 
     Attributes:
-        module: where its ``main`` is. The class that annotates main's parameter holds the options.
+        module: where its ``main`` is. The class that annotates main's parameter holds the options; what it
+            returns is an exit status, or one with figures for ``--json``.
         positional: the option that a bare argument sets.
     """
 
@@ -131,7 +133,7 @@ def usage() -> str:
             "",
             *lines,
             "",
-            "'corag COMMAND --help' lists a command's options.",
+            "'corag COMMAND --help' lists a command's options; --json makes a line of JSON its last.",
         ]
     )
 
@@ -143,11 +145,21 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     command = COMMANDS[name]
     module = importlib.import_module(command.module)
     from core.options import parse  # jsonargparse takes a third of a second to import
+    from scripts.ended import Ended
 
-    (options,) = (kind for at, kind in get_type_hints(module.main).items() if at != "return")
-    config = parse(options, arguments, f"corag {name}", command.summary, command.positional)
-    status: int = module.main(config)
-    return status
+    *_, options, returned = get_type_hints(module.main).values()
+    words = [word for word in arguments if word != "--json"]
+    wanted = len(words) < len(arguments)
+    if wanted and returned is not Ended:
+        raise ConfigError(f"'corag {name}' has nothing to say in JSON: leave out --json.")
+    flags = {"json": "print a line of JSON at the end, for programs."} if returned is Ended else {}
+    config = parse(options, words, f"corag {name}", command.summary, command.positional, flags)
+    ended = module.main(config)
+    if not isinstance(ended, Ended):
+        return int(ended)
+    for record in ended.records if wanted else ():
+        print(json.dumps(record))
+    return ended.status
 
 
 if __name__ == "__main__":

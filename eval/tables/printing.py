@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -55,13 +54,6 @@ def figures_table(*left: str, right: Sequence[str]) -> Table:
     for heading in right:
         table.add_column(heading, justify="right", no_wrap=True)
     return table
-
-
-def print_results(table: ResultsTable) -> int:
-    """Print a table with all that belongs to it, then a line of JSON; return the command's exit status."""
-    print_table_parts(table)
-    print(json.dumps(table.to_json()))
-    return table.status
 
 
 def print_table_parts(table: ResultsTable, console: Console | None = None) -> None:

@@ -6,17 +6,17 @@ corag index data/world/corpus.jsonl --out indexes/world-dense --kind dense
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 
 from eval.experiment import extensions  # noqa: F401 - datasets' corpus formats
 from retrieval.build import build_index
 from retrieval.config import IndexConfig
+from scripts.ended import Ended
 
 
-def main(config: IndexConfig) -> int:
-    """Build the index and print its manifest as one line of JSON."""
+def main(config: IndexConfig) -> Ended:
+    """Build the index and say how to search it."""
     manifest = build_index(config, lambda line: print(line, file=sys.stderr))
-    print(json.dumps(asdict(manifest)))
-    return 0
+    print(f"{config.out}: {manifest.passages:,} passages. Search it: corag ask --index {config.out}")
+    return Ended(0, [asdict(manifest)])

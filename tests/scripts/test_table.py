@@ -16,7 +16,7 @@ from tests.eval.runs import QUESTIONS, make_run, row, run_of, searched
 
 def table(capsys, *argv):
     """Run the command and return what it printed, lines of white space squeezed, and its line of JSON."""
-    assert main(["table", *map(str, argv)]) == 0
+    assert main(["table", *map(str, argv), "--json"]) == 0
     printed = capsys.readouterr().out
     return re.sub(r"[ \n]+", " ", printed), json.loads(printed.splitlines()[-1])
 
@@ -142,7 +142,7 @@ def test_gold_answers_are_those_of_the_first_run_in_figures_and_tests_alike(tmp_
     )
     assert said.format("b", "a", "a") in printed
     for order in (runs, runs[::-1]):
-        assert main(["compare", *map(str, order)]) == 0
+        assert main(["compare", *map(str, order), "--json"]) == 0
         printed = capsys.readouterr().out
         assert json.loads(printed.splitlines()[-1])["em"]["difference"] == 0, "one gold answer for both"
         assert said.format("second", "first", "first") in printed.splitlines()
@@ -261,7 +261,7 @@ def test_questions_without_gold_answers_are_said_to_be_unscored(tmp_path, capsys
     )
     assert "3 questions have no gold answers" in printed
     twins = [make_run(tmp_path / name, hidden) for name in ("one", "two")]
-    assert main(["compare", *map(str, twins)]) == 0, "recall can still be compared"
+    assert main(["compare", *map(str, twins), "--json"]) == 0, "recall can still be compared"
     printed = capsys.readouterr().out
     assert "recall" in json.loads(printed.splitlines()[-1]) and "em" not in json.loads(
         printed.splitlines()[-1]
