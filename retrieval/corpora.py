@@ -8,48 +8,101 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from core.errors import ConfigError, DataError, nearest
 from core.files import open_text, read_records
 from core.types import Passage, passage_id
+from retrieval.documents.files import ENDINGS, RECORDS
 
 CorpusReader = Callable[[Sequence[str | Path]], Iterator[Passage]]
+
+AUTO, JSONL, DOCUMENTS = "auto", "jsonl", "documents"
+_RECORD_ENDINGS = ("", ".jsonl", ".json", ".gz")
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """What became of a document.
+
+    Attributes:
+        file: its name, relative to what was given.
+        hash: of name and content.
+        passages: how many of it were kept.
+        dropped: how many were not, as repeats for the most part.
+        refused: why it could not be read, "" if it could.
+        note: what a user should know of the reading, "" for nothing.
+    """
+
+    file: str
+    hash: str
+    passages: int = 0
+    dropped: int = 0
+    refused: str = ""
+    note: str = ""
 
 
 @dataclass
 class CorpusReport:
-    """What reading a corpus kept and dropped; filled while the passages stream by."""
+    """What reading a corpus kept and dropped; filled while the passages stream by.
+
+    ``files``: what became of each file, where they are documents.
+    """
 
     kept: int = 0
     empty: int = 0
     repeated_ids: int = 0
     repeated_texts: int = 0
+    files: list[FileReport] = field(default_factory=list)
+
+    @property
+    def dropped(self) -> int:
+        """All that was not kept."""
+        return self.empty + self.repeated_ids + self.repeated_texts
+
+    @property
+    def refused(self) -> list[FileReport]:
+        """Documents that could not be read."""
+        return [file for file in self.files if file.refused]
 
     def __str__(self) -> str:
-        return (
-            f"{self.kept:,} passages kept; dropped: {self.empty:,} empty, {self.repeated_ids:,} with an id "
-            f"already taken, {self.repeated_texts:,} with a title and text already seen"
-        )
+        files = f"{len(self.files) - len(self.refused):,} of {len(self.files):,} files read, "
+        dropped = {
+            "empty": self.empty,
+            "with an id already taken": self.repeated_ids,
+            "with a title and text already seen": self.repeated_texts,
+        }
+        parts = ", ".join(f"{count:,} {what}" for what, count in dropped.items() if count)
+        told = f"{files if self.files else ''}{self.kept:,} passages kept"
+        return f"{told}; dropped: {parts}" if parts else told
 
 
 def read_corpus(paths: Sequence[str | Path], format: str, report: CorpusReport) -> Iterator[Passage]:
     """Stream the passages of corpus files, counting into ``report``.
 
     Dropped: passages without text, and all but the first of those that share an id, or title and text (spaces
-    squeezed). Raises :class:`DataError` naming the file and line of a broken record, or an unknown format.
+    squeezed). Raises :class:`DataError` naming the file and line of a broken record, or an unknown format;
+    documents that cannot be read are told in ``report.files`` instead.
     """
-    if not paths:
-        raise DataError("no corpus file was given: name at least one.")
+    format = format_of(paths, format)
     if format not in FORMATS:
         raise DataError(_unknown(format))
+    passages = _documents(paths, report) if format == DOCUMENTS else FORMATS[format](paths)
+    yield from sift(passages, report, f"{', '.join(map(str, paths))} (read as '{format}')")
+
+
+def sift(passages: Iterable[Passage], report: CorpusReport, what: str) -> Iterator[Passage]:
+    """Pass passages on but for empty ones and repeats, counting into ``report``.
+
+    ``what`` they are read from. Raises :class:`DataError` if there is none in it.
+    """
     # Two hashes of 8 bytes per passage, not the passages: a corpus may have tens of millions.
     ids: set[int] = set()
     texts: set[int] = set()
-    for passage in FORMATS[format](paths):
+    for passage in passages:
         key = int(passage_id(passage.title, passage.text), 16)
         if not passage.text.strip():
             report.empty += 1
@@ -63,9 +116,39 @@ def read_corpus(paths: Sequence[str | Path], format: str, report: CorpusReport) 
             report.kept += 1
             yield passage
     if not report.kept:
-        raise DataError(
-            f"no passage was found in {', '.join(map(str, paths))} (read as '{format}'): {report}."
+        why = "".join(f"\n  {file.file}: {file.refused}" for file in report.refused)
+        raise DataError(f"no passage was found in {what}: {report}.{why}")
+
+
+def format_of(paths: Sequence[str | Path], format: str = AUTO) -> str:
+    """Return the format of a corpus: the one that is named or, for "auto", what folders and endings tell.
+
+    A folder or a document among the files makes them documents. Raises :class:`DataError` for a path that is
+    not there, :class:`ConfigError` for an ending that tells nothing.
+    """
+    if not paths:
+        raise DataError("no corpus file was given: name at least one.")
+    if format != AUTO:
+        return format
+    if missing := [path for path in map(Path, paths) if not path.exists()]:
+        raise DataError(f"there is no file or folder '{missing[0]}': check the path.")
+    files = [path for path in map(Path, paths) if not path.is_dir()]
+    kinds = [ENDINGS.get(file.suffix.lower(), "") for file in files]
+    if len(files) < len(paths) or any(kind and kind != RECORDS for kind in kinds):
+        return DOCUMENTS
+    if strange := [file for file in files if file.suffix.lower() not in _RECORD_ENDINGS]:
+        known = ", ".join(name for name in sorted(FORMATS) if name != DOCUMENTS)
+        raise ConfigError(
+            f"the ending of '{strange[0]}' does not tell what it is. Documents end in {', '.join(ENDINGS)}; "
+            f"for a file of passages name its format: --format {known}."
         )
+    return JSONL
+
+
+def _documents(paths: Sequence[str | Path], report: CorpusReport) -> Iterator[Passage]:
+    from retrieval.documents.reading import Documents  # reads records by this module, and loads what it needs
+
+    return Documents(paths).passages(report)
 
 
 def read_passage_records(paths: Sequence[str | Path]) -> Iterator[Passage]:
@@ -93,9 +176,10 @@ def read_dpr(paths: Sequence[str | Path]) -> Iterator[Passage]:
 
 
 FORMATS: dict[str, CorpusReader] = {
-    "jsonl": read_passage_records,
+    JSONL: read_passage_records,
     "hippo": read_passage_records,
     "dpr": read_dpr,
+    DOCUMENTS: lambda paths: _documents(paths, CorpusReport()),
 }
 
 
@@ -109,13 +193,13 @@ def register_format(name: str, reader: CorpusReader) -> None:
 
 
 def check_format(name: str) -> None:
-    """Raise :class:`ConfigError` if no layout has this name."""
-    if name not in FORMATS:
+    """Raise :class:`ConfigError` if no layout has this name, and it is not "auto"."""
+    if name not in FORMATS and name != AUTO:
         raise ConfigError(_unknown(name))
 
 
 def _unknown(name: str) -> str:
-    return f"unknown corpus format '{name}': {nearest(name, FORMATS)}"
+    return f"unknown corpus format '{name}': {nearest(name, [AUTO, *FORMATS])}"
 
 
 def passage_from_record(record: dict[str, Any], where: str) -> Passage:

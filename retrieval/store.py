@@ -16,6 +16,7 @@ from core.types import Passage
 
 # Hashes of ids rather than ids: 16 bytes per passage, whatever its id, in one sorted array.
 TEXTS, OFFSETS, IDS = "passages.jsonl", "passages.offsets.npy", "passages.ids.npy"
+STORE_FILES = (TEXTS, OFFSETS, IDS)
 
 
 def storing(passages: Iterable[Passage], folder: Path) -> Iterator[Passage]:

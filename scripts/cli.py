@@ -67,7 +67,7 @@ COMMANDS = {
         "turn finished runs into one HTML file: table, tests, plots, traces",
         "runs",
     ),
-    "index": Command("scripts.commands.index", "build a Lucene or dense index over a corpus", "corpus"),
+    "index": Command("scripts.commands.index", "build an index over documents or a corpus", "corpus"),
     "units": Command("scripts.commands.units", "group a corpus into long units for longrag", "corpus"),
     "serve": Command("scripts.commands.serve", "serve an index over HTTP", "index"),
     "world": Command(

@@ -1,5 +1,6 @@
-"""Build an index over a corpus, resuming where an interrupted build stopped.
+"""Build an index over documents or a corpus, resuming where an interrupted build stopped.
 
+corag index my_documents/ --out indexes/mine
 corag index data/world/corpus.jsonl --out indexes/world-bm25 --kind bm25
 corag index data/world/corpus.jsonl --out indexes/world-dense --kind dense
 """

@@ -1,0 +1,139 @@
+"""Word's .docx: paragraphs, lists and tables under their headings.
+
+python-docx opens the file and knows its styles. The text is taken from the XML below it, since python-docx
+passes over what stands in content controls, text boxes and tracked insertions. Headers, footers, footnotes
+and comments are left out.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from zipfile import BadZipFile
+
+import docx
+from docx.opc.exceptions import PackageNotFoundError
+from docx.oxml.ns import qn
+
+from core.errors import DataError
+from retrieval.documents.document import Document, Writer, stated_title
+
+_OLE = bytes.fromhex("d0cf11e0")  # what Word before 2007 wrote, and what an encrypted .docx is wrapped in
+_HEADING = re.compile(r"heading (\d)", re.IGNORECASE)
+_TITLE = 0  # above the headings, of which the highest is 1
+_TEXT, _TAB, _PARAGRAPH = qn("w:t"), qn("w:tab"), qn("w:p")
+_BREAKS = frozenset((qn("w:br"), qn("w:cr")))
+_MATH = "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"
+# Settings, text that was moved away, and a second form of a text box for programs that do not know the first.
+_PASSED_OVER = frozenset(
+    (
+        qn("w:pPr"),
+        qn("w:moveFrom"),
+        "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",
+    )
+)
+_FIRST_ROW = 0x20  # the bit of an older table's look that makes its first row a header
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a paragraph is by its style: a heading of a level, an item of a list."""
+
+    level: int | None = None
+    listed: bool = False
+
+
+def read_docx(data: bytes, title: str) -> Document:
+    """Read a .docx. Raises :class:`DataError` for one that is encrypted, of an older Word, or broken."""
+    if data.startswith(_OLE):
+        raise DataError("it is encrypted or of a Word before 2007: save it as a .docx without a password.")
+    try:
+        opened: Any = docx.Document(io.BytesIO(data))
+    except (BadZipFile, PackageNotFoundError, KeyError):
+        raise DataError("it is no whole .docx: open it in Word and save it again.") from None
+    writer = Writer(stated_title(opened.core_properties.title, title))
+    _write(
+        opened.element.body,
+        writer,
+        {style.style_id: kind for style in opened.styles if (kind := _kind(style))},
+    )
+    return writer.document()
+
+
+def _kind(style: Any) -> _Kind | None:
+    """Return what a style makes of a paragraph, or the style that it is based on; None for ordinary text."""
+    while style is not None:
+        if style.name == "Title":
+            return _Kind(_TITLE)
+        if heading := _HEADING.fullmatch(style.name or ""):
+            return _Kind(int(heading[1]))
+        if style.element.find(f"{qn('w:pPr')}/{qn('w:numPr')}") is not None:
+            return _Kind(listed=True)
+        style = getattr(style, "base_style", None)
+    return None
+
+
+def _write(body: Any, writer: Writer, kinds: Mapping[str, _Kind]) -> None:
+    for element in _in_order(body):
+        if element.tag == _PARAGRAPH:
+            _write_paragraph(element, writer, kinds)
+        else:
+            _write_table(element, writer, kinds)
+
+
+def _in_order(body: Any) -> Iterator[Any]:
+    """Yield paragraphs and tables, those in content controls included."""
+    for element in body.iterchildren():
+        if element.tag in (_PARAGRAPH, qn("w:tbl")):
+            yield element
+        elif element.tag in (qn("w:sdt"), qn("w:sdtContent"), qn("w:customXml"), qn("w:ins")):
+            yield from _in_order(element)
+
+
+def _write_paragraph(paragraph: Any, writer: Writer, kinds: Mapping[str, _Kind]) -> None:
+    text = _text(paragraph)
+    kind = kinds.get(paragraph.style, _Kind())
+    if kind.level is not None:
+        writer.heading(kind.level, text)
+    elif text.strip():
+        listed = kind.listed or paragraph.find(f"{qn('w:pPr')}/{qn('w:numPr')}") is not None
+        writer.block(f"- {text}" if listed else text)
+
+
+def _write_table(table: Any, writer: Writer, kinds: Mapping[str, _Kind]) -> None:
+    rows = [row.findall(qn("w:tc")) for row in table.iterchildren(qn("w:tr"))]
+    if len(rows) < 2 or max(map(len, rows)) < 2:  # it frames or places text
+        for cell in (cell for row in rows for cell in row):
+            _write(cell, writer, kinds)
+        return
+    writer.table([[_text(cell) for cell in row] for row in rows], header=_has_header(table))
+
+
+def _has_header(table: Any) -> bool:
+    look = table.find(f"{qn('w:tblPr')}/{qn('w:tblLook')}")
+    if look is None:
+        return False
+    stated = look.get(qn("w:firstRow"))
+    return stated in ("1", "true", "on") if stated else bool(int(look.get(qn("w:val"), "0"), 16) & _FIRST_ROW)
+
+
+def _text(element: Any) -> str:
+    """Return all text below an element; paragraphs within it are lines."""
+    return "".join(_parts(element)).strip()
+
+
+def _parts(element: Any) -> Iterator[str]:
+    for child in element.iterchildren():
+        if child.tag in (_TEXT, _MATH):
+            yield child.text or ""
+        elif child.tag == _TAB:
+            yield "\t"
+        elif child.tag in _BREAKS:
+            yield "\n"
+        elif child.tag not in _PASSED_OVER:
+            yield from _parts(child)
+            if child.tag == _PARAGRAPH:
+                yield "\n"
