@@ -23,7 +23,7 @@ from generation.config import ModelConfig
 from generation.forced import FORCED_TOKENS, PLUGIN
 from generation.models import folder_digest, model_folder, native_dtype
 from generation.rendering import Renderer
-from generation.vllm_processes import keep_fault_handler, own_engines
+from generation.vllm_processes import keep_fault_handler, own_engines, refuse_unguarded_main
 
 # Only whole blocks are found in the cache, and 32 is the smallest that CPU attention takes. On 96 requests
 # that extended prompts of 700 tokens by 30, vLLM computed 5,638 prompt tokens with blocks of 32, and 8,742
@@ -54,6 +54,7 @@ class VllmGenerator:
 
         Raises :class:`ConfigError` or :class:`BackendError` saying what is missing.
         """
+        refuse_unguarded_main()
         folder = model_folder(config.name)
         renderer = Renderer.load(folder, config.chat)
         weights = folder_digest(folder)
@@ -68,6 +69,11 @@ class VllmGenerator:
         # No variable here may hold the engine: vLLM keeps the frames that imported it, and close() could not
         # free it.
         return cls(_start(config, folder, rank), renderer, weights, adapter)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the engine has ended, or its process has died."""
+        return self._closed or bool(self._engine.errored)
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""

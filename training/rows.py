@@ -132,15 +132,19 @@ class RowsReport:
 
 async def make_rows(config: MakeRowsConfig) -> RowsReport:
     """Open index and tokenizer and write the rows."""
-    folder = model_folder(config.model, weights=False)
-    renderer = Renderer.load(folder, config.chat)
-    chosen = within_window(config, folder)
     retriever = await open_retriever(config.retriever)
     try:
-        folders = [Path(chains) for chains in config.chains]
-        return await write_rows(folders, Path(config.out), retriever, renderer, chosen)
+        return await make_rows_with(config, retriever)
     finally:
         await retriever.close()
+
+
+async def make_rows_with(config: MakeRowsConfig, retriever: Retriever) -> RowsReport:
+    """Write the rows, with an index that is open."""
+    folder = model_folder(config.model, weights=False)
+    renderer = Renderer.load(folder, config.chat)
+    folders = [Path(chains) for chains in config.chains]
+    return await write_rows(folders, Path(config.out), retriever, renderer, within_window(config, folder))
 
 
 def within_window(config: MakeRowsConfig, folder: str) -> RowsConfig:

@@ -79,19 +79,26 @@ async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question])
     setup = Setup(method=["corag"], model=config.model, retriever=config.retriever, corag=config.corag)
     async with open_backends(setup) as (generator, retriever):
         assert retriever is not None
-        with RunFolder(config.folder, settings_of(config, generator, retriever), _chosen(config)) as run:
-            if config.shard:
-                note_questions(config.folder, [question.id for question in questions])
-            method = partial(sample_chains, config=config.sample, corag=config.corag)
+        await sample_into(config, questions, generator, retriever)
 
-            async def sample_one(question: Question) -> Row:
-                tools = Tools(question, generator, retriever, seed=config.seed)
-                # Steps would say all of it again, at ten times the length: the answer has every candidate.
-                return replace(await answer_question(question, method, tools), steps=())
 
-            await answer_waiting(
-                run, questions, sample_one, "sample", in_flight=config.batch_size, parts=("chains", _chains)
-            )
+async def sample_into(
+    config: SampleRunConfig, questions: Sequence[Question], generator: Generator, retriever: Retriever
+) -> None:
+    """Do so with a model and an index that are open."""
+    with RunFolder(config.folder, settings_of(config, generator, retriever), _chosen(config)) as run:
+        if config.shard:
+            note_questions(config.folder, [question.id for question in questions])
+        method = partial(sample_chains, config=config.sample, corag=config.corag)
+
+        async def sample_one(question: Question) -> Row:
+            tools = Tools(question, generator, retriever, seed=config.seed)
+            # Steps would say all of it again, at ten times the length: the answer has every candidate.
+            return replace(await answer_question(question, method, tools), steps=())
+
+        await answer_waiting(
+            run, questions, sample_one, "sample", in_flight=config.batch_size, parts=("chains", _chains)
+        )
 
 
 def settings_of(config: SampleRunConfig, generator: Generator, retriever: Retriever) -> dict[str, Any]:

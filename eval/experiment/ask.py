@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import io
-from collections.abc import Awaitable, Callable, Mapping
+import marshal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,6 +15,7 @@ from rich.text import Text
 
 from core.errors import ConfigError, nearest
 from core.method import MethodConfig
+from core.protocols import Retriever
 from core.runner import answer_question
 from core.runs.rows import Row
 from core.tools import SearchStep, Step, Tools
@@ -27,6 +29,11 @@ from eval.experiment.registry import METHODS
 Function = Callable[..., Awaitable[Answer]]
 """A method: ``async def method(question, tools, config) -> Answer``, or without ``config``."""
 
+NO_INDEX = (
+    "{} searches, but there is no index: open one with open_index (build_index makes one), and give it after "
+    "the model."
+)
+
 
 class Answered:
     """What a method made of one question.
@@ -39,19 +46,20 @@ class Answered:
         text: the answer, "" if the method failed.
         answer: the method's own result, with the fields that its class documents; None if it failed.
         error: why it failed, "" if it did not.
-        passages: every passage that the method collected, in the order of collection, with texts.
+        passages: every passage that the method collected, in the order of collection.
         steps: every generation, scoring and search, in the order in which they ended.
         tokens: prompt plus generated, as papers count them.
         computed_tokens: what the engine really worked through.
         seconds: from the first call to the answer.
     """
 
-    def __init__(self, method: str, row: Row, drawing: Drawing) -> None:
+    def __init__(self, method: str, row: Row, passages: Sequence[Passage], drawing: Drawing) -> None:
         self.method = method
         self.question = row.question.text
         self.answer = row.answer
         self.text = row.answer.text if row.answer else ""
         self.error = row.error
+        self.passages = tuple(passages)
         self.steps: tuple[Step, ...] = row.steps
         self.tokens = row.total_usage.total
         self.computed_tokens = row.total_usage.computed
@@ -59,23 +67,14 @@ class Answered:
         self._drawing = drawing
 
     @property
-    def passages(self) -> tuple[Passage, ...]:
-        """The collected passages with their texts."""
-        found = {
-            hit.passage.id: hit.passage
-            for step in self.steps
-            if isinstance(step, SearchStep)
-            for hit in step.hits
-        }
-        ids = self.answer.passage_ids if self.answer else ()
-        return tuple(found[name] for name in ids if name in found)
-
-    @property
     def metadata(self) -> Mapping[str, Any]:
-        """The fields of the method's result, and ``chunk_ids``, as papers call the ids of the passages."""
+        """The fields of the method's result, by the names that papers and their code have for them.
+
+        Of every method ``steps`` and ``chunk_ids``, of IRCoT ``cot_sentences``, of CoRAG ``chains``.
+        """
         if self.answer is None:
             return {"error": self.error}
-        return asdict(self.answer) | {"chunk_ids": self.answer.passage_ids, "steps": self.answer.steps}
+        return asdict(self.answer) | {"chunk_ids": self.answer.passage_ids}
 
     def __rich__(self) -> Group:
         """Draw the steps, then the answer, its sources by title, and what it cost."""
@@ -124,7 +123,7 @@ def entry_of(method: Function | str) -> tuple[str, Entry]:
     for name, entry in METHODS.items():
         if entry.function is method:
             return name, entry
-    if not inspect.iscoroutinefunction(method):
+    if not inspect.iscoroutinefunction(method) or not hasattr(method, "__name__"):
         raise ConfigError(
             f"{method!r} is no method: give one of corag's, or an async function of your own with the "
             "parameters (question, tools) or (question, tools, config)."
@@ -141,18 +140,49 @@ def _own(method: Function) -> Entry:
             "(question, tools, config)."
         )
     try:
-        code = hashlib.sha256(inspect.getsource(method).encode()).hexdigest()[:16]
+        source = inspect.getsource(method).encode()
     except OSError:  # typed in at a prompt
-        code = hashlib.sha256(method.__code__.co_code).hexdigest()[:16]
+        source = marshal.dumps(method.__code__)
+    code = hashlib.sha256(source).hexdigest()[:16]
     if len(parameters) == 2:
 
         async def without_options(question: Question, tools: Tools, config: MethodConfig) -> Answer:
             return await method(question, tools)
 
         return Entry(without_options, MethodConfig, method.__doc__ or "a method of your own", code)
-    hints = inspect.get_annotations(method, eval_str=True)
-    config = hints.get("config", MethodConfig)
+    try:
+        config = inspect.get_annotations(method, eval_str=True).get("config", MethodConfig)
+    except NameError as error:
+        raise ConfigError(
+            f"the annotations of '{method.__name__}' cannot be read ({error}): define what they name at the "
+            "top of the module."
+        ) from None
+    if not (isinstance(config, type) and issubclass(config, MethodConfig)):
+        raise ConfigError(
+            f"the parameter 'config' of '{method.__name__}' must be annotated with a class of options, a "
+            "frozen dataclass that derives from MethodConfig."
+        )
     return Entry(method, config, method.__doc__ or "a method of your own", code)
+
+
+def options_of(name: str, entry: Entry, config: MethodConfig | None, index: Index | None) -> MethodConfig:
+    """Return the options of a method, its defaults if none are given, once they can be worked with.
+
+    Raises:
+        ConfigError: for options of another method, a missing prompt, or no index for a method that searches.
+    """
+    options = entry.config() if config is None else config
+    if not isinstance(options, entry.config):
+        given = options.__name__ if isinstance(options, type) else type(options).__name__
+        raise ConfigError(
+            f"'{name}' takes its options as an object of {entry.config.__name__}, but was given {given}: "
+            f"write {entry.config.__name__}(...)."
+        )
+    # Of a function of the caller's without options nothing is known: its first search will tell.
+    if index is None and entry.searches and entry.config is not MethodConfig:
+        raise ConfigError(NO_INDEX.format(f"'{name}'"))
+    options.check_files()
+    return options
 
 
 def ask(
@@ -211,13 +241,7 @@ async def _ask(
     watch: Callable[[Step], None] | None,
 ) -> Answered:
     name, entry = entry_of(method)
-    options = entry.config() if config is None else config
-    if not isinstance(options, entry.config):
-        raise ConfigError(
-            f"'{name}' takes options of {entry.config.__name__}, but was given {type(options).__name__}: "
-            "give it its own."
-        )
-    options.check_files()
+    options = options_of(name, entry, config, index)
     asked = Question("asked", question) if isinstance(question, str) else question
     drawing = Drawing(asked.text, getattr(options, "refusal", ""))
 
@@ -233,4 +257,14 @@ async def _ask(
     tools = Tools(asked, model.engine, retriever, seed, budget, watch=see, shared=options.shared_state(()))
     row = await answer_question(asked, answer, tools)
     drawing.finish(row.answer)
-    return Answered(name, row, drawing)
+    return Answered(name, row, await _passages_of(row, retriever), drawing)
+
+
+async def _passages_of(row: Row, retriever: Retriever | None) -> list[Passage]:
+    """Return what a method collected: searches have the texts, but for what it fetched by id."""
+    searches = [step for step in row.steps if isinstance(step, SearchStep)]
+    found = {hit.passage.id: hit.passage for step in searches for hit in step.hits}
+    ids = row.answer.passage_ids if row.answer else ()
+    if retriever is not None and (missing := [name for name in ids if name not in found]):
+        found |= {passage.id: passage for passage in await retriever.passages(missing)}
+    return [found[name] for name in ids if name in found]

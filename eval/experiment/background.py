@@ -8,13 +8,25 @@ interface opens lives on this loop, whoever calls.
 from __future__ import annotations
 
 import asyncio
-import atexit
+import concurrent.futures
+import contextlib
+import os
+import signal
 import threading
-from collections.abc import Coroutine
-from functools import cache
+from collections.abc import Callable, Coroutine
+
+# Registers what ends all executors when Python ends. What we do then must come before it, so be registered
+# after it: an engine closes in an executor.
+from concurrent.futures import thread as _  # noqa: F401
 from typing import Any, TypeVar
 
+from core.errors import ConfigError
+
 Result = TypeVar("Result")
+
+# What was cancelled closes its files and tells the engine: there is time for that, and no reason to wait on.
+_CLEAN_UP_S = 10.0
+_END_S = 30.0  # vLLM's processes are given 10
 
 
 class Background:
@@ -22,36 +34,84 @@ class Background:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="corag", daemon=True)
+        self._process = os.getpid()
+        self._thread = threading.Thread(target=self._work, name="corag", daemon=True)
         self._thread.start()
 
-    def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine on the loop and wait for its result, from any thread but the loop's own.
+    def _work(self) -> None:
+        # Processes started here inherit what is blocked. Ctrl-C in a terminal, or an interrupted cell of a
+        # notebook, is sent to all of them: it shall end the question that is asked, not the engine.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        self._loop.run_forever()
 
-        Ctrl-C cancels it and waits until it has cleaned up.
+    def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine on the loop and wait for its result. Ctrl-C cancels it, and waits until it ended.
+
+        Raises :class:`ConfigError` on the loop's own thread, which would wait for itself.
         """
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise ConfigError(
+                "a method, or what watches its steps, cannot call a function that waits: await its twin, "
+                "such as aask for ask."
+            )
+        future, ended = self._submit(coroutine)
         try:
             return future.result()
         except KeyboardInterrupt:
             future.cancel()
+            ended.wait(_CLEAN_UP_S)
             raise
 
     async def await_(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine on the loop and await its result on the caller's."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
+        """Run a coroutine on the loop and await its result on the caller's, which may cancel it."""
+        future, ended = self._submit(coroutine)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            await asyncio.to_thread(ended.wait, _CLEAN_UP_S)
+            raise
 
-    def at_exit(self, close: Any, timeout_s: float = 30.0) -> None:
-        """Run the coroutine function ``close`` when Python ends, for at most ``timeout_s`` seconds."""
+    def _submit(
+        self, coroutine: Coroutine[Any, Any, Result]
+    ) -> tuple[concurrent.futures.Future[Result], threading.Event]:
+        """Start a coroutine. The event says that it has ended, which a cancelled future says too soon."""
+        if os.getpid() != self._process:
+            coroutine.close()
+            raise ConfigError(
+                "this process was forked from one that has opened a model or an index, which cannot be used "
+                'here: start processes with multiprocessing.get_context("spawn").'
+            )
+        ended = threading.Event()
+
+        async def watched() -> Result:
+            try:
+                return await coroutine
+            finally:
+                ended.set()
+
+        return asyncio.run_coroutine_threadsafe(watched(), self._loop), ended
+
+    def at_exit(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run the coroutine function ``close`` when Python ends."""
 
         def end() -> None:
-            asyncio.run_coroutine_threadsafe(close(), self._loop).result(timeout_s)
+            if os.getpid() == self._process:
+                # An engine that does not end in time is ended by the processes' own watch on this one.
+                with contextlib.suppress(concurrent.futures.TimeoutError):
+                    asyncio.run_coroutine_threadsafe(close(), self._loop).result(_END_S)
 
-        # Before threads are joined: by then, the executors that an engine closes with have shut down.
-        threading._register_atexit(end) if hasattr(threading, "_register_atexit") else atexit.register(end)
+        # atexit is too late: by then the executors that an engine closes in have shut down.
+        threading._register_atexit(end)  # type: ignore[attr-defined]
 
 
-@cache
+_starting = threading.Lock()
+_started: list[Background] = []
+
+
 def background() -> Background:
     """Return the one loop of this process, started when it is first wanted."""
-    return Background()
+    with _starting:
+        if not _started:
+            _started.append(Background())
+        return _started[0]

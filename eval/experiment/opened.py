@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import cache
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
+from weakref import WeakSet
 
 from core.errors import ConfigError
-from core.options import changed
 from core.protocols import Generator, Retriever
 from core.types import Hit, Passage
+from eval.experiment.backends import indexes_read, weights_read
 from eval.experiment.background import background
+from eval.experiment.given import with_keywords
 from generation.config import ModelConfig
 from generation.open import open_generator
+from generation.vllm_processes import refuse_unguarded_main
 from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
 
@@ -22,32 +27,58 @@ Engine = TypeVar("Engine", bound=Generator | Retriever)
 Options = TypeVar("Options", bound=ModelConfig | RetrieverConfig)
 
 
+class Holder:
+    """Whoever uses an engine that is open."""
+
+
 class _Pool(Generic[Options, Engine]):
-    """The engines that are open in this process, by their options, and how many handles each has."""
+    """The engines that are open in this process, and who holds each.
 
-    def __init__(self, open_one: Callable[[Options], Coroutine[Any, Any, Engine]]) -> None:
+    One whose holders were all forgotten stays open, for whoever opens it next: a cell of a notebook that is
+    run again takes seconds, not a minute. One whose last holder gives it back is closed.
+    """
+
+    def __init__(
+        self,
+        open_one: Callable[[Options], Coroutine[Any, Any, Engine]],
+        contents: Callable[[Options], object],
+    ) -> None:
+        """``contents``: identifies the files that the options name."""
         self._open_one = open_one
+        self._contents = contents
         self._engines: dict[str, asyncio.Task[Engine]] = {}
-        self._handles: dict[str, int] = {}
+        self._holders: dict[str, WeakSet[Holder]] = {}
+        self._closing: dict[str, asyncio.Task[None]] = {}
 
-    async def take(self, options: Options) -> Engine:
+    def key_of(self, options: Options) -> str:
+        """Tell engines apart: by options, by what relative paths begin at, by what lies in the files now."""
+        return f"{options!r} {os.getcwd()} {self._contents(options)}"
+
+    async def take(self, key: str, options: Options, holder: Holder) -> Engine:
         """Open what these options describe, or take what is open, or being opened, already."""
-        key = repr(options)
+        while (closing := self._closing.get(key)) is not None:  # two of them might not fit in memory
+            await asyncio.wait([closing])
+        if key in self._engines and _has_failed(self._engines[key]):
+            await self._close(key)
         if key not in self._engines:
             self._engines[key] = asyncio.create_task(self._open_one(options))
-        self._handles[key] = self._handles.get(key, 0) + 1
+            self._holders[key] = WeakSet()
+        opening = self._engines[key]
+        self._holders[key].add(holder)
         try:
-            return await asyncio.shield(self._engines[key])
-        except BaseException:
-            await self.give_back(options)
+            return await asyncio.shield(opening)
+        except BaseException:  # an error, or the caller gave up
+            if self._engines.get(key) is opening:
+                await self.give_back(key, holder)
             raise
 
-    async def give_back(self, options: Options) -> None:
-        """Close an engine with its last handle."""
-        key = repr(options)
-        self._handles[key] -= 1
-        if not self._handles[key]:
-            await self._close(key)
+    async def give_back(self, key: str, holder: Holder) -> None:
+        """Close an engine with its last holder."""
+        holders = self._holders.get(key, WeakSet())
+        if holder in holders:
+            holders.discard(holder)
+            if not holders:
+                await self._close(key)
 
     async def close_all(self) -> None:
         """Close what was forgotten."""
@@ -55,16 +86,31 @@ class _Pool(Generic[Options, Engine]):
             await self._close(key)
 
     async def _close(self, key: str) -> None:
-        del self._handles[key]
+        del self._holders[key]
         opening = self._engines.pop(key)
-        if opening.done() and not opening.cancelled() and opening.exception() is None:
-            await opening.result().close()
-        else:
+        if not opening.done():
             opening.cancel()
+        elif not opening.cancelled() and opening.exception() is None:
+            self._closing[key] = asyncio.create_task(opening.result().close())
+            try:
+                await asyncio.shield(self._closing[key])
+            finally:
+                del self._closing[key]
 
 
-_models: _Pool[ModelConfig, Generator] = _Pool(open_generator)
-_indexes: _Pool[RetrieverConfig, Retriever] = _Pool(open_retriever)
+def _has_failed(opening: asyncio.Task[Any]) -> bool:
+    """Whether an engine is past use, as one whose process has died is."""
+    return opening.done() and (
+        opening.cancelled()
+        or opening.exception() is not None
+        or bool(getattr(opening.result(), "failed", False))
+    )
+
+
+_models: _Pool[ModelConfig, Generator] = _Pool(
+    open_generator, lambda options: weights_read(options.name, options.adapter)
+)
+_indexes: _Pool[RetrieverConfig, Retriever] = _Pool(open_retriever, indexes_read)
 
 
 @cache
@@ -76,13 +122,46 @@ def _close_at_exit() -> None:
     background().at_exit(close)
 
 
-class _Handle(Generic[Options, Engine]):
+async def _taken(pool: _Pool[Options, Engine], options: Options, holder: Holder) -> tuple[str, Engine]:
+    _close_at_exit()
+    key = pool.key_of(options)
+    return key, await pool.take(key, options, holder)
+
+
+@asynccontextmanager
+async def lend_model(options: ModelConfig) -> AsyncIterator[Generator]:
+    """Lend a model for the length of a block, on the loop of this module: opened if it is not open."""
+    holder = Holder()
+    key, engine = await _taken(_models, options, holder)
+    try:
+        yield engine
+    finally:
+        await _models.give_back(key, holder)
+
+
+@asynccontextmanager
+async def lend_index(options: RetrieverConfig) -> AsyncIterator[Retriever]:
+    """Lend an index for the length of a block, on the loop of this module: opened if it is not open."""
+    holder = Holder()
+    key, engine = await _taken(_indexes, options, holder)
+    try:
+        yield engine
+    finally:
+        await _indexes.give_back(key, holder)
+
+
+class _Handle(Holder, Generic[Options, Engine]):
     """What models and indexes have in common: a ``with`` block closes them, a second close does nothing."""
 
-    def __init__(self, pool: _Pool[Options, Engine], options: Options, engine: Engine) -> None:
+    def __init__(self, pool: _Pool[Options, Engine], options: Options) -> None:
         self.options = options
         self._pool = pool
-        self._engine: Engine | None = engine
+        self._key = ""
+        self._engine: Engine | None = None
+
+    async def _opened(self) -> Self:
+        self._key, self._engine = await _taken(self._pool, self.options, self)
+        return self
 
     @property
     def engine(self) -> Engine:
@@ -102,7 +181,7 @@ class _Handle(Generic[Options, Engine]):
     async def _closed(self) -> None:
         if self._engine is not None:
             self._engine = None
-            await self._pool.give_back(self.options)
+            await self._pool.give_back(self._key, self)
 
     def __enter__(self) -> Self:
         return self
@@ -126,16 +205,14 @@ class Model(_Handle[ModelConfig, Generator]):
 
     def __repr__(self) -> str:
         adapter = f", adapter={self.options.adapter!r}" if self.options.adapter else ""
-        closed = " (closed)" if self._engine is None else ""
-        return f"<Model {self.options.name!r}{adapter}, {self.options.backend}>{closed}"
+        return f"<Model {self.options.name!r}{adapter}, {self.options.backend}>"
 
 
 class Index(_Handle[RetrieverConfig, Retriever]):
     """Something to search that is open. :func:`open_index` makes one."""
 
     def __repr__(self) -> str:
-        closed = " (closed)" if self._engine is None else ""
-        return f"<Index {', '.join(self.options.index or self.options.url)}>{closed}"
+        return f"<Index {', '.join(self.options.index or self.options.url)}>"
 
     def search(self, query: str, k: int = 10) -> Sequence[Hit]:
         """Return up to k hits, best first."""
@@ -148,6 +225,10 @@ class Index(_Handle[RetrieverConfig, Retriever]):
     def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""
         return background().run(self._passages(ids))
+
+    async def apassages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        """Do what :meth:`passages` does, from a coroutine."""
+        return await background().await_(self._passages(ids))
 
     async def _search(self, query: str, k: int) -> Sequence[Hit]:
         return await self.engine.search(query, k)
@@ -165,30 +246,32 @@ def open_model(name: str = "default", **options: Any) -> Model:
             ``backend="transformers"`` or ``tensor_parallel=4``.
 
     Raises:
-        ConfigError: for an unknown option, or a model that is not there.
+        ConfigError: for an unknown option, a model that is not there, or a script without
+            ``if __name__ == "__main__":``, which vLLM needs.
         BackendError: if the engine does not start.
 
-    vLLM starts processes that import the main module again, so a script needs ``if __name__ == "__main__":``.
+    Close it with a ``with`` block or :meth:`Model.close`; what is forgotten is closed when Python ends.
     """
-    return background().run(_model(name, options))
+    return background().run(_model(name, options)._opened())
 
 
 async def aopen_model(name: str = "default", **options: Any) -> Model:
     """Do what :func:`open_model` does, from a coroutine."""
-    return await background().await_(_model(name, options))
+    return await background().await_(_model(name, options)._opened())
 
 
-async def _model(name: str, options: dict[str, Any]) -> Model:
-    _close_at_exit()
-    chosen = changed(ModelConfig(), {"name": name, **options})
-    return Model(_models, chosen, await _models.take(chosen))
+def _model(name: str, options: Mapping[str, Any]) -> Model:
+    model = Model(_models, with_keywords(ModelConfig(), {"name": os.fspath(name), **options}))
+    if model.options.backend == "vllm":
+        refuse_unguarded_main()  # here, since only the caller's thread knows which line of the script called
+    return model
 
 
-def open_index(*index: str, **options: Any) -> Index:
+def open_index(*index: str | os.PathLike[str], **options: Any) -> Index:
     """Open one or more indexes (several are fused by reciprocal rank), or search servers.
 
     Args:
-        index: folders that 'corag index' or :func:`build_index` made, or names of Pyserini's prebuilt ones.
+        index: folders that :func:`build_index` or 'corag index' made, or names of Pyserini's prebuilt ones.
         options: those of :class:`retrieval.config.RetrieverConfig`, such as ``url=["http://..."]`` or
             ``bm25="ircot"``.
 
@@ -196,15 +279,14 @@ def open_index(*index: str, **options: Any) -> Index:
         ConfigError: for an unknown option.
         IndexMismatchError: for an index that is missing, incomplete or of another encoder.
     """
-    return background().run(_index(index, options))
+    return background().run(_index(index, options)._opened())
 
 
-async def aopen_index(*index: str, **options: Any) -> Index:
+async def aopen_index(*index: str | os.PathLike[str], **options: Any) -> Index:
     """Do what :func:`open_index` does, from a coroutine."""
-    return await background().await_(_index(index, options))
+    return await background().await_(_index(index, options)._opened())
 
 
-async def _index(index: Sequence[str], options: dict[str, Any]) -> Index:
-    _close_at_exit()
-    chosen = changed(RetrieverConfig(), {"index": list(map(str, index)), **options})
-    return Index(_indexes, chosen, await _indexes.take(chosen))
+def _index(index: Sequence[str | os.PathLike[str]], options: Mapping[str, Any]) -> Index:
+    named = {"index": [os.fspath(folder) for folder in index]} if index else {}
+    return Index(_indexes, with_keywords(RetrieverConfig(), named | dict(options)))

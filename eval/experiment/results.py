@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from core.errors import ConfigError
-from core.files import write_atomically
 from core.method import MethodConfig
 from core.runs.folder import read_rows
 from core.runs.manifest import Manifest
 from core.runs.rows import SavedRow
-from core.types import Question
-from eval.datasets.plain import question_record
-from eval.experiment.ask import Function, entry_of
+from eval.experiment.ask import Function, entry_of, options_of
 from eval.experiment.background import background
+from eval.experiment.given import Questions, question_file, with_keywords
 from eval.experiment.opened import Index, Model
-from eval.experiment.registry import with_method
+from eval.experiment.own_methods import Entry
+from eval.experiment.registry import METHODS, with_method
 from eval.experiment.run import RunConfig, answer_run
 from eval.report.page import write_report
 from eval.scoring.rows import measures_of
@@ -29,8 +27,9 @@ from eval.tables.printing import print_table_parts, printed
 from eval.tables.results import ResultsTable, TableView, table_of_runs
 from retrieval.config import RetrieverConfig
 
-Methods = Sequence[Function | str] | Mapping[str, Function | tuple[Function, MethodConfig]]
-Questions = str | Path | Sequence[Question] | Sequence[Mapping[str, Any]]
+AnyMethod = Function | str
+Methods = AnyMethod | Sequence[AnyMethod] | Mapping[str, AnyMethod | tuple[AnyMethod, MethodConfig]]
+Config = TypeVar("Config", bound=RunConfig)
 
 
 class Table:
@@ -153,10 +152,20 @@ def report(
     Raises:
         ConfigError: for runs of different questions, or an index that has none of their passages.
     """
+    return background().run(_report(runs, Path(out), index))
+
+
+async def areport(
+    runs: Mapping[str, str | Path], out: str | Path = "report.html", index: Index | None = None
+) -> Path:
+    """Do what :func:`report` does, from a coroutine."""
+    return await background().await_(_report(runs, Path(out), index))
+
+
+async def _report(runs: Mapping[str, str | Path], out: Path, index: Index | None) -> Path:
     folders = {name: Path(folder) for name, folder in runs.items()}
-    options = index.options if index is not None else RetrieverConfig()
-    background().run(write_report(folders, Path(out), options))
-    return Path(out)
+    await write_report(folders, out, index.options if index is not None else RetrieverConfig())
+    return out
 
 
 def run(
@@ -178,7 +187,8 @@ def run(
         index: what :func:`open_index` returned; None if no method searches.
         out: folder of the run folders.
         options: further ones of :class:`eval.experiment.run.RunConfig`, such as ``dataset="hotpotqa"``,
-            ``limit=100``, ``budget=8000``, ``batch_size=64``, ``recall_at=15``, ``seed=1``.
+            ``limit=100``, ``budget=8000``, ``batch_size=64``, ``recall_at=15``, ``seed=1``; or a method's,
+            such as ``corag=CoRAGConfig(chains=4)``.
 
     Raises:
         ConfigError: for settings that cannot be, or a folder that holds a run with other settings.
@@ -208,39 +218,70 @@ async def _run(
     out: Path,
     options: dict[str, Any],
 ) -> Results:
-    file = str(questions) if isinstance(questions, str | Path) else str(_written(questions, out))
-    made = {}
-    for name, (method, config) in _named(methods).items():
+    base = base_of(RunConfig, questions, model, index, out, options)
+    chosen = {}
+    for name, (method, config) in named(methods).items():  # all are checked before the first answers
         short, entry = entry_of(method)
-        kind: Any = with_method(RunConfig, short, entry)
-        chosen: RunConfig = kind(
-            **options,
-            **{short: entry.config() if config is None else config},
-            questions=file,
-            method=[short],
-            model=model.options,
-            retriever=index.options if index is not None else RetrieverConfig(),
-            out=str(out),
-        )
-        chosen.of(short).check_files()
+        if config is None and METHODS.get(short) is entry:
+            config = base.of(short)
+        chosen[name] = with_section(base, short, entry, options_of(short, entry, config, index))
+    asked = base.load()
+    made = {}
+    for name, each in chosen.items():
         retriever = index.engine if index is not None else None
-        made[name] = await answer_run(chosen, short, chosen.load(), model.engine, retriever, cell=name)
+        made[name] = await answer_run(each, each.method[0], asked, model.engine, retriever, cell=name)
     return Results(made)
 
 
-def _named(methods: Methods) -> dict[str, tuple[Function | str, MethodConfig | None]]:
-    """Return every method with its options by the name of its run."""
+def base_of(
+    kind: type[Config],
+    questions: Questions,
+    model: Model,
+    index: Index | None,
+    out: Path,
+    options: Mapping[str, Any],
+) -> Config:
+    """Return the options that runs have in common.
+
+    Raises:
+        ConfigError: for options that cannot be, or questions that are others than those in the folder.
+    """
+    if given := [name for name in ("method", "model", "retriever") if name in options]:
+        raise ConfigError(
+            f"{given[0]} is no option here: it follows from the methods, the model and the index."
+        )
+    file, scoring = question_file(questions, out, options.get("dataset", ""))
+    searched = index.options if index is not None else RetrieverConfig()
+    base = kind(questions=file, out=str(out), model=model.options, retriever=searched)
+    return with_keywords(base, dict(options) | scoring)
+
+
+def with_section(base: RunConfig, method: str, entry: Entry, config: MethodConfig) -> RunConfig:
+    """Return the options of a run of one method, with this method's own."""
+    kind: Any = with_method(type(base), method, entry)
+    stated = {each.name: getattr(base, each.name) for each in fields(base)}
+    chosen: RunConfig = kind(**stated | {method: config, "method": [method]})
+    return chosen
+
+
+def named(methods: Methods) -> dict[str, tuple[AnyMethod, MethodConfig | None]]:
+    """Return every method with its options by the name of its run.
+
+    Raises:
+        ConfigError: for two runs of one name, or none.
+    """
+    found: dict[str, tuple[AnyMethod, MethodConfig | None]] = {}
     if isinstance(methods, Mapping):
-        return {name: each if isinstance(each, tuple) else (each, None) for name, each in methods.items()}
-    return {entry_of(method)[0]: (method, None) for method in methods}
-
-
-def _written(questions: Sequence[Question] | Sequence[Mapping[str, Any]], out: Path) -> Path:
-    """Write questions that came as objects beside their runs, so that the folder is whole."""
-    records = [question_record(each) if isinstance(each, Question) else dict(each) for each in questions]
-    text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-    file = out / "questions.jsonl"
-    if file.is_file() and file.read_text(encoding="utf-8") != text:
-        raise ConfigError(f"'{out}' holds runs on other questions: choose another out, or remove it.")
-    write_atomically(file, text)
-    return file
+        pairs = {name: each if isinstance(each, tuple) else (each, None) for name, each in methods.items()}
+        found.update(pairs)
+    else:
+        every = [methods] if isinstance(methods, str) or callable(methods) else list(methods)
+        found.update({entry_of(method)[0]: (method, None) for method in every})
+        if len(found) < len(every):
+            raise ConfigError(
+                "a method is named twice: give a mapping of names to (method, config), such as "
+                '{"two hops": (corag, CoRAGConfig(max_hops=2)), ...}.'
+            )
+    if not found:
+        raise ConfigError("no method was given: give one or more, such as [corag, ircot].")
+    return found

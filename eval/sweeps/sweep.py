@@ -82,7 +82,14 @@ def planned(config: SweepConfig) -> tuple[list[Cell], list[Cell]]:
 
     Raises :class:`ConfigError` for cells, questions or a metric that cannot be, before anything is opened.
     """
-    cells = read_cells(config, config.cells, config.grid)
+    return over(config, read_cells(config, config.cells, config.grid))
+
+
+def over(config: SweepConfig, cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
+    """Return cells over the questions of the report, and the same over the dev questions, if any.
+
+    Raises :class:`ConfigError` as :func:`planned` does.
+    """
     questions, out = scored(config.load()), str(config.folder)
     test_cells = [replace(cell, config=replace(cell.config, out=out), questions=questions) for cell in cells]
     dev_cells = over_dev_questions(config, test_cells)
