@@ -32,6 +32,15 @@ class Passage:
         return f"{self.source}, page {self.page}" if self.page else self.source
 
     @property
+    def citation(self) -> str:
+        """Title and origin, as far as they are known: how answers name their sources.
+
+        >>> Passage("1", "Leave", "Thirty days.", "handbook.pdf", 3).citation
+        'Leave (handbook.pdf, page 3)'
+        """
+        return f"{self.title} ({self.origin})" if self.title and self.origin else self.title or self.origin
+
+    @property
     def place(self) -> dict[str, str | int]:
         """Source and page as records have them, as far as they are known: other records stay as they were."""
         known: dict[str, str | int] = {"source": self.source, "page": self.page}

@@ -77,14 +77,14 @@ class Answered:
         return asdict(self.answer) | {"chunk_ids": self.answer.passage_ids}
 
     def __rich__(self) -> Group:
-        """Draw the steps, then the answer, its sources by title, and what it cost."""
+        """Draw the steps, then the answer, its sources by title and file, and what it cost."""
         if self.answer is None:
             ending = [Text(f"failed: {self.error.splitlines()[0]}", style="red")]
         else:
-            titles = list(dict.fromkeys(passage.title for passage in self.passages if passage.title))
+            cited = list(dict.fromkeys(filter(None, (passage.citation for passage in self.passages))))
             ending = [
                 Text.assemble(("answer   ", "bold green"), self.text or "(an empty answer)"),
-                Text(f"sources  {'; '.join(titles[:5])}{' ...' if len(titles) > 5 else ''}", style="dim"),
+                Text(f"sources  {'; '.join(cited[:5])}{' ...' if len(cited) > 5 else ''}", style="dim"),
                 Text(
                     f"cost     {self.tokens:,} tokens ({self.computed_tokens:,} computed), "
                     f"{self.seconds:.1f} s; stopped: {self.answer.stopped}",

@@ -114,9 +114,8 @@ def step_printer(console: Console, show_text: int) -> Callable[[Step], None]:
             for rank, hit in enumerate(step.hits, 1):
                 text = " ".join(hit.passage.text.split())
                 clipped = f": {text[:show_text]}{'…' if len(text) > show_text else ''}" if show_text else ""
-                console.print(
-                    f"  {rank:>2}. {hit.passage.title} ({hit.score:.3f}){clipped}", style="dim", markup=False
-                )
+                cited = hit.passage.citation
+                console.print(f"  {rank:>2}. {cited} ({hit.score:.3f}){clipped}", style="dim", markup=False)
         elif isinstance(step, GenerateStep):
             for text in step.texts:
                 console.print(f"[bold]{step.role}[/bold] ", end="")
