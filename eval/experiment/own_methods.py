@@ -20,7 +20,7 @@ from core.files import file_digest
 from core.method import MethodConfig
 from core.types import Answer
 
-PAGE = "docs/your_own_method.md"
+PAGE = "docs/guides/your_own_method.md"
 PARAMETERS = ["question", "tools", "config"]
 
 

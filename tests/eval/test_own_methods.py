@@ -29,7 +29,7 @@ from tests.generation.test_server import StandIn
 from tests.serving import free_port
 from tests.story import QUESTION, WORLD
 
-PAGE = Path(__file__).parents[2] / "docs/your_own_method.md"
+PAGE = Path(__file__).parents[2] / "docs/guides/your_own_method.md"
 
 
 def method_of_the_page(folder: Path) -> str:
