@@ -115,7 +115,7 @@ class Writer:
             ]
         if self._no_words:
             self.notes.append(
-                f"left out {self._no_words:,} strings of over 1,000 characters without a space: encoded "
+                f"left out {self._no_words:,} string(s) of over 1,000 characters without a space: encoded "
                 "data, not words"
             )
         return Document(title, tuple(blocks), tuple(self.notes))

@@ -66,7 +66,7 @@ class Found:
         if self.hidden:
             parts.append(f"{self.hidden:,} hidden")
         if self.indexes:
-            parts.append(f"{self.indexes:,} that are indexes")
+            parts.append(f"{self.indexes:,} index folder(s)")
         return f"left out: {', '.join(parts)}" if parts else ""
 
 

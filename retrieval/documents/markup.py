@@ -28,7 +28,7 @@ _INLINE = frozenset(
 )
 _PERMALINK = re.compile(r"\s*[¶\uf0c1]$|\s+#$")
 _HIDDEN = re.compile(r"display\s*:\s*none", re.IGNORECASE)
-_FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|$)", re.DOTALL)
+_FRONT_MATTER = re.compile(r"---[ \t]*\n(.{0,20000}?\n)(?:---|\.\.\.)[ \t]*(?:\n|$)", re.DOTALL)
 
 
 def read_html(data: bytes, title: str) -> Document:

@@ -35,7 +35,7 @@ def read_pdf(data: bytes, title: str) -> Document:
             raise DataError("it is encrypted: save a copy without a password.")
         count = len(reader.pages)
     except PyPdfError as error:
-        raise DataError(f"it is no whole PDF ({reason(error)}): export or download it again.") from None
+        raise DataError(f"it is damaged, or no PDF ({reason(error)}): export or download it again.") from None
     writer = Writer(title)
     try:
         writer.title = stated_title(reader.metadata and reader.metadata.title, title)
@@ -94,7 +94,7 @@ def _joined(pages: Sequence[list[str]]) -> list[tuple[int, str]]:
             if place == 0 and joined and paragraph[0].islower() and not joined[-1][1].endswith(_SENTENCE_END):
                 end = sentence_end(paragraph)
                 before, text = joined[-1]
-                joined[-1] = (before, join_lines(text, paragraph[:end], hyphenated=True))
+                joined[-1] = (before, join_lines([text, paragraph[:end]], hyphenated=True))
                 rest = paragraph[end:].strip()
             if rest:
                 joined.append((number, rest))

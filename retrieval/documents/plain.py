@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 from core.errors import DataError
 from retrieval.documents.document import Document, Writer, clean
@@ -73,27 +74,28 @@ def paragraphs(lines: Sequence[str], width: int, *, hyphenated: bool = False) ->
 
     ``hyphenated``: a hyphen at a line's end before a small letter is the printer's, and goes.
     """
-    paragraph, last = "", ""
+    paragraph: list[str] = []
     for line in map(str.strip, lines):
         # A line of dashes or dots is a ruler, so ends a paragraph too.
         drawn = not any(map(str.isalnum, line))
-        if paragraph and (drawn or not _goes_on(last, line, width)):
-            yield paragraph
-            paragraph = ""
+        if paragraph and (drawn or not _goes_on(paragraph[-1], line, width)):
+            yield join_lines(paragraph, hyphenated=hyphenated)
+            paragraph = []
         if not drawn:
-            paragraph = join_lines(paragraph, line, hyphenated=hyphenated)
-        last = line
+            paragraph.append(line)
     if paragraph:
-        yield paragraph
+        yield join_lines(paragraph, hyphenated=hyphenated)
 
 
-def join_lines(before: str, after: str, *, hyphenated: bool) -> str:
-    """Join two lines of a paragraph, or the halves of a word that was broken between them."""
-    if before.endswith("-") and before[-2:-1].isalpha() and after[:1].isalpha():
-        if hyphenated and after[:1].islower():
-            before = before[:-1]
-        return before + after
-    return f"{before} {after}" if before else after
+def join_lines(lines: Sequence[str], *, hyphenated: bool) -> str:
+    """Join the lines of a paragraph, and the halves of words that were broken between them."""
+    parts = []
+    for line, following in zip_longest(lines, lines[1:], fillvalue=""):
+        if line.endswith("-") and line[-2:-1].isalpha() and following[:1].isalpha():
+            parts.append(line[:-1] if hyphenated and following[:1].islower() else line)
+        else:
+            parts.append(f"{line} ")
+    return "".join(parts).rstrip()
 
 
 def _goes_on(line: str, following: str, width: int) -> bool:

@@ -89,9 +89,9 @@ class Documents:
         """Tell what could not be read, what was read with doubt, and what was left out."""
         notes = []
         if refused := report.refused:
-            notes.append(f"{_could_not(len(refused))} be read:{_listed(refused)}")
-        if doubtful := [file for file in report.files if file.note]:
-            notes.append(f"to be known of {len(doubtful):,} of the files:{_listed(doubtful)}")
+            notes.append(f"{len(refused):,} file(s) could not be read:{_listed(refused)}")
+        if noted := [file for file in report.files if file.note]:
+            notes.append(f"notes on {len(noted):,} file(s):{_listed(noted)}")
         return notes + ([f"{left_out}."] if (left_out := self.found.left_out()) else [])
 
 
@@ -100,10 +100,6 @@ def _listed(files: Sequence[FileReport]) -> str:
     if len(files) > _LISTED:
         lines.append(f"\n  and {len(files) - _LISTED:,} more: {FILES} in the index's folder has them all")
     return "".join(lines)
-
-
-def _could_not(count: int) -> str:
-    return f"{count:,} file{'s' if count > 1 else ''} could not"
 
 
 def read_file(file: DocumentFile, cutting: Cutting) -> tuple[Sequence[Passage], str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from zipfile import BadZipFile
 import docx
 from docx.opc.exceptions import PackageNotFoundError
 from docx.oxml.ns import qn
+from lxml.etree import XMLSyntaxError
 
 from core.errors import DataError
 from retrieval.documents.document import Document, Writer, stated_title
@@ -52,8 +54,8 @@ def read_docx(data: bytes, title: str) -> Document:
         raise DataError("it is encrypted or of a Word before 2007: save it as a .docx without a password.")
     try:
         opened: Any = docx.Document(io.BytesIO(data))
-    except (BadZipFile, PackageNotFoundError, KeyError):
-        raise DataError("it is no whole .docx: open it in Word and save it again.") from None
+    except (BadZipFile, PackageNotFoundError, XMLSyntaxError, zlib.error, KeyError, ValueError):
+        raise DataError("it is damaged, or no .docx: open it in Word and save it again.") from None
     writer = Writer(stated_title(opened.core_properties.title, title))
     _write(
         opened.element.body,

@@ -207,7 +207,7 @@ def test_text_gives_paragraphs_whose_lines_were_broken_to_fit(tmp_path: Path) ->
         ("old.html", '<meta charset="iso-8859-2">Łódź'.encode("iso-8859-2"), "Łódź", ""),
         ("lied.html", '<meta charset="utf-8">Köln'.encode("latin-1"), "Köln", "not UTF-8: read as cp1252"),
         ("wrong.html", '<meta charset="ascii">Köln'.encode("latin-1"), "Köln", "neither UTF-8 nor ascii"),
-        ("key.txt", "The key: " + "QUJD" * 300, "The key:", "left out 1 strings of over 1,000 characters"),
+        ("key.txt", "The key: " + "QUJD" * 300, "The key:", "left out 1 string(s) of over 1,000 characters"),
         ("odd.md", b"A\x01B", "AB", ""),
     ],
 )
@@ -226,8 +226,8 @@ def test_encodings_are_found_and_guesses_are_told(
         ("blank.html", b"<p> </p>", "there is no text in it."),
         ("picture.txt", b"\x89PNG\x00", "it is binary data"),
         ("half.txt", b"\xff\xfeA", "its first bytes announce UTF-16, but it is not"),
-        ("broken.pdf", b"%PDF-1.4 and no more", "it is no whole PDF"),
-        ("broken.docx", b"PK and no more", "it is no whole .docx"),
+        ("broken.pdf", b"%PDF-1.4 and no more", "it is damaged, or no PDF"),
+        ("broken.docx", b"PK and no more", "it is damaged, or no .docx"),
         ("old.docx", bytes.fromhex("d0cf11e0a1b11ae1"), "it is encrypted or of a Word before 2007"),
         ("secret.pdf", encrypted(pdf_bytes([["Read me."]]), "key"), "it is encrypted: save a copy without"),
         ("scan.pdf", pdf_bytes([[], []]), "there is no text in its 2 pages: are they pictures"),
@@ -350,7 +350,7 @@ def test_a_folder_is_walked_in_a_fixed_order_and_what_is_left_out_is_counted(tmp
     found = find_documents([tmp_path])
     assert [file.name for file in found.files] == ["a/B.md", "a/z.md", "b.TXT", "gone.txt", "z.htm"]
     assert found.left_out() == (
-        "left out: 3 by their ending (2 .png, 1 without an ending), 2 hidden, 1 that are indexes"
+        "left out: 3 by their ending (2 .png, 1 without an ending), 2 hidden, 1 index folder(s)"
     )
     report = CorpusReport()
     list(read_corpus([tmp_path], "auto", report))
@@ -468,9 +468,9 @@ async def test_a_folder_is_indexed_searched_changed_and_brought_up_to_date(
     first = build_index(config, told.append)
     assert told[-4:] == [
         f"198 of 200 files read, {first.passages:,} passages kept.",
-        "2 files could not be read:\n  broken.pdf: it is no whole PDF (Stream has ended unexpectedly): "
-        "export or download it again.\n  empty.txt: it is empty.",
-        "to be known of 1 of the files:\n  latin1.txt: not UTF-8: read as cp1252 (Latin-1)",
+        "2 file(s) could not be read:\n  broken.pdf: it is damaged, or no PDF (Stream has ended "
+        "unexpectedly): export or download it again.\n  empty.txt: it is empty.",
+        "notes on 1 file(s):\n  latin1.txt: not UTF-8: read as cp1252 (Latin-1)",
         "left out: 3 by their ending (2 .png, 1 .dwg), 2 hidden.",
     ]
     (hit,) = await search(tmp_path / "bm25", "Esmouth number 172 glass", 1)
