@@ -194,7 +194,7 @@ class VllmGenerator:
         except (EngineDeadError, EngineGenerateError) as error:
             reason = str(error.__cause__ or error).rstrip(".")
             raise BackendError(
-                f"the vLLM engine failed: {reason}. Its own message stands above; start the run again."
+                f"the vLLM engine failed: {reason}. What it printed says more; start the run again."
             ) from error
         except (VLLMClientError, ValueError) as error:
             raise RequestRefusedError(f"vLLM refused a request: {error}") from error
@@ -244,7 +244,7 @@ def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
         return AsyncLLM.from_engine_args(arguments)
     except (ValueError, RuntimeError, OSError, AssertionError, NotImplementedError) as error:
         raise BackendError(
-            f"vLLM could not start on '{folder}': {error}. What it printed above says more; often memory is "
+            f"vLLM could not start on '{folder}': {error}. What it printed says more; often memory is "
             "short (choose a smaller kv_cache_gb, gpu_memory_utilization or max_context) or vLLM does not "
             "know the architecture (choose --model.backend transformers)."
         ) from error

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_type_hints
 
-from core.errors import ConfigError, CoragError, nearest
+from core.errors import BackendError, ConfigError, CoragError, nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run_command(words[0], words[1:])
     except CoragError as error:
         print(f"corag: {error}", file=sys.stderr)
+        if isinstance(error, BackendError):
+            from eval.experiment.opening import last_words
+
+            print(last_words(), file=sys.stderr, end="")
         return 2
     except KeyboardInterrupt:
         print(

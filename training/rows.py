@@ -25,10 +25,10 @@ from core.runs.folder import TRACES
 from core.runs.stamp import Stamp, refuse_differences
 from core.types import Passage
 from eval.experiment.backends import require_index
+from eval.experiment.opening import open_index_quietly
 from generation.models import context_window, model_folder
 from generation.rendering import Renderer
 from retrieval.config import RetrieverConfig
-from retrieval.open import open_retriever
 from training.chains import ChainRow, config_of, manifest_of_chains, read_chains
 from training.data import RowsConfig, TrainingRow, examples_of, set_aside, tokenise
 
@@ -132,7 +132,7 @@ class RowsReport:
 
 async def make_rows(config: MakeRowsConfig) -> RowsReport:
     """Open index and tokenizer and write the rows."""
-    retriever = await open_retriever(config.retriever)
+    retriever = await open_index_quietly(config.retriever)
     try:
         return await make_rows_with(config, retriever)
     finally:

@@ -24,6 +24,7 @@ from core.runs.shards import Shard, note_questions
 from core.tools import Tools
 from core.types import Question
 from eval.experiment.backends import OPENED_ALIASES, Setup, open_backends
+from eval.experiment.opening import ENGINE_LOG, log_to
 from eval.experiment.progress import answer_waiting
 from eval.experiment.questions import QuestionFile
 from generation.config import ModelConfig
@@ -77,6 +78,7 @@ async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question])
     for question in questions:
         check_question(question, config.sample)
     setup = Setup(method=["corag"], model=config.model, retriever=config.retriever, corag=config.corag)
+    log_to(config.folder / ENGINE_LOG)
     async with open_backends(setup) as (generator, retriever):
         assert retriever is not None
         await sample_into(config, questions, generator, retriever)

@@ -12,15 +12,14 @@ from core.errors import ConfigError
 from core.files import file_digest
 from core.protocols import Generator, Retriever
 from core.runs.stamp import Input
+from eval.experiment.opening import open_index_quietly, open_model_quietly
 from eval.experiment.own_methods import short_name
 from eval.experiment.registry import MethodOptions, called, check_names, methods_of
 from generation.adapters import adapter_folder
 from generation.config import ModelConfig
 from generation.models import folder_digest
-from generation.open import open_generator
 from retrieval.config import RetrieverConfig
 from retrieval.index_manifest import INDEX_FILE
-from retrieval.open import open_retriever
 
 # What is typed first, at whatever opens a model and an index.
 OPENED_ALIASES = {"llm": "model.name", "model": "model.name", "index": "retriever.index"}
@@ -75,9 +74,9 @@ async def open_backends(setup: Setup) -> AsyncIterator[tuple[Generator, Retrieve
         if setup.searches:
             require_index(setup.retriever)
             # Before the engine, which takes what memory is left.
-            retriever = await open_retriever(setup.retriever)
+            retriever = await open_index_quietly(setup.retriever)
             stack.push_async_callback(retriever.close)
-        generator = await open_generator(setup.model)
+        generator = await open_model_quietly(setup.model)
         stack.push_async_callback(generator.close)
         yield generator, retriever
 

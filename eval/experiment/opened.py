@@ -17,11 +17,10 @@ from core.types import Hit, Passage
 from eval.experiment.backends import indexes_read, weights_read
 from eval.experiment.background import background
 from eval.experiment.given import with_keywords
+from eval.experiment.opening import open_index_quietly, open_model_quietly
 from generation.config import ModelConfig
-from generation.open import open_generator
 from generation.vllm_processes import refuse_unguarded_main
 from retrieval.config import RetrieverConfig
-from retrieval.open import open_retriever
 
 Engine = TypeVar("Engine", bound=Generator | Retriever)
 Options = TypeVar("Options", bound=ModelConfig | RetrieverConfig)
@@ -108,9 +107,9 @@ def _has_failed(opening: asyncio.Task[Any]) -> bool:
 
 
 _models: _Pool[ModelConfig, Generator] = _Pool(
-    open_generator, lambda options: weights_read(options.name, options.adapter)
+    open_model_quietly, lambda options: weights_read(options.name, options.adapter)
 )
-_indexes: _Pool[RetrieverConfig, Retriever] = _Pool(open_retriever, indexes_read)
+_indexes: _Pool[RetrieverConfig, Retriever] = _Pool(open_index_quietly, indexes_read)
 
 
 @cache

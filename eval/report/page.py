@@ -23,6 +23,7 @@ from core.files import write_atomically
 from core.protocols import Retriever
 from core.runs.folder import read_lines
 from core.runs.rows import SavedRow
+from eval.experiment.opening import open_index_quietly
 from eval.report.overview import Overview, Run, common_rows, describe, load_run
 from eval.report.traces import Passages, gold, trace
 from eval.scoring.rows import Scores
@@ -30,7 +31,6 @@ from eval.scoring.scorers import Scorer
 from eval.tables.conditions import corpus_searched
 from eval.tables.runs import check_same_file, common_questions, manifest_of_answers, scoring_of
 from retrieval.config import RetrieverConfig
-from retrieval.open import open_retriever
 
 ASSETS = Path(__file__).parent / "assets"
 STYLES = ("report.css", "explorer.css")
@@ -106,7 +106,7 @@ async def texts_of(report: Report, config: RetrieverConfig) -> TextBlocks:
     """
     if not config.index and not config.url:
         return TextBlocks()
-    retriever = await open_retriever(config)
+    retriever = await open_index_quietly(config)
     try:
         texts = await text_blocks(report, retriever)
     finally:

@@ -18,14 +18,13 @@ from core.runs.manifest import MANIFEST
 from core.runs.stamp import STAMP, Stamp, is_finished
 from core.types import Question
 from eval.experiment.backends import indexes_read, require_index, weights_read
+from eval.experiment.opening import open_index_quietly, open_model_quietly
 from eval.experiment.questions import FurtherQuestions
 from eval.experiment.run import RunConfig, answer_run, method_settings
 from eval.sweeps.cells import Cell, digest_of, read_cells
 from eval.sweeps.findings import Reporting, check_metric
 from generation.config import ModelConfig
-from generation.open import open_generator
 from retrieval.config import RetrieverConfig
-from retrieval.open import open_retriever
 
 # Replies of a kind that an engine of a sweep remembers: 0.7 GB if all are met. Best of 8 with 6 hops samples
 # 48 per question, and later cells ask for the very same: what is forgotten is computed again.
@@ -138,7 +137,7 @@ def scored(questions: Sequence[Question]) -> Sequence[Question]:
 @asynccontextmanager
 async def engine_of_its_own(config: ModelConfig) -> AsyncIterator[Generator]:
     """Open a model with a request cache large enough for many cells, and close it at the end."""
-    generator = await open_generator(config, REPLIES_KEPT)
+    generator = await open_model_quietly(config, REPLIES_KEPT)
     try:
         yield generator
     finally:
@@ -148,7 +147,7 @@ async def engine_of_its_own(config: ModelConfig) -> AsyncIterator[Generator]:
 @asynccontextmanager
 async def index_of_its_own(config: RetrieverConfig) -> AsyncIterator[Retriever]:
     """Open what a configuration searches, and close it at the end."""
-    retriever = await open_retriever(config)
+    retriever = await open_index_quietly(config)
     try:
         yield retriever
     finally:

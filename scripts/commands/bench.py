@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from core.errors import ConfigError, nearest
+from eval.experiment.opening import quiet
 from scripts.ended import Ended
 
 BENCHES = ("scoring", "retrieval", "runner", "decode", "sweep", "sample", "sft", "startup")
@@ -55,7 +56,8 @@ def main(config: BenchOptions) -> Ended:
         given["answers"] = config.answers
     if config.name == "decode":
         given["preset"] = config.preset
-    figures: dict[str, float] = asyncio.run(module.main(**given))
+    with quiet(f"measuring {config.name}"):
+        figures: dict[str, float] = asyncio.run(module.main(**given))
     width = max(map(len, figures))
     for name, figure in figures.items():
         print(f"{name:<{width}}  {figure:,.4g}")

@@ -7,10 +7,10 @@ corag index data/world/corpus.jsonl --out indexes/world-dense --kind dense
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 
 from eval.experiment import extensions  # noqa: F401 - datasets' corpus formats
+from eval.experiment.opening import quiet
 from retrieval.build import build_index
 from retrieval.config import IndexConfig
 from scripts.ended import Ended
@@ -18,6 +18,7 @@ from scripts.ended import Ended
 
 def main(config: IndexConfig) -> Ended:
     """Build the index and say how to search it."""
-    manifest = build_index(config, lambda line: print(line, file=sys.stderr))
+    with quiet(f"building the index {config.out}") as say:
+        manifest = build_index(config, say)
     print(f"{config.out}: {manifest.passages:,} passages. Search it: corag ask --index {config.out}")
     return Ended(0, [asdict(manifest)])

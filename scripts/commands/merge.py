@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from core.errors import ConfigError
+from eval.experiment.opening import quiet
 from generation.adapters import TRAINING, adapter_folder, merge_adapter, read_manifest
 from generation.models import folder_digest, model_folder
 from scripts.ended import Ended
@@ -55,8 +56,9 @@ def main(config: MergeOptions) -> Ended:
         if manifest is None or config.model != "auto"
         else str(manifest["settings"]["base"]["name"])
     )
-    folder = model_folder(name)
-    merge_adapter(folder, adapter, Path(config.out), config.dtype)
+    with quiet(f"folding {config.adapter} into {name}"):
+        folder = model_folder(name)
+        merge_adapter(folder, adapter, Path(config.out), config.dtype)
     if manifest is not None:
         shutil.copy(Path(adapter) / TRAINING, Path(config.out) / "merged_training.json")
     print(f"{config.out}: {name} with the adapter {config.adapter}. Use it: --model.name {config.out}")
