@@ -36,7 +36,8 @@ __all__, __getattr__, __dir__ = lazy_exports(
             "ReaderConfig Retriever Sampling Score ScoreRequest SearchFailedError TokenUsage Tools "
             "answer_all answer_question passage_id"
         ),
-        "core.prompting": "Prompt Template load_prompt parse_template",
+        "core.prompting": "Prompt Template load_layout load_prompt parse_template render_passages",
+        "core.text": "extract_answer",
         "core.runs": "Manifest RunFolder SavedRow Stamp read_rows",
         "generation": "CachedGenerator ModelConfig open_generator",
         "retrieval": "Bm25 open_retriever register_bm25 register_format",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from functools import cache
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -50,8 +51,9 @@ class _Pool(Generic[Options, Engine]):
         self._closing: dict[str, asyncio.Task[None]] = {}
 
     def key_of(self, options: Options) -> str:
-        """Tell engines apart: by options, by what relative paths begin at, by what lies in the files now."""
-        return f"{options!r} {os.getcwd()} {self._contents(options)}"
+        """Tell engines apart: by options, by the places that these name from here, by what lies there now."""
+        places = [os.path.abspath(text) for text in _texts(options) if os.path.exists(text)]
+        return f"{options!r} {places} {self._contents(options)}"
 
     async def take(self, key: str, options: Options, holder: Holder) -> Engine:
         """Open what these options describe, or take what is open, or being opened, already."""
@@ -95,6 +97,16 @@ class _Pool(Generic[Options, Engine]):
                 await asyncio.shield(self._closing[key])
             finally:
                 del self._closing[key]
+
+
+def _texts(options: ModelConfig | RetrieverConfig) -> Iterator[str]:
+    """Yield every text among some options."""
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from map(str, value)
 
 
 def _has_failed(opening: asyncio.Task[Any]) -> bool:
