@@ -3,8 +3,8 @@
     python examples/ircot_against_one_step.py
 
 The questions are those of the embedded world, whose facts no model has seen; name a question file of your own
-(HotpotQA, MuSiQue, ...) in their place. The same command again goes on where it was. About 3 minutes on two CPU
-cores for 20 questions (QUESTIONS=100 for more). A model of 135 million parameters shows that everything runs,
+(HotpotQA, MuSiQue, ...) in their place. The same command again goes on where it was. About 3 minutes on two
+CPU cores for 20 questions (QUESTIONS=100 for more). A model of 135 million parameters shows that all runs,
 not what IRCoT can do: give open_model a better one.
 """
 

@@ -26,7 +26,7 @@ def test_a_program_is_short_and_says_what_it_shows_how_to_run_it_and_how_long_it
     told = ast.get_docstring(ast.parse("\n".join(lines))) or ""
     assert 15 <= len(lines) <= 50 and max(map(len, lines)) <= 110
     assert f"python examples/{program.name}" in told and re.search(
-        r"bout \d minutes? on two CPU\s+cores", told
+        r"bout \d minutes? on two\s+CPU\s+cores", told
     )
 
 
