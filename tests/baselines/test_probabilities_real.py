@@ -56,7 +56,7 @@ async def test_self_rag_scores_reflection_tokens_as_single_tokens() -> None:
     assert answer.retrieved and answer.compared == 2 and len(answer.passage_ids) == 2
     assert all(step.tokens == 1 for step in tools.steps if isinstance(step, ScoreStep))
     assert 0 < answer.segments[0].critique.relevance < 1
-    prompt = config.prompt_at("Who?", config.opening(WORLD[0]))
+    prompt = config.prompt_at("Who?", config.source_text(WORLD[0]))
     ids = generator._renderer.encode(prompt)
     (retrieval,) = generator._renderer.text_ids("[Retrieval]")
     (closing,) = generator._renderer.text_ids("</paragraph>")

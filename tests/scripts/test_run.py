@@ -27,7 +27,9 @@ def world(tmp_path_factory):
 
 
 def corag(*argv, check=True):
-    return subprocess.run(command(*argv), capture_output=True, text=True, check=check)
+    ended = subprocess.run(command(*argv), capture_output=True, text=True, check=False)
+    assert not check or ended.returncode == 0, ended.stderr[-2000:]
+    return ended
 
 
 def command(*argv):
