@@ -3,8 +3,8 @@
     python examples/own_method.py
 
 This one is HyDE (Gao et al., ACL 2023): imagine a passage that answers, search with it, read what was found.
-Nothing is registered; tokens, steps, failures and resuming are seen to. docs/your_own_method.md says how to
-give it options. About 2 minutes on two CPU cores for 20 questions (QUESTIONS=100 for more).
+Nothing is registered; tokens, steps, failures and resuming are seen to. docs/guides/your_own_method.md says
+how to give it options. About 2 minutes on two CPU cores for 20 questions (QUESTIONS=100 for more).
 """
 
 import os
