@@ -23,7 +23,7 @@ from retrieval.dense.build import (
 )
 from retrieval.dense.encoder import Encoder
 from retrieval.documents.passages import Cutting
-from retrieval.documents.reading import FILES, READING, Documents, Earlier, write_reports
+from retrieval.documents.reading import FILES, READING, DocumentCorpus, Earlier, write_reports
 from retrieval.index_manifest import (
     BEFORE,
     SHARDS,
@@ -91,10 +91,10 @@ def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexMani
     return write_manifest(folder, settings, corpus.kept, notes)
 
 
-def _documents(config: IndexConfig) -> Documents | None:
+def _documents(config: IndexConfig) -> DocumentCorpus | None:
     """Find the documents of a configuration; None if its corpus is another."""
     if config.format == DOCUMENTS:
-        return Documents(config.corpus, config.cutting)
+        return DocumentCorpus(config.corpus, config.cutting)
     if config.cutting != Cutting():
         raise ConfigError(
             "passage_words and passage_overlap are for documents, but the corpus is read as "
@@ -150,6 +150,8 @@ def _build_dense(
     known = None
     if earlier and KnownVectors.are_in(folder / BEFORE, config):
         known = KnownVectors(folder / BEFORE, earlier.store)
+    elif earlier:
+        report("an index of this kind does not keep its vectors as they were: all passages are encoded.")
     shards = encode_corpus(
         store,
         encoder,

@@ -146,9 +146,10 @@ def format_of(paths: Sequence[str | Path], format: str = AUTO) -> str:
 
 
 def _documents(paths: Sequence[str | Path], report: CorpusReport) -> Iterator[Passage]:
-    from retrieval.documents.reading import Documents  # reads records by this module, and loads what it needs
+    # Not at the top: it reads records by this very module.
+    from retrieval.documents.reading import DocumentCorpus
 
-    return Documents(paths).passages(report)
+    return DocumentCorpus(paths).passages(report)
 
 
 def read_passage_records(paths: Sequence[str | Path]) -> Iterator[Passage]:

@@ -80,7 +80,7 @@ def find_documents(paths: Sequence[str | Path]) -> Found:
     for root in roots:
         if not root.exists():
             raise DataError(f"there is no file or folder '{root}': check the path.")
-    walk = _Walk()
+    walk = _FolderWalk()
     files = [file for root in roots for file in (walk.files(root) if root.is_dir() else [root])]
     # One folder gives its files' names; of several, what leads to them is part of the name.
     above = os.path.commonpath([_absolute(root if root.is_dir() else root.parent) for root in roots])
@@ -89,7 +89,9 @@ def find_documents(paths: Sequence[str | Path]) -> Found:
     return Found(tuple(named.values()), skipped, walk.hidden, walk.indexes)
 
 
-class _Walk:
+class _FolderWalk:
+    """Goes through folders, counting what it passes by."""
+
     def __init__(self) -> None:
         self.skipped: Counter[str] = Counter()
         self.hidden = 0

@@ -72,11 +72,11 @@ def _read(text: str, title: str, notes: list[str]) -> Document:
     if broken_off := [entry.message for entry in parser.error_log if entry.level_name == "FATAL"]:
         writer.notes.append(f"read in part only ({broken_off[0]})")
     mains = root.xpath("//main | //*[@role='main']")
-    _Walk(writer).through(mains[0] if len(mains) == 1 else root)
+    _TreeWalk(writer).through(mains[0] if len(mains) == 1 else root)
     return writer.document()
 
 
-class _Walk:
+class _TreeWalk:
     """Goes through a tree in reading order: text of inline elements gathers until a block begins or ends."""
 
     def __init__(self, writer: Writer) -> None:

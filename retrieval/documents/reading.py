@@ -40,12 +40,21 @@ _NAMED = 5  # files that a sentence names
 _LISTED = 20  # files that a list names, a line each
 
 
-class Documents:
-    """The documents of folders and files. Raises :class:`DataError` for a path that is not there."""
+class DocumentCorpus:
+    """The documents of folders and files.
+
+    Raises :class:`DataError` for a path that is not there, or if there is no document at all.
+    """
 
     def __init__(self, paths: Sequence[str | Path], cutting: Cutting | None = None) -> None:
         self._cutting = cutting or Cutting()
         self.found = find_documents(paths)
+        if not self.found.files:
+            left_out = f" ({self.found.left_out()})" if self.found.left_out() else ""
+            raise DataError(
+                f"there is no document in {', '.join(map(str, paths))}{left_out}: they end in "
+                f"{', '.join(ENDINGS)}."
+            )
         self.hashes = hash_documents((file.path, file.name) for file in self.found.files)
 
     def passages(

@@ -23,7 +23,7 @@ from retrieval.corpora import CorpusReport, format_of, passage_from_record, read
 from retrieval.documents.document import Block, Document
 from retrieval.documents.files import find_documents
 from retrieval.documents.passages import Cutting, count_words, cut
-from retrieval.documents.reading import FILES, Documents
+from retrieval.documents.reading import FILES, DocumentCorpus
 from retrieval.index_manifest import BEFORE, INDEX_FILE, begin_build, read_manifest
 from retrieval.open import open_retriever
 from retrieval.store import TEXTS, PassageStore, storing
@@ -141,7 +141,7 @@ def test_a_sentence_that_a_page_ends_belongs_to_where_it_begins(tmp_path: Path) 
     ]
     file = tmp_path / "carts.pdf"
     file.write_bytes(pdf_bytes(pages, title="Carts"))
-    first, second, third = Documents([file], Cutting(words=15)).passages(CorpusReport())
+    first, second, third = DocumentCorpus([file], Cutting(words=15)).passages(CorpusReport())
     assert (first.text, first.page) == ("Alby makes glass.", 1)
     assert second.text == "The carts that take its salt to the coast do not stop on their way."
     assert (second.page, third.page, third.origin) == (1, 2, "carts.pdf, page 2")
@@ -385,6 +385,12 @@ def test_the_format_follows_from_folders_and_endings(tmp_path: Path) -> None:
     assert format_of([tmp_path / "a.txt"], "dpr") == "dpr", "what is said counts"
     with pytest.raises(ConfigError, match=r"the ending of '.*a\.rst' does not tell .*\.pdf.* --format .*dpr"):
         format_of([tmp_path / "a.rst"])
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "a.png").write_bytes(b"x")
+    with pytest.raises(
+        DataError, match=r"there is no document in .* \(left out: 1 by .*\): they end in \.txt,"
+    ):
+        list(read_corpus([tmp_path / "pictures"], "auto", CorpusReport()))
     with pytest.raises(DataError, match="there is no file or folder"):
         format_of([tmp_path / "nowhere.txt"])
     with pytest.raises(ConfigError, match=r"passage_words .* are for documents, .* 'jsonl'"):

@@ -147,3 +147,12 @@ def test_impossible_options_are_refused(tmp_path: Path) -> None:
         UnitsConfig([], "", max_words=0)
     with pytest.raises(DataError, match="record 1: expected 'links' to be a list"):
         grouped(tmp_path, [{**RECORDS[0], "links": "Mara Velden"}])
+
+
+def test_of_own_documents_each_file_is_a_document(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.md").write_text("# A\n\nOne.\n\n## B\n\nTwo.\n")
+    (docs / "b.txt").write_text("Three.")
+    report = build_units(UnitsConfig([str(docs)], str(tmp_path / "units.jsonl")), lambda line: None)
+    assert (report.units, report.passages, report.documents) == (2, 3, 2)
