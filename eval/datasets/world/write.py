@@ -76,7 +76,7 @@ def write_world(
 
         for province in provinces:
             for passage in province.passages:
-                write(CORPUS, asdict(passage))
+                write(CORPUS, {"id": passage.id, "title": passage.title, "text": passage.text})
             for question in province.questions:
                 write(f"{province.split}.jsonl", question_record(question))
             if province.split == "train":
