@@ -35,7 +35,7 @@ COMMANDS = {
     "sweep": Command(
         "scripts.commands.sweep", "answer a dataset with many settings over one engine and print one table"
     ),
-    "ask": Command("scripts.commands.ask", "answer one question and show every step", "question"),
+    "ask": Command("scripts.commands.ask", "answer a question, or one after another at a prompt", "question"),
     "join": Command(
         "scripts.commands.join", "join the shards of a run (--shard) and print its table", "runs"
     ),

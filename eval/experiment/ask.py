@@ -16,7 +16,7 @@ from rich.text import Text
 from core.errors import ConfigError, nearest
 from core.method import MethodConfig
 from core.protocols import Retriever
-from core.runner import answer_question
+from core.runner import Method, answer_question
 from core.runs.rows import Row
 from core.tools import SearchStep, Step, Tools
 from core.types import Answer, Passage, Question
@@ -29,6 +29,7 @@ from eval.experiment.registry import METHODS
 Function = Callable[..., Awaitable[Answer]]
 """A method: ``async def method(question, tools, config) -> Answer``, or without ``config``."""
 
+SOURCES_SHOWN = 5
 NO_INDEX = (
     "{} searches, but there is no index: open one with open_index (build_index makes one), and give it after "
     "the model."
@@ -48,6 +49,7 @@ class Answered:
         error: why it failed, "" if it did not.
         passages: every passage that the method collected, in the order of collection.
         steps: every generation, scoring and search, in the order in which they ended.
+        calls: of the model.
         tokens: prompt plus generated, as papers count them.
         computed_tokens: what the engine really worked through.
         seconds: from the first call to the answer.
@@ -61,6 +63,7 @@ class Answered:
         self.error = row.error
         self.passages = tuple(passages)
         self.steps: tuple[Step, ...] = row.steps
+        self.calls = row.total_usage.calls
         self.tokens = row.total_usage.total
         self.computed_tokens = row.total_usage.computed
         self.seconds = row.seconds
@@ -76,22 +79,34 @@ class Answered:
             return {"error": self.error}
         return asdict(self.answer) | {"chunk_ids": self.answer.passage_ids}
 
-    def __rich__(self) -> Group:
-        """Draw the steps, then the answer, its sources by title and file, and what it cost."""
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Where the answer may be looked up: the collected passages by title, file and page, each once."""
+        return tuple(dict.fromkeys(passage.citation or passage.id for passage in self.passages))
+
+    def ending(self) -> list[Text]:
+        """Say the answer, its sources, and what it cost: a line each."""
         if self.answer is None:
-            ending = [Text(f"failed: {self.error.splitlines()[0]}", style="red")]
-        else:
-            cited = list(dict.fromkeys(filter(None, (passage.citation for passage in self.passages))))
-            ending = [
-                Text.assemble(("answer   ", "bold green"), self.text or "(an empty answer)"),
-                Text(f"sources  {'; '.join(cited[:5])}{' ...' if len(cited) > 5 else ''}", style="dim"),
-                Text(
-                    f"cost     {self.tokens:,} tokens ({self.computed_tokens:,} computed), "
-                    f"{self.seconds:.1f} s; stopped: {self.answer.stopped}",
-                    style="dim",
-                ),
-            ]
-        return Group(self._drawing.tree(), *ending)
+            return [Text(f"failed: {self.error.splitlines()[0]}", style="red")]
+        more = len(self.sources) - SOURCES_SHOWN
+        named = [*self.sources[:SOURCES_SHOWN], *[f"and {more} more"] * (more > 0)]
+        return [
+            Text.assemble(("answer   ", "bold green"), self.text or "(an empty answer)"),
+            *[Text(f"sources  {'; '.join(named)}", style="dim")] * bool(named),
+            Text(
+                f"cost     {self.calls} call{'s'[: self.calls != 1]}, {self.tokens:,} tokens "
+                f"({self.computed_tokens:,} computed), {self.seconds:.1f} s; stopped: {self.answer.stopped}",
+                style="dim",
+            ),
+        ]
+
+    def hops(self) -> list[Text]:
+        """Tell the hops that led to the answer, or the method's steps, in a line each."""
+        return self._drawing.hops()
+
+    def __rich__(self) -> Group:
+        """Draw the steps, then say the answer."""
+        return Group(self._drawing.tree(), *self.ending())
 
     def __str__(self) -> str:
         text = io.StringIO()
@@ -255,7 +270,14 @@ async def _ask(
 
     retriever = index.engine if index is not None else None
     tools = Tools(asked, model.engine, retriever, seed, budget, watch=see, shared=options.shared_state(()))
-    row = await answer_question(asked, answer, tools)
+    return await answered(name, asked, answer, tools, retriever, drawing)
+
+
+async def answered(
+    name: str, question: Question, method: Method, tools: Tools, retriever: Retriever | None, drawing: Drawing
+) -> Answered:
+    """Answer a question, and finish a drawing whose steps ``tools`` tells it."""
+    row = await answer_question(question, method, tools)
     drawing.finish(row.answer)
     return Answered(name, row, await _passages_of(row, retriever), drawing)
 

@@ -54,6 +54,14 @@ def test_the_main_job_under_vllm(world, tmp_path):
     out = tmp_path / "runs"
     ended = corag(*run_options(world, out, "--method", "closed_book,one_step,ircot", "--limit", 6, "--json"))
     record = json.loads(ended.stdout.splitlines()[-1])
+    assert "Every answer with its steps, to look at: corag report " in ended.stdout.splitlines()[-2]
+    told = ended.stderr.splitlines()
+    assert [line.split(" (")[0] for line in told[:2]] == [
+        f"corag: index {world / 'bm25'}, {world / 'dense'} is open",
+        "corag: model default is open",
+    ]
+    assert len(told) < 30, "the rest is how far each method is"
+    assert (out / ".engine.log").is_file() and list((out / "one_step").glob(".engine.log")) == []
     assert list(record["runs"]) == ["closed_book", "one_step", "ircot"]
     for name, figures in record["runs"].items():
         assert figures["n"] == 6 and figures["failed"] == 0
@@ -109,8 +117,10 @@ def test_ask_shows_every_step(world):
         "ask", "Who was the first [/mayor] of Togestead?", "--retriever.index", world / "bm25",
         "--model.backend", "transformers",
         "--ircot.max_steps", 2, "--ircot.max_thought_tokens", 20, "--ircot.max_answer_tokens", 8, "--json",
+        "--verbose",
     )  # fmt: skip
     shown = ended.stdout
+    assert [line.split()[1] for line in ended.stderr.splitlines()] == ["index", "model"], "and nothing else"
     assert len(re.findall(r"^search ", shown, re.MULTILINE)) >= 1
     assert re.search(r"^thought ", shown, re.MULTILINE) and re.search(r"^reader ", shown, re.MULTILINE)
     answer = json.loads(shown.splitlines()[-1])["answer"]
