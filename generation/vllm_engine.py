@@ -194,7 +194,8 @@ class VllmGenerator:
         except (EngineDeadError, EngineGenerateError) as error:
             reason = str(error.__cause__ or error).rstrip(".")
             raise BackendError(
-                f"the vLLM engine failed: {reason}. What it printed says more; start the run again."
+                f"the vLLM engine failed: {reason}. What it printed says more; start the run again, or "
+                "open the model again."
             ) from error
         except (VLLMClientError, ValueError) as error:
             raise RequestRefusedError(f"vLLM refused a request: {error}") from error

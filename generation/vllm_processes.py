@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import spawn
+from multiprocessing import resource_tracker, spawn
 from pathlib import Path
 
 from core.errors import ConfigError
@@ -69,6 +69,19 @@ def _end(engine: int) -> None:
             os.kill(process, signal.SIGKILL)
         except ProcessLookupError:
             continue
+
+
+def spare_children_interrupts() -> None:
+    """Keep Ctrl-C from the processes that this thread starts from now on.
+
+    A terminal, and a notebook that interrupts a cell, send SIGINT to a whole group of processes. In Python it
+    shall end the question that is asked; an engine that got it too would be gone. The calling thread gets
+    none any more either, so it must not be the main one.
+    """
+    # What a thread blocks, its processes inherit. The tracker is a process of multiprocessing's own, which
+    # unblocks SIGINT when it is started, as it is with the first other one.
+    resource_tracker.ensure_running()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def refuse_unguarded_main() -> None:

@@ -11,7 +11,6 @@ import asyncio
 import concurrent.futures
 import contextlib
 import os
-import signal
 import threading
 from collections.abc import Callable, Coroutine
 
@@ -20,7 +19,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import thread as _  # noqa: F401
 from typing import Any, TypeVar
 
-from core.errors import ConfigError
+from core.errors import BackendError, ConfigError
+from eval.experiment.opening import last_words
 
 Result = TypeVar("Result")
 
@@ -35,14 +35,8 @@ class Background:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._process = os.getpid()
-        self._thread = threading.Thread(target=self._work, name="corag", daemon=True)
+        self._thread = threading.Thread(target=self._loop.run_forever, name="corag", daemon=True)
         self._thread.start()
-
-    def _work(self) -> None:
-        # Processes started here inherit what is blocked. Ctrl-C in a terminal, or an interrupted cell of a
-        # notebook, is sent to all of them: it shall end the question that is asked, not the engine.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        self._loop.run_forever()
 
     def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the loop and wait for its result. Ctrl-C cancels it, and waits until it ended.
@@ -87,6 +81,11 @@ class Background:
         async def watched() -> Result:
             try:
                 return await coroutine
+            except BackendError as error:
+                # What the engine itself said went to the log, and would go with it.
+                if (told := last_words()) and not hasattr(error, "__notes__"):
+                    error.add_note(told)
+                raise
             finally:
                 ended.set()
 

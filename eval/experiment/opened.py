@@ -20,7 +20,7 @@ from eval.experiment.background import background
 from eval.experiment.given import with_keywords
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from generation.config import ModelConfig
-from generation.vllm_processes import refuse_unguarded_main
+from generation.vllm_processes import refuse_unguarded_main, spare_children_interrupts
 from retrieval.config import RetrieverConfig
 
 Engine = TypeVar("Engine", bound=Generator | Retriever)
@@ -118,8 +118,14 @@ def _has_failed(opening: asyncio.Task[Any]) -> bool:
     )
 
 
+async def _open_model(options: ModelConfig) -> Generator:
+    if options.backend == "vllm":
+        spare_children_interrupts()
+    return await open_model_quietly(options)
+
+
 _models: _Pool[ModelConfig, Generator] = _Pool(
-    open_model_quietly, lambda options: weights_read(options.name, options.adapter)
+    _open_model, lambda options: weights_read(options.name, options.adapter)
 )
 _indexes: _Pool[RetrieverConfig, Retriever] = _Pool(open_index_quietly, indexes_read)
 
