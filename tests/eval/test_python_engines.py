@@ -1,4 +1,4 @@
-"""Engines of a script: Ctrl-C ends a question and not them; none outlives a script that forgot to close it."""
+"""Engines of a script: Ctrl-C ends a question and not them; none outlives a script that forgot it."""
 
 from __future__ import annotations
 
