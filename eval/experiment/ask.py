@@ -109,20 +109,24 @@ class Answered:
         return Group(self._drawing.tree(), *self.ending())
 
     def __str__(self) -> str:
-        text = io.StringIO()
-        Console(file=text, width=110, highlight=False, emoji=False).print(self)
-        return text.getvalue().rstrip("\n")
+        return self._recorded().export_text().rstrip("\n")
 
     def __repr__(self) -> str:
         return f"<Answered by {self.method}: {self.text!r}, {self.tokens:,} tokens, {self.seconds:.1f} s>"
 
     def _repr_html_(self) -> str:
-        console = Console(file=io.StringIO(), record=True, width=110, highlight=False, emoji=False)
-        console.print(self)
-        body: str = console.export_html(
-            inline_styles=True, code_format="<pre style='white-space:pre-wrap'>{code}</pre>"
-        )
+        page = "<pre style='white-space:pre-wrap'>{code}</pre>"
+        body: str = self._recorded().export_html(inline_styles=True, code_format=page)
         return body
+
+    def _recorded(self) -> Console:
+        """Print it where nobody sees it, not even a notebook, which a console would show it to."""
+        hidden = io.StringIO()
+        console = Console(
+            file=hidden, record=True, width=110, highlight=False, emoji=False, force_jupyter=False
+        )
+        console.print(self)
+        return console
 
 
 def entry_of(method: Function | str) -> tuple[str, Entry]:

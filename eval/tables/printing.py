@@ -22,7 +22,8 @@ from eval.tables.table import HEADINGS, Summary, cells, percent
 def printed(show: Callable[[Console], object]) -> str:
     """Return what ``show`` prints on a console, as plain text wide enough for every figure."""
     text = io.StringIO()
-    show(Console(file=text, width=200, highlight=False))
+    # In a notebook a console would show what it prints instead of writing it.
+    show(Console(file=text, width=200, highlight=False, force_terminal=False, force_jupyter=False))
     return text.getvalue().rstrip("\n")
 
 

@@ -1,6 +1,7 @@
 """``from corag import ...``: open, ask, run, sweep and sample, in scripts, event loops and threads."""
 
 import asyncio
+import builtins
 import gc
 import os
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from rich.console import Console
 
 from corag import (
     BuiltIndex,
@@ -132,6 +134,20 @@ def test_an_answer_shows_how_it_came_about(model: Model, index: Index) -> None:
     page = answer._repr_html_()
     assert page.startswith("<pre") and "chain 1" in page
     assert f"{answer.tokens:,} tokens" in repr(answer)
+
+
+def test_a_notebook_gets_pages_and_str_stays_text(
+    model: Model, index: Index, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a notebook rich shows whatever a console prints, and writes nothing to the console's file."""
+    answer = ask(QUESTION, one_step, model, index, QUICK)
+    results = run(world / "test.jsonl", {"short": (closed_book, SHORT)}, model, out=tmp_path, limit=2)
+    before = str(answer), str(results), answer._repr_html_()
+    kernel = type("ZMQInteractiveShell", (), {})()
+    monkeypatch.setattr(builtins, "get_ipython", lambda: kernel, raising=False)
+    assert Console().is_jupyter, "rich takes this for a notebook"
+    assert (str(answer), str(results), answer._repr_html_()) == before
+    assert "│ short" in results._repr_html_()
 
 
 def test_ircot_tells_its_thoughts_by_their_name_in_the_code_of_its_paper(model: Model, index: Index) -> None:
