@@ -160,5 +160,6 @@ def test_a_prompt_line_answers_again_and_again(terminal: Terminal, ending: str |
     if isinstance(ending, str):
         terminal.type(ending)
     else:
+        time.sleep(1)  # a signal between Python's showing a prompt and its waiting for a line is lost to it
         terminal.process.send_signal(ending)
     assert terminal.process.wait(30) == 0, "an empty line, Ctrl-D and Ctrl-C end it"
