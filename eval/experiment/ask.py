@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console, Group
 from rich.text import Text
 
-from core.errors import ConfigError, nearest
+from core.errors import ConfigError
 from core.method import MethodConfig
 from core.protocols import Retriever
 from core.runner import Method, answer_question
@@ -24,7 +24,7 @@ from eval.experiment.background import background
 from eval.experiment.drawing import Drawing
 from eval.experiment.opened import Index, Model
 from eval.experiment.own_methods import Entry
-from eval.experiment.registry import METHODS
+from eval.experiment.registry import METHODS, called, check_names
 
 Function = Callable[..., Awaitable[Answer]]
 """A method: ``async def method(question, tools, config) -> Answer``, or without ``config``."""
@@ -136,9 +136,9 @@ def entry_of(method: Function | str) -> tuple[str, Entry]:
         ConfigError: for something that is no method.
     """
     if isinstance(method, str):
-        if method not in METHODS:
-            raise ConfigError(f"there is no method '{method}': {nearest(method, METHODS)}")
-        return method, METHODS[method]
+        name = called(method)
+        check_names([name])
+        return name, METHODS[name]
     for name, entry in METHODS.items():
         if entry.function is method:
             return name, entry
