@@ -46,7 +46,9 @@ class IterRetGenConfig(ReaderConfig):
     reader: Literal["direct", "cot", "none"] = "cot"
     demonstration_count: int = 3  # paper: 3-shot, where IRCoT has 15
 
-    ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {"top_k": "k", "T": "iterations"}
+    ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {
+        "top_k": "k", "T": "iterations", "max_iterations": "iterations",
+    }  # fmt: skip
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"reader": "cot"}, "zero_shot": {}}
 
     def __post_init__(self) -> None:

@@ -33,6 +33,8 @@ class OneStepConfig(ReaderConfig):
     max_collected_words: int = 600
     near_duplicate: float = 90.0  # IRCoT's released code, by rapidfuzz
 
+    # What tutorials and FlashRAG call retrieving once.
+    ALSO_CALLED: ClassVar[tuple[str, ...]] = ("basic_rag", "naive_rag", "vanilla", "vanilla_rag", "oner")
     ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {
         "top_k": "k",
         "max_passage_words": "max_collected_words",

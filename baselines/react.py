@@ -63,7 +63,7 @@ class ReActConfig(TranscriptConfig):
     max_answer_tokens: int = 64
 
     NAME: ClassVar[str] = "react"
-    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "max_iterations": "max_steps"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {
             "k": 1,

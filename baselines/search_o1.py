@@ -85,7 +85,13 @@ class SearchO1Config(MethodConfig):
     reasoning_prompt: str = "search_o1"
     documents_prompt: str = "search_o1_documents"
 
-    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "max_passage_words": "max_shown_words"}
+    ALIASES: ClassVar[dict[str, str]] = {
+        "top_k": "k", "max_passage_words": "max_shown_words",
+        "max_search_limit": "max_searches", "max_turn": "max_turns",  # as in the released code
+    }  # fmt: skip
+    POINTERS: ClassVar[dict[str, str]] = {
+        "max_doc_len": "it counts characters, and here words are counted: write --search_o1.max_shown_words."
+    }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "greedy": {},
         "released_code": {

@@ -59,6 +59,9 @@ class SelfAskConfig(TranscriptConfig):
 
     NAME: ClassVar[str] = "self_ask"
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "max_passage_words": "max_shown_words"}
+    POINTERS: ClassVar[dict[str, str]] = {
+        "max_iterations": "what is counted are the follow-up questions: write --self_ask.max_follow_ups."
+    }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"max_turn_tokens": 256}, "zero_shot": {}}
 
     def __post_init__(self) -> None:

@@ -120,10 +120,21 @@ class CoRAGConfig(MethodConfig):
 
     GROUPED_BY: ClassVar[tuple[str, ...]] = ("strategy",)
     ALIASES: ClassVar[dict[str, str]] = {
-        "top_k": "passages_per_hop",
-        "n": "chains",
-        "L": "max_hops",
-        "N": "chains",
+        "top_k": "passages_per_hop", "n": "chains", "L": "max_hops", "N": "chains", "max_depth": "max_hops",
+        # As in the released code.
+        "decode_strategy": "strategy", "max_path_length": "max_hops", "best_n": "chains",
+        "sample_temperature": "temperature", "expand_size": "expand", "num_rollouts": "rollouts",
+        "beam_size": "beam", "num_contexts": "context_passages", "context_placement": "context_order",
+    }  # fmt: skip
+    VALUE_ALIASES: ClassVar[dict[str, dict[str, str]]] = {
+        "strategy": {"tree_search": "tree"},
+        "context_order": {"backward": "best_last", "forward": "best_first"},
+    }
+    POINTERS: ClassVar[dict[str, str]] = {
+        "max_len": "it cuts messages in their middle, and here whole passages are left out: write "
+        "--corag.max_prompt_tokens for the final prompt, --model.max_context for all.",
+        "num_threads": "no threads are counted here: write --batch_size, the questions in flight.",
+        "rollout_depth": "write --corag.rollout_hops, the hops of a rollout.",
     }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},

@@ -7,6 +7,7 @@ prompt is too long, passages are left out first, the worst before the others, th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from corag.chain import Chain
 from corag.config import CoRAGConfig
@@ -80,7 +81,7 @@ def clip(passages: Sequence[Passage], count: Callable[[str], int], config: CoRAG
     if not config.max_passage_tokens:
         return list(passages)
     return [
-        Passage(passage.id, passage.title, clip_text(passage.text, config.max_passage_tokens, count))
+        replace(passage, text=clip_text(passage.text, config.max_passage_tokens, count))
         for passage in passages
     ]
 

@@ -27,7 +27,7 @@ def file_digest(path: str | Path) -> str:
 
 
 def open_text(path: str | Path) -> IO[str]:
-    """Open a UTF-8 text file for reading, gzipped if its name ends in .gz.
+    """Open a UTF-8 text file for reading, gzipped if its name ends in .gz; a byte order mark is passed over.
 
     Raises :class:`DataError` if it is missing.
     """
@@ -35,8 +35,8 @@ def open_text(path: str | Path) -> IO[str]:
     if not path.is_file():
         raise DataError(f"there is no file '{path}': check the path.")
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8")
-    return path.open(encoding="utf-8")
+        return gzip.open(path, "rt", encoding="utf-8-sig")
+    return path.open(encoding="utf-8-sig")
 
 
 def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:

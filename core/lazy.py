@@ -1,11 +1,20 @@
-"""Packages whose public names are loaded when they are first asked for (PEP 562)."""
+"""Loading late: public names of packages when first asked for (PEP 562), big libraries one by one."""
 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
+
+importing = threading.RLock()
+"""Held while torch, transformers, vLLM or sentence-transformers is imported.
+
+They import each other in circles. Two threads that begin at different places, as an engine and an encoder
+that open side by side do, would see half of a module: "cannot import name ... from partially initialized
+module".
+"""
 
 
 def lazy_exports(

@@ -16,10 +16,12 @@ class MethodConfig:
 
     ``SEARCHES``: whether the method needs a retriever. ``PRESETS``, for options with a ``preset``: the values
     that each stands for. ``GROUPED_BY``: options that tell its runs apart as if they were different methods,
-    so a plot gives each of their values a colour of its own.
+    so a plot gives each of their values a colour of its own. ``ALSO_CALLED``: names that others have for the
+    method.
     """
 
     SEARCHES: ClassVar[bool] = True
+    ALSO_CALLED: ClassVar[tuple[str, ...]] = ()
     PRESETS: ClassVar[dict[str, dict[str, Any]]]
     GROUPED_BY: ClassVar[tuple[str, ...]] = ()
 

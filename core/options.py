@@ -2,13 +2,19 @@
 
 Of several values for an option the later wins.
 
-A dataclass may carry ``ALIASES`` (other names for its options), ``PRESETS`` (values for the other options, by
-the value of its option ``preset``), ``IMPLIED`` (by option and value, values for other options of the
-command, as far as it has them, that presets and whatever is stated override), and ``ENVIRONMENT`` (options
-that cannot change a result). One that carries ``EXTENDED_BY``, the name of an option, gets further options by
-what is stated for that one: its class method ``extended`` is given the values and returns the dataclass to
-fill instead. jsonargparse checks the types; names are checked here, so that a misspelt one is answered with
-the nearest.
+A dataclass may carry ``ALIASES`` (other names for its options), ``VALUE_ALIASES`` (other names for an
+option's values), ``POINTERS`` (names that others give to something that is not quite an option here, and what
+to use instead), ``PRESETS`` (values for the other options, by the value of its option ``preset``),
+``IMPLIED`` (by option and value, values for other options of the command, as far as it has them, that presets
+and whatever is stated override), ``ENVIRONMENT`` (options that cannot change a result), and ``OFTEN`` (the
+options that a short help shows).
+
+One that carries ``EXTENDED_BY``, the name of an option, has sections to choose from by that option. Its class
+method ``extended`` is given the values that were stated and returns the dataclass to fill instead, which may
+have further sections; ``unchosen`` returns the names of the sections that they leave out.
+
+jsonargparse checks the types; names are checked here, so that a misspelt one is answered with the nearest of
+the section that it was typed for.
 """
 
 from __future__ import annotations
@@ -16,9 +22,8 @@ from __future__ import annotations
 import re
 import typing
 from argparse import ArgumentError
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -26,47 +31,89 @@ from typing import Any, TypeVar, cast
 import yaml
 from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-defined]
 
-from core.errors import ConfigError, nearest
+from core.errors import ConfigError
+from core.option_names import kinds_of, meaning, options_of, renamed, respelt, sections_of
 
 Config = TypeVar("Config")
 Arguments = list[tuple[str, str]]
 _NOTHING: Mapping[str, Any] = {}
 
 
-def parse(config: type[Config], argv: Sequence[str], prog: str, summary: str, positional: str = "") -> Config:
-    """Build a configuration. ``positional`` names the option that a leading bare argument sets.
+def parse(
+    config: type[Config],
+    argv: Sequence[str],
+    prog: str,
+    summary: str,
+    positional: str = "",
+    flags: Mapping[str, str] = _NOTHING,
+) -> Config:
+    """Build a configuration from a command line.
 
-    Raises :class:`ConfigError` naming the option, what was given and what was expected; exits after --help
-    and --print_config.
+    Args:
+        config: the dataclass of the options.
+        argv: the command line, without the program's name.
+        prog: the program's name, for its help.
+        summary: what it does, in a line.
+        positional: the option that a leading bare argument sets.
+        flags: what the program takes off the command line itself, for its help: what each does, by name.
+
+    Raises:
+        ConfigError: naming the option, what was given and what was expected.
+        SystemExit: after --help and --print_config.
     """
-    config = _extended(config, _stated_for(getattr(config, "EXTENDED_BY", ""), argv))
-    flags, given, files = _read_argv(argv, positional, dict(options_of(config)))
-    stated = [pair for file in files for pair in _read_yaml(file, config)] + given
+    chosen = list(_stated_for(getattr(config, "EXTENDED_BY", ""), argv))
+    config = _extended(config, chosen)
+    left_out = _unchosen(config, chosen)
+    read = _read_argv(argv, positional, config, left_out)
+    if read.help_on is not None:
+        from core.help import help_text  # which the other starts of a command do without
+
+        print(help_text(config, prog, summary, positional, read.help_on, left_out, flags))  # noqa: T201
+        raise SystemExit(0)
+    stated = [pair for file in read.files for pair in _read_yaml(file, config, left_out)] + read.pairs
     implied = _implied_values(config, stated)
-    # With --help or --print_config the parser has to know every section.
-    sections = [] if flags else _untouched(config, [*implied, *stated])
+    # With --print_config the parser has to know every section.
+    sections = [] if read.flags else _untouched(config, [*implied, *stated])
     untouched = {
         each.name: each.default_factory() for each in sections if each.default_factory is not MISSING
     }
-    return _build(config, implied, stated, prog, summary, flags, untouched)
+    return _build(config, implied, stated, left_out, prog, read.flags, untouched)
 
 
 def changed(base: Config, changes: Mapping[str, Any]) -> Config:
     """Return a configuration with some options changed, as if they had been stated after all others.
 
-    A changed preset brings its values with it. Raises :class:`ConfigError` as :func:`parse` does.
+    A changed preset brings its values with it, and what is implied goes where an option has its default.
+    None for an option of text is "". Raises :class:`ConfigError` as :func:`parse` does.
     """
     config = _extended(type(base), [changes.get(getattr(base, "EXTENDED_BY", ""))])
     flat = flatten(changes, {prefix for prefix, _ in sections_of(config)})
+    known = dict(options_of(config))
+    flat = (
+        (name, "" if value is None and known.get(renamed(name, config)) is str else value)
+        for name, value in flat
+    )
     stated = [(name, value if isinstance(value, str) else _as_yaml(value)) for name, value in flat]
-    untouched = {each.name: getattr(base, each.name) for each in _untouched(type(base), stated)}
+    implied = [pair for pair in _implied_values(config, stated) if _has_default(base, pair[0])]
+    untouched = {each.name: getattr(base, each.name) for each in _untouched(type(base), [*implied, *stated])}
     before = [pair for pair in _values_of(base) if pair[0].partition(".")[0] not in untouched]
-    return _build(config, before, stated, "", "", untouched=untouched)
+    before += implied
+    left_out = _unchosen(config, [changes.get(getattr(base, "EXTENDED_BY", ""))])
+    return _build(config, before, stated, left_out, untouched=untouched)
+
+
+def _has_default(base: Any, option: str) -> bool:
+    """Whether an option, by its dotted name, has the value that its dataclass gives it."""
+    *sections, last = option.split(".")
+    for section in sections:
+        base = getattr(base, section, None)
+    given = {each.name: each.default for each in fields(base)} if is_dataclass(base) else {}
+    return last in given and getattr(base, last) == given[last]
 
 
 def _untouched(config: type[Any], stated: Arguments) -> list[Field[Any]]:
     """Return the sections of which nothing was stated."""
-    kinds = _hints(cast("Any", config))
+    kinds = kinds_of(cast("Any", config))
     touched = {renamed(name, config).partition(".")[0] for name, _ in stated}
     return [each for each in fields(config) if is_dataclass(kinds[each.name]) and each.name not in touched]
 
@@ -75,9 +122,20 @@ def _extended(config: type[Config], stated: Iterable[Any]) -> type[Config]:
     """Return the dataclass, with the options that the values stated for its ``EXTENDED_BY`` bring."""
     if not hasattr(config, "EXTENDED_BY"):
         return config
+    return cast("type[Config]", cast("Any", config).extended(_names_in(stated)))
+
+
+def _unchosen(config: type[Any], stated: Iterable[Any]) -> frozenset[str]:
+    """Return the sections that the last of the values stated for its ``EXTENDED_BY`` leaves out."""
+    if not hasattr(config, "EXTENDED_BY"):
+        return frozenset()
+    last = [value for value in stated if value][-1:]
+    return frozenset(cast("Any", config).unchosen(_names_in(last)))
+
+
+def _names_in(stated: Iterable[Any]) -> list[str]:
     lists = (value.strip("[]").split(",") if isinstance(value, str) else value or () for value in stated)
-    names = [str(name).strip(" '\"") for items in lists for name in items]
-    return cast("type[Config]", cast("Any", config).extended(names))
+    return [str(name).strip(" '\"") for items in lists for name in items]
 
 
 def _stated_for(option: str, argv: Sequence[str]) -> Iterator[Any]:
@@ -98,8 +156,8 @@ def _build(
     config: type[Config],
     before: Arguments,
     stated: Arguments,
-    prog: str,
-    summary: str,
+    left_out: Collection[str] = (),
+    prog: str = "",
     flags: Sequence[str] = (),
     untouched: Mapping[str, Any] = _NOTHING,
 ) -> Config:
@@ -109,20 +167,17 @@ def _build(
     so it is spared them.
     """
     known = dict(options_of(config))
-    stated = [(renamed(name, config), value) for name, value in stated]
     for name, _ in stated:
-        if name not in known:
-            raise ConfigError(f"unknown option '--{name}': {nearest(name, known)}")
+        if renamed(name, config) not in known:
+            raise ConfigError(f"unknown option '--{name}': {meaning(name, config, left_out)}")
+    stated = [(renamed(name, config), value) for name, value in stated]
+    stated = [(name, respelt(name, value, config)) for name, value in stated]
     # The parser takes the last of several values, so order is precedence.
     everything = [*before, *_preset_values(config, stated), *stated]
     arguments = [
         f"--{name}={_as_list(value) if _is_list(known[name]) else value}" for name, value in everything
     ]
-    parser = ArgumentParser(prog=prog, description=summary, exit_on_error=False)
-    parser.add_argument(
-        "--config", action=ActionConfigFile, help="YAML file of options; may be repeated, later files win"
-    )
-    parser.add_class_arguments(config, None, skip=set(untouched))
+    parser = parser_of(config, prog, untouched)
     try:
         built = parser.instantiate(parser.parse_args([*arguments, *flags]))
     except ArgumentError as error:
@@ -133,6 +188,14 @@ def _build(
         if field.name not in untouched
     }
     return config(**parsed, **untouched)
+
+
+def parser_of(config: type[Any], prog: str = "", skip: Iterable[str] = ()) -> ArgumentParser:
+    """Return jsonargparse's parser of a dataclass, without the sections to skip."""
+    parser = ArgumentParser(prog=prog, exit_on_error=False)
+    parser.add_argument("--config", action=ActionConfigFile)  # with it comes --print_config
+    parser.add_class_arguments(config, None, skip=set(skip))
+    return parser
 
 
 def _values_of(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -165,70 +228,63 @@ def _as_yaml(value: Any, *, in_order: bool = False) -> str:
     return text.strip().removesuffix("\n...")
 
 
-@lru_cache(maxsize=256)
-def _hints(config: Any) -> dict[str, Any]:
-    """Return the types of a dataclass's fields, which take a while to make out."""
-    return typing.get_type_hints(config)
+@dataclass
+class _Read:
+    """A command line, taken apart.
+
+    Attributes:
+        pairs: options with their values.
+        files: of --config.
+        flags: jsonargparse's own.
+        help_on: what help is wanted on, "" for the short one; None for none.
+    """
+
+    pairs: Arguments
+    files: list[str]
+    flags: list[str]
+    help_on: str | None = None
 
 
-def options_of(config: type[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted name, type) of every option of a nested dataclass."""
-    hints = _hints(cast("Any", config))  # mypy does not take a class for hashable
-    for field in fields(config):
-        kind = hints[field.name]
-        if is_dataclass(kind):
-            yield from options_of(cast("type[Any]", kind), f"{prefix}{field.name}.")
-        else:
-            yield prefix + field.name, kind
-
-
-def sections_of(config: type[Any], prefix: str = "") -> Iterator[tuple[str, type[Any]]]:
-    """Yield (dotted prefix, dataclass) of a dataclass and of every dataclass nested in it."""
-    yield prefix, config
-    hints = _hints(cast("Any", config))  # mypy does not take a class for hashable
-    for field in fields(config):
-        if is_dataclass(hints[field.name]):
-            yield from sections_of(hints[field.name], f"{prefix}{field.name}.")
-
-
-def _read_argv(
-    argv: Sequence[str], positional: str, known: Mapping[str, Any]
-) -> tuple[list[str], Arguments, list[str]]:
-    """Split a command line into jsonargparse's own flags, (name, value) pairs, and the files of --config."""
-    flags: list[str] = []
-    pairs: Arguments = []
-    files: list[str] = []
+def _read_argv(argv: Sequence[str], positional: str, config: type[Any], left_out: Collection[str]) -> _Read:
+    """Take a command line apart. Raises :class:`ConfigError` for one that cannot be read."""
+    read, known = _Read([], [], []), dict(options_of(config))
     words = list(argv)
     bare: list[str] = []
     while positional and words and not words[0].startswith("-") and (not bare or _is_list(known[positional])):
         bare.append(words.pop(0))
     if bare:
-        pairs.append((positional, ",".join(bare)))
+        read.pairs.append((positional, ",".join(bare)))
     while words:
         word = words.pop(0)
-        if word in ("-h", "--help") or word.startswith("--print_config"):
-            flags.append(word)
-            continue
         name, equals, value = word.removeprefix("--").partition("=")
+        if word == "-h" or name == "help":
+            read.help_on = value or (words.pop(0) if words and not words[0].startswith("-") else "")
+            continue
+        if word.startswith("--print_config"):
+            read.flags.append(word)
+            continue
         if not word.startswith("--"):
             expected = f"one {positional} first, then options" if positional else "options"
             raise ConfigError(f"unexpected argument '{word}': expected {expected}, such as --name value.")
+        option = renamed(name, config)
         if not equals:
             if words and not words[0].startswith("--"):
                 value = words.pop(0)
-            elif known.get(name) is bool:
+            elif known.get(option) is bool:
                 value = "true"
             else:
-                hint = "" if name in known else f" Besides, it is unknown: {nearest(name, known)}"
+                hint = (
+                    "" if option in known else f" Besides, it is unknown: {meaning(name, config, left_out)}"
+                )
                 raise ConfigError(f"option '--{name}' has no value: write --{name} VALUE.{hint}")
         if name == "config":
-            files.append(value)
+            read.files.append(value)
         else:
-            pairs.append((name, value))
-    return flags, pairs, files
+            read.pairs.append((name, value))
+    return read
 
 
-def _read_yaml(file: str, config: type[Any]) -> Arguments:
+def _read_yaml(file: str, config: type[Any], left_out: Collection[str]) -> Arguments:
     """Flatten a YAML file into (dotted name, value) pairs, values written as YAML again."""
     data = load_yaml(file)
     if not isinstance(data, dict):
@@ -237,7 +293,7 @@ def _read_yaml(file: str, config: type[Any]) -> Arguments:
     pairs = []  # as text, like those of the command line, so that one parser checks both
     for name, value in flatten(data, {prefix for prefix, _ in sections_of(config)}):
         if (option := renamed(name, config)) not in known:
-            raise ConfigError(f"'{file}' has the unknown option '{name}': {nearest(name, known)}")
+            raise ConfigError(f"'{file}' has the unknown option '{name}': {meaning(name, config, left_out)}")
         # What is written out under an option of text, such as the cells of a sweep, is handed on as text in
         # its own order.
         pairs.append(
@@ -293,15 +349,6 @@ def flatten(data: Mapping[Any, Any], sections: set[str], prefix: str = "") -> It
             yield from flatten(value, sections, f"{name}.")
         else:
             yield name, value
-
-
-def renamed(name: str, config: type[Any]) -> str:
-    """Return an option's full name, which it has if it is not one of the ``ALIASES``."""
-    for prefix, section in sections_of(config):
-        aliases: Mapping[str, str] = getattr(section, "ALIASES", {})
-        if name.startswith(prefix) and name.removeprefix(prefix) in aliases:
-            return prefix + aliases[name.removeprefix(prefix)]
-    return name
 
 
 def _implied_values(config: type[Any], stated: Arguments) -> Arguments:

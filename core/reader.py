@@ -49,7 +49,10 @@ class ReaderConfig(DemonstrationConfig):
     max_answer_tokens: int = 200
     max_shown_words: int = 350
 
-    ALIASES: ClassVar[dict[str, str]] = {"max_paragraph_words": "max_shown_words"}
+    ALIASES: ClassVar[dict[str, str]] = {
+        "max_paragraph_words": "max_shown_words",
+        "qa_prompt_template": "qa_prompt",
+    }
 
     def __post_init__(self) -> None:
         if self.demonstration_count < 0 or self.max_answer_tokens < 1 or self.max_shown_words < 1:

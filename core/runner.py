@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterable
@@ -28,6 +29,11 @@ async def answer_question(question: Question, method: Method, tools: Tools) -> R
         answer = await method(question, tools)
     except (BackendError, ConfigError):  # not this question's fault
         raise
+    except SystemExit as failure:
+        if threading.current_thread() is threading.main_thread():
+            raise  # a command that is told to end (SIGTERM) ends
+        # Let through, it would end the event loop that all callers share.
+        error = f"SystemExit: the method ended Python (sys.exit({failure.code!r})): raise an error instead."
     except CoragError as failure:
         error = f"{type(failure).__name__}: {failure}"
     except Exception as failure:  # noqa: BLE001 - a defect met by one question must not cost the others

@@ -1,8 +1,9 @@
-"""The first sentence of a text: all that methods which write sentence by sentence keep of a generation."""
+"""Sentences: the first of a text, which is what methods keep of a generation, or all, to cut documents."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -11,9 +12,11 @@ from core.errors import ConfigError
 Splitter = Literal["rules", "spacy"]
 
 # A closing mark, perhaps a quote or bracket after it, then white space and what can open a sentence.
-_BOUNDARY = re.compile(
-    r"(?P<word>\S*?)(?P<mark>[.!?]+)(?P<close>[\"'”’)\]]*)(?=\s+[\"'“‘(\[]*[^\s\"'“‘(\[a-z])"
-)
+# Nothing is tried twice (++), so a line of dots or a megabyte without a space takes no longer than any other.
+_BOUNDARY = re.compile(r"(?<![.!?])(?P<mark>[.!?]++)[\"'”’)\]]*+(?=\s++[\"'“‘(\[]*+[^\s\"'“‘(\[a-z])")
+# Chinese and Japanese marks end a sentence without white space.
+_FULL_WIDTH_END = re.compile(r"(?<=[。！？｡])(?![。！？｡」』”’）])")
+_LONGEST_WORD = 40  # what stands before a mark: no abbreviation is longer
 _BEFORE_NUMBERS = frozenset("no vol pp p fig".split())
 _LIST_NUMBER = re.compile(r"(?:step\s+)?\d+", re.IGNORECASE)
 _ABBREVIATIONS = frozenset(
@@ -41,6 +44,25 @@ def first_sentence(text: str, splitter: Splitter = "rules") -> str:
     return line
 
 
+def split_sentences(text: str) -> Iterator[str]:
+    """Split a text into its sentences, by the rules of :func:`first_sentence`; a line break always ends one.
+
+    >>> list(split_sentences("Mr. Smith left. Did he?"))
+    ['Mr. Smith left.', 'Did he?']
+    """
+    for line in text.split("\n"):
+        start = 0
+        for boundary in _BOUNDARY.finditer(line):
+            if not _goes_on(line, boundary, start):
+                yield from _full_width(line[start : boundary.end()])
+                start = boundary.end()
+        yield from _full_width(line[start:])
+
+
+def _full_width(sentence: str) -> Iterator[str]:
+    return (part.strip() for part in _FULL_WIDTH_END.split(sentence) if part.strip())
+
+
 def sentence_end(text: str, least: int = 1) -> int:
     """Return how many characters the first sentence of a text takes up, with the white space before it.
 
@@ -55,15 +77,20 @@ def sentence_end(text: str, least: int = 1) -> int:
     return end
 
 
-def _goes_on(line: str, boundary: re.Match[str]) -> bool:
-    """Whether a full stop belongs to an abbreviation, an initial, or the number of a list's item."""
+def _goes_on(line: str, boundary: re.Match[str], start: int = 0) -> bool:
+    """Whether a full stop belongs to an abbreviation, an initial, or the number of a list's item.
+
+    ``start``: where the sentence begins that the boundary may end.
+    """
     if boundary["mark"] != ".":
         return False
-    if _LIST_NUMBER.fullmatch(line[: boundary.end() - 1]):
+    before = line[max(start, boundary.start() - _LONGEST_WORD) : boundary.start()]
+    begins_here = boundary.start() - start < _LONGEST_WORD
+    if begins_here and boundary[0] == "." and _LIST_NUMBER.fullmatch(before.lstrip()):
         return True
-    word = boundary["word"].lstrip("\"'“‘([")
+    word = before.split()[-1].lstrip("\"'“‘([") if before[-1:].strip() else ""
     if word.lower() in _BEFORE_NUMBERS:
-        return line[boundary.end() :].lstrip()[:1].isdigit()
+        return line[boundary.end() : boundary.end() + _LONGEST_WORD].lstrip()[:1].isdigit()
     inner_dots = re.fullmatch(r"(?:[^\W\d_]\.)+[^\W\d_]", word) is not None  # U.S, i.e, J.R.R
     initial = re.fullmatch(r"[A-Z]", word) is not None
     return inner_dots or initial or word.lower() in _ABBREVIATIONS

@@ -10,11 +10,41 @@ from core.errors import DataError
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One retrievable piece of text."""
+    """One retrievable piece of text.
+
+    ``source``: the file that it was cut from, relative to what was indexed; "" for a record of a corpus.
+    ``page``: the page on which it begins, counted from 1; 0 where there are no pages.
+    """
 
     id: str
     title: str
     text: str
+    source: str = ""
+    page: int = 0
+
+    @property
+    def origin(self) -> str:
+        """Where it was cut from, for a reader: "" if that is not known.
+
+        >>> Passage("1", "Leave", "Thirty days.", "handbook.pdf", 3).origin
+        'handbook.pdf, page 3'
+        """
+        return f"{self.source}, page {self.page}" if self.page else self.source
+
+    @property
+    def citation(self) -> str:
+        """Title and origin, as far as they are known: how answers name their sources.
+
+        >>> Passage("1", "Leave", "Thirty days.", "handbook.pdf", 3).citation
+        'Leave (handbook.pdf, page 3)'
+        """
+        return f"{self.title} ({self.origin})" if self.title and self.origin else self.title or self.origin
+
+    @property
+    def place(self) -> dict[str, str | int]:
+        """Source and page as records have them, as far as they are known: other records stay as they were."""
+        known: dict[str, str | int] = {"source": self.source, "page": self.page}
+        return {name: value for name, value in known.items() if value}
 
     @property
     def contents(self) -> str:

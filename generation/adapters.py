@@ -38,7 +38,7 @@ def check_adapter(adapter: str, folder: str) -> dict[str, Any]:
             if manifest is not None and manifest["result"] is None
             else "it holds a whole model: give it as the model's name"
             if (Path(adapter) / "config.json").is_file()
-            else "name the folder that training/sft.py wrote"
+            else "name the folder that corag train wrote"
         )
         raise ConfigError(
             f"'{adapter}' is no LoRA adapter: the folder has no adapter_config.json; {instead}."

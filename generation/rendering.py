@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, Literal, cast
 
 from core.errors import ConfigError, RequestRefusedError
+from core.lazy import importing
 from core.prompting.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segment, Shortening
 from core.prompting.shorten import shorten
 from core.protocols import Completion, Sampling, ScoreRequest
@@ -38,7 +39,8 @@ class Renderer:
 
         Raises :class:`ConfigError` if there is none, or no template for chat "yes".
         """
-        from transformers import AutoTokenizer
+        with importing:
+            from transformers import AutoTokenizer
 
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder)

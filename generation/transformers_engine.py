@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from core.batching import MicroBatcher
 from core.errors import BackendError
+from core.lazy import importing
 from core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
 from core.types import TokenUsage
 from generation.adapters import adapter_folder, with_adapter
@@ -91,6 +92,7 @@ class TransformersGenerator:
             self._work, max_batch=batch_size, name="transformers"
         )
         self._batch_size = batch_size
+        self._closed = False
 
     @classmethod
     def open(cls, config: ModelConfig) -> TransformersGenerator:
@@ -98,9 +100,10 @@ class TransformersGenerator:
 
         Raises :class:`ConfigError` or :class:`BackendError` with what is missing.
         """
-        import torch
-        from transformers import AutoModelForCausalLM
-        from transformers.utils import logging
+        with importing:
+            import torch
+            from transformers import AutoModelForCausalLM
+            from transformers.utils import logging
 
         logging.disable_progress_bar()
         folder = model_folder(config.name)
@@ -133,7 +136,7 @@ class TransformersGenerator:
         ids, shortening = self._renderer.encode_within(
             request.prompt, self._window - request.sampling.max_tokens
         )
-        result = await self._batcher.submit(_GenerateJob(tuple(ids), request.sampling), request.priority)
+        result = await self._submit(_GenerateJob(tuple(ids), request.sampling), request.priority)
         completions = cast("tuple[Completion, ...]", result)
         generated = sum(len(completion.token_ids) for completion in completions)
         return Generation(completions, TokenUsage(1, len(ids), generated, len(ids), generated), shortening)
@@ -142,13 +145,24 @@ class TransformersGenerator:
         """Return the log-likelihood of a given continuation, whose tokens count as generated."""
         target = tuple(self._renderer.target_ids(request))
         ids, shortening = self._renderer.encode_within(request.prompt, self._window - len(target))
-        result = await self._batcher.submit(_ScoreJob(tuple(ids), target), request.priority)
+        result = await self._submit(_ScoreJob(tuple(ids), target), request.priority)
         usage = TokenUsage(1, len(ids), len(target), len(ids), len(target))
         return Score(target, cast("tuple[float, ...]", result), usage, shortening)
 
     async def close(self) -> None:
         """Stop taking requests. The model's memory goes with the object."""
+        self._closed = True
         self._batcher.close()
+
+    async def _submit(self, job: _Job, priority: int) -> _Result:
+        """Have a job done. Raises :class:`BackendError` once the model is closed, also if it waits then."""
+        if not self._closed:
+            try:
+                return await self._batcher.submit(job, priority)
+            except RuntimeError:  # of the worker's threads, which have ended
+                if not self._closed:
+                    raise
+        raise BackendError("the model was closed while a question was at work: open it again.")
 
     def _work(self, jobs: Sequence[_Job]) -> list[_Result]:
         """Serve a batch in the worker thread: jobs of one kind and similar length share a forward pass."""

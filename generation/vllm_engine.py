@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import BackendError, ConfigError, RequestRefusedError
+from core.lazy import importing
 from core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
 from core.types import TokenUsage
 from generation.adapters import adapter_folder, check_adapter, merged_folder
@@ -23,7 +24,7 @@ from generation.config import ModelConfig
 from generation.forced import FORCED_TOKENS, PLUGIN
 from generation.models import folder_digest, model_folder, native_dtype
 from generation.rendering import Renderer
-from generation.vllm_processes import keep_fault_handler, own_engines
+from generation.vllm_processes import keep_fault_handler, own_engines, refuse_unguarded_main
 
 # Only whole blocks are found in the cache, and 32 is the smallest that CPU attention takes. On 96 requests
 # that extended prompts of 700 tokens by 30, vLLM computed 5,638 prompt tokens with blocks of 32, and 8,742
@@ -54,6 +55,7 @@ class VllmGenerator:
 
         Raises :class:`ConfigError` or :class:`BackendError` saying what is missing.
         """
+        refuse_unguarded_main()
         folder = model_folder(config.name)
         renderer = Renderer.load(folder, config.chat)
         weights = folder_digest(folder)
@@ -68,6 +70,11 @@ class VllmGenerator:
         # No variable here may hold the engine: vLLM keeps the frames that imported it, and close() could not
         # free it.
         return cls(_start(config, folder, rank), renderer, weights, adapter)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the engine has ended, or its process has died."""
+        return self._closed or bool(self._engine.errored)
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""
@@ -188,7 +195,8 @@ class VllmGenerator:
         except (EngineDeadError, EngineGenerateError) as error:
             reason = str(error.__cause__ or error).rstrip(".")
             raise BackendError(
-                f"the vLLM engine failed: {reason}. Its own message stands above; start the run again."
+                f"the vLLM engine failed: {reason}. What it printed says more; start the run again, or "
+                "open the model again."
             ) from error
         except (VLLMClientError, ValueError) as error:
             raise RequestRefusedError(f"vLLM refused a request: {error}") from error
@@ -203,7 +211,7 @@ def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
     """Start an ``AsyncLLM``, ready to score, with LoRA if a rank is given."""
     own_engines()  # before the engine's processes inherit the environment
     on_cpu = _on_cpu()
-    with keep_fault_handler():
+    with importing, keep_fault_handler():
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
     kv_cache_gb = config.kv_cache_gb or (CPU_KV_CACHE_GB if on_cpu else 0)
@@ -238,7 +246,7 @@ def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
         return AsyncLLM.from_engine_args(arguments)
     except (ValueError, RuntimeError, OSError, AssertionError, NotImplementedError) as error:
         raise BackendError(
-            f"vLLM could not start on '{folder}': {error}. What it printed above says more; often memory is "
+            f"vLLM could not start on '{folder}': {error}. What it printed says more; often memory is "
             "short (choose a smaller kv_cache_gb, gpu_memory_utilization or max_context) or vLLM does not "
             "know the architecture (choose --model.backend transformers)."
         ) from error
@@ -248,7 +256,7 @@ def _on_cpu() -> bool:
     """Whether vLLM is a build for CPUs. Raises :class:`ConfigError` if there is no vLLM."""
     _set_environment()
     try:
-        with keep_fault_handler():
+        with importing, keep_fault_handler():
             from vllm.platforms import current_platform
     except ImportError as error:
         raise ConfigError(

@@ -6,13 +6,20 @@ engine.
 
 from __future__ import annotations
 
+import ast
 import ctypes
+import multiprocessing
 import os
 import select
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker, spawn
+from pathlib import Path
+
+from core.errors import ConfigError
 
 OWNER = "CORAG_ENGINE_OWNER"
 _SIGACTION_BYTES = 256  # more than ``struct sigaction`` takes on any platform (152 on Linux x86-64)
@@ -62,6 +69,65 @@ def _end(engine: int) -> None:
             os.kill(process, signal.SIGKILL)
         except ProcessLookupError:
             continue
+
+
+def spare_children_interrupts() -> None:
+    """Keep Ctrl-C from the processes that this thread starts from now on.
+
+    A terminal, and a notebook that interrupts a cell, send SIGINT to a whole group of processes. In Python it
+    shall end the question that is asked; an engine that got it too would be gone. The calling thread gets
+    none any more either, so it must not be the main one.
+    """
+    # What a thread blocks, its processes inherit. The tracker is a process of multiprocessing's own, which
+    # unblocks SIGINT when it is started, as it is with the first other one.
+    resource_tracker.ensure_running()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
+def refuse_unguarded_main() -> None:
+    """Refuse a script that an engine's processes would run once more, each of them, up to this very line.
+
+    vLLM spawns its processes, and a spawned one imports the main module again. What stands below ``if
+    __name__ == "__main__":`` is spared. Without that line the user would wait for the engine, see an error of
+    multiprocessing's and another of vLLM's, and everything ahead of it would have happened twice.
+
+    Raises:
+        ConfigError: in such a script, and in a process that is being spawned from one.
+    """
+    place = _unguarded_line()
+    if place or getattr(multiprocessing.current_process(), "_inheriting", False):
+        where = f" ({place})" if place else ""
+        raise ConfigError(
+            f"vLLM starts processes that import your script again{where}: put what opens a model below the "
+            'line \'if __name__ == "__main__":\', or open it with backend="transformers".'
+        )
+
+
+def _unguarded_line() -> str:
+    """Name the line of the main module that is being run, if a spawned process would run it too; else ""."""
+    main = sys.modules["__main__"]
+    frame = sys._getframe()
+    while not (frame.f_code.co_name == "<module>" and frame.f_globals is vars(main)):
+        if frame.f_back is None:
+            return ""
+        frame = frame.f_back
+    prepared = spawn.get_preparation_data("engine")  # what multiprocessing itself goes by
+    module, file = prepared.get("init_main_from_name", ""), prepared.get("init_main_from_path", "")
+    if module.rpartition(".")[2] == "__main__" or not (module or file):  # python -m package, a prompt, -c
+        return ""
+    path = Path(frame.f_code.co_filename)
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):  # no file, such as a cell of a notebook
+        return ""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.If)
+            and node.lineno <= frame.f_lineno <= (node.end_lineno or node.lineno)
+            and any(isinstance(each, ast.Name) and each.id == "__name__" for each in ast.walk(node.test))
+        ):
+            return ""
+    return f"{path}, line {frame.f_lineno}"
 
 
 @contextmanager

@@ -78,8 +78,19 @@ class IRCoTConfig(ReaderConfig):
     reasoning_prompt: str = "auto"
 
     ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {
-        "top_k": "k_per_step", "max_passage_words": "max_collected_words",
+        "top_k": "k_per_step", "max_passage_words": "max_collected_words", "max_iterations": "max_steps",
+        "reasoning_prompt_template": "reasoning_prompt",
+        # As in the released code's configurations.
+        "bm25_retrieval_count": "k_per_step", "retrieval_count": "k_per_step",
+        "global_max_num_paras": "paragraph_budget", "rc_qa_type": "reader",
     }  # fmt: skip
+    POINTERS: ClassVar[dict[str, str]] = {
+        "prompt_file": "the released code's prompt files are worked examples: write --ircot.demonstrations; "
+        "what the model is told is --ircot.reasoning_prompt.",
+        "distractor_count": "it chooses among files of worked examples: name one with "
+        "--ircot.demonstrations.",
+        "rc_context_type": "it chooses among files of worked examples: name one with --ircot.demonstrations.",
+    }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": _FEW_SHOT,
         "paper_code": _FEW_SHOT | {"max_steps": 10},

@@ -5,15 +5,30 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from core.errors import ConfigError, DataError
 from core.types import Passage
 from retrieval.config import IndexConfig
-from retrieval.corpora import CorpusReport, read_corpus
-from retrieval.dense.build import DOCID, build_faiss, build_lucene_vectors, checked_ivf_lists, encode_corpus
+from retrieval.corpora import DOCUMENTS, format_of, read_corpus
+from retrieval.dense.build import (
+    DOCID,
+    INDEX,
+    KnownVectors,
+    build_faiss,
+    build_lucene_vectors,
+    checked_ivf_lists,
+    encode_corpus,
+)
 from retrieval.dense.encoder import Encoder
+from retrieval.documents.passages import Cutting
+from retrieval.documents.reading import FILES, READING, DocumentCorpus, Earlier, hashes_read, write_reports
 from retrieval.index_manifest import (
+    BEFORE,
+    INDEX_FILE,
     SHARDS,
+    CorpusFile,
     IndexManifest,
     IndexSettings,
     begin_build,
@@ -21,46 +36,100 @@ from retrieval.index_manifest import (
     write_manifest,
 )
 from retrieval.lucene.bm25 import build_lucene
-from retrieval.store import PassageStore, storing
+from retrieval.sifting import CorpusReport, sift
+from retrieval.store import STORE_FILES, PassageStore, storing
+
+OF_USE = (*STORE_FILES, FILES, INDEX)
+"""What an index of documents has that is still of use when some of them have changed."""
 
 
 def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
     """Build the index that ``config`` describes, or return its manifest if this very index is already there.
 
-    ``report`` is told sentences of progress. An interrupted encoding goes on where it stopped. Raises
-    :class:`core.errors.DataError` for a broken corpus, :class:`core.errors.IndexMismatchError` if the folder
-    holds something else.
+    An index of documents of which some have changed is brought up to date: what has not changed is neither
+    read nor encoded again. ``report`` is told sentences of progress. An interrupted encoding goes on where it
+    stopped. Raises :class:`core.errors.DataError` for a broken corpus,
+    :class:`core.errors.IndexMismatchError` if the folder holds something else.
     """
+    config = replace(config, format=format_of(config.corpus, config.format))
+    documents = _documents(config)
+    files = documents.hashes if documents else hash_corpus(config.corpus)
     folder = Path(config.out)
     encoder = None if config.kind == "bm25" else Encoder(config.encoder, config.max_passage_tokens)
-    settings = _settings(config, encoder)
-    if existing := begin_build(folder, settings, overwrite=config.overwrite):
+    settings = _settings(config, files, encoder)
+    if documents and not config.overwrite:
+        _refuse_unreadable(documents, folder)
+    keeping = OF_USE if documents else ()
+    if existing := begin_build(folder, settings, overwrite=config.overwrite, keeping=keeping):
         report(f"the index '{folder}' is already there ({existing.passages:,} passages): nothing to do.")
         return existing
     corpus = CorpusReport()
-    passages = read_corpus(config.corpus, config.format, corpus)
+    earlier = Earlier.of(folder / BEFORE)
+    if documents:
+        if earlier:
+            report(f"{earlier.changes(files)}.")
+        read = documents.passages(corpus, earlier, report)
+        passages = sift(read, corpus, ", ".join(config.corpus))
+    else:
+        passages = read_corpus(config.corpus, config.format, corpus)
     # The texts go to disk on their way, so that no index has to hold them in memory.
+    passages = storing(passages, folder)
     if encoder is None:
-        build_lucene(storing(passages, folder), folder, config.threads or os.cpu_count() or 1, report)
+        build_lucene(passages, folder, config.threads or os.cpu_count() or 1, report)
         notes = [f"{corpus}."]
     else:
-        cut = _build_dense(passages, encoder, folder, config, report)
-        notes = [
-            f"{corpus}.",
-            f"{cut:,} passages are longer than {encoder.max_tokens} tokens, so lost their end in encoding.",
-        ]
+        cut = _build_dense(passages, encoder, folder, config, earlier, report)
+        notes = [f"{corpus}."]
+        if cut:
+            notes.append(
+                f"{cut:,} passages are longer than {encoder.max_tokens} tokens, so lost their end in encoding"
+                + (f": passage_words below {config.passage_words} would keep it." if documents else ".")
+            )
+    if documents:
+        write_reports(folder, corpus.files)
+        notes += documents.notes(corpus)
     for note in notes:
         report(note)
+    if earlier:
+        earlier.store.close()
+    shutil.rmtree(folder / BEFORE, ignore_errors=True)
     return write_manifest(folder, settings, corpus.kept, notes)
 
 
-def _settings(config: IndexConfig, encoder: Encoder | None) -> IndexSettings:
+def _documents(config: IndexConfig) -> DocumentCorpus | None:
+    """Find the documents of a configuration; None if its corpus is another."""
+    if config.format == DOCUMENTS:
+        return DocumentCorpus(config.corpus, config.cutting)
+    if config.cutting != Cutting():
+        raise ConfigError(
+            "passage_words and passage_overlap are for documents, but the corpus is read as "
+            f"'{config.format}', whose passages are taken as they stand: leave both out."
+        )
+    return None
+
+
+def _refuse_unreadable(documents: DocumentCorpus, folder: Path) -> None:
+    """Raise :class:`DataError` if an index would be taken apart for documents none of which can be read."""
+    whole = all((folder / name).is_file() for name in (INDEX_FILE, FILES))
+    if whole and not documents.has_passages(hashes_read(folder)):
+        raise DataError(
+            f"none of the documents can be read, so the index '{folder}' stays as it was: it is searched as "
+            "before. Check the documents, or choose another `out`."
+        )
+
+
+def _settings(config: IndexConfig, files: tuple[CorpusFile, ...], encoder: Encoder | None) -> IndexSettings:
     # Only what decides what is found: an index differs by nothing else, however it was built. But shard_size,
     # which the stamp needs: an interrupted build must not take up shards of another size.
-    corpus = hash_corpus(config.corpus)
     details: dict[str, str] = {"format": config.format}
+    if config.format == DOCUMENTS:
+        details |= {
+            "passage_words": str(config.passage_words),
+            "passage_overlap": str(config.passage_overlap),
+            "reading": READING,
+        }
     if encoder is None:
-        return IndexSettings(config.kind, corpus, tuple(details.items()))
+        return IndexSettings(config.kind, files, tuple(details.items()))
     details |= {
         "query_prefix": config.query_prefix,
         "passage_prefix": config.passage_prefix,
@@ -74,7 +143,7 @@ def _settings(config: IndexConfig, encoder: Encoder | None) -> IndexSettings:
     if config.kind == "dense" and config.faiss == "ivfpq":
         details |= {"ivf_lists": str(config.ivf_lists), "pq_bytes": str(config.pq_bytes)}
     return IndexSettings(
-        config.kind, corpus, tuple(details.items()), config.encoder, encoder.fingerprint, encoder.dimension
+        config.kind, files, tuple(details.items()), config.encoder, encoder.fingerprint, encoder.dimension
     )
 
 
@@ -83,15 +152,21 @@ def _build_dense(
     encoder: Encoder,
     folder: Path,
     config: IndexConfig,
+    earlier: Earlier | None,
     report: Callable[[str], None],
 ) -> int:
-    """Store the texts, encode them, index the vectors; return how many passages the encoder cut."""
+    """Encode passages that are being stored, index the vectors; return how many passages the encoder cut."""
     with (folder / DOCID).open("w", encoding="utf-8") as ids:
-        rows = sum(ids.write(f"{passage.id}\n") > 0 for passage in storing(passages, folder))
+        rows = sum(ids.write(f"{passage.id}\n") > 0 for passage in passages)
     if config.kind == "dense" and config.faiss == "ivfpq":
         # To refuse now what would fail after hours of encoding.
         checked_ivf_lists(config, rows, encoder.dimension)
     store = PassageStore(folder)
+    known = None
+    if earlier and KnownVectors.are_in(folder / BEFORE, config):
+        known = KnownVectors(folder / BEFORE, earlier.store)
+    elif earlier:
+        report("an index of this kind does not keep its vectors as they were: all passages are encoded.")
     shards = encode_corpus(
         store,
         encoder,
@@ -100,7 +175,12 @@ def _build_dense(
         shard_size=config.shard_size,
         batch_size=config.batch_size,
         report=report,
+        known=known,
     )
+    if known:
+        found = f", {shards.found:,} of the interrupted build" if shards.found else ""
+        new = rows - known.taken - shards.found
+        report(f"vectors: {known.taken:,} taken over, {new:,} encoded{found}.")
     if config.kind == "dense":
         build_faiss(shards, folder, config)
     else:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from core.errors import ConfigError, nearest
-from retrieval.corpora import check_format
+from retrieval.corpora import AUTO, check_format
+from retrieval.documents.passages import Cutting
 
 IndexKind = Literal["bm25", "dense", "lucene_flat", "lucene_hnsw"]
 # A further kind needs: its options below; its settings in ``_settings`` of build.py, and in ``_build_dense``
@@ -21,16 +22,21 @@ class IndexConfig:
     """How to turn a corpus into an index folder.
 
     Attributes:
-        corpus: Files that hold the passages, read in this order (.gz is unpacked on the way).
-        out: Folder that becomes the index.
-        format: "jsonl", "beir", "hippo" (JSONL or a JSON list with id, title, text, or Pyserini's contents),
-            "dpr" (a table, also wiki18), "kilt" (its knowledge source, or corag/kilt-corpus as JSONL; ids
+        corpus: Folders and documents (.txt, .md, .html, .pdf, .docx), or files that hold passages as they
+            stand, read in this order (.gz is unpacked on the way).
+        out: Folder that becomes the index. One of documents that have changed since is brought up to date.
+        format: "auto" goes by the endings: "documents" for folders and documents, which are cut into passages
+            (.jsonl files among them are passages as they stand), else "jsonl". By name: "jsonl", "beir",
+            "hippo" (JSONL or a JSON list with id, title, text, or Pyserini's contents), "dpr" (a table, also
+            wiki18), "kilt" (its knowledge source, or corag/kilt-corpus as JSONL; ids
             begin with the page's wikipedia_id); "hotpotqa", "2wikimultihopqa", "musique" and "popqa" pool the
             paragraphs of that dataset's question files.
         kind: "bm25" (Lucene), "dense" (FAISS), or Lucene's own vectors: "lucene_flat" (exact), "lucene_hnsw".
         encoder: "default" (all-MiniLM-L6-v2), a Hugging Face name or a local sentence-transformers folder.
         query_prefix: Put before every query, such as "query: " for E5 (kept in the index's manifest).
         passage_prefix: Put before every passage, such as "passage: " for E5.
+        passage_words: Words of a passage at most that is cut out of a document.
+        passage_overlap: Words at most that such a passage repeats of the one before it, in whole sentences.
         max_passage_tokens: Encode this many tokens of a passage at most; 0 = the encoder's own limit.
         faiss: "flat" (exact), "hnsw" (graph), "ivfpq" (compressed, for tens of millions of passages).
         hnsw_m: Neighbours per node of an HNSW graph (FAISS and Lucene).
@@ -50,11 +56,13 @@ class IndexConfig:
 
     corpus: list[str]
     out: str
-    format: str = "jsonl"
+    format: str = AUTO
     kind: IndexKind = "bm25"
     encoder: str = "default"
     query_prefix: str = ""
     passage_prefix: str = ""
+    passage_words: int = Cutting.words
+    passage_overlap: int = Cutting.overlap
     max_passage_tokens: int = 0
     faiss: FaissKind = "flat"
     # A denser graph than Lucene's own default (16, 100): it finds more and takes longer to build.
@@ -69,8 +77,14 @@ class IndexConfig:
 
     def __post_init__(self) -> None:
         check_format(self.format)
+        self.cutting  # noqa: B018 - refuses what it cannot be
         _refuse_below(self, 1, ("hnsw_m", "hnsw_ef_construction", "pq_bytes", "batch_size", "shard_size"))
         _refuse_below(self, 0, ("max_passage_tokens", "ivf_lists", "threads"))
+
+    @property
+    def cutting(self) -> Cutting:
+        """How documents are cut."""
+        return Cutting(self.passage_words, self.passage_overlap)
 
 
 @dataclass(frozen=True)
@@ -140,6 +154,7 @@ class RetrieverConfig:
     # How fast a search is, and how long a server is waited for. None of them is in a retriever's fingerprint
     # either.
     ENVIRONMENT: ClassVar[tuple[str, ...]] = ("threads", "timeout_s", "retries", "cache_size")
+    OFTEN: ClassVar[tuple[str, ...]] = ("index", "url", "bm25")
 
     index: list[str] = field(default_factory=list)
     url: list[str] = field(default_factory=list)

@@ -9,63 +9,62 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from core.errors import ConfigError, DataError, nearest
 from core.files import open_text, read_records
-from core.types import Passage, passage_id
+from core.types import Passage
+from retrieval.documents.files import ENDINGS, RECORDS
+from retrieval.documents.reading import DocumentCorpus
+from retrieval.sifting import CorpusReport, passage_from_record, sift
 
 CorpusReader = Callable[[Sequence[str | Path]], Iterator[Passage]]
 
-
-@dataclass
-class CorpusReport:
-    """What reading a corpus kept and dropped; filled while the passages stream by."""
-
-    kept: int = 0
-    empty: int = 0
-    repeated_ids: int = 0
-    repeated_texts: int = 0
-
-    def __str__(self) -> str:
-        return (
-            f"{self.kept:,} passages kept; dropped: {self.empty:,} empty, {self.repeated_ids:,} with an id "
-            f"already taken, {self.repeated_texts:,} with a title and text already seen"
-        )
+AUTO, JSONL, DOCUMENTS = "auto", "jsonl", "documents"
+_RECORD_ENDINGS = ("", ".jsonl", ".json", ".gz")
 
 
 def read_corpus(paths: Sequence[str | Path], format: str, report: CorpusReport) -> Iterator[Passage]:
     """Stream the passages of corpus files, counting into ``report``.
 
     Dropped: passages without text, and all but the first of those that share an id, or title and text (spaces
-    squeezed). Raises :class:`DataError` naming the file and line of a broken record, or an unknown format.
+    squeezed). Raises :class:`DataError` naming the file and line of a broken record, or an unknown format;
+    documents that cannot be read are told in ``report.files`` instead.
+    """
+    format = format_of(paths, format)
+    if format not in FORMATS:
+        raise DataError(_unknown(format))
+    passages = _documents(paths, report) if format == DOCUMENTS else FORMATS[format](paths)
+    yield from sift(passages, report, f"{', '.join(map(str, paths))} (read as '{format}')")
+
+
+def format_of(paths: Sequence[str | Path], format: str = AUTO) -> str:
+    """Return the format of a corpus: the one that is named or, for "auto", what folders and endings tell.
+
+    A folder or a document among the files makes them documents. Raises :class:`DataError` for a path that is
+    not there, :class:`ConfigError` for an ending that tells nothing.
     """
     if not paths:
         raise DataError("no corpus file was given: name at least one.")
-    if format not in FORMATS:
-        raise DataError(_unknown(format))
-    # Two hashes of 8 bytes per passage, not the passages: a corpus may have tens of millions.
-    ids: set[int] = set()
-    texts: set[int] = set()
-    for passage in FORMATS[format](paths):
-        key = int(passage_id(passage.title, passage.text), 16)
-        if not passage.text.strip():
-            report.empty += 1
-        elif hash(passage.id) in ids:
-            report.repeated_ids += 1
-        elif key in texts:
-            report.repeated_texts += 1
-        else:
-            ids.add(hash(passage.id))
-            texts.add(key)
-            report.kept += 1
-            yield passage
-    if not report.kept:
-        raise DataError(
-            f"no passage was found in {', '.join(map(str, paths))} (read as '{format}'): {report}."
+    if format != AUTO:
+        return format
+    if missing := [path for path in map(Path, paths) if not path.exists()]:
+        raise DataError(f"there is no file or folder '{missing[0]}': check the path.")
+    files = [path for path in map(Path, paths) if not path.is_dir()]
+    kinds = [ENDINGS.get(file.suffix.lower(), "") for file in files]
+    if len(files) < len(paths) or any(kind and kind != RECORDS for kind in kinds):
+        return DOCUMENTS
+    if strange := [file for file in files if file.suffix.lower() not in _RECORD_ENDINGS]:
+        known = ", ".join(name for name in sorted(FORMATS) if name != DOCUMENTS)
+        raise ConfigError(
+            f"the ending of '{strange[0]}' does not tell what it is. Documents end in {', '.join(ENDINGS)}; "
+            f"for a file of passages name its format: --format {known}."
         )
+    return JSONL
+
+
+def _documents(paths: Sequence[str | Path], report: CorpusReport) -> Iterator[Passage]:
+    return DocumentCorpus(paths).passages(report)
 
 
 def read_passage_records(paths: Sequence[str | Path]) -> Iterator[Passage]:
@@ -93,9 +92,10 @@ def read_dpr(paths: Sequence[str | Path]) -> Iterator[Passage]:
 
 
 FORMATS: dict[str, CorpusReader] = {
-    "jsonl": read_passage_records,
+    JSONL: read_passage_records,
     "hippo": read_passage_records,
     "dpr": read_dpr,
+    DOCUMENTS: lambda paths: _documents(paths, CorpusReport()),
 }
 
 
@@ -109,36 +109,10 @@ def register_format(name: str, reader: CorpusReader) -> None:
 
 
 def check_format(name: str) -> None:
-    """Raise :class:`ConfigError` if no layout has this name."""
-    if name not in FORMATS:
+    """Raise :class:`ConfigError` if no layout has this name, and it is not "auto"."""
+    if name not in FORMATS and name != AUTO:
         raise ConfigError(_unknown(name))
 
 
 def _unknown(name: str) -> str:
-    return f"unknown corpus format '{name}': {nearest(name, FORMATS)}"
-
-
-def passage_from_record(record: dict[str, Any], where: str) -> Passage:
-    """Read one JSON record: ``id``, ``_id`` or ``docid``; ``title`` and ``text``, or Pyserini's ``contents``.
-
-    Contents are title, newline, text, or the text alone beside a ``title``. A record without an id gets one
-    derived from title and text. Raises :class:`DataError` starting with ``where``.
-    """
-    text, title = record.get("text"), record.get("title")
-    if text is None and isinstance(record.get("contents"), str):
-        first, newline, rest = record["contents"].partition("\n")
-        # A first line is the title only if no other title is given: corpora with both may put the text alone
-        # here. Pyserini's wiki18 quotes the title.
-        if newline and (not title or title in (first, first.strip('"'))):
-            title, text = title or first.strip('"'), rest
-        else:
-            text = record["contents"]
-    if not isinstance(text, str) or not isinstance(title or "", str):
-        raise DataError(
-            f"{where}: expected the fields 'id', 'title' and 'text' (or 'id' and 'contents') as strings, but "
-            f"found: {', '.join(sorted(record)) or 'nothing'}."
-        )
-    identifier = next((record[name] for name in ("id", "_id", "docid") if record.get(name) is not None), None)
-    return Passage(
-        passage_id(title or "", text) if identifier is None else str(identifier), title or "", text
-    )
+    return f"unknown corpus format '{name}': {nearest(name, [AUTO, *FORMATS])}"

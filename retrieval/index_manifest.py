@@ -5,11 +5,12 @@ It is written last, so its presence means that the index is complete.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,9 @@ SHARDS = "shards"
 # The stamp of an index in the making; a whole one has its manifest alone. Its name is its own: folders of
 # runs have stamps too, and a folder of ours may be emptied.
 BUILDING = "corag_building.json"
+# Within an index in the making, what is still of use of the one that it takes the place of.
+BEFORE = "before"
+_PART = 1 << 20  # bytes that are hashed at once
 _OTHER = "Choose another `out`, or set overwrite: true to replace it."
 REBUILD = "Build it again with `corag index` (overwrite: true)."
 _PACKAGES = ("corag", "pyserini", "faiss-cpu", "sentence-transformers")
@@ -32,11 +36,16 @@ _PACKAGES = ("corag", "pyserini", "faiss-cpu", "sentence-transformers")
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """A file that was indexed. ``hash``: BLAKE2b of its bytes, 16 hexadecimal digits."""
+    """A file that was indexed.
+
+    ``hash``: BLAKE2b of its bytes, 16 hexadecimal digits; of a document, of its name and bytes. ``content``:
+    of a document, of its bytes alone; "" in indexes that older versions built.
+    """
 
     path: str
     bytes: int
     hash: str
+    content: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,12 +107,34 @@ def hash_corpus(paths: Sequence[str | Path]) -> tuple[CorpusFile, ...]:
     """Hash the corpus files by content. Raises :class:`DataError` for a missing one."""
     files = []
     for path in map(Path, paths):
+        if path.is_dir():
+            raise DataError(f"'{path}' is a folder: name its files, or leave the format to 'auto'.")
         if not path.is_file():
             raise DataError(f"there is no corpus file '{path}': check the path.")
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
         files.append(CorpusFile(str(path), path.stat().st_size, digest))
     return tuple(files)
+
+
+def hash_documents(files: Iterable[tuple[Path, str]]) -> tuple[CorpusFile, ...]:
+    """Hash documents by name and content, since their passages are shown with the name, and titled by it.
+
+    ``files``: each with the name that is kept. One that cannot be opened is hashed by its name alone: reading
+    will tell why.
+    """
+    hashed = []
+    for path, name in files:
+        digest, size = hashlib.blake2b(name.encode() + b"\0", digest_size=8), 0
+        content = hashlib.blake2b(digest_size=8)
+        with contextlib.suppress(OSError), path.open("rb") as stream:
+            while part := stream.read(_PART):
+                digest.update(part)
+                content.update(part)
+                size += len(part)
+        # Files without content have nothing in common.
+        hashed.append(CorpusFile(name, size, digest.hexdigest(), content.hexdigest() if size else ""))
+    return tuple(hashed)
 
 
 def write_manifest(
@@ -156,23 +187,37 @@ def read_manifest(folder: Path) -> IndexManifest | None:
     return manifest
 
 
-def begin_build(folder: Path, settings: IndexSettings, *, overwrite: bool) -> IndexManifest | None:
+def begin_build(
+    folder: Path, settings: IndexSettings, *, overwrite: bool, keeping: Sequence[str] = ()
+) -> IndexManifest | None:
     """Make the folder ready for a build; return the manifest instead if this very index is already there.
 
-    What an interrupted build of the same settings left is kept. Raises :class:`IndexMismatchError` if the
-    folder has files and is no index of ours, or, naming the difference, holds another index or the vectors of
-    one; ``overwrite`` empties it in that case.
+    What an interrupted build of the same settings left is kept. ``keeping``: where an index differs in its
+    corpus alone, and the corpora have a file in common, its files of these names are put aside into
+    ``BEFORE``, and the folder is ready for the index that takes its place. Raises
+    :class:`IndexMismatchError` if the folder has files and is no index of ours, or, naming the difference,
+    holds another index or the vectors of one; ``overwrite`` empties it in that case.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    ours = (folder / INDEX_FILE).is_file() or was_begun(folder)
-    if not ours and any(folder.iterdir()):
+    if not is_ours(folder) and any(folder.iterdir()):
         raise IndexMismatchError(
             f"the folder '{folder}' has files in it but is not an index of ours: choose another `out`."
         )
     if overwrite:
         _empty(folder)
     existing = read_manifest(folder)
+    if existing and existing.settings.kind != settings.kind:
+        raise IndexMismatchError(
+            f"'{folder}' is an index of the kind '{existing.settings.kind}', not '{settings.kind}': add "
+            f"--kind {existing.settings.kind} to bring it up to date, or choose another --out."
+        )
     before, wanted = existing.settings.stamp if existing else _begun(folder), settings.stamp
+    if keeping and before and _has_other_corpus(before, wanted):
+        if existing:
+            _refuse_strangers(folder, existing.settings.corpus, settings.corpus)
+        wanted.write(folder / BUILDING)
+        _put_aside(folder, keeping if existing else ())
+        return None
     if before and (existing or (folder / SHARDS).is_dir()):
         what = f"the {'' if existing else 'unfinished '}index '{folder}'"
         refuse_differences(what, before, wanted, advice=_OTHER, error=IndexMismatchError)
@@ -181,6 +226,44 @@ def begin_build(folder: Path, settings: IndexSettings, *, overwrite: bool) -> In
     if existing is None:
         wanted.write(folder / BUILDING)
     return existing
+
+
+def _has_other_corpus(before: Stamp, wanted: Stamp) -> bool:
+    """Whether two indexes differ in their corpus, and in nothing else."""
+    alike = dataclasses.replace(before, made_from={**before.made_from, "corpus": wanted.made_from["corpus"]})
+    return bool(before.differences(wanted)) and not alike.differences(wanted)
+
+
+def _refuse_strangers(folder: Path, here: Sequence[CorpusFile], there: Sequence[CorpusFile]) -> None:
+    # By content too: with a further folder, all files are named from what lies above both.
+    names, contents = {each.path for each in here}, {each.content for each in here if each.content}
+    if not any(each.path in names or each.content in contents for each in there):
+        raise IndexMismatchError(
+            f"the index '{folder}' was built of other files: it has none of those that are given now, such "
+            f"as '{there[0].path}'. {_OTHER}"
+        )
+
+
+def _put_aside(folder: Path, names: Sequence[str]) -> None:
+    """Move these files into ``BEFORE``, and empty the folder but for it and the stamp."""
+    # The manifest goes first: from here on the folder is an index in the making, whatever interrupts this.
+    (folder / INDEX_FILE).unlink(missing_ok=True)
+    for name in names:
+        (folder / BEFORE).mkdir(exist_ok=True)
+        if (folder / name).is_file():
+            (folder / name).replace(folder / BEFORE / name)
+    for each in folder.iterdir():
+        if each.name in (BUILDING, BEFORE):
+            continue
+        if each.is_dir():
+            shutil.rmtree(each)
+        else:
+            each.unlink()
+
+
+def is_ours(folder: Path) -> bool:
+    """Whether a folder is an index, finished or not."""
+    return (folder / INDEX_FILE).is_file() or was_begun(folder)
 
 
 def _empty(folder: Path) -> None:

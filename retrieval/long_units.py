@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,13 +18,15 @@ from core.files import read_records
 from core.types import Passage
 from core.units import Unit, write_units
 from retrieval.corpora import (
+    AUTO,
+    DOCUMENTS,
     FORMATS,
-    CorpusReport,
     check_format,
-    passage_from_record,
+    format_of,
     read_corpus,
     read_passage_records,
 )
+from retrieval.sifting import CorpusReport, passage_from_record
 
 LinkSource = Literal["auto", "field", "mentions", "title"]
 _WORD = re.compile(r"\w+(?:[.-]\w+|['’](?!s\b)\w+)*")  # a genitive's s is a word by itself
@@ -39,7 +41,7 @@ class UnitsConfig:
     Attributes:
         corpus: Files that hold the passages: those that were indexed.
         out: File to write, a unit per line; replaced if it is there.
-        format: As for 'corag index'.
+        format: As for 'corag index'. Documents are cut as it cuts them by default; a file is a document.
         links: What relates documents: "field" (records have ``links``, a list of titles or ids), "mentions"
             (a text names another document's title, as hyperlinks mostly do), "title" (nothing: a unit is what
             shares a title), or "auto": "field" if any record has links, else "title".
@@ -48,7 +50,7 @@ class UnitsConfig:
 
     corpus: list[str]
     out: str
-    format: str = "jsonl"
+    format: str = AUTO
     links: LinkSource = "auto"
     max_words: int = 3000
 
@@ -56,7 +58,7 @@ class UnitsConfig:
         if self.max_words < 1:
             raise ConfigError(f"max_words must be at least 1, but is {self.max_words}.")
         check_format(self.format)
-        if self.links == "field" and not _has_fields(self.format):
+        if self.links == "field" and self.format != AUTO and not _has_fields(self.format):
             known = ", ".join(filter(_has_fields, FORMATS))
             raise ConfigError(
                 f"records of the format '{self.format}' have no field 'links': choose links 'mentions' or "
@@ -122,8 +124,9 @@ def build_units(config: UnitsConfig, report: Callable[[str], None]) -> UnitsRepo
     ``report`` is told a sentence of what was read. Raises :class:`core.errors.DataError` for a broken corpus,
     or one without links where "field" was asked for.
     """
+    config = replace(config, format=format_of(config.corpus, config.format))
     corpus = CorpusReport()
-    documents = Documents.read(read_corpus(config.corpus, config.format, corpus))
+    documents = Documents.read(_passages(config, corpus))
     report(f"{corpus}.")
     neighbours = _both_ways(_links(config, documents), len(documents.titles))
     source = config.links if any(neighbours) else "title"
@@ -144,6 +147,12 @@ def build_units(config: UnitsConfig, report: Callable[[str], None]) -> UnitsRepo
     mean = round(sum(sizes) / len(sizes), 1)
     links = "field" if source == "auto" else source
     return UnitsReport(len(units), corpus.kept, len(neighbours), linked, links, mean, max(sizes))
+
+
+def _passages(config: UnitsConfig, report: CorpusReport) -> Iterator[Passage]:
+    for passage in read_corpus(config.corpus, config.format, report):
+        # The title of a passage that was cut out of a file is that of its section.
+        yield replace(passage, title=passage.source) if config.format == DOCUMENTS else passage
 
 
 def group_documents(
@@ -202,7 +211,7 @@ def _both_ways(links: Iterable[tuple[int, int]], documents: int) -> list[list[in
 def _links(config: UnitsConfig, documents: Documents) -> Iterable[tuple[int, int]]:
     """Return links as (from, to), one way."""
     if config.links == "mentions":
-        return _mentions(read_corpus(config.corpus, config.format, CorpusReport()), documents)
+        return _mentions(_passages(config, CorpusReport()), documents)
     if config.links == "title" or not _has_fields(config.format):
         return ()
     return _field_links(config, documents)

@@ -16,6 +16,7 @@ from core.types import Passage
 
 # Hashes of ids rather than ids: 16 bytes per passage, whatever its id, in one sorted array.
 TEXTS, OFFSETS, IDS = "passages.jsonl", "passages.offsets.npy", "passages.ids.npy"
+STORE_FILES = (TEXTS, OFFSETS, IDS)
 
 
 def storing(passages: Iterable[Passage], folder: Path) -> Iterator[Passage]:
@@ -32,7 +33,8 @@ def storing(passages: Iterable[Passage], folder: Path) -> Iterator[Passage]:
                     f"the passage id {passage.id!r} is empty or spans lines: give every passage a one-line "
                     "id."
                 )
-            end += texts.write(orjson.dumps([passage.id, passage.title, passage.text]) + b"\n")
+            record = [passage.id, passage.title, passage.text, *_place(passage)]
+            end += texts.write(orjson.dumps(record) + b"\n")
             offsets.append(end)
             hashes.append(_hash(passage.id))
             yield passage
@@ -105,6 +107,11 @@ class PassageStore:
     def close(self) -> None:
         """Let go of the texts. Safe to call twice."""
         self._texts.close()
+
+
+def _place(passage: Passage) -> tuple[str | int, ...]:
+    """Return source and page, or neither: most corpora have none, and their stores stay as they were."""
+    return (passage.source, passage.page) if passage.place else ()
 
 
 def _hash(identifier: str) -> int:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from core.batching import MicroBatcher
 from core.errors import BackendError, ConfigError, SearchFailedError, reason
 from core.fusion import fuse
+from core.lazy import importing
 from core.protocols import CachedHits, Retriever
 from core.request_cache import RequestCache
 from core.seeds import stable_hash
@@ -141,7 +142,8 @@ class RerankedRetriever:
     """
 
     def __init__(self, inner: Retriever, model: str, depth: int) -> None:
-        from sentence_transformers import CrossEncoder
+        with importing:
+            from sentence_transformers import CrossEncoder
 
         try:
             self._model: Any = CrossEncoder(model)

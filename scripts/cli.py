@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_type_hints
 
-from core.errors import ConfigError, CoragError, nearest
+from core.errors import BackendError, ConfigError, CoragError, nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class Command:
     """A sub-command.
 
     Attributes:
-        module: where its ``main`` is. The class that annotates main's parameter holds the options.
+        module: where its ``main`` is. The class that annotates main's parameter holds the options; what it
+            returns is an exit status, or one with figures for ``--json``.
         positional: the option that a bare argument sets.
     """
 
@@ -29,11 +31,12 @@ class Command:
 
 
 COMMANDS = {
+    "quickstart": Command("scripts.commands.quickstart", "make a small world and answer its first questions"),
     "run": Command("scripts.commands.run", "answer a dataset with one or more methods and print the table"),
     "sweep": Command(
         "scripts.commands.sweep", "answer a dataset with many settings over one engine and print one table"
     ),
-    "ask": Command("scripts.commands.ask", "answer one question and show every step", "question"),
+    "ask": Command("scripts.commands.ask", "answer a question, or one after another at a prompt", "question"),
     "join": Command(
         "scripts.commands.join", "join the shards of a run (--shard) and print its table", "runs"
     ),
@@ -41,6 +44,7 @@ COMMANDS = {
         "scripts.commands.sample", "sample chains for training and keep the best of each question"
     ),
     "rows": Command("scripts.commands.rows", "turn sampled chains into training rows", "chains"),
+    "train": Command("scripts.commands.train", "fine-tune on training rows: training/sft.py, from anywhere"),
     "rounds": Command(
         "scripts.commands.rounds", "sample, make rows, fine-tune and decode, once or several times"
     ),
@@ -65,7 +69,7 @@ COMMANDS = {
         "turn finished runs into one HTML file: table, tests, plots, traces",
         "runs",
     ),
-    "index": Command("scripts.commands.index", "build a Lucene or dense index over a corpus", "corpus"),
+    "index": Command("scripts.commands.index", "build an index over documents or a corpus", "corpus"),
     "units": Command("scripts.commands.units", "group a corpus into long units for longrag", "corpus"),
     "serve": Command("scripts.commands.serve", "serve an index over HTTP", "index"),
     "world": Command(
@@ -106,6 +110,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run_command(words[0], words[1:])
     except CoragError as error:
         print(f"corag: {error}", file=sys.stderr)
+        if isinstance(error, BackendError):
+            from eval.experiment.opening import last_words
+
+            print(last_words(), file=sys.stderr, end="")
         return 2
     except KeyboardInterrupt:
         print(
@@ -131,7 +139,7 @@ def usage() -> str:
             "",
             *lines,
             "",
-            "'corag COMMAND --help' lists a command's options.",
+            "'corag COMMAND --help' lists a command's options; --json makes figures its last line.",
         ]
     )
 
@@ -143,11 +151,21 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     command = COMMANDS[name]
     module = importlib.import_module(command.module)
     from core.options import parse  # jsonargparse takes a third of a second to import
+    from scripts.ended import Ended
 
-    (options,) = (kind for at, kind in get_type_hints(module.main).items() if at != "return")
-    config = parse(options, arguments, f"corag {name}", command.summary, command.positional)
-    status: int = module.main(config)
-    return status
+    *_, options, returned = get_type_hints(module.main).values()
+    words = [word for word in arguments if word != "--json"]
+    wanted = len(words) < len(arguments)
+    if wanted and returned is not Ended:
+        raise ConfigError(f"'corag {name}' has nothing to say in JSON: leave out --json.")
+    flags = {"json": "print a line of JSON at the end, for programs."} if returned is Ended else {}
+    config = parse(options, words, f"corag {name}", command.summary, command.positional, flags)
+    ended = module.main(config)
+    if not isinstance(ended, Ended):
+        return int(ended)
+    for record in ended.records if wanted else ():
+        print(json.dumps(record))
+    return ended.status
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #   bash scripts/test.sh -m 'not slow'    without real engines and index builds
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export PYTHONDONTWRITEBYTECODE=  # packages are compiled as they are imported, once
 bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"
 # The report is tested in a real browser, which pip does not have: Debian's, where this may install it (else

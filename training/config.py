@@ -119,7 +119,7 @@ class SftConfig(TuningOptions):
         super().__post_init__()
         if not self.rows or not self.out:
             raise ConfigError(
-                "name the rows and where the result goes: training/sft.py --rows ROWS --out FOLDER."
+                "name the rows and where the result goes: corag train --rows ROWS --out FOLDER."
             )
         if self.tuning == "full" and self.adapter:
             raise ConfigError(

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import yaml
 
@@ -24,7 +26,7 @@ from core.files import file_digest, write_atomically
 from core.options import identity_of
 from core.runs.folder import TRACES, read_lines
 from core.runs.stamp import STAMP, Input, Stamp, is_finished, refuse_differences
-from eval.experiment.backends import indexes_read, require_index, weights_read
+from eval.experiment.backends import OPENED_ALIASES, indexes_read, require_index, weights_read
 from eval.experiment.questions import FurtherQuestions, QuestionFile
 from eval.experiment.run import RunConfig
 from generation.config import ModelConfig
@@ -39,7 +41,8 @@ from training.sampling import SampleConfig
 COMMAND = (sys.executable, "-m", "scripts.cli")
 """How the corag command is called: by name, since scripts stand above this room."""
 ACCELERATE = (sys.executable, "-m", "accelerate.commands.launch")
-SFT = os.path.relpath(Path(__file__).with_name("sft.py"))
+SFT = str(Path(__file__).with_name("sft.py"))
+_END_S = 10.0
 StageOptions: TypeAlias = SampleRunConfig | MakeRowsConfig | SftConfig | RunConfig
 
 
@@ -104,6 +107,8 @@ class RoundsConfig(QuestionFile):
     seed: int = 0
     batch_size: int = 64
     may_fail: int = 0
+
+    ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -315,10 +320,8 @@ def perform(stage: Stage, command: Sequence[str], may_fail: int = 0) -> None:
         return
     stamp.write(stage.stamp_file)  # as unfinished, until the command has ended well
     file = stage.result.with_name(stage.result.name + ".yaml")
-    options = json.loads(json.dumps(asdict(stage.options)))
-    write_atomically(file, yaml.safe_dump(options, sort_keys=False, width=120))
     _say(f"{stage.result} ...")
-    status = subprocess.run([*command, "--config", str(file)], check=False).returncode
+    status = run_with(command, asdict(stage.options), file)
     if status:
         raise BackendError(
             f"the stage that makes '{stage.result}' ended with exit status {status}: its own message stands "
@@ -327,6 +330,30 @@ def perform(stage: Stage, command: Sequence[str], may_fail: int = 0) -> None:
         )
     if not isinstance(stage.options, SampleRunConfig | RunConfig) or check_answered(stage.options, may_fail):
         stamp.finish(stage.stamp_file)
+
+
+def run_to_end(command: Sequence[str]) -> int:
+    """Run a command and return its exit status. What ends this process ends the command and its children.
+
+    accelerate is killed before it can tell the training, which else would go on alone.
+    """
+    process = subprocess.Popen(command, start_new_session=True)
+    try:
+        return process.wait()
+    except BaseException:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_END_S)
+        raise
+
+
+def run_with(command: Sequence[str], options: Mapping[str, Any], file: Path) -> int:
+    """Run a command with options, which are written to ``file``, and return its exit status."""
+    plain = json.loads(json.dumps(options))
+    write_atomically(file, yaml.safe_dump(plain, sort_keys=False, width=120))
+    return run_to_end([*command, "--config", str(file)])
 
 
 def command_of(stage: Stage, launch: Sequence[str]) -> list[str]:
@@ -350,7 +377,8 @@ def default_launch() -> list[str]:
     import torch
 
     one = ["--num_processes", "1", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
-    return one if torch.cuda.is_available() else ["--cpu", *one]
+    threads = ["--num_cpu_threads_per_process", str(torch.get_num_threads())]
+    return one if torch.cuda.is_available() else ["--cpu", *threads, *one]
 
 
 def stamp_of(stage: Stage) -> Stamp:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from corag.config import CoRAGConfig
 from core.errors import ConfigError, DataError
@@ -25,10 +25,10 @@ from core.runs.folder import TRACES
 from core.runs.stamp import Stamp, refuse_differences
 from core.types import Passage
 from eval.experiment.backends import require_index
+from eval.experiment.opening import open_index_quietly
 from generation.models import context_window, model_folder
 from generation.rendering import Renderer
 from retrieval.config import RetrieverConfig
-from retrieval.open import open_retriever
 from training.chains import ChainRow, config_of, manifest_of_chains, read_chains
 from training.data import RowsConfig, TrainingRow, examples_of, set_aside, tokenise
 
@@ -57,6 +57,8 @@ class MakeRowsConfig:
     chat: Literal["auto", "yes", "no"] = "auto"
     rows: RowsConfig = field(default_factory=RowsConfig)
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+
+    ALIASES: ClassVar[dict[str, str]] = {"llm": "model", "index": "retriever.index"}
 
     def __post_init__(self) -> None:
         if not self.chains or not self.out:
@@ -130,15 +132,19 @@ class RowsReport:
 
 async def make_rows(config: MakeRowsConfig) -> RowsReport:
     """Open index and tokenizer and write the rows."""
-    folder = model_folder(config.model, weights=False)
-    renderer = Renderer.load(folder, config.chat)
-    chosen = within_window(config, folder)
-    retriever = await open_retriever(config.retriever)
+    retriever = await open_index_quietly(config.retriever)
     try:
-        folders = [Path(chains) for chains in config.chains]
-        return await write_rows(folders, Path(config.out), retriever, renderer, chosen)
+        return await make_rows_with(config, retriever)
     finally:
         await retriever.close()
+
+
+async def make_rows_with(config: MakeRowsConfig, retriever: Retriever) -> RowsReport:
+    """Write the rows, with an index that is open."""
+    folder = model_folder(config.model, weights=False)
+    renderer = Renderer.load(folder, config.chat)
+    folders = [Path(chains) for chains in config.chains]
+    return await write_rows(folders, Path(config.out), retriever, renderer, within_window(config, folder))
 
 
 def within_window(config: MakeRowsConfig, folder: str) -> RowsConfig:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from corag.config import CoRAGConfig
 from core.errors import ConfigError
@@ -23,7 +23,8 @@ from core.runs.rows import Row
 from core.runs.shards import Shard, note_questions
 from core.tools import Tools
 from core.types import Question
-from eval.experiment.backends import Setup, open_backends
+from eval.experiment.backends import OPENED_ALIASES, Setup, open_backends
+from eval.experiment.opening import ENGINE_LOG, log_to
 from eval.experiment.progress import answer_waiting
 from eval.experiment.questions import QuestionFile
 from generation.config import ModelConfig
@@ -53,6 +54,8 @@ class SampleRunConfig(QuestionFile):
     batch_size: int = 64
     out: str = "auto"
 
+    ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.batch_size < 1:
@@ -75,21 +78,29 @@ async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question])
     for question in questions:
         check_question(question, config.sample)
     setup = Setup(method=["corag"], model=config.model, retriever=config.retriever, corag=config.corag)
+    log_to(config.folder / ENGINE_LOG)
     async with open_backends(setup) as (generator, retriever):
         assert retriever is not None
-        with RunFolder(config.folder, settings_of(config, generator, retriever), _chosen(config)) as run:
-            if config.shard:
-                note_questions(config.folder, [question.id for question in questions])
-            method = partial(sample_chains, config=config.sample, corag=config.corag)
+        await sample_into(config, questions, generator, retriever)
 
-            async def sample_one(question: Question) -> Row:
-                tools = Tools(question, generator, retriever, seed=config.seed)
-                # Steps would say all of it again, at ten times the length: the answer has every candidate.
-                return replace(await answer_question(question, method, tools), steps=())
 
-            await answer_waiting(
-                run, questions, sample_one, "sample", in_flight=config.batch_size, parts=("chains", _chains)
-            )
+async def sample_into(
+    config: SampleRunConfig, questions: Sequence[Question], generator: Generator, retriever: Retriever
+) -> None:
+    """Do so with a model and an index that are open."""
+    with RunFolder(config.folder, settings_of(config, generator, retriever), _chosen(config)) as run:
+        if config.shard:
+            note_questions(config.folder, [question.id for question in questions])
+        method = partial(sample_chains, config=config.sample, corag=config.corag)
+
+        async def sample_one(question: Question) -> Row:
+            tools = Tools(question, generator, retriever, seed=config.seed)
+            # Steps would say all of it again, at ten times the length: the answer has every candidate.
+            return replace(await answer_question(question, method, tools), steps=())
+
+        await answer_waiting(
+            run, questions, sample_one, "sample", in_flight=config.batch_size, parts=("chains", _chains)
+        )
 
 
 def settings_of(config: SampleRunConfig, generator: Generator, retriever: Retriever) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +26,7 @@ from core.files import write_atomically
 from core.options import parse
 from core.runs.environment import environment
 from core.runs.stamp import Stamp, refuse_differences
+from eval.experiment.opening import ENGINE_LOG, log_to, quiet
 from generation.adapters import TRAINING, adapter_folder, check_adapter, read_manifest
 from generation.models import context_window, folder_digest, model_folder, native_dtype
 from generation.rendering import Renderer
@@ -57,7 +59,12 @@ def main(config: SftConfig) -> dict[str, Any]:
     out.mkdir(parents=True, exist_ok=True)
     # Before training: checkpoints beside it are then known to be of these settings.
     write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
-    trainer = make_trainer(config, folder, rows)
+    log_to(out / ENGINE_LOG)
+    # Of several processes one says it.
+    first = os.environ.get("RANK", "0") == "0"
+    done = f"model {config.model} and {len(rows['train'])} rows are loaded" if first else ""
+    with quiet(f"loading model {config.model} and its rows", done):
+        trainer = make_trainer(config, folder, rows)
     manifest["result"] = train(trainer, config, rows)
     if trainer.is_world_process_zero():
         write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
@@ -89,6 +96,18 @@ def train(trainer: Any, config: SftConfig, rows: Any) -> dict[str, Any]:
         "resumed_from": Path(last).name if last else "",
         "tokens_per_second": None if last else tokens * epochs / seconds,
     }
+
+
+def said_of(config: SftConfig, result: Mapping[str, Any]) -> str:
+    """Say in two lines what a training made, and how to use it. All figures are in its manifest."""
+    loss = "" if result["train_loss"] is None else f", mean loss {result['train_loss']:.3f}"
+    losses = "".join(f", {name} {value:.3f}" for name, value in result["evaluation"].items())
+    used = "name" if config.tuning == "full" else "adapter"
+    made = f"{result['steps']} steps, {result['epochs']:.2f} epochs, {result['seconds']:.0f} s{loss}{losses}"
+    return (
+        f"{config.out}: {made} (all figures: {config.out}/{TRAINING})\n"
+        f"Use it: corag run --method corag --model.{used} {config.out} ..."
+    )
 
 
 def load_rows(config: SftConfig, folder: str) -> Any:
@@ -394,8 +413,9 @@ if __name__ == "__main__":
         keep_freed_memory()  # of this process; main() leaves its caller's alone
     try:
         summary = "fine-tune a model on training rows"
-        outcome = main(parse(SftConfig, sys.argv[1:], "training/sft.py", summary))
+        options = parse(SftConfig, sys.argv[1:], "training/sft.py", summary)
+        outcome = main(options)
     except CoragError as error:
         print(f"corag: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
-    print(json.dumps(outcome["result"]))  # noqa: T201
+    print(said_of(options, outcome["result"]))  # noqa: T201

@@ -157,11 +157,11 @@ def parse_template(name: str, text: str) -> Template:
 def load_template(source: str, folder: Path) -> Template:
     """Load a prompt: the name of one shipped in ``folder``, a user's own file, or a user turn's text itself.
 
-    A source that contains a brace or a line break is taken as text. Raises :class:`ConfigError` if no such
-    prompt exists.
+    A source that contains a brace or a line break is taken as text; it may have sections as a file has, and
+    what stands before the first one is the user's turn. Raises :class:`ConfigError` if no such prompt exists.
     """
     if "{" in source or "\n" in source:  # no file that anybody means has such a name
-        return Template("inline", "0", (("user", source),))
+        return _inline(source)
     path = folder / f"{source}.txt"
     if not path.is_file():
         path = Path(source)
@@ -172,6 +172,16 @@ def load_template(source: str, folder: Path) -> Template:
             f"{', '.join(shipped)}."
         )
     return parse_template(path.stem, path.read_text(encoding="utf-8"))
+
+
+def _inline(text: str) -> Template:
+    whole = text if text.endswith("\n") else f"{text}\n"
+    head, *sections = _HEADING.split(whole)
+    if not sections:
+        return Template("inline", "0", (("user", text),))
+    turn, rest = re.sub(r"^version:.*\n", "", head).strip("\n"), whole[len(head) :]
+    said = f"--- user\n{turn}\n" if turn else ""
+    return parse_template("inline", f"version: 0\n{said}{rest}")
 
 
 def load_prompt(source: str, shipped: str, folder: Path) -> Template:

@@ -60,7 +60,10 @@ def _step_record(step: Step) -> dict[str, Any]:
     # Passages without their texts, which would be most of the line: the index has them.
     if not isinstance(step, SearchStep):
         return {"kind": step.kind, **asdict(step)}
-    hits = [{"id": hit.passage.id, "title": hit.passage.title, "score": hit.score} for hit in step.hits]
+    hits = [
+        {"id": hit.passage.id, "title": hit.passage.title, "score": hit.score, **hit.passage.place}
+        for hit in step.hits
+    ]
     return {
         "kind": step.kind,
         "path": step.path,
@@ -177,8 +180,7 @@ def _answer(record: Mapping[str, Any] | None) -> SavedAnswer | None:
 def _step(record: Mapping[str, Any]) -> Step:
     values = {name: value for name, value in record.items() if name != "kind"}
     if record["kind"] == SearchStep.kind:
-        hits = tuple(Hit(Passage(hit["id"], hit["title"], ""), hit["score"]) for hit in record["hits"])
-        return SearchStep(**values | {"hits": hits})
+        return SearchStep(**values | {"hits": tuple(map(_hit, record["hits"]))})
     dropped = tuple((kind, count) for kind, count in record["shortening"]["dropped"])
     values["usage"] = TokenUsage(**record["usage"])
     values["shortening"] = Shortening(dropped, record["shortening"]["cut_tokens"])
@@ -186,6 +188,11 @@ def _step(record: Mapping[str, Any]) -> Step:
         return ScoreStep(**values | {"log_likelihood": log_likelihood(record["log_likelihood"])})
     lists = {name: tuple(record[name]) for name in ("texts", "finish_reasons")}
     return GenerateStep(**values | lists)
+
+
+def _hit(record: Mapping[str, Any]) -> Hit:
+    place = record.get("source", ""), record.get("page", 0)
+    return Hit(Passage(record["id"], record["title"], "", *place), record["score"])
 
 
 def log_likelihood(value: float | None) -> float:

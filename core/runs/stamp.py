@@ -19,6 +19,7 @@ from core.errors import ConfigError, CoragError
 from core.files import write_atomically
 
 STAMP = "stamp.json"
+_NAMED = 5  # inputs that a message names
 GO_ON = "Give the same settings to go on with it, or choose another --out."
 
 
@@ -71,9 +72,16 @@ class Stamp:
         for part in dict.fromkeys([*self.made_from, *wanted.made_from]):
             here, there = self.made_from.get(part, ()), wanted.made_from.get(part, ())
             if [each.hash for each in here] != [each.hash for each in there]:
-                shown = (", ".join(map(str, inputs)) or "(none)" for inputs in (here, there))
-                found.append(f"{part}: {' -> '.join(shown)}")
+                found.append(f"{part}: {_listed(here, there)} -> {_listed(there, here)}")
         return found + differences(*(_plain(each.made_with) for each in (self, wanted)))
+
+
+def _listed(inputs: Sequence[Input], others: Sequence[Input]) -> str:
+    """Name the inputs that the others lack, or all where only their order differs."""
+    known = {each.hash for each in others}
+    named = [each for each in inputs if each.hash not in known] or inputs
+    more = [f"and {len(named) - _NAMED:,} more"] if len(named) > _NAMED else []
+    return ", ".join([*map(str, named[:_NAMED]), *more]) or "(none)"
 
 
 def is_finished(file: Path, wanted: Stamp) -> bool:

@@ -16,7 +16,8 @@ from core.errors import DataError
 from core.files import read_jsonl
 from core.types import Passage
 from eval.datasets.paragraphs import POOLED_DATASETS, read_pooled
-from retrieval.corpora import passage_from_record, read_passage_records, register_format
+from retrieval.corpora import read_passage_records, register_format
+from retrieval.sifting import passage_from_record
 
 PAGED_FORMATS = frozenset({"kilt"})
 """Formats whose passage ids are known to begin with a page's ``wikipedia_id`` (:mod:`eval.datasets.kilt`)."""

@@ -41,7 +41,7 @@ DATASETS = {name: title for name, (_, title) in _READERS.items()}
 
 
 def load_questions(
-    source: str,
+    source: str | Path,
     dataset: str = "jsonl",
     split: str = "",
     limit: int = 0,
@@ -64,6 +64,7 @@ def load_questions(
         ConfigError: for an unknown dataset or options that do not go together.
         DataError: naming source, record and field, for a source that cannot be read as this dataset.
     """
+    source = str(source)
     # What does not go together is said before a file of many megabytes is read.
     if dataset not in _PARSERS:
         raise ConfigError(f"there is no dataset '{dataset}': {nearest(dataset, DATASETS)}")

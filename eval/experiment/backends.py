@@ -6,20 +6,23 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from core.errors import ConfigError
 from core.files import file_digest
 from core.protocols import Generator, Retriever
 from core.runs.stamp import Input
+from eval.experiment.opening import open_index_quietly, open_model_quietly
 from eval.experiment.own_methods import short_name
-from eval.experiment.registry import MethodOptions, check_names, methods_of
+from eval.experiment.registry import MethodOptions, called, check_names, methods_of
 from generation.adapters import adapter_folder
 from generation.config import ModelConfig
 from generation.models import folder_digest
-from generation.open import open_generator
 from retrieval.config import RetrieverConfig
 from retrieval.index_manifest import INDEX_FILE
-from retrieval.open import open_retriever
+
+# What is typed first, at whatever opens a model and an index.
+OPENED_ALIASES = {"llm": "model.name", "model": "model.name", "index": "retriever.index"}
 
 
 @dataclass(frozen=True)
@@ -41,17 +44,25 @@ class Setup(MethodOptions):
     seed: int = 0
     budget: int = 0
 
+    ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES
+    CHOOSES_BACKEND: ClassVar[bool] = False  # whether the command itself settles what "auto" is
+
     def __post_init__(self) -> None:
+        if not self.CHOOSES_BACKEND:
+            object.__setattr__(self, "model", self.model.settled())
         # A method of the user's own is named by where to find it; from here on it is called like any other.
-        object.__setattr__(self, "method", [short_name(name) for name in self.method])
-        check_names(self.method, methods_of(type(self)))
+        known = methods_of(type(self))
+        object.__setattr__(self, "method", [called(short_name(name), known) for name in self.method])
+        check_names(self.method, known)
         if self.budget < 0:
             raise ConfigError(f"budget must be 0 (no limit) or a number of tokens, but it is {self.budget}.")
 
     @property
     def searches(self) -> bool:
-        """Whether any of the methods needs a retriever."""
-        return any(self.entry(name).searches for name in self.method)
+        """Whether any of the methods needs a retriever, or may search the one that is named."""
+        named = bool(self.retriever.index or self.retriever.url)
+        entries = [self.entry(name) for name in self.method]
+        return any(entry.needs_index or (entry.searches and named) for entry in entries)
 
 
 @asynccontextmanager
@@ -60,19 +71,24 @@ async def open_backends(setup: Setup) -> AsyncIterator[tuple[Generator, Retrieve
 
     Close both at the end, whatever happens.
     """
-    # A missing prompt or demonstration file is found before minutes go into an engine.
-    for name in setup.method:
-        setup.of(name).check_files()
+    check_setup(setup)
     async with AsyncExitStack() as stack:
         retriever = None
         if setup.searches:
-            require_index(setup.retriever)
             # Before the engine, which takes what memory is left.
-            retriever = await open_retriever(setup.retriever)
+            retriever = await open_index_quietly(setup.retriever)
             stack.push_async_callback(retriever.close)
-        generator = await open_generator(setup.model)
+        generator = await open_model_quietly(setup.model)
         stack.push_async_callback(generator.close)
         yield generator, retriever
+
+
+def check_setup(setup: Setup) -> None:
+    """Raise :class:`ConfigError` for a file or an index that is missing, before minutes go into an engine."""
+    for name in setup.method:
+        setup.of(name).check_files()
+    if setup.searches:
+        require_index(setup.retriever)
 
 
 def require_index(retriever: RetrieverConfig) -> None:

@@ -26,6 +26,7 @@ from core.tools import GenerateStep, ScoreStep, SearchStep, Step
 from core.types import Answer
 
 REDRAWS_PER_SECOND = 10
+HOPS_SHOWN = 8
 CHOSEN = "← chosen"
 REUSED = "reused rollout"
 _ORDER = ("question", "chain", "tree", "step", "hop", "rollout", "child")
@@ -108,10 +109,13 @@ class Drawing:
         self._refusal = refusal
         self._root = Node()
         self._chosen: Node | None = None
+        self._ends_in_reply = False
 
     def add(self, step: Step) -> None:
         """Note a finished step."""
         node = self._at(step.path)
+        if node is self._root:
+            self._ends_in_reply = isinstance(step, GenerateStep)
         if isinstance(step, SearchStep):
             self._searched(node, step)
             return
@@ -149,6 +153,22 @@ class Drawing:
         self._chosen = node
         for child in node.children.values():
             child.chosen = child.kind == "hop"
+
+    def hops(self, most: int = HOPS_SHOWN) -> list[Text]:
+        """Tell what led to the answer, a line each: the hops of the chosen chain, or else the steps."""
+        if self._chosen is not None:
+            lines = [
+                Text.assemble((f"{number}. ", "dim"), _hop(node))
+                for number, node in enumerate(_chosen_hops(self._root), 1)
+            ]
+        else:
+            steps = [Text("  ").join([self._label(node), *_lines_below(node)]) for node in self._root.ordered]
+            lines = [*steps, *self._root.lines]
+            if self._ends_in_reply:
+                lines.pop()  # it says the answer, as what follows these lines does
+        if (more := len(lines) - most) > 0:
+            lines = [*lines[: most - 1], Text(f"and {more + 1} more steps (--verbose)", style="dim")]
+        return lines
 
     def tree(self, fold: Fold = Fold.NOTHING) -> Tree:
         """Draw what is known so far."""
@@ -301,6 +321,22 @@ def live(drawing: Drawing, console: Console) -> Iterator[Callable[[Step], None]]
             if waiting is not None:
                 waiting.cancel()
             screen.update(drawing.finished(console))
+
+
+def _chosen_hops(node: Node) -> Iterator[Node]:
+    """Yield the hops on the way that was kept, from the question on."""
+    for child in node.ordered:
+        if child.chosen:
+            if child.kind in ("hop", "child") and child.found is not None:
+                yield child
+            yield from _chosen_hops(child)
+
+
+def _lines_below(node: Node) -> Iterator[Text]:
+    """Yield the lines of a node and of all below it."""
+    for child in node.ordered:
+        yield from _lines_below(child)
+    yield from node.lines
 
 
 def _descendants(node: Node) -> Iterator[Node]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from core.errors import ConfigError
 from core.protocols import Generator
@@ -23,6 +23,7 @@ from core.runs.rows import Row, SavedRow
 from core.seeds import stable_hash
 from core.tools import Tools
 from core.types import Question
+from eval.experiment.opening import open_model_quietly
 from eval.experiment.progress import answer_waiting
 from eval.scoring.judge import JudgeConfig, judge
 from eval.scoring.rows import score_row
@@ -30,7 +31,6 @@ from eval.scoring.scorers import chosen_scorer, scorer_title
 from eval.statistics.intervals import Interval, bootstrap_mean, interval_record
 from eval.tables.runs import Runs, manifest_of_answers
 from generation.config import ModelConfig
-from generation.open import open_generator
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class JudgingConfig(Runs):
     """
 
     USAGE = "corag judge RUN RUN ..."
+    ALIASES: ClassVar[dict[str, str]] = {"llm": "model.name", "model": "model.name"}
 
     judge: JudgeConfig = field(default_factory=JudgeConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -99,7 +100,7 @@ async def judge_runs(runs: Mapping[str, Path], config: JudgingConfig) -> dict[st
         manifest_of_answers(run)
     for run in runs.values():
         rows_with_gold(run)
-    generator = await open_generator(config.model)
+    generator = await open_model_quietly(config.model)
     try:
         return {name: await judge_run(run, config, generator) for name, run in runs.items()}
     finally:

@@ -18,10 +18,11 @@ from typing import Any
 from core.errors import ConfigError, CoragError, nearest, reason
 from core.files import file_digest
 from core.method import MethodConfig
-from core.types import Answer
+from core.tools import Tools
+from core.types import Answer, Question
 
-PAGE = "docs/your_own_method.md"
-PARAMETERS = ["question", "tools", "config"]
+PAGE = "docs/guides/your_own_method.md"
+PARAMETERS = ["question", "tools"], ["question", "tools", "config"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,16 @@ class Entry:
 
     @property
     def searches(self) -> bool:
-        """Whether the method needs a retriever."""
+        """Whether the method searches, as far as it is known."""
         return self.config.SEARCHES
+
+    @property
+    def needs_index(self) -> bool:
+        """Whether the method cannot do without an index.
+
+        Of a function without options of its own nothing is known: its first search will tell.
+        """
+        return self.searches and self.config is not MethodConfig
 
 
 def is_own(name: str) -> bool:
@@ -74,10 +83,38 @@ def load_entry(spec: str) -> Entry:
         found = [key for key, value in vars(module).items() if inspect.iscoroutinefunction(value)]
         hint = nearest(name, found) if found else "it has none at all."
         raise ConfigError(f"'{source}' has no 'async def {name}': {hint}")
-    config = _config_of(function, spec)
-    _check_defaults(config, spec)
+    return entry_of_function(function, spec, file_digest(module.__file__ or ""))
+
+
+def entry_of_function(function: Callable[..., Awaitable[Answer]], where: str, code: str) -> Entry:
+    """Describe an async function of the user's. Its options are those of its parameter ``config``, if any.
+
+    ``where``: what to call it in messages. ``code``: what tells its code from other code. Raises
+    :class:`ConfigError` for other parameters than a method's, and for options that cannot be.
+    """
     about = (inspect.getdoc(function) or "a method of your own").splitlines()[0]
-    return Entry(function, config, about, file_digest(module.__file__ or ""))
+    parameters = list(inspect.signature(function).parameters)
+    if parameters not in PARAMETERS:
+        raise ConfigError(
+            f"'{where}' takes ({', '.join(parameters)}), but a method takes (question, tools) or (question, "
+            f"tools, config): see {PAGE}."
+        )
+    if len(parameters) == 2:
+        return Entry(_Unconfigured(function), MethodConfig, about, code)
+    config = _config_of(function, where)
+    _check_defaults(config, where)
+    return Entry(function, config, about, code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unconfigured:
+    """A method without options, called as those with options are. Two of one function are equal."""
+
+    function: Callable[..., Awaitable[Answer]]
+
+    async def __call__(self, question: Question, tools: Tools, config: MethodConfig) -> Answer:
+        """Answer a question."""
+        return await self.function(question, tools)
 
 
 @lru_cache(maxsize=64)
@@ -133,11 +170,6 @@ def _place(error: Exception) -> str:
 
 def _config_of(function: Callable[..., Any], spec: str) -> type[MethodConfig]:
     """Find the class of a method's options in the annotation of its last parameter."""
-    if list(inspect.signature(function).parameters) != PARAMETERS:
-        raise ConfigError(
-            f"'{spec}' takes {inspect.signature(function)}, but a method takes (question: Question, tools: "
-            f"Tools, config: YourConfig): see {PAGE}."
-        )
     config = _run(lambda: typing.get_type_hints(function), spec).get("config")
     if not (
         isinstance(config, type)

@@ -43,7 +43,7 @@ class RunProgress:
         self._name, self._total, self._finished, self._parts = name, total, finished, parts
         self._new = self._tokens = self._counted = self._failed = 0
         self._started = time.monotonic()
-        self._written = 0.0
+        self._written, self._told = 0.0, -1
         self._console = Console(stderr=True, highlight=False)
         terminal = self._console.file.isatty() and not self._console.is_dumb_terminal
         self._bar = _bar(self._console) if terminal else None
@@ -74,7 +74,7 @@ class RunProgress:
         return ", ".join(said)
 
     def _write(self) -> None:
-        self._written = time.monotonic()
+        self._written, self._told = time.monotonic(), self._new
         print(f"{self._name}: {self._said()}", file=self._console.file, flush=True)
 
     def __enter__(self) -> RunProgress:
@@ -90,7 +90,7 @@ class RunProgress:
     ) -> None:
         if self._bar:
             self._bar.stop()
-        else:
+        elif self._told < self._new:  # else the last line has said it
             self._write()
 
 

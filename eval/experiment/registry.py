@@ -28,6 +28,7 @@ from corag.config import CoRAGConfig
 from corag.method import corag
 from core.errors import ConfigError, nearest
 from core.method import MethodConfig
+from core.option_names import choices_of, respelt
 from core.runner import Method
 from core.runs.manifest import CHAINS, VERDICTS
 from core.tools import Tools
@@ -136,8 +137,16 @@ class MethodOptions:
         """
         options: type[MethodOptions] = cls
         for name in filter(is_own, named):
-            options = _with_method(options, short_name(name), load_entry(name))
+            options = with_method(options, short_name(name), load_entry(name))
         return options
+
+    @classmethod
+    def unchosen(cls, named: Sequence[str]) -> set[str]:
+        """Return the methods that were not named: help and hints pass them over."""
+        known = methods_of(cls)
+        default = next((each.default_factory for each in fields(cls) if each.name == "method"), None)
+        chosen = named or (default() if callable(default) else ())
+        return set(known) - {called(short_name(name), known) for name in chosen}
 
     def entry(self, name: str) -> Entry:
         """Return what there is to know of a method."""
@@ -161,8 +170,11 @@ METHODS = methods_of(MethodOptions)
 """The methods of the house by name, in the order in which lists and help show them."""
 
 
-def _with_method(options: type[MethodOptions], name: str, entry: Entry) -> type[MethodOptions]:
-    """Return a class of options with a section for one method more, called after the method."""
+def with_method(options: type[MethodOptions], name: str, entry: Entry) -> type[MethodOptions]:
+    """Return a class of options with a section for one more method, or as it is if it has it.
+
+    Raises :class:`ConfigError` if the name is taken by something else.
+    """
     known = methods_of(options)
     if known.get(name) == entry:
         return options
@@ -186,6 +198,17 @@ def _with_method(options: type[MethodOptions], name: str, entry: Entry) -> type[
     return cast("type[MethodOptions]", extended)
 
 
+def called(name: str, known: Mapping[str, Entry] = METHODS) -> str:
+    """Return what a method is called here; a name that is nobody's comes back as it is.
+
+    >>> called("basic-rag"), called("self-ask"), called("irct")
+    ('one_step', 'self_ask', 'irct')
+    """
+    plain = name.replace("-", "_")
+    others = {other: here for here, entry in known.items() for other in entry.config.ALSO_CALLED}
+    return next((here for here in (name, plain, others.get(plain, "")) if here in known), name)
+
+
 def check_names(names: Sequence[str], known: Mapping[str, Entry] = METHODS) -> None:
     """Raise :class:`ConfigError` for a name that is not a method's, or an empty list."""
     if not names:
@@ -193,9 +216,18 @@ def check_names(names: Sequence[str], known: Mapping[str, Entry] = METHODS) -> N
     for name in names:
         if name not in known:
             raise ConfigError(
-                f"there is no method '{name}': {nearest(name, known)} (A method of your own: "
-                f"FILE.py:FUNCTION, see {PAGE}.)"
+                f"there is no method '{name}': {_kind_of_method(name, known) or nearest(name, known)} "
+                f"(A method of your own: FILE.py:FUNCTION, see {PAGE}.)"
             )
+
+
+def _kind_of_method(name: str, known: Mapping[str, Entry]) -> str:
+    """Say whose option has this name as a value, if it tells runs apart as if they were methods."""
+    for method, entry in known.items():
+        for option in entry.config.GROUPED_BY:
+            if (value := respelt(option, name, entry.config)) in choices_of(option, entry.config):
+                return f"write --method {method} --{method}.{option} {value}."
+    return ""
 
 
 def bind(name: str, options: MethodOptions) -> Method:

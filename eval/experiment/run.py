@@ -21,6 +21,7 @@ from core.seeds import stable_hash
 from core.tools import Tools
 from core.types import Question
 from eval.experiment.backends import Setup, open_backends
+from eval.experiment.opening import ENGINE_LOG, log_to
 from eval.experiment.progress import answer_waiting
 from eval.experiment.questions import QuestionFile
 from eval.experiment.registry import bind
@@ -54,12 +55,20 @@ class RunConfig(Setup, QuestionFile):
                 f"{self.recall_at}."
             )
 
+    @property
+    def folder(self) -> Path:
+        """The folder of the run folders."""
+        if self.out != "auto":
+            return Path(self.out)
+        return Path("runs") / Path(self.questions).name.split(".")[0]
+
 
 async def answer_dataset(config: RunConfig, questions: Sequence[Question]) -> dict[str, Path]:
     """Answer every question with every method, and return the run folder of each method.
 
     What a folder holds already is not answered again. Failed questions are.
     """
+    log_to(config.folder / ENGINE_LOG)
     async with open_backends(config) as (generator, retriever):
         # One after another: what is interrupted has then finished the first methods.
         return {
@@ -144,15 +153,19 @@ def method_settings(config: RunConfig, name: str) -> dict[str, Any]:
     }
 
 
+def folder_name(cell: str) -> str:
+    """Return what a named run's folder is called: every sign that a shell may take for its own is a dash."""
+    return re.sub(r"[^\w.=-]+", "-", cell)
+
+
 def run_path(config: RunConfig, name: str, settings: Mapping[str, Any], cell: str = "") -> Path:
     """Return the folder of a method's run, or of its shard.
 
     The automatic name changes with the settings, so it is never refused.
     """
     if config.out != "auto":
-        run = Path(config.out) / (re.sub(r"[^\w.=-]+", "-", cell) or name)
+        run = config.folder / (folder_name(cell) or name)
     else:
-        stem = Path(config.questions).name.split(".")[0]
         digest = stable_hash(json.dumps(settings, sort_keys=True, default=str))[:8]
-        run = Path("runs") / stem / f"{name}-{digest}"
+        run = config.folder / f"{name}-{digest}"
     return Shard.parse(config.shard).folder(run) if config.shard else run

@@ -12,12 +12,14 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from core.errors import ConfigError
+from core.files import write_atomically
 from core.protocols import Retriever
 from core.runs.folder import read_lines
 from core.runs.rows import SavedRow
@@ -27,8 +29,6 @@ from eval.scoring.rows import Scores
 from eval.scoring.scorers import Scorer
 from eval.tables.conditions import corpus_searched
 from eval.tables.runs import check_same_file, common_questions, manifest_of_answers, scoring_of
-from retrieval.config import RetrieverConfig
-from retrieval.open import open_retriever
 
 ASSETS = Path(__file__).parent / "assets"
 STYLES = ("report.css", "explorer.css")
@@ -97,18 +97,14 @@ def report_of(runs: Mapping[str, Path], scorer: str = "auto", recall_at: int = 0
     return make_report(loaded, questions, *scoring_of(first, scorer, recall_at))
 
 
-async def texts_of(report: Report, config: RetrieverConfig) -> TextBlocks:
-    """Fetch the passages' texts from an index; none if none is named.
+async def texts_of(report: Report, retriever: Retriever | None) -> TextBlocks:
+    """Fetch the passages' texts from an index, if there is one.
 
     Raises :class:`ConfigError` if it has none of them.
     """
-    if not config.index and not config.url:
+    if retriever is None:
         return TextBlocks()
-    retriever = await open_retriever(config)
-    try:
-        texts = await text_blocks(report, retriever)
-    finally:
-        await retriever.close()
+    texts = await text_blocks(report, retriever)
     if not texts.found and report.passages.ids:
         raise ConfigError(
             f"the index has none of the {len(report.passages.ids):,} passages that these runs name, such as "
@@ -129,6 +125,24 @@ async def text_blocks(report: Report, retriever: Retriever) -> TextBlocks:
         texts = [[known[name].title, known[name].text] if name in known else None for name in part]
         blocks.append(element(f"texts-{number}", pack(orjson.dumps(texts))))
     return TextBlocks(blocks, found)
+
+
+async def write_report(
+    runs: Mapping[str, Path],
+    out: Path,
+    index: Retriever | None = None,
+    scorer: str = "auto",
+    recall_at: int = 0,
+) -> tuple[Report, TextBlocks]:
+    """Write the page of finished runs by name to ``out``, with passages' texts if there is an ``index``.
+
+    Return what is on it. Raises :class:`ConfigError` as :func:`report_of` and :func:`texts_of` do.
+    """
+    report = report_of(runs, scorer, recall_at)
+    texts = await texts_of(report, index)
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    write_atomically(out, html_page(report, texts, made))
+    return report, texts
 
 
 def html_page(report: Report, texts: TextBlocks, made: str) -> str:

@@ -13,7 +13,8 @@ import yaml
 
 from core.errors import ConfigError
 from core.method import MethodConfig
-from core.options import TextLoader, changed, flatten, identity_of, load_yaml, renamed, sections_of
+from core.option_names import renamed, sections_of
+from core.options import TextLoader, changed, flatten, identity_of, load_yaml
 from core.seeds import stable_hash
 from core.types import Question
 from eval.experiment.own_methods import short_name
@@ -62,8 +63,18 @@ class Cell:
 
     @property
     def searches(self) -> bool:
-        """Whether its method needs a retriever."""
-        return self.options.SEARCHES
+        """Whether its method searches, as far as it is known."""
+        return self.config.entry(self.method).searches
+
+    @property
+    def needs_index(self) -> bool:
+        """Whether its method cannot do without an index."""
+        return self.config.entry(self.method).needs_index
+
+    @property
+    def has_index(self) -> bool:
+        """Whether there is an index or server to search."""
+        return bool(self.config.retriever.index or self.config.retriever.url)
 
     @property
     def folder(self) -> Path:
@@ -71,13 +82,19 @@ class Cell:
         return run_path(self.config, self.method, {}, self.name)
 
 
-def read_cells(base: RunConfig, cells: str, grid: str) -> list[Cell]:
+Changes = Mapping[str, Any] | RunConfig
+"""What a cell changes, or, where a program made it, all its options."""
+
+
+def read_cells(
+    base: RunConfig, cells: str | Mapping[str, Changes], grid: str | Sequence[Mapping[str, Any]]
+) -> list[Cell]:
     """Return the cells, without questions, in the order in which they are written, those of the grid last.
 
     ``cells``: a YAML file, or YAML in braces, of names and the options that each changes. ``grid``: a YAML
     file, or YAML in brackets or braces, of blocks of options, a cell for each combination of their values; a
-    cell equal to an earlier one is left out. Raises :class:`ConfigError` naming the cell and the option that
-    is wrong.
+    cell equal to an earlier one is left out. Either may be given as objects too. Raises :class:`ConfigError`
+    naming the cell and the option that is wrong.
     """
     stated = [*_named(cells), *_combined(grid, base.method[0])]
     if not stated:
@@ -107,7 +124,7 @@ class _Stated(NamedTuple):
     place: str
     name: str
     label: str
-    changes: Mapping[str, Any]
+    changes: Changes
     combined: bool
 
     @property
@@ -118,6 +135,10 @@ class _Stated(NamedTuple):
 
 def _configured(base: RunConfig, each: _Stated) -> Cell:
     """Apply a cell's changes. Raises :class:`ConfigError` for what a cell may not change."""
+    if isinstance(each.changes, RunConfig):
+        (method,) = each.changes.method
+        options = [f"{method}.{option.name}" for option in fields(each.changes.of(method))]
+        return Cell(each.name, each.label, each.changes, ("method", *options))
     if shared := sorted(option for option in each.changes if option.split(".")[0] in SHARED):
         raise ConfigError(
             f"{each.title} changes {shared[0]}, which all cells share: give it to the sweep itself."
@@ -135,19 +156,19 @@ def _configured(base: RunConfig, each: _Stated) -> Cell:
             f"{each.title} changes {foreign[0]}, but its method is {method}: give the cell 'method: "
             f"{foreign[0].split('.')[0]}'."
         )
-    options = flatten(each.changes, {prefix for prefix, _ in sections_of(type(config))})
-    return Cell(each.name, each.label, config, tuple(renamed(option, type(config)) for option, _ in options))
+    named = flatten(each.changes, {prefix for prefix, _ in sections_of(type(config))})
+    return Cell(each.name, each.label, config, tuple(renamed(option, type(config)) for option, _ in named))
 
 
-def _named(cells: str) -> Iterator[_Stated]:
+def _named(cells: str | Mapping[str, Changes]) -> Iterator[_Stated]:
     """Yield the cells that are written out one by one."""
     if not cells:
         return
     place, data = _load(cells, "cells")
     if (
         not data
-        or not isinstance(data, dict)
-        or not all(isinstance(changes, dict) for changes in data.values())
+        or not isinstance(data, Mapping)
+        or not all(isinstance(changes, Mapping | RunConfig) for changes in data.values())
     ):
         raise ConfigError(
             f"{place} must hold cells, each a name followed by the options that it changes, such as "
@@ -156,12 +177,12 @@ def _named(cells: str) -> Iterator[_Stated]:
     yield from (_Stated(place, str(name), str(name), changes, False) for name, changes in data.items())
 
 
-def _combined(grid: str, method: str) -> Iterator[_Stated]:
+def _combined(grid: str | Sequence[Mapping[str, Any]], method: str) -> Iterator[_Stated]:
     """Yield a grid's cells, a block's last option changing fastest; ``method``: of blocks that name none."""
     if not grid:
         return
     place, data = _load(grid, "grid")
-    blocks = data if isinstance(data, list) else [data]
+    blocks = data if isinstance(data, list | tuple) else [data]
     for block in blocks:
         if not block or not isinstance(block, dict):
             raise ConfigError(
@@ -169,7 +190,9 @@ def _combined(grid: str, method: str) -> Iterator[_Stated]:
                 "{method: corag, corag.strategy: best_of_n, corag.chains: [2, 4], corag.max_hops: [2, 4]}'."
             )
         options = dict(flatten(block, {prefix for prefix, _ in sections_of(RunConfig)}))
-        choices = [value if isinstance(value, list) else [value] for value in options.values()]
+        choices = [
+            value if isinstance(value, list | tuple | range) else [value] for value in options.values()
+        ]
         if empty := [option for option, values in zip(options, choices, strict=True) if not values]:
             raise ConfigError(f"{place} has no value for {empty[0]}: give it one or more.")
         for values in itertools.product(*choices):
@@ -205,7 +228,7 @@ def names_of(method: str, changes: Mapping[str, Any]) -> tuple[str, str]:
 
 def short_value(value: Any) -> str:
     """Write an option's value as it stands in names, of a long one its end and a few digits."""
-    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     if len(text) <= _LONGEST:
         return text
     # Of paths, which differ at their ends.
@@ -213,8 +236,13 @@ def short_value(value: Any) -> str:
     return f"{ends[-_LONGEST:].lstrip(',')}~{stable_hash(text)[:4]}"
 
 
-def _load(given: str, option: str) -> tuple[str, Any]:
-    """Return what to call an option's place in messages, and the YAML that it or its file holds."""
+def _load(given: Any, option: str) -> tuple[str, Any]:
+    """Return what to call an option's place in messages, and the YAML that it or its file holds.
+
+    What a program gives as objects is taken as it is.
+    """
+    if not isinstance(given, str):
+        return f"the {option}", given
     if given.lstrip()[:1] not in ("{", "[", "-"):
         return f"'{given}'", load_yaml(given, option)
     try:

@@ -5,8 +5,8 @@ Cells of one model share its engine, prefix cache and request cache. A finished 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,14 +18,13 @@ from core.runs.manifest import MANIFEST
 from core.runs.stamp import STAMP, Stamp, is_finished
 from core.types import Question
 from eval.experiment.backends import indexes_read, require_index, weights_read
+from eval.experiment.opening import open_index_quietly, open_model_quietly
 from eval.experiment.questions import FurtherQuestions
 from eval.experiment.run import RunConfig, answer_run, method_settings
 from eval.sweeps.cells import Cell, digest_of, read_cells
 from eval.sweeps.findings import Reporting, check_metric
 from generation.config import ModelConfig
-from generation.open import open_generator
 from retrieval.config import RetrieverConfig
-from retrieval.open import open_retriever
 
 # Replies of a kind that an engine of a sweep remembers: 0.7 GB if all are met. Best of 8 with 6 hops samples
 # 48 per question, and later cells ask for the very same: what is forgotten is computed again.
@@ -82,7 +81,14 @@ def planned(config: SweepConfig) -> tuple[list[Cell], list[Cell]]:
 
     Raises :class:`ConfigError` for cells, questions or a metric that cannot be, before anything is opened.
     """
-    cells = read_cells(config, config.cells, config.grid)
+    return over(config, read_cells(config, config.cells, config.grid))
+
+
+def over(config: SweepConfig, cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
+    """Return cells over the questions of the report, and the same over the dev questions, if any.
+
+    Raises :class:`ConfigError` as :func:`planned` does.
+    """
     questions, out = scored(config.load()), str(config.folder)
     test_cells = [replace(cell, config=replace(cell.config, out=out), questions=questions) for cell in cells]
     dev_cells = over_dev_questions(config, test_cells)
@@ -128,17 +134,32 @@ def scored(questions: Sequence[Question]) -> Sequence[Question]:
     return questions
 
 
-async def open_engine(config: ModelConfig) -> Generator:
-    """Open a model with a request cache large enough for many cells."""
-    return await open_generator(config, REPLIES_KEPT)
+@asynccontextmanager
+async def engine_of_its_own(config: ModelConfig) -> AsyncIterator[Generator]:
+    """Open a model with a request cache large enough for many cells, and close it at the end."""
+    generator = await open_model_quietly(config, REPLIES_KEPT)
+    try:
+        yield generator
+    finally:
+        await generator.close()
+
+
+@asynccontextmanager
+async def index_of_its_own(config: RetrieverConfig) -> AsyncIterator[Retriever]:
+    """Open what a configuration searches, and close it at the end."""
+    retriever = await open_index_quietly(config)
+    try:
+        yield retriever
+    finally:
+        await retriever.close()
 
 
 @dataclass(frozen=True)
 class Openers:
-    """How a sweep comes by its engines and indexes."""
+    """How a sweep comes by its engines and indexes, and what it does with them when it is done."""
 
-    generator: Callable[[ModelConfig], Awaitable[Generator]] = open_engine
-    retriever: Callable[[RetrieverConfig], Awaitable[Retriever]] = open_retriever
+    generator: Callable[[ModelConfig], AbstractAsyncContextManager[Generator]] = engine_of_its_own
+    retriever: Callable[[RetrieverConfig], AbstractAsyncContextManager[Retriever]] = index_of_its_own
 
 
 async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
@@ -150,7 +171,7 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
     # What is missing is found before hours go into the first cells.
     for cell in cells:
         cell.options.check_files()
-        if cell.searches:
+        if cell.needs_index:
             require_index(cell.config.retriever)
     models: dict[str, list[Cell]] = {}
     for cell in cells:
@@ -161,20 +182,17 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
         for group in models.values():
             # Indexes before the engine, which takes what memory is left.
             for cell in group:
-                if cell.searches and (key := repr(cell.config.retriever)) not in indexes:
-                    indexes[key] = await openers.retriever(cell.config.retriever)
-                    stack.push_async_callback(indexes[key].close)
-            generator = await openers.generator(group[0].config.model)
-            try:
+                if cell.searches and cell.has_index and (key := repr(cell.config.retriever)) not in indexes:
+                    opened = openers.retriever(cell.config.retriever)
+                    indexes[key] = await stack.enter_async_context(opened)
+            async with openers.generator(group[0].config.model) as generator:
                 for cell in group:
                     await answer_cell(cell, generator, indexes)
-            finally:
-                await generator.close()
 
 
 async def answer_cell(cell: Cell, generator: Generator, indexes: Mapping[str, Retriever]) -> None:
     """Answer what one cell does not hold yet. ``indexes``: by the ``repr`` of their options."""
-    retriever = indexes[repr(cell.config.retriever)] if cell.searches else None
+    retriever = indexes.get(repr(cell.config.retriever)) if cell.searches else None
     await answer_run(cell.config, cell.method, cell.questions, generator, retriever, cell=cell.name)
     stamp_of(cell).finish(cell.folder / STAMP)
 

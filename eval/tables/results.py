@@ -29,6 +29,7 @@ from eval.tables.runs import (
     manifest_of_answers,
     measured_alike,
     rows_of,
+    rows_on,
     scoring_of,
     summarise_runs,
     unfinished_note,
@@ -139,8 +140,12 @@ def table_of_new_runs(
     return ResultsTable(runs, summaries, scorer, scorer_title(scorer, questions, aliases))
 
 
-def table_of_runs(runs: Mapping[str, Path], view: TableView = PLAIN) -> ResultsTable:
+def table_of_runs(
+    runs: Mapping[str, Path], view: TableView = PLAIN, questions: Sequence[Question] | None = None
+) -> ResultsTable:
     """Return the table of finished runs by name, over the questions that all of them have.
+
+    ``questions``: those to keep to, by whose gold answers all is scored; without, the runs' own.
 
     Raises :class:`ConfigError` if they answered different questions, or none.
     """
@@ -153,25 +158,28 @@ def table_of_runs(runs: Mapping[str, Path], view: TableView = PLAIN) -> ResultsT
     groups = group_runs({name: manifest.settings for name, manifest in manifests.items()}, view.over)
     baseline = baseline_of(runs, view.baseline)
     first = next(iter(manifests.values()))
-    rows = {name: chosen_rows(read_rows(run), view) for name, run in runs.items()}
-    questions = common_questions(rows)
+    rows = {name: chosen_rows(rows_on(read_rows(run), questions), view) for name, run in runs.items()}
+    common = common_questions(rows)
     scorer, recall_at = scoring_of(first, view.scorer, view.recall_at)
     texts = texts_of(runs, manifests) if view.answer_recall else NO_TEXTS
-    summaries = summarise_runs(runs, questions, scorer, recall_at, texts)
+    summaries = summarise_runs(runs, common, scorer, recall_at, texts)
     against: Sequence[Against] = ()
     if baseline:
-        measured = measured_alike(rows_of(rows, questions), manifests, scorer, recall_at, texts)
+        measured = measured_alike(rows_of(rows, common), manifests, scorer, recall_at, texts)
         against = against_baseline(chosen_measures(measured, view.measures), baseline)
     means = {
         name: mean_of([summary for summary in summaries if summary.method in members])
         for name, members in groups.items()
     }
+    notes = [unfinished_note(rows, common)]
+    if questions is None:  # else it is known whose gold answers count
+        notes.append(gold_note(rows, manifests))
     return ResultsTable(
         runs,
         summaries,
         scorer,
-        scorer_title(scorer, questions, first.last.aliases),
-        [note for note in (unfinished_note(rows, questions), gold_note(rows, manifests)) if note],
+        scorer_title(scorer, common, first.last.aliases),
+        [note for note in notes if note],
         baseline,
         against,
         view.over,

@@ -115,6 +115,16 @@ def rows_of(rows: Rows, questions: Sequence[Question]) -> Rows:
     return {name: {question.id: found[question.id] for question in questions} for name, found in rows.items()}
 
 
+def rows_on(rows: Mapping[str, SavedRow], questions: Sequence[Question] | None) -> Mapping[str, SavedRow]:
+    """Keep a run's rows of these questions, with the questions as they are now; all as they are for None.
+
+    What a run's folder holds may be more: it may have been made with a larger limit.
+    """
+    if questions is None:
+        return rows
+    return {each.id: replace(rows[each.id], question=each) for each in questions if each.id in rows}
+
+
 def summarise_runs(
     runs: Mapping[str, Path],
     questions: Sequence[Question],

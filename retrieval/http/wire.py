@@ -10,14 +10,15 @@ from typing import Any
 from core.types import Hit, Passage
 
 
-def passage_to_record(passage: Passage) -> dict[str, str]:
-    """Return {"id", "title", "text"}."""
-    return {"id": passage.id, "title": passage.title, "text": passage.text}
+def passage_to_record(passage: Passage) -> dict[str, str | int]:
+    """Return {"id", "title", "text"}, with "source" and "page" if they are known."""
+    return {"id": passage.id, "title": passage.title, "text": passage.text, **passage.place}
 
 
 def passage_from_wire(record: dict[str, Any]) -> Passage:
     """Read what :func:`passage_to_record` wrote."""
-    return Passage(record["id"], record["title"], record["text"])
+    place = record.get("source", ""), record.get("page", 0)
+    return Passage(record["id"], record["title"], record["text"], *place)
 
 
 def hit_to_record(hit: Hit) -> dict[str, str | float]:

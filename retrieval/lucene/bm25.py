@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ import orjson
 from core.errors import BackendError, DataError, IndexMismatchError, SearchFailedError, reason
 from core.types import Hit, Passage
 from retrieval.config import Bm25
-from retrieval.corpora import passage_from_record
 from retrieval.lucene.java import java_class, java_error, java_path, to_java_list, to_json
+from retrieval.sifting import passage_from_record
 from retrieval.store import PassageStore, has_store
 from retrieval.wrappers import HitsOrError
 
@@ -60,7 +61,7 @@ def build_lucene(
 def _document(passage: Passage) -> str:
     # title and text twice over: in contents for Pyserini's users, and apart for searches over two fields.
     fields = {"id": passage.id, "contents": passage.contents, "title": passage.title, "text": passage.text}
-    return orjson.dumps(fields).decode()
+    return orjson.dumps(fields | passage.place).decode()
 
 
 class LuceneSearcher:
@@ -169,7 +170,7 @@ class LuceneSearcher:
     def _passage(self, identifier: str, document: dict[str, Any]) -> Passage:
         raw = next(field["fieldsData"] for field in document["fields"] if field["name"] == "raw")
         passage = passage_from_record(orjson.loads(raw), f"index '{self._folder}', document '{identifier}'")
-        return Passage(identifier, passage.title, passage.text)
+        return replace(passage, id=identifier)
 
     def _refuse_unusable(self, bm25: Bm25) -> None:
         fields = _indexed_fields(self._folder)

@@ -1,29 +1,38 @@
-"""Answer one question and show every step: as a tree that grows in a terminal, in lines elsewhere.
+"""Answer one question, or, without one, question after question on one engine.
 
-corag ask "Which river flows through the birthplace of Mara Velden?" --retriever.index indexes/world-bm25
-corag ask "..." --method corag --corag.strategy tree --retriever.index indexes/world-bm25
+corag ask "Which river flows through the birthplace of Mara Velden?" --index indexes/world-bm25
+corag ask "..." --method corag --corag.strategy tree --index indexes/world-bm25
+corag ask --index indexes/world-bm25
+
+In a terminal the chain or the search tree is drawn while it grows. Elsewhere the hops that led to the answer
+come in a line each. --verbose shows every step with all that was found.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import signal
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, Literal
 
 from rich.console import Console
 from rich.markup import escape
 
 from core.errors import ConfigError
 from core.protocols import Generator, Retriever
-from core.runner import answer_question
-from core.runs.rows import Row
 from core.tools import GenerateStep, SearchStep, Step, Tools
 from core.types import Question
-from eval.experiment.backends import Setup, open_backends
+from eval.experiment.ask import Answered, answered
+from eval.experiment.backends import Setup, check_setup, open_backends
 from eval.experiment.drawing import Drawing, live
 from eval.experiment.registry import bind
+from generation.config import ModelConfig
+from scripts.ended import Ended
+
+COLUMNS = 110  # where there is no terminal
 
 
 @dataclass(frozen=True)
@@ -31,76 +40,159 @@ class AskOptions(Setup):
     """Options of 'corag ask'.
 
     Attributes:
-        question: the question.
-        plain: print the steps in lines, with the passages that were found, and draw nothing.
-        show_text: how many characters of each passage to show in lines; 0 for titles only.
-        json: print the result as one line of JSON at the end.
+        question: the question; without one, they are asked for, or read from standard input line by line, to
+            an empty line or the end.
+        verbose: show every step with all passages that were found (also ``plain``).
+        show_text: how many characters of each passage --verbose shows; 0 for titles only.
     """
 
+    model: ModelConfig = field(default_factory=lambda: ModelConfig(backend="auto"))
     question: str = ""
-    plain: bool = False
+    verbose: bool = False
     show_text: int = 120
-    json: bool = False
+
+    ALIASES: ClassVar[dict[str, str]] = Setup.ALIASES | {"plain": "verbose"}
+    CHOOSES_BACKEND: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.question.strip():
+        if self.question and not self.question.strip():
             raise ConfigError('the question is empty: write it as corag ask "Who ...?".')
 
 
-def main(config: AskOptions) -> int:
-    """Answer with each method in turn; return 1 if one failed."""
+def main(config: AskOptions) -> Ended:
+    """Answer with each method in turn. The status is 1 if one failed."""
+    check_setup(config)
+    if config.model.backend == "auto":
+        config = replace(config, model=replace(config.model, backend=sooner_backend(config)))
     return asyncio.run(_ask(config))
 
 
-async def _ask(config: AskOptions) -> int:
-    console = Console(highlight=False, emoji=False)  # a model's :text: is no emoji
-    failed = False
+def sooner_backend(config: AskOptions) -> Literal["vllm", "transformers"]:
+    """Choose what answers sooner, its start included, and say so if it is not vLLM.
+
+    Seen on two cores without a GPU, with the default model: transformers starts in 11 s and vLLM in 55. One
+    greedy answer takes 19 to 34 s with the former and 76 with the latter; best of four chains 87 and 90.
+    """
+    wide = any(getattr(config.of(name), "strategy", "greedy") != "greedy" for name in config.method)
+    if not config.question or len(config.method) > 1 or wide or _has_gpu():
+        return "vllm"
+    print(
+        "corag: transformers answers a single question sooner than vLLM here, which takes a minute to start "
+        "(--model.backend vllm overrules).",
+        file=sys.stderr,
+    )
+    return "transformers"
+
+
+def _has_gpu() -> bool:
+    import torch  # which either back end imports anyway
+
+    return bool(torch.cuda.is_available())
+
+
+async def _ask(config: AskOptions) -> Ended:
+    console = console_of_answers()
+    records: list[dict[str, Any]] = []
+    piped = "" if config.question or sys.stdin.isatty() else next_line()
+    if not (piped or config.question or sys.stdin.isatty()):
+        raise ConfigError('no question was given: write corag ask "Who ...?", or pipe in one per line.')
     async with open_backends(config) as (generator, retriever):
-        for name in config.method:
-            row = await answer_and_show(name, config, console, generator, retriever)
-            failed |= bool(row.error)
-            if config.json:
-                print(
-                    json.dumps(
-                        {"method": name, "answer": row.answer and asdict(row.answer), "error": row.error}
-                    )
-                )
-    return int(failed)
+        for question in questions(config.question, piped, console):
+            for name in config.method:
+                found = await answer_and_show(name, question, config, console, generator, retriever)
+                answer = found.answer and asdict(found.answer)
+                records.append({"method": name, "question": question, "answer": answer, "error": found.error})
+    return Ended(int(any(record["error"] for record in records)), records)
+
+
+def console_of_answers() -> Console:
+    """Return the console: a model's :text: is no emoji, and nothing is cut at 80 columns in a file."""
+    console = Console(highlight=False, emoji=False)
+    return console if console.is_terminal else Console(highlight=False, emoji=False, width=COLUMNS)
+
+
+def questions(stated: str, piped: str, console: Console) -> Iterator[str]:
+    """Yield the question of the command line; or those that are piped, or typed, to an empty line.
+
+    ``piped``: the first one, which was read before anything was opened.
+    """
+    if stated:
+        yield stated
+        return
+    while piped:
+        console.print(f"> {piped}", markup=False, soft_wrap=True)
+        yield piped
+        piped = next_line()
+    if sys.stdin.isatty():
+        with suppress(ImportError):
+            import readline  # noqa: F401 - which gives the prompt its editing and history
+        console.print("Ask. An empty line or Ctrl-D ends.", style="dim")
+        while question := typed_line():
+            yield question
+
+
+def next_line() -> str:
+    """Read a line of standard input; "" at its end."""
+    return sys.stdin.readline().strip()
+
+
+def typed_line() -> str:
+    """Ask for a line; "" at Ctrl-D and Ctrl-C."""
+    # asyncio's own handler would only note Ctrl-C, and the prompt would go on waiting.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return input("> ").strip()
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return ""
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 async def answer_and_show(
-    name: str, config: AskOptions, console: Console, generator: Generator, retriever: Retriever | None
-) -> Row:
+    name: str,
+    question: str,
+    config: AskOptions,
+    console: Console,
+    generator: Generator,
+    retriever: Retriever | None,
+) -> Answered:
     """Answer with one method; show its steps while it works, then its result."""
-    question = Question("asked", config.question)
-    drawing = Drawing(config.question, getattr(config.of(name), "refusal", ""))
-    console.rule(name)
+    options, asked = config.of(name), Question("asked", question)
+    drawing = Drawing(question, getattr(options, "refusal", ""))
+    if len(config.method) > 1:
+        console.print(f"── {name}", style="bold")
     with shown(drawing, config, console) as watch:
-        tools = Tools(question, generator, retriever, config.seed, config.budget, watch=watch)
-        row = await answer_question(question, bind(name, config), tools)
-        drawing.finish(row.answer)
-    show_result(console, row)
-    return row
+        shared = options.shared_state(())
+        tools = Tools(asked, generator, retriever, config.seed, config.budget, watch=watch, shared=shared)
+        found = await answered(name, asked, bind(name, config), tools, retriever, drawing)
+    show_result(console, found, drawn=config.verbose or _draws(console))
+    return found
+
+
+def _draws(console: Console) -> bool:
+    # is_interactive alone is also said of a coloured pipe
+    return console.is_interactive and console.file.isatty()
 
 
 @contextmanager
 def shown(drawing: Drawing, config: AskOptions, console: Console) -> Iterator[Callable[[Step], None]]:
-    """Show steps as they come: drawn in a terminal; as lines, then drawn, elsewhere; or as lines only."""
-    # By itself, is_interactive is also true of a coloured pipe.
-    if not config.plain and console.is_interactive and console.file.isatty():
+    """Show steps as they come: drawn in a terminal, not elsewhere; verbosely as lines, then drawn."""
+    if config.verbose:
+        print_step = step_printer(console, config.show_text)
+
+        def print_and_add(step: Step) -> None:
+            print_step(step)
+            drawing.add(step)
+
+        yield print_and_add
+        console.print(drawing.finished(console))
+    elif _draws(console):
         with live(drawing, console) as watch:
             yield watch
-        return
-    print_step = step_printer(console, config.show_text)
-
-    def print_and_add(step: Step) -> None:
-        print_step(step)
-        drawing.add(step)
-
-    yield print_and_add
-    if not config.plain:
-        console.print(drawing.finished(console))
+    else:
+        yield drawing.add
 
 
 def step_printer(console: Console, show_text: int) -> Callable[[Step], None]:
@@ -132,16 +224,10 @@ def step_printer(console: Console, show_text: int) -> Callable[[Step], None]:
     return show
 
 
-def show_result(console: Console, row: Row) -> None:
-    """Print the answer, why the method stopped and what it cost."""
-    if row.answer is None:
-        console.print(f"failed: {row.error}", style="red", markup=False)
-        return
-    usage = row.total_usage
-    console.print(f"[bold green]answer[/bold green] {escape(row.answer.text)}")
-    console.print(
-        f"{row.answer.steps} steps, stopped: {row.answer.stopped}; {len(row.answer.passage_ids)} passages; "
-        f"{usage.calls} calls; {usage.total} tokens ({usage.computed} computed); {row.seconds:.1f} s",
-        style="dim",
-    )
-    console.print("passages: " + " ".join(row.answer.passage_ids), style="dim")
+def show_result(console: Console, found: Answered, *, drawn: bool) -> None:
+    """Print the answer, its sources and cost; before it what led there, unless that is drawn already."""
+    if not drawn:
+        for line in found.hops():
+            console.print(line, no_wrap=True, overflow="ellipsis")
+    for line in found.ending():
+        console.print(line, soft_wrap=True)

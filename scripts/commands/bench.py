@@ -1,4 +1,4 @@
-"""Measure scoring, retrieval, runner, decode, sweep, sample, sft or startup: a short table, a line of JSON.
+"""Measure scoring, retrieval, runner, decode, sweep, sample, sft or startup: a short table.
 
 corag bench scoring
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import json
 from dataclasses import dataclass
 from typing import Literal
 
 from core.errors import ConfigError, nearest
+from eval.experiment.opening import quiet
+from scripts.ended import Ended
 
 BENCHES = ("scoring", "retrieval", "runner", "decode", "sweep", "sample", "sft", "startup")
 ADAPTED = ("decode", "sweep", "sample")
@@ -47,7 +48,7 @@ class BenchOptions:
             raise ConfigError(f"benchmark '{self.name}' takes no preset, only decode does: leave it out.")
 
 
-def main(config: BenchOptions) -> int:
+def main(config: BenchOptions) -> Ended:
     """Run one benchmark and print its figures."""
     module = importlib.import_module(f"scripts.bench.{config.name}")
     given: dict[str, str | int] = {"adapter": config.adapter} if config.adapter else {}
@@ -55,9 +56,9 @@ def main(config: BenchOptions) -> int:
         given["answers"] = config.answers
     if config.name == "decode":
         given["preset"] = config.preset
-    figures: dict[str, float] = asyncio.run(module.main(**given))
+    with quiet(f"measuring {config.name}"):
+        figures: dict[str, float] = asyncio.run(module.main(**given))
     width = max(map(len, figures))
     for name, figure in figures.items():
         print(f"{name:<{width}}  {figure:,.4g}")
-    print(json.dumps({"bench": config.name, **given, **figures}))
-    return 0
+    return Ended(0, [{"bench": config.name, **given, **figures}])

@@ -8,7 +8,6 @@ Like 'corag table' it is about the questions that both runs have answered or fai
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +15,10 @@ from pathlib import Path
 from core.errors import ConfigError
 from core.runs.rows import SavedRow
 from eval.tables.pairs import PairedRuns, compare_runs
+from eval.tables.printing import one_line
 from eval.tables.runs import Runs
 from eval.tables.table import percent
-from scripts.printing import one_line
+from scripts.ended import Ended
 
 COLUMNS = 100  # of the questions that are listed: their texts, and a model's replies, may be of any length
 
@@ -53,8 +53,8 @@ class CompareOptions(Runs):
             )
 
 
-def main(config: CompareOptions) -> int:
-    """Print each measure's difference with its interval, what the runs disagree on, and a line of JSON."""
+def main(config: CompareOptions) -> Ended:
+    """Print each measure's difference with its interval, and what the runs disagree on."""
     first, second = (Path(run) for run in config.runs)
     pair = compare_runs(first, second, config.scorer, config.recall_at)
     print(f"{second} minus {first}, scorer {pair.scoring}, recall@{pair.recall_at}:")
@@ -74,8 +74,7 @@ def main(config: CompareOptions) -> int:
         print(f"{name}: {run} ({pair.conditions['own'][name]})")
     for line in disagreement_lines(pair, config.disagreements):
         print(line)
-    print(json.dumps(pair.to_json()))
-    return 0
+    return Ended(0, [pair.to_json()])
 
 
 def disagreement_lines(pair: PairedRuns, limit: int) -> Iterator[str]:

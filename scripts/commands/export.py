@@ -9,13 +9,12 @@ read back and scored by the official rule if the gold answers are at hand.
 
 from __future__ import annotations
 
-import json
-
 from eval.experiment.exporting import ExportConfig, export_run
+from scripts.ended import Ended
 
 
-def main(config: ExportConfig) -> int:
-    """Write the file, say what is in it and how it scores, then one line of JSON; return 0."""
+def main(config: ExportConfig) -> Ended:
+    """Write the file, say what is in it and how it scores."""
     made = export_run(config)
     print(f"{config.out}: {made.questions} questions of {config.run}, {made.failed} of them failed.")
     for note in made.notes:
@@ -26,5 +25,4 @@ def main(config: ExportConfig) -> int:
     if made.left_out:
         print(f"Left out, for the question file has nothing to compare with: {', '.join(made.left_out)}.")
     record = {"questions": made.questions, "failed": made.failed, "official": made.scores}
-    print(json.dumps({"out": config.out, **record}))
-    return 0
+    return Ended(0, [{"out": config.out, **record}])

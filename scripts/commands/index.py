@@ -1,22 +1,24 @@
-"""Build an index over a corpus, resuming where an interrupted build stopped.
+"""Build an index over documents or a corpus, resuming where an interrupted build stopped.
 
+corag index my_documents/ --out indexes/mine
 corag index data/world/corpus.jsonl --out indexes/world-bm25 --kind bm25
 corag index data/world/corpus.jsonl --out indexes/world-dense --kind dense
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import asdict
 
 from eval.experiment import extensions  # noqa: F401 - datasets' corpus formats
+from eval.experiment.opening import quiet
 from retrieval.build import build_index
 from retrieval.config import IndexConfig
+from scripts.ended import Ended
 
 
-def main(config: IndexConfig) -> int:
-    """Build the index and print its manifest as one line of JSON."""
-    manifest = build_index(config, lambda line: print(line, file=sys.stderr))
-    print(json.dumps(asdict(manifest)))
-    return 0
+def main(config: IndexConfig) -> Ended:
+    """Build the index and say how to search it."""
+    with quiet(f"building the index {config.out}") as say:
+        manifest = build_index(config, say)
+    print(f"{config.out}: {manifest.passages:,} passages. Search it: corag ask --index {config.out}")
+    return Ended(0, [asdict(manifest)])

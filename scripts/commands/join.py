@@ -3,21 +3,21 @@
     corag join runs/test/ircot-5e6f7a8b
 
 A run is named by its own folder, beside which its shards lie, or by any one of them. Several runs (the
-methods of one 'corag run') share a table; the last line printed is JSON. Joining again is safe, and takes up
-what the shards answered since.
+methods of one 'corag run') share a table. Joining again is safe, and takes up what the shards answered since.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from core.errors import ConfigError
 from core.runs.manifest import CHAINS, Manifest
 from core.runs.shards import join
+from eval.tables.printing import print_table_parts
 from eval.tables.results import table_of_runs
 from eval.tables.runs import Runs
-from scripts.printing import print_results
+from scripts.ended import Ended
 from training.chains import describe, read_chains
 
 
@@ -43,17 +43,24 @@ class JoinOptions(Runs):
             )
 
 
-def main(config: JoinOptions) -> int:
-    """Join the runs and print their table; return 0, or 1 if every question of some method failed.
+def main(config: JoinOptions) -> Ended:
+    """Join the runs and print their table. The status is 1 if every question of some method failed.
 
     Sampled chains have no answers to make a table of: what there is to say about them is printed instead.
     """
     joined = [join(Path(run), None if config.out == "auto" else Path(config.out)) for run in config.runs]
     chains = [run for run in joined if Manifest.read(run).method == CHAINS]
+    records = []
     for run in chains:
-        print("\n".join(describe(read_chains([run])).lines()))
+        found = describe(read_chains([run]))
+        print("\n".join([*found.lines(), f"Joined: {run}"]))
+        records.append(asdict(found) | {"folder": str(run)})
     answered = [run for run in joined if run not in chains]
-    return print_results(table_of_runs(one_table(answered))) if answered else 0
+    if not answered:
+        return Ended(0, records)
+    table = table_of_runs(one_table(answered))
+    print_table_parts(table)
+    return Ended(table.status, [*records, table.to_json()])
 
 
 def one_table(joined: list[Path]) -> dict[str, Path]:

@@ -10,30 +10,28 @@ table says how many there were.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from core.runs.manifest import Manifest
 from eval.experiment.judging import Judged, JudgingConfig, judge_runs
 from eval.tables.conditions import conditions_record
+from eval.tables.printing import figures_table, wide_console
 from eval.tables.table import percent
-from scripts.printing import figures_table, wide_console
+from scripts.ended import Ended
 
 
-def main(config: JudgingConfig) -> int:
-    """Judge the runs, print a table and a line of JSON.
-
-    Return 0, or 1 if the judge failed at every question of some run.
-    """
+def main(config: JudgingConfig) -> Ended:
+    """Judge the runs and print a table. The status is 1 if the judge failed at every question of some run."""
     runs = config.by_name()
     judged = asyncio.run(judge_runs(runs, config))
     (prompt,) = config.judge.templates()
     known = conditions_record({name: Manifest.read(folder) for name, folder in runs.items()})
     print_judged(judged, f"{config.model.name}, prompt {prompt.identity}", known)
+    print(f"Verdicts: {', '.join(one.folder for one in judged.values())}")
     records = {name: one.to_json() for name, one in judged.items()}
-    print(json.dumps({"judged": records, "prompt": prompt.identity, "conditions": known}))
-    return int(any(one.judge_always_failed for one in judged.values()))
+    failed = any(one.judge_always_failed for one in judged.values())
+    return Ended(int(failed), [{"judged": records, "prompt": prompt.identity, "conditions": known}])
 
 
 def print_judged(judged: Mapping[str, Judged], who: str, known: Mapping[str, Any]) -> None:

@@ -4,12 +4,11 @@
 
 By role: what was asked of the model, what the engine found in its cache, what was remembered, what it
 computed. By stage: how long questions waited. And the share of the time in which no request of the run was at
-the engine. The last line printed is JSON.
+the engine.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -18,8 +17,9 @@ from rich.table import Table
 from core.runs.manifest import Manifest
 from core.tools import SearchStep
 from eval.tables.ledger import Ledger, Spending, Waiting, json_record, read_ledger
+from eval.tables.printing import figures_table, wide_console
 from eval.tables.runs import Runs
-from scripts.printing import figures_table, wide_console
+from scripts.ended import Ended
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,15 @@ class LedgerOptions(Runs):
     USAGE = "corag ledger RUN RUN ..."
 
 
-def main(config: LedgerOptions) -> int:
-    """Print the ledger of each run, then a line of JSON; return 0."""
+def main(config: LedgerOptions) -> Ended:
+    """Print the ledger of each run."""
     console, runs, figures = wide_console(150), config.by_name(), {}
     # All are read before anything is printed: one may be no run.
     ledgers = [read_ledger(folder) for folder in runs.values()]
     for (name, folder), ledger in zip(runs.items(), ledgers, strict=True):
         show(console, ledger, f"{Manifest.read(folder).method}: {folder}")
         figures[name] = json_record(ledger) | {"folder": str(folder)}
-    print(json.dumps({"runs": figures}))
-    return 0
+    return Ended(0, [{"runs": figures}])
 
 
 def show(console: Console, ledger: Ledger, title: str) -> None:

@@ -5,15 +5,16 @@ corag merge adapters/world --out models/world
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from core.errors import ConfigError
+from eval.experiment.opening import quiet
 from generation.adapters import TRAINING, adapter_folder, merge_adapter, read_manifest
 from generation.models import folder_digest, model_folder
+from scripts.ended import Ended
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class MergeOptions:
             raise ConfigError(f"'{self.out}' is in the way: choose another --out, or remove it.")
 
 
-def main(config: MergeOptions) -> int:
-    """Merge and return 0."""
+def main(config: MergeOptions) -> Ended:
+    """Merge, and say how to use the model."""
     adapter = adapter_folder(config.adapter)
     manifest = read_manifest(Path(adapter))
     if config.model == "auto" and manifest is None:
@@ -55,18 +56,11 @@ def main(config: MergeOptions) -> int:
         if manifest is None or config.model != "auto"
         else str(manifest["settings"]["base"]["name"])
     )
-    folder = model_folder(name)
-    merge_adapter(folder, adapter, Path(config.out), config.dtype)
+    with quiet(f"folding {config.adapter} into {name}"):
+        folder = model_folder(name)
+        merge_adapter(folder, adapter, Path(config.out), config.dtype)
     if manifest is not None:
         shutil.copy(Path(adapter) / TRAINING, Path(config.out) / "merged_training.json")
-    print(
-        json.dumps(
-            {
-                "folder": config.out,
-                "base": name,
-                "adapter": config.adapter,
-                "digest": folder_digest(config.out),
-            }
-        )
-    )
-    return 0
+    print(f"{config.out}: {name} with the adapter {config.adapter}. Use it: --model.name {config.out}")
+    made = {"folder": config.out, "base": name, "adapter": config.adapter}
+    return Ended(0, [made | {"digest": folder_digest(config.out)}])

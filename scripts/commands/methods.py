@@ -7,18 +7,18 @@ corag methods my_method.py:my_method
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from docstring_parser import parse
 from rich.console import Console
 from rich.table import Table
 
 from core.errors import ConfigError
+from core.help import descriptions
 from core.method import MethodConfig
 from eval.experiment.own_methods import PAGE, Entry, short_name
 from eval.experiment.registry import MethodOptions, check_names, methods_of
-from scripts.printing import wide_console
+from eval.tables.printing import wide_console
 
 _SHOWN = 40  # characters of a default, which may be a whole prompt
 
@@ -82,10 +82,3 @@ def options_table(name: str, config: type[MethodConfig]) -> Table:
         clipped = default if len(default) <= _SHOWN else default[: _SHOWN - 1] + "…"
         table.add_row(f"--{name}.{option.name}", clipped or '""', said.get(option.name, ""))
     return table
-
-
-def descriptions(config: type[MethodConfig]) -> Iterator[tuple[str, str]]:
-    """Yield (option, what its docstring says), from the bases down, so that the last one counts."""
-    for part in reversed(config.__mro__):
-        for described in parse(part.__doc__ or "").params:
-            yield described.arg_name, " ".join((described.description or "").split())

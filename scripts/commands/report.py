@@ -10,17 +10,17 @@ answered or failed at.
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import ClassVar
 
 from core.errors import ConfigError
-from core.files import write_atomically
 from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
-from eval.report.page import html_page, report_of, texts_of
+from eval.experiment.opening import open_index_quietly
+from eval.report.page import Report, TextBlocks, write_report
 from eval.tables.runs import Runs
 from retrieval.config import RetrieverConfig
+from scripts.ended import Ended
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class ReportOptions(Runs):
     recall_at: int = 0
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
 
+    ALIASES: ClassVar[dict[str, str]] = {"index": "retriever.index"}
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if Path(self.out).is_dir():
@@ -51,24 +53,31 @@ class ReportOptions(Runs):
             )
 
 
-def main(config: ReportOptions) -> int:
-    """Write the report, print where it is and a line of JSON, return 0."""
-    report = report_of(config.by_name(), config.scorer, config.recall_at)
-    texts = asyncio.run(texts_of(report, config.retriever))
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    written = html_page(report, texts, made)
-    write_atomically(config.out, written)
+async def _write(config: ReportOptions) -> tuple[Report, TextBlocks]:
+    index = None
+    if config.retriever.index or config.retriever.url:
+        index = await open_index_quietly(config.retriever)
+    try:
+        return await write_report(config.by_name(), Path(config.out), index, config.scorer, config.recall_at)
+    finally:
+        if index is not None:
+            await index.close()
+
+
+def main(config: ReportOptions) -> Ended:
+    """Write the report and say where it is."""
+    report, texts = asyncio.run(_write(config))
     figures = {
         "questions": report.overview.n,
         "runs": len(report.overview.runs),
         "passages": len(report.passages.ids),
     }
-    size = len(written) / 1e6
+    size = Path(config.out).stat().st_size / 1e6
     print(
         f"{config.out}: {figures['runs']} runs on {figures['questions']:,} questions, {size:.1f} MB. Open it "
         "in a browser."
     )
     if texts.found:
         print(f"It has the texts of {texts.found:,} of {figures['passages']:,} passages.")
-    print(json.dumps({"report": config.out, **figures, "texts": texts.found, "megabytes": round(size, 2)}))
-    return 0
+    record = {"report": config.out, **figures, "texts": texts.found, "megabytes": round(size, 2)}
+    return Ended(0, [record])

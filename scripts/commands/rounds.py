@@ -11,27 +11,28 @@ larger one (weak to strong).
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from eval.scoring.scorers import chosen_scorer
+from eval.tables.printing import print_table_parts
 from eval.tables.results import table_of_new_runs
-from scripts.printing import print_results
+from scripts.ended import Ended
 from training.rounds import RoundsConfig, perform_rounds
 
 
-def main(config: RoundsConfig) -> int:
-    """Perform every stage that is not finished.
-
-    Print a line of JSON, and a table of the rounds if they are decoded.
-    """
+def main(config: RoundsConfig) -> Ended:
+    """Perform every stage that is not finished; print a table of the rounds if they are decoded."""
     test, root = config.held_out, Path(config.out)
     tests = test.load() if test.questions else []
     names = perform_rounds(config)
-    print(json.dumps({"adapter": str(root / names[-1] / "adapter"), "rounds": names}))
+    adapter = root / names[-1] / "adapter"
+    made = {"adapter": str(adapter), "rounds": names}
+    ending = f"Decode with what was trained: --model.adapter {adapter}"
     if not tests:
-        return 0
+        print(ending)
+        return Ended(0, [made])
     tested = {name: root / name / "test/corag" for name in ("untuned", *names)}
-    return print_results(
-        table_of_new_runs(tested, tests, chosen_scorer("auto", test.dataset), test.recall_at)
-    )
+    table = table_of_new_runs(tested, tests, chosen_scorer("auto", test.dataset), test.recall_at)
+    print_table_parts(table)
+    print(ending)
+    return Ended(table.status, [made | table.to_json()])

@@ -10,16 +10,17 @@ and no model is started.
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import asdict
 
+from scripts.ended import Ended
 from training.rows import MakeRowsConfig, make_rows
 
 
-def main(config: MakeRowsConfig) -> int:
-    """Write the rows, print the report, return 0."""
+def main(config: MakeRowsConfig) -> Ended:
+    """Write the rows and print the report."""
     report = asyncio.run(make_rows(config))
     for line in report.lines():
         print(line)
-    print(json.dumps({"folder": config.out, **{k: v for k, v in asdict(report).items() if k != "settings"}}))
-    return 0
+    print(f"Rows: {config.out}")
+    figures = {name: value for name, value in asdict(report).items() if name != "settings"}
+    return Ended(0, [{"folder": config.out, **figures}])

@@ -3,9 +3,9 @@
     corag run --questions test.jsonl --method closed_book,one_step,ircot --retriever.index indexes/bm25
     corag run --config experiment.yaml --limit 100
 
-Each method gets a run folder of its own. The same command again resumes; the last line printed is JSON. With
---shard 2/8 it answers every eighth question from the second on; 'corag join' joins the shards
-(scripts/recipes/batch_inference.sh does it all).
+Each method gets a run folder of its own. The same command again resumes. With --shard 2/8 it answers every
+eighth question from the second on; 'corag join' joins the shards (scripts/recipes/batch_inference.sh does it
+all).
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ import asyncio
 
 from eval.experiment.run import RunConfig, answer_dataset
 from eval.scoring.scorers import chosen_scorer
+from eval.tables.printing import print_table_parts
 from eval.tables.results import table_of_new_runs
-from scripts.printing import print_results
+from scripts.ended import Ended
 
 
-def main(config: RunConfig) -> int:
-    """Run the methods, print the table, return 0; 1 if every question of some method failed."""
+def main(config: RunConfig) -> Ended:
+    """Run the methods and print the table. The status is 1 if every question of some method failed."""
     questions = config.load()
     chosen = chosen_scorer(config.scorer, config.dataset)
     runs = asyncio.run(answer_dataset(config, questions))
-    return print_results(table_of_new_runs(runs, questions, chosen, config.recall_at))
+    table = table_of_new_runs(runs, questions, chosen, config.recall_at)
+    print_table_parts(table)
+    print(f"Every answer with its steps, to look at: corag report {' '.join(map(str, runs.values()))}")
+    return Ended(table.status, [table.to_json()])

@@ -10,18 +10,18 @@ shards (--shard 1/8) need no joining.
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import asdict
 
+from scripts.ended import Ended
 from training.chains import describe, read_chains
 from training.sample import SampleRunConfig, sample_dataset
 
 
-def main(config: SampleRunConfig) -> int:
-    """Sample for every question, print what came of it, return 0; 1 if every question failed."""
+def main(config: SampleRunConfig) -> Ended:
+    """Sample for every question and print what came of it. The status is 1 if every question failed."""
     asyncio.run(sample_dataset(config, config.load()))
     found = describe(read_chains([config.folder]))
     for line in found.lines():
         print(line)
-    print(json.dumps(asdict(found) | {"folder": str(config.folder)}))
-    return 1 if found.failed == found.questions else 0
+    print(f"Chains: {config.folder}. Rows of them: corag rows {config.folder} --index INDEX --out ROWS")
+    return Ended(int(found.failed == found.questions), [asdict(found) | {"folder": str(config.folder)}])

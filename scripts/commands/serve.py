@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from core.errors import ConfigError
 from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
+from eval.experiment.opening import open_index_quietly
 from retrieval.config import RetrieverConfig
-from retrieval.open import open_retriever
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def main(config: ServeOptions) -> int:
 async def _serve(config: ServeOptions) -> None:
     from retrieval.http.server import serve
 
-    retriever = await open_retriever(replace(config.retriever, index=config.index))
+    retriever = await open_index_quietly(replace(config.retriever, index=config.index))
     try:
         await serve(retriever, config.host, config.port, lambda line: print(line, file=sys.stderr))
     finally:

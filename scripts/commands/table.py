@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from eval.tables.printing import print_table_parts
 from eval.tables.results import Over, TableView, table_of_runs  # noqa: F401 - see below
 from eval.tables.runs import Runs
-from scripts.printing import print_results
+from scripts.ended import Ended
 
 
 # jsonargparse resolves the types of a second base's options among the names of this module: hence Over.
@@ -27,6 +28,8 @@ class TableOptions(Runs, TableView):
     USAGE = "corag table RUN RUN ..."
 
 
-def main(config: TableOptions) -> int:
-    """Print the table and a line of JSON; return 0, or 1 if every question of some run failed."""
-    return print_results(table_of_runs(config.by_name(), config))
+def main(config: TableOptions) -> Ended:
+    """Print the table. The status is 1 if every question of some run failed."""
+    table = table_of_runs(config.by_name(), config)
+    print_table_parts(table)
+    return Ended(table.status, [table.to_json()])

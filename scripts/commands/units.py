@@ -6,16 +6,16 @@ corag run --questions test.jsonl --method longrag --retriever.index bm25 --longr
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 
 from eval.experiment import extensions  # noqa: F401 - datasets' corpus formats
 from retrieval.long_units import UnitsConfig, build_units
+from scripts.ended import Ended
 
 
-def main(config: UnitsConfig) -> int:
-    """Write the units and print their number and sizes as one line of JSON."""
+def main(config: UnitsConfig) -> Ended:
+    """Write the units and say how many they are."""
     made = build_units(config, lambda line: print(line, file=sys.stderr))
-    print(json.dumps(asdict(made)))
-    return 0
+    print(f"{config.out}: {made.units:,} units. Read them: --longrag.units {config.out}")
+    return Ended(0, [asdict(made)])

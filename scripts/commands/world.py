@@ -5,13 +5,13 @@ corag world data/world --passages 2000 --test 200
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from core.errors import ConfigError
 from eval.datasets.world.write import write_world
+from scripts.ended import Ended
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class WorldOptions:
             raise ConfigError("no folder was given: write corag world FOLDER.")
 
 
-def main(config: WorldOptions) -> int:
-    """Write the world and print its manifest as one line of JSON."""
+def main(config: WorldOptions) -> Ended:
+    """Write the world and say how to go on."""
     manifest = write_world(
         Path(config.out),
         seed=config.seed,
@@ -50,5 +50,5 @@ def main(config: WorldOptions) -> int:
         test=config.test,
         report=lambda line: print(line, file=sys.stderr),
     )
-    print(json.dumps(asdict(manifest)))
-    return 0
+    print(f"Index it: corag index {config.out}/corpus.jsonl --out INDEX")
+    return Ended(0, [asdict(manifest)])

@@ -54,7 +54,7 @@ engine() {
     for ((shard = number; shard <= shards; shard += engines)); do
         log=$logs/shard-$shard-of-$shards
         # In a process group of its own (setsid), an engine can be stopped with all processes that it starts.
-        setsid corag run "${options[@]}" "$@" --shard "$shard/$shards" >"$log.out" 2>"$log.err" </dev/null &
+        setsid corag run "${options[@]}" "$@" --shard "$shard/$shards" --json >"$log.out" 2>"$log.err" </dev/null &
         running=$!
         if ! wait "$running"; then
             printf 'corag: shard %s of %s failed; its log is %s, which ends with:\n%s\n' \
@@ -87,4 +87,6 @@ if [ $failed = 1 ]; then
 fi
 folders='import json, sys; print(*(run["folder"] for run in json.load(sys.stdin)["runs"].values()), sep="\n")'
 mapfile -t runs < <(tail -n 1 "$logs/shard-1-of-$shards.out" | python -c "$folders")
-corag join "${runs[@]}"
+json=()
+[[ " $* " != *" --json "* ]] || json=(--json)
+corag join "${runs[@]}" "${json[@]}"

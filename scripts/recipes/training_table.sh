@@ -14,9 +14,7 @@ corag rows "$folder/warm-start/chains" "$folder/round-1/chains" --rows.tasks no_
     --rows.max_length 1536 --retriever.index "$indexes" --out "$folder/control/rows" >&2
 # Two passes: no fewer tokens than the model of the chains has learned from.
 control=$folder/control/adapter
-accelerate launch --cpu --num_processes 1 --num_machines 1 --mixed_precision no --dynamo_backend no \
-    training/sft.py --config training/configs/cpu.yaml --epochs 2 \
-    --rows "$folder/control/rows" --out "$control" >&2
+corag train --config training/configs/cpu.yaml --epochs 2 --rows "$folder/control/rows" --out "$control" >&2
 sweep=(--config scripts/configs/decoding.yaml --limit "$limit" --out "$folder/table" "$@")
 corag sweep "${sweep[@]}" --cells scripts/configs/training_cells_untuned.yaml >&2
 corag sweep "${sweep[@]}" --cells scripts/configs/training_cells_control.yaml --model.adapter "$control" >&2

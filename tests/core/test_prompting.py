@@ -31,6 +31,25 @@ def test_a_template_becomes_turns_and_a_prefix():
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "{paragraphs}Q: {query}\n--- passage\n[{number}] {title}: {text}",
+        "--- passage\n[{number}] {title}: {text}\n--- user\n{paragraphs}Q: {query}",
+        "version: 2\n--- user\n{paragraphs}Q: {query}\n--- passage\n[{number}] {title}: {text}\n",
+    ],
+)
+def test_a_text_in_place_of_a_file_may_say_how_passages_are_written(text):
+    prompt = reader_prompt(QUESTION, [passage("A", "a."), passage("B", "b.")], ReaderConfig(qa_prompt=text))
+    (message,) = prompt.messages
+    assert (message.role, message.text) == ("user", "[1] A: a.\n[2] B: b.\nQ: Who?")
+
+
+def test_a_text_with_a_misspelt_section_is_refused():
+    with pytest.raises(ConfigError, match="section '--- pasage': did you mean 'passage'"):
+        ReaderConfig(qa_prompt="{paragraphs}Q: {query}\n--- pasage\n{text}").qa_template()
+
+
+@pytest.mark.parametrize(
     ("text", "complaint"),
     [
         ("no version\n--- user\nx", "must begin with 'version: N'"),

@@ -9,7 +9,8 @@ import pytest
 import eval.datasets.corpora  # noqa: F401 - registers them
 from core.errors import DataError
 from core.types import Passage
-from retrieval.corpora import CorpusReport, read_corpus
+from retrieval.corpora import read_corpus
+from retrieval.sifting import CorpusReport
 
 
 def read(path: Path, format: str = "jsonl") -> list[Passage]:

@@ -5,17 +5,20 @@ Lines where there is no terminal.
 
 import asyncio
 import io
+import itertools
 import re
 from dataclasses import dataclass
 
 import pytest
 from rich.console import Console
 
+from baselines.one_step import OneStepConfig
+from baselines.react import ReActConfig
 from corag.config import CoRAGConfig
 from corag.method import corag
 from core.errors import SearchFailedError
 from core.tools import Tools
-from core.types import Answer
+from core.types import Answer, Passage
 from eval.experiment.drawing import Drawing, Fold, live
 from ircot.method import IRCoTConfig
 from scripts.commands.ask import AskOptions, answer_and_show
@@ -42,25 +45,23 @@ class Screen(io.StringIO):
 
 
 def ask(
-    reply, *, method="corag", terminal=None, plain=False, width=110, height=60, retriever=None, **options
+    reply, *, method="corag", terminal=None, verbose=None, width=110, height=60, retriever=None, **options
 ):
-    """Run what 'corag ask' runs after its back ends are open.
-
-    Return what it wrote, without the steps' lines, and the row.
-    """
+    """Run what 'corag ask' runs after its back ends are open; return what it wrote, and the answer."""
     score = options.pop("score", lambda request: -1.0)
     pause = options.pop("pause", None)
     sections = (
         {"corag": CoRAGConfig(**(PROMPTS | options))} if method == "corag" else {method: options["config"]}
     )
-    config = AskOptions(question=QUESTION.text, method=[method], plain=plain, **sections)
+    verbose = terminal is None if verbose is None else verbose
+    config = AskOptions(question=QUESTION.text, method=[method], verbose=verbose, **sections)
     console = Console(
         file=terminal or io.StringIO(), width=width, height=height, highlight=False, emoji=False, record=True
     )
     generator = ScriptedGenerator(reply, log_likelihood=score, pause=pause)
     retriever = retriever or WordRetriever(WORLD)
-    row = asyncio.run(answer_and_show(method, config, console, generator, retriever))
-    return console.export_text(), row
+    found = asyncio.run(answer_and_show(method, QUESTION.text, config, console, generator, retriever))
+    return console.export_text(), found
 
 
 def drawn(written):
@@ -93,30 +94,89 @@ def test_greedy_is_one_chain_of_hops_with_the_answer_below():
         f"│   └── hop 3  zzz → {REFUSAL}  (0 passages)",
         "└── final  The Issel.",
     ]
-    assert re.search(r"^answer The Issel$", written, re.MULTILINE)
-    assert re.search(r"^3 steps, stopped: length; .* tokens .* s$", written, re.MULTILINE)
-    assert written.splitlines()[-1].startswith("passages: ")
+    answer, sources, cost = written.splitlines()[-3:]
+    assert answer == "answer   The Issel"
+    assert sources == "sources  The Glass Orchard; Mara Velden; Tarn Hollow"
+    assert re.fullmatch(r"cost     6 calls, [\d,]+ tokens \([\d,]+ computed\), .* s; stopped: length", cost)
 
 
-def test_without_a_terminal_the_steps_come_first_in_lines():
+def test_verbose_shows_the_steps_with_all_hits_before_the_drawing():
     reply = {"NEXT": "glass", "ANSWER": "b", "FINAL": "Issel"}
-    file = io.StringIO()
-    ask(lambda request: reply[kind(request)], max_hops=1, terminal=file)
-    lines = file.getvalue().splitlines()
-    expected = [
-        f"search '{QUESTION.text}'",
-        "sub_query glass",
-        "search 'glass'",
-        "sub_answer b",
-        "final Issel",
-    ]
-    assert [line for line in lines[1:] if line in expected] == expected
-    assert lines.index("final Issel") < lines.index(QUESTION.text), "the drawing comes once, at the end"
-    assert "   3. Glassware (1.000): Glassware is made of sand." in lines
-    assert "\x1b" not in file.getvalue()
+    for file in (io.StringIO(), Screen()):
+        ask(lambda request: reply[kind(request)], max_hops=1, terminal=file, verbose=True)
+        lines = re.sub(r"\x1b\[[\d;]*m", "", file.getvalue()).splitlines()
+        expected = [
+            f"search '{QUESTION.text}'",
+            "sub_query glass",
+            "search 'glass'",
+            "sub_answer b",
+            "final Issel",
+        ]
+        assert [line for line in lines if line in expected] == expected
+        assert lines.index("final Issel") < lines.index(QUESTION.text), "the drawing comes once, at the end"
+        assert "   3. Glassware (1.000): Glassware is made of sand." in lines
 
-    plain, _ = ask(lambda request: reply[kind(request)], max_hops=1, plain=True, terminal=Screen())
-    assert "sub_query glass" in plain and "chain 1" not in plain and "answer Issel" in plain
+
+def brief(reply, **options):
+    """What is printed where there is no terminal, line by line."""
+    file = io.StringIO()
+    ask(reply, terminal=file, verbose=False, **options)
+    assert "\x1b" not in file.getvalue()
+    return file.getvalue().splitlines()
+
+
+def test_without_a_terminal_the_hops_of_the_chosen_chain_come_in_a_line_each():
+    reply = queue(
+        NEXT=["who wrote the glass orchard?", "where was mara velden born?", "zzz"],
+        ANSWER=["Mara Velden", "no relevant information found."],
+        FINAL=["The Issel."],
+    )
+    lines = brief(reply, max_hops=3)
+    assert lines[:-1] == [
+        "1. who wrote the glass orchard? → Mara Velden",
+        f"2. where was mara velden born? → {REFUSAL}",
+        f"3. zzz → {REFUSAL}",
+        "answer   The Issel",
+        "sources  The Glass Orchard; Mara Velden; Tarn Hollow",
+    ]
+    assert lines[-1].startswith("cost     6 calls, ")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"strategy": "best_of_n", "chains": 8, "max_hops": 6},
+        {"strategy": "tree", "max_hops": 12, "expand": 2, "rollouts": 1},
+        {"max_hops": 30},
+        {"method": "ircot", "config": IRCoTConfig(max_steps=20)},
+        {"method": "react", "config": ReActConfig(max_steps=20)},
+    ],
+)
+def test_however_long_it_was_it_is_told_in_under_fifteen_lines(options):
+    numbers = itertools.count()
+
+    def thought(request):
+        return (
+            f"He wrote book {next(numbers)}, a glass one. {'Much more. ' * 40}\nAction: Search[glass orchard]"
+        )
+
+    reply = thought if "method" in options else seeded
+    lines = brief(reply, score=lambda request: -1.0 - len(request.prompt.text) % 7, **options)
+    assert 5 <= len(lines) < 15 and all(len(line) <= 110 for line in lines[:-3])
+    assert [line.split()[0] for line in lines[-3:]] == ["answer", "sources", "cost"]
+
+
+def test_sources_are_named_once_with_file_and_page():
+    world = [
+        Passage(f"p{n}", "Leave" if n < 3 else f"Rule {n}", f"river {word * 9}", "a.pdf", n // 3 + 1)
+        for n, word in enumerate("ABCDEFGHI")
+    ]
+    config = OneStepConfig(k=9)
+    lines = brief(lambda r: "Thirty.", method="one_step", config=config, retriever=WordRetriever(world))
+    assert lines[1] == "answer   Thirty"
+    named = [f"Rule {n} (a.pdf, page {n // 3 + 1})" for n in range(3, 7)]
+    assert lines[2] == f"sources  Leave (a.pdf, page 1); {'; '.join(named)}; and 2 more"
+    assert len(lines) == 4 and lines[0].startswith("search  ")
 
 
 def test_best_of_n_shows_each_chains_score_and_marks_the_chosen_one():

@@ -32,7 +32,7 @@ class FactsAnswer(Answer):
 
 
 def export(run, to, out, *options):
-    return main(["export", str(run), "--to", to, "--out", str(out), *map(str, options)])
+    return main(["export", str(run), "--to", to, "--out", str(out), *map(str, options), "--json"])
 
 
 def hotpotqa_file(folder):

@@ -48,7 +48,7 @@ def row(name: str, begun: float, seconds: float, *steps: Step, error: str = "") 
 
 
 def ledger_printed(capsys: pytest.CaptureFixture[str], *runs: Path) -> tuple[str, dict]:
-    assert main(["ledger", *map(str, runs)]) == 0
+    assert main(["ledger", *map(str, runs), "--json"]) == 0
     printed = capsys.readouterr().out
     return printed, json.loads(printed.splitlines()[-1])["runs"]
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,15 +23,15 @@ from eval.experiment.own_methods import load_entry
 from eval.experiment.registry import bind
 from eval.experiment.run import RunConfig, answer_run
 from eval.tables.results import table_of_new_runs
+from retrieval.config import RetrieverConfig
 from retrieval.http.server import create_app
 from scripts.cli import main
-from scripts.printing import print_results
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.generation.test_server import StandIn
 from tests.serving import free_port
 from tests.story import QUESTION, WORLD
 
-PAGE = Path(__file__).parents[2] / "docs/your_own_method.md"
+PAGE = Path(__file__).parents[2] / "docs/guides/your_own_method.md"
 
 
 def method_of_the_page(folder: Path) -> str:
@@ -108,8 +109,8 @@ async def test_a_run_of_an_own_method_resumes_and_notices_changed_code(
     assert folder == again and folder.name.startswith("my_method-") and len(generator.requests) == 1
     manifest = Manifest.read(folder)
     assert manifest.options["k"] == 1 and len(manifest.prompts) == 2 and manifest.settings["code"]
-    assert print_results(table_of_new_runs({"my_method": folder}, [QUESTION], *_scoring())) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]["my_method"]["em"] == 1.0
+    table = table_of_new_runs({"my_method": folder}, [QUESTION], *_scoring())
+    assert table.status == 0 and table.to_json()["runs"]["my_method"]["em"] == 1.0
     assert main(["table", str(folder)]) == 0, "a process that has not loaded the method can print its table"
     assert main(["ledger", str(folder)]) == 0
 
@@ -177,6 +178,7 @@ def test_corag_run_takes_a_method_of_ones_own(
             str(options),
             "--out",
             str(tmp_path / "runs"),
+            "--json",
         ]
         status = main(command)
     assert status == 0
@@ -250,7 +252,7 @@ def test_an_own_method_may_have_presets_aliases_flags_and_no_index(
         ("def mine(question, tools, config): ...", "has no 'async def mine'"),
         ("x = 1\nasync def mine(question, tools, config:", r"SyntaxError: .*mine\.py, line 2"),
         ("import nothing_of_this_name", r"ModuleNotFoundError: .*mine\.py, line 1"),
-        ("async def mine(question, tools): ...", r"takes \(question, tools\), but a method takes"),
+        ("async def mine(question, model): ...", r"takes \(question, model\), but a method takes"),
         ("async def mine(question, tools, config): ...", "must be annotated with a class of options"),
         ("async def mine(question, tools, config: int): ...", "must be annotated with a class of options"),
         ("async def mine(question, tools, config: 'Nobody'): ...", "NameError: name 'Nobody' is not defined"),
@@ -266,6 +268,18 @@ def test_what_is_wrong_with_an_own_method_is_said(tmp_path: Path, code: str, com
     (tmp_path / "mine.py").write_text(code)
     with pytest.raises(ConfigError, match=complaint):
         load_entry(f"{tmp_path / 'mine.py'}:mine")
+
+
+async def test_an_own_method_may_have_no_options(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from core.types import Answer\nasync def mine(question, tools): return Answer('x')\n"
+    )
+    config = configured("--method", f"{tmp_path / 'mine.py'}:mine")
+    assert not config.searches, "no index was named: its first search will tell"
+    assert replace(config, retriever=RetrieverConfig(index=["some"])).searches
+    tools = Tools(QUESTION, ScriptedGenerator([]), WordRetriever(WORLD))
+    row = await answer_question(QUESTION, bind("mine", config), tools)
+    assert row.answer is not None and row.answer.text == "x"
 
 
 def test_names_that_are_taken_or_lead_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

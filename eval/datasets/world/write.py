@@ -43,14 +43,14 @@ class WorldManifest:
 
 
 def write_world(
-    folder: Path,
+    folder: str | Path,
     *,
     seed: int = 0,
     passages: int = 2000,
     train: int = 500,
     dev: int = 100,
     test: int = 200,
-    report: Callable[[str], None],
+    report: Callable[[str], object] = lambda line: None,
 ) -> WorldManifest:
     """Write ``corpus.jsonl``, ``{train,dev,test}.jsonl``, ``demonstrations.txt`` and ``manifest.json``.
 
@@ -61,6 +61,7 @@ def write_world(
     :class:`DataError` for impossible sizes (see :func:`eval.datasets.world.world.generate`) and when the
     folder cannot be written.
     """
+    folder = Path(folder)
     provinces = generate(seed=seed, passages=passages, train=train, dev=dev, test=test)
     demonstrations: list[Demonstration] = []
     written, step = 0, max(1, passages // 10)
@@ -75,7 +76,7 @@ def write_world(
 
         for province in provinces:
             for passage in province.passages:
-                write(CORPUS, asdict(passage))
+                write(CORPUS, {"id": passage.id, "title": passage.title, "text": passage.text})
             for question in province.questions:
                 write(f"{province.split}.jsonl", question_record(question))
             if province.split == "train":

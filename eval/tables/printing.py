@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +18,14 @@ from eval.statistics.intervals import Spread
 from eval.tables.conditions import conditions, pages_note
 from eval.tables.results import Means, Over, ResultsTable
 from eval.tables.table import HEADINGS, Summary, cells, percent
+
+
+def printed(show: Callable[[Console], object]) -> str:
+    """Return what ``show`` prints on a console, as plain text wide enough for every figure."""
+    text = io.StringIO()
+    # In a notebook a console would show what it prints instead of writing it.
+    show(Console(file=text, width=200, highlight=False, force_terminal=False, force_jupyter=False))
+    return text.getvalue().rstrip("\n")
 
 
 def wide_console(columns: int = 200, *, markup: bool = True) -> Console:
@@ -49,27 +58,31 @@ def figures_table(*left: str, right: Sequence[str]) -> Table:
     return table
 
 
-def print_results(table: ResultsTable) -> int:
-    """Print a table with all that belongs to it, then a line of JSON; return the command's exit status."""
-    print_table(table.summaries, table.runs, table.scoring)
+def print_table_parts(table: ResultsTable, console: Console | None = None) -> None:
+    """Print a table with its notes, and the tests and means that it has."""
+    console = console or wide_console()
+    print_table(table.summaries, table.runs, table.scoring, console)
     for note in table.notes:
-        print(note)
+        console.print(note, soft_wrap=True, markup=False)
     if table.baseline:
-        print_comparisons(table.against, table.baseline, table.recall_at)
+        print_comparisons(console, table.against, table.baseline, table.recall_at)
     if table.means:
-        print_means(table.means, table.over, table.recall_at)
-    print(json.dumps(table.to_json()))
-    return table.status
+        print_means(console, table.means, table.over, table.recall_at)
 
 
-def print_table(summaries: Sequence[Summary], runs: Mapping[str, Path], scoring: str) -> None:
+def print_table(
+    summaries: Sequence[Summary], runs: Mapping[str, Path], scoring: str, console: Console | None = None
+) -> None:
     """Print a line per run, with what a reader must know to trust it, which is read from the manifests."""
-    console = wide_console()
+    console = console or wide_console()
     table = Table(caption_justify="left")
-    for heading in HEADINGS:
-        table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)
+    # A long name is folded, so that there is room for the figures, of which none may be cut.
+    table.add_column(HEADINGS[0], overflow="fold")
+    for heading in HEADINGS[1:]:
+        table.add_column(heading, justify="right", no_wrap=True)
     for summary in summaries:
-        table.add_row(*cells(summary))
+        name, *figures = cells(summary)
+        table.add_row(Text(name), *figures)
     console.print(table)
     print_further(console, summaries)
     manifests = {name: Manifest.read(folder) for name, folder in runs.items()}
@@ -94,7 +107,7 @@ def print_further(console: Console, summaries: Sequence[Summary]) -> None:
     if names:
         table = figures_table("method", right=[FURTHER[name] for name in names])
         for summary in summaries:
-            table.add_row(summary.method, *(percent(summary.further.get(name)) for name in names))
+            table.add_row(Text(summary.method), *(percent(summary.further.get(name)) for name in names))
         console.print(table)
 
 
@@ -106,20 +119,25 @@ def _remarks(summary: Summary) -> list[str]:
     for measure, n in summary.measured_on_fewer.items():
         title = FURTHER.get(measure, measure)
         said.append(f"{title} is of {n} of {summary.n} questions, which can be measured by it.")
+    if summary.recall is not None and summary.searches < 1 and summary.n > summary.failed:
+        # Of a method that searches. A model that cannot keep to its form may still answer, by luck.
+        often = f"only {summary.searches:.1f} times a question" if summary.searches else "not once"
+        said.append(f"it searched {often}: the model did not do what the method asks of it.")
     if summary.failed:
         said.append(f"{summary.failed} failed, first: {summary.first_error}")
     return said
 
 
-def print_comparisons(compared: Sequence[Against], baseline: str, recall_at: int) -> None:
+def print_comparisons(console: Console, compared: Sequence[Against], baseline: str, recall_at: int) -> None:
     """Print every run's difference from the baseline in every measure."""
-    table = figures_table("method", "measure", right=(f"minus {baseline}", "p", "p (Holm)", "unseen below"))
+    table = figures_table(
+        "method", "measure", right=(escape(f"minus {baseline}"), "p", "p (Holm)", "unseen below")
+    )
     for one in compared:
         comparison = one.comparison
         unseen = "-" if comparison.detectable is None else f"{100 * comparison.detectable:.1f}"
         figures = percent(comparison.difference), f"{comparison.p_value:.4f}", f"{one.p_holm:.4f}", unseen
-        table.add_row(one.run, measure_title(one.measure, recall_at), *figures)
-    console = wide_console()
+        table.add_row(Text(one.run), measure_title(one.measure, recall_at), *figures)
     console.print(table)
     console.print(
         "Differences in points with 95% bootstrap intervals, paired by question; sign-flip test, Holm over "
@@ -129,14 +147,13 @@ def print_comparisons(compared: Sequence[Against], baseline: str, recall_at: int
     )
 
 
-def print_means(means: Means, over: Over, recall_at: int) -> None:
+def print_means(console: Console, means: Means, over: Over, recall_at: int) -> None:
     """Print mean and deviation of every group of runs."""
     names = list(dict.fromkeys(name for mean in means.values() for name in mean))
     table = figures_table("method", right=["runs", *(measure_title(name, recall_at) for name in names)])
     for name, mean in means.items():
         shown = [_mean_and_deviation(mean.get(measure), measure) for measure in names]
-        table.add_row(name, str(mean["tokens"].n), *shown)
-    console = wide_console()
+        table.add_row(Text(name), str(mean["tokens"].n), *shown)
     console.print(table)
     console.print(
         f"Mean ± standard deviation (n - 1) over runs that differ in their {over} only, each group called by "

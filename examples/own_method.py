@@ -1,0 +1,47 @@
+"""A method of your own is a plain async function: hand it to ask() and run() like any other.
+
+    python examples/own_method.py
+
+This one is HyDE (Gao et al., ACL 2023): imagine a passage that answers, search with it, read what was found.
+Nothing is registered; tokens, steps, failures and resuming are seen to. docs/guides/your_own_method.md says
+how to give it options. About 2 minutes on two CPU cores for 20 questions (QUESTIONS=100 for more).
+"""
+
+import os
+from pathlib import Path
+
+from corag import (
+    Answer, OneStepConfig, Question, Tools, build_index, extract_answer, load_layout, one_step, open_index,
+    open_model, render_passages, run, write_world,
+)  # fmt: skip
+
+FOLDER = Path("runs/examples/own_method")
+IMAGINE = load_layout("Write two sentences of an encyclopedia that answer this.\nQuestion: {query}")
+READ = load_layout("{passages}Question: {query}\nReply with the answer alone.")
+
+
+async def hyde(question: Question, tools: Tools) -> Answer:
+    """Search with an imagined passage, then read."""
+    prompt = IMAGINE.render({"query": question.text})
+    imagined = await tools.generate(prompt, role="imagine", max_tokens=60)
+    hits = await tools.search(f"{question.text} {imagined.text}", k=5)
+    found = [hit.passage for hit in hits]
+    shown = render_passages(found, READ, 200, goes_first="last")  # a long prompt loses its last passages
+    reply = await tools.generate(
+        READ.render({"passages": shown, "query": question.text}), role="read", max_tokens=16
+    )
+    return Answer(extract_answer(reply.text), tuple(passage.id for passage in found), steps=1)
+
+
+def main() -> None:
+    """Compare it with searching for the question."""
+    write_world(FOLDER / "world", passages=1000, train=20, dev=20, test=100)
+    built = build_index(FOLDER / "world/corpus.jsonl", out=FOLDER / "index")
+    with open_model() as model, open_index(built) as index:
+        limit = int(os.environ.get("QUESTIONS", "20"))
+        methods = {"one_step": (one_step, OneStepConfig(k=5, max_answer_tokens=16)), "hyde": hyde}
+        print(run(FOLDER / "world/test.jsonl", methods, model, index, out=FOLDER, limit=limit))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""Which files there are to read: folders walked in a fixed order, files taken as they are named."""
+
+from __future__ import annotations
+
+import os
+import stat
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.errors import DataError
+from retrieval.index_manifest import is_ours
+
+TEXT, MARKDOWN, HTML, PDF, WORD, RECORDS = "text", "markdown", "html", "pdf", "word", "records"
+ENDINGS = {
+    ".txt": TEXT,
+    ".text": TEXT,
+    ".md": MARKDOWN,
+    ".markdown": MARKDOWN,
+    ".html": HTML,
+    ".htm": HTML,
+    ".xhtml": HTML,
+    ".pdf": PDF,
+    ".docx": WORD,
+    ".jsonl": RECORDS,
+}
+"""The kind of a file, by its ending in small letters. Records are passages as they stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFile:
+    """A file to read. ``name``: relative to what was given, with "/", wherever that lies."""
+
+    path: Path
+    name: str
+
+    @property
+    def kind(self) -> str:
+        """Of :data:`ENDINGS`, "" for another."""
+        return ENDINGS.get(self.path.suffix.lower(), "")
+
+
+@dataclass(frozen=True)
+class Found:
+    """The files of some folders and files.
+
+    Attributes:
+        files: to be read, in order.
+        skipped: how many of a folder's files have another ending, by ending.
+        hidden: how many files and folders have a name that begins with a dot.
+        indexes: how many folders are indexes.
+        closed: folders that cannot be opened.
+        special: how many are no files to read to an end, such as named pipes.
+    """
+
+    files: tuple[DocumentFile, ...]
+    skipped: Mapping[str, int]
+    hidden: int
+    indexes: int
+    closed: tuple[str, ...] = ()
+    special: int = 0
+
+    def left_out(self) -> str:
+        """Tell what was left out, "" if nothing was."""
+        parts = []
+        if self.skipped:
+            endings = (f"{count:,} {ending}" for ending, count in self.skipped.items())
+            parts.append(f"{sum(self.skipped.values()):,} by their ending ({', '.join(endings)})")
+        if self.hidden:
+            parts.append(f"{self.hidden:,} hidden")
+        if self.indexes:
+            parts.append(f"{self.indexes:,} index folder(s)")
+        if self.closed:
+            parts.append(f"{len(self.closed):,} folder(s) that cannot be opened ({', '.join(self.closed)})")
+        if self.special:
+            parts.append(f"{self.special:,} pipe(s) or the like")
+        return f"left out: {', '.join(parts)}" if parts else ""
+
+
+def find_documents(paths: Sequence[str | Path]) -> Found:
+    """Find the files of folders, in the order of their names, and files that are named as they are.
+
+    Names that begin with a dot, links to folders and folders that hold an index are left out. Raises
+    :class:`DataError` for a path that is not there.
+    """
+    roots = [Path(path) for path in paths]
+    for root in roots:
+        if not root.exists():
+            raise DataError(f"there is no file or folder '{root}': check the path.")
+    walk = _FolderWalk()
+    files = [file for root in roots for file in (walk.files(root) if root.is_dir() else walk.file(root))]
+    # One folder gives its files' names; of several, what leads to them is part of the name.
+    above = os.path.commonpath([_absolute(root if root.is_dir() else root.parent) for root in roots])
+    named = {_absolute(file): DocumentFile(file, _name(file, above)) for file in files}
+    skipped = dict(sorted(walk.skipped.items(), key=lambda item: (-item[1], item[0])))
+    closed = tuple(sorted(_name(folder, above) for folder in walk.closed))
+    return Found(tuple(named.values()), skipped, walk.hidden, walk.indexes, closed, walk.special)
+
+
+class _FolderWalk:
+    """Goes through folders, counting what it passes by."""
+
+    def __init__(self) -> None:
+        self.skipped: Counter[str] = Counter()
+        self.hidden = 0
+        self.indexes = 0
+        self.closed: list[Path] = []
+        self.special = 0
+
+    def file(self, file: Path) -> list[Path]:
+        """Return the file, unless reading it may never end."""
+        try:
+            special = not stat.S_ISREG(file.stat().st_mode)
+        except OSError:  # reading it will tell why
+            special = False
+        self.special += special
+        return [] if special else [file]
+
+    def files(self, root: Path) -> list[Path]:
+        found = []
+        for folder, folders, names in os.walk(root, onerror=self._note_closed):
+            shown = [name for name in folders if not name.startswith(".")]
+            self.hidden += len(folders) - len(shown)
+            folders[:] = [name for name in shown if not self._is_index(Path(folder, name))]
+            for name in names:
+                file = Path(folder, name)
+                if name.startswith("."):
+                    self.hidden += 1
+                elif file.suffix.lower() in ENDINGS:
+                    found += self.file(file)
+                else:
+                    self.skipped[file.suffix.lower() or "without an ending"] += 1
+        # Not as the disk has them, and not as a language sorts: the same on every machine.
+        return sorted(found, key=lambda file: file.relative_to(root).parts)
+
+    def _is_index(self, folder: Path) -> bool:
+        # Its passages are of these documents, or of another corpus: neither is to be read.
+        try:
+            found = is_ours(folder)
+        except OSError:  # the walk will find it closed
+            return False
+        self.indexes += found
+        return found
+
+    def _note_closed(self, error: OSError) -> None:
+        self.closed.append(Path(os.fsdecode(error.filename)))
+
+
+def _absolute(path: Path) -> str:
+    return os.path.abspath(path)
+
+
+def _name(file: Path, above: str) -> str:
+    # Bytes that are no UTF-8 and a Mac's decomposed letters would not be the same everywhere.
+    name = Path(_absolute(file)).relative_to(above).as_posix()
+    return unicodedata.normalize("NFC", os.fsencode(name).decode("utf-8", "replace"))

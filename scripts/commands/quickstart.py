@@ -1,0 +1,136 @@
+"""From nothing to the first table: a world, its indexes, a model, one answer with its chain, four methods.
+
+corag quickstart
+corag quickstart --limit 100
+
+Everything lies in one folder afterwards. Run it again: it goes on where it was. All four methods ask one
+model, the small one with the adapter that comes with the package, which is trained for CoRAG's prompts: so
+one engine serves them all.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from baselines import ClosedBookConfig, OneStepConfig, closed_book, one_step
+from corag.config import CoRAGConfig
+from corag.method import corag
+from core.errors import BackendError, ConfigError
+from eval.datasets import load_questions
+from eval.datasets.world import write_world
+from eval.experiment.ask import ask
+from eval.experiment.opened import open_index, open_model
+from eval.experiment.opening import ENGINE_LOG, log_to, quiet
+from eval.experiment.results import Methods, run
+from ircot import IRCoTConfig, ircot
+from scripts.ended import Ended
+
+COLUMNS = 110
+PASSAGES, TRAIN, DEV, TEST = 1000, 100, 30, 30
+PASSAGES_READ = 6  # by one-step retrieval and by IRCoT
+INDEX = (sys.executable, "-m", "scripts.cli", "index")
+NEXT = """\
+Next:
+  source .venv/bin/activate                                   for the commands below
+  corag ask --index {indexes} --model.adapter default --method corag --corag.preset small_model
+  corag index FOLDER --out indexes/mine                       your own .txt, .md, .html, .pdf, .docx"""
+
+
+@dataclass(frozen=True)
+class QuickstartOptions:
+    """Options of 'corag quickstart'.
+
+    Attributes:
+        out: the folder for all that it makes.
+        limit: how many of the world's 30 test questions each method answers.
+    """
+
+    out: str = "quickstart"
+    limit: int = 20
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.limit <= TEST:
+            raise ConfigError(f"limit must be from 1 to {TEST}, but it is {self.limit}.")
+
+
+def main(config: QuickstartOptions) -> Ended:
+    """Perform it, and say how many seconds it took to the first answer and to the end."""
+    begun = float(os.environ.get("CORAG_BEGUN", time.time()))  # scripts/quickstart.sh begins with installing
+    out, console = Path(config.out), Console(highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = COLUMNS  # in a file nothing is cut at 80
+    log_to(out / ENGINE_LOG)
+    write_world(out / "world", passages=PASSAGES, train=TRAIN, dev=DEV, test=TEST)
+    with ThreadPoolExecutor(1) as beside:
+        building = beside.submit(build_indexes, out)
+        model = open_model("default", adapter="default")
+        indexes = building.result()
+    with model, open_index(*indexes) as index:
+        first = ask(load_questions(out / "world/dev.jsonl")[0], corag, model, index, how_corag_asks())
+        console.print(first)
+        console.print(f"First answer after {time.time() - begun:.0f} s.\n", style="bold")
+        results = run(
+            out / "world/test.jsonl", methods(out), model, index, out=out / "runs", limit=config.limit,
+            recall_at=PASSAGES_READ,
+        )  # fmt: skip
+        print(results)
+        report = results.report(out / "report.html", index)
+    seconds = time.time() - begun
+    print(f"Every answer with its chain, to look at in a browser: {report}")
+    print(NEXT.format(indexes=",".join(indexes)))
+    console.print(f"Done after {seconds:.0f} s.", style="bold")
+    return Ended(0, [{"report": str(report), "seconds": round(seconds, 1)}])
+
+
+def build_indexes(out: Path) -> list[str]:
+    """Build the world's indexes in a process beside this one, which waits for its engine; return the folders.
+
+    Raises :class:`BackendError` with what the process said if it failed.
+    """
+    folders = []
+    for kind in ("bm25", "dense"):
+        folders.append(str(out / kind))
+        words = [str(out / "world/corpus.jsonl"), "--kind", kind, "--out", folders[-1]]
+        with quiet(f"building the index {folders[-1]}", f"index {folders[-1]} is there"):
+            done = subprocess.run([*INDEX, *words], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise BackendError(f"the index {folders[-1]} was not built: {done.stderr.strip()}")
+    return folders
+
+
+def how_corag_asks() -> CoRAGConfig:
+    """As the adapter was trained (training/configs/world_rounds.yaml)."""
+    return CoRAGConfig.of_preset("small_model", max_hops=4, stop="learned")
+
+
+def methods(out: Path) -> Methods:
+    """Return the rows of the table, sized for two slow cores."""
+    shown: dict[str, Any] = {  # two worked examples, of the world's training questions
+        "demonstrations": str(out / "world/demonstrations.txt"),
+        "demonstration_count": 2,
+        "max_answer_tokens": 16,
+    }
+    thinking = IRCoTConfig.of_preset(
+        "paper",
+        k_per_step=2,
+        max_steps=5,
+        paragraph_budget=PASSAGES_READ,
+        max_thought_tokens=40,
+        reader="direct",  # the paper's choice for small models (appendix E)
+        **shown,
+    )
+    return {
+        "closed_book": (closed_book, ClosedBookConfig(**shown)),
+        "one_step": (one_step, OneStepConfig(k=PASSAGES_READ, **shown)),
+        "ircot": (ircot, thinking),
+        "corag": (corag, how_corag_asks()),
+    }

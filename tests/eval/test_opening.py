@@ -1,0 +1,189 @@
+"""What other libraries print while something opens goes to a log; what we print is seen."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.errors import BackendError, ConfigError
+from eval.experiment import opening
+from eval.experiment.opening import last_words, log_to, open_index_quietly, quiet
+from retrieval.config import RetrieverConfig
+from scripts.cli import main
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The log of a process of the test's own."""
+    monkeypatch.setattr(opening, "_chatter", opening._Chatter())
+    log_to(tmp_path / "runs/.engine.log")
+    return tmp_path / "runs/.engine.log"
+
+
+def chatter(name: str) -> logging.Logger:
+    """Print in every way that libraries print; return a logger that bound itself to the stream of now."""
+    print(f"{name} print")
+    print(f"{name} error", file=sys.stderr)
+    os.write(1, f"{name} descriptor 1\n".encode())
+    os.write(2, f"{name} descriptor 2\n".encode())
+    subprocess.run(["sh", "-c", f"echo {name} child; echo {name} child error >&2"], check=True)
+    logger = logging.getLogger(f"chatter.{name}")
+    logger.propagate = False
+    logger.addHandler(logging.StreamHandler())
+    logger.warning("%s logger", name)
+    return logger
+
+
+WAYS = ("print", "error", "descriptor 1", "descriptor 2", "child", "child error", "logger")
+
+
+def test_whatever_is_printed_meanwhile_goes_to_the_log_and_ours_is_seen(
+    log: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    print("before")
+    with quiet("opening a model", "a model is open") as say:
+        logger = chatter("first")
+        say("half of it is there")
+        late = subprocess.Popen(["sh", "-c", "read line; echo the engine says $line"], stdin=subprocess.PIPE)
+    print("after")
+    logger.warning("a late logger")
+    late.communicate(b"something late\n")
+    seen = capfd.readouterr()
+    assert seen.out == "before\nafter\n"
+    half, done = seen.err.splitlines()
+    assert half == "half of it is there"
+    assert done.startswith("corag: a model is open (") and done.endswith(" s)")
+    written = log.read_text()
+    assert all(f"first {way}" in written for way in WAYS)
+    assert "a late logger" in written and "the engine says something late" in written
+
+
+def test_what_opens_at_the_same_time_turns_output_back_once(
+    log: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second = quiet("a"), quiet("b")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    os.write(1, b"noise\n")
+    second.__exit__(None, None, None)
+    os.write(1, b"ours\n")
+    assert capfd.readouterr().out == "ours\n" and log.read_text() == "noise\n"
+
+
+def test_an_engine_that_fails_tells_the_last_lines_of_its_log(
+    log: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log.parent.mkdir()
+    log.write_text("of an earlier start\n")
+    with pytest.raises(BackendError) as error, quiet("opening"):
+        print("\n".join(f"line {n}" for n in range(99)))
+        raise BackendError("vLLM could not start.")
+    (note,) = error.value.__notes__
+    assert note == last_words()
+    assert note.splitlines()[0] == f"The last lines of {log}:"
+    assert note.splitlines()[1:] == [f"  | line {n}" for n in range(87, 99)]
+    with pytest.raises(ZeroDivisionError) as defect, quiet("opening"):
+        1 / 0  # noqa: B018
+    assert "line 98" in defect.value.__notes__[0], "a traceback shows it too"
+    with pytest.raises(ConfigError) as mistake, quiet("opening"):
+        raise ConfigError("there is no such model.")
+    assert not hasattr(mistake.value, "__notes__"), "the log has nothing to do with it"
+    print("seen")
+    assert capfd.readouterr().out == "seen\n"
+
+
+def test_the_command_shows_where_the_log_is_when_an_index_fails(
+    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def failing(config: RetrieverConfig) -> None:
+        print("# There is insufficient memory for the Java Runtime Environment to continue.")
+        raise BackendError("Java did not start.")
+
+    monkeypatch.setattr(opening, "open_retriever", failing)
+    asked = ["ask", "Who?", "--method", "one_step", "--index", "x", "--model.backend", "vllm"]
+    assert main(asked) == 2
+    first, second, third = capsys.readouterr().err.splitlines()
+    assert first == "corag: Java did not start." and second == f"The last lines of {log}:"
+    assert third == "  | # There is insufficient memory for the Java Runtime Environment to continue."
+
+
+async def test_an_index_says_that_it_is_open(
+    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def found(config: RetrieverConfig) -> str:
+        print("Loading", "." * 99)
+        return "retriever"
+
+    monkeypatch.setattr(opening, "open_retriever", found)
+    assert await open_index_quietly(RetrieverConfig(index=["a", "b"])) == "retriever"
+    seen = capsys.readouterr()
+    assert seen.out == "" and seen.err.startswith("corag: index a, b is open (")
+
+
+def test_a_folder_that_cannot_be_written_is_no_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(opening, "_chatter", opening._Chatter())
+    log_to(tmp_path / "file/.engine.log")
+    with quiet("opening"):
+        print("noise")
+    assert last_words().endswith("| noise") and capfd.readouterr().out == ""
+
+
+PROGRAM = """
+import os, sys, time, warnings
+from eval.experiment.opening import quiet, last_words
+with quiet("opening a model", "a model is open") as say:
+    os.write(2, b"noise from below\\n")
+    warnings.warn("noise of Python's")
+    time.sleep(1.2)
+    say("a sentence of ours")
+if sys.argv[1:]:
+    print(last_words())
+print("the end")
+"""
+
+
+def test_a_temporary_log_stays_only_if_it_was_shown(tmp_path: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    for words, left in (([], 0), (["shown"], 1)):
+        ended = subprocess.run(
+            [sys.executable, "-c", PROGRAM, *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert len(list(tmp_path.glob("corag-*.log"))) == left
+        assert ended.stdout.endswith("the end\n") and "noise" not in ended.stderr
+        assert ended.stderr.splitlines()[0] == "a sentence of ours"
+
+
+def test_a_terminal_has_a_spinner_with_seconds_until_it_is_open() -> None:
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+    )
+    os.close(theirs)
+    seen = b""
+    try:
+        while part := os.read(ours, 4096):
+            seen += part
+    except OSError:  # how a terminal of Linux ends
+        pass
+    finally:
+        os.close(ours)
+    assert process.wait(30) == 0
+    told = seen.decode()
+    assert "opening a model" in told and "0:00:01" in told and "noise" not in told
+    assert "a sentence of ours" in told and "corag: a model is open (" in told
+    assert told.rstrip().endswith("the end")

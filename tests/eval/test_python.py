@@ -1,0 +1,568 @@
+"""``from corag import ...``: open, ask, run, sweep and sample, in scripts, event loops and threads."""
+
+import asyncio
+import builtins
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from rich.console import Console
+
+from corag import (
+    BuiltIndex,
+    ClosedBookConfig,
+    CoRAGConfig,
+    Index,
+    IRCoTConfig,
+    Model,
+    OneStepConfig,
+    Results,
+    RowsConfig,
+    SampleConfig,
+    aask,
+    abuild_index,
+    amake_rows,
+    aopen_model,
+    arun,
+    asample_chains,
+    ask,
+    build_index,
+    closed_book,
+    corag,
+    load_questions,
+    make_rows,
+    one_step,
+    open_index,
+    open_model,
+    report,
+    run,
+    sample_chains,
+    sweep,
+    write_world,
+)
+from core.errors import ConfigError, DataError, IndexMismatchError
+from core.method import MethodConfig
+from core.prompting.prompt import Message, Prompt, Segment
+from core.tools import Tools
+from core.types import Answer, Question
+
+pytestmark = pytest.mark.slow
+
+QUICK = OneStepConfig(k=2, max_answer_tokens=3)
+SHORT = ClosedBookConfig(max_answer_tokens=3)
+HOPS = CoRAGConfig.of_preset(
+    "small_model", strategy="best_of_n", chains=2, max_hops=1, max_sub_query_tokens=4,
+    max_sub_answer_tokens=3, max_answer_tokens=3,
+)  # fmt: skip
+QUESTION = "Which river flows through the town?"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    write_world(folder, passages=500, train=4, dev=3, test=4)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(world: Path) -> BuiltIndex:
+    return build_index(world / "corpus.jsonl", out=world / "bm25")
+
+
+@pytest.fixture(scope="module")
+def model(tiny_model: str) -> Iterator[Model]:
+    with open_model(tiny_model, backend="transformers") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def index(built: BuiltIndex) -> Iterator[Index]:
+    with open_index(built) as opened:
+        yield opened
+
+
+async def greet(question: Question, tools: Tools) -> Answer:
+    """A method of one's own, without options."""
+    prompt = Prompt((Message("user", (Segment(f"Say hello to {question.text}"),)),))
+    return Answer((await tools.generate(prompt, role="greeting", max_tokens=2)).text, steps=1)
+
+
+@dataclass(frozen=True)
+class WaitConfig(MethodConfig):
+    """Options of wait."""
+
+    seconds: float = 60.0
+    SEARCHES: ClassVar[bool] = False
+
+
+ended: list[str] = []
+
+
+async def wait(question: Question, tools: Tools, config: WaitConfig) -> Answer:
+    try:
+        await asyncio.sleep(config.seconds)
+    finally:
+        await asyncio.sleep(0.2)  # as closing files and telling an engine take a while
+        ended.append(question.text)
+    return Answer("waited")
+
+
+async def broken(question: Question, tools: Tools) -> Answer:
+    raise ValueError(f"no idea of {question.text}")
+
+
+def test_an_answer_shows_how_it_came_about(model: Model, index: Index) -> None:
+    answer = ask(QUESTION, corag, model, index, HOPS)
+    assert answer.answer is not None and answer.text == answer.answer.text and not answer.error
+    assert answer.passages and all(passage.text for passage in answer.passages)
+    assert answer.tokens >= answer.computed_tokens > 0 < answer.seconds
+    shown = str(answer)
+    for part in (QUESTION, "chain 1", "chain 2", "hop 1", "← chosen", f"{answer.tokens:,} tokens"):
+        assert part in shown
+    assert answer.passages[0].title in shown and max(map(len, shown.splitlines())) <= 110
+    assert answer.metadata["chunk_ids"] == tuple(passage.id for passage in answer.passages)
+    assert answer.metadata["steps"] == 1 and len(answer.metadata["chains"]) == 2
+    page = answer._repr_html_()
+    assert page.startswith("<pre") and "chain 1" in page
+    assert f"{answer.tokens:,} tokens" in repr(answer)
+
+
+def test_a_notebook_gets_pages_and_str_stays_text(
+    model: Model, index: Index, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a notebook rich shows whatever a console prints, and writes nothing to the console's file."""
+    answer = ask(QUESTION, one_step, model, index, QUICK)
+    results = run(world / "test.jsonl", {"short": (closed_book, SHORT)}, model, out=tmp_path, limit=2)
+    before = str(answer), str(results), answer._repr_html_()
+    kernel = type("ZMQInteractiveShell", (), {})()
+    monkeypatch.setattr(builtins, "get_ipython", lambda: kernel, raising=False)
+    assert Console().is_jupyter, "rich takes this for a notebook"
+    assert (str(answer), str(results), answer._repr_html_()) == before
+    assert "│ short" in results._repr_html_()
+
+
+def test_ircot_tells_its_thoughts_by_their_name_in_the_code_of_its_paper(model: Model, index: Index) -> None:
+    config = IRCoTConfig(max_steps=2, max_thought_tokens=4, max_answer_tokens=3)
+    steps: list[object] = []
+    answer = ask(Question("q", QUESTION), "ircot", model, index, config, watch=steps.append)
+    assert len(answer.metadata["cot_sentences"]) == answer.metadata["steps"] and answer.metadata["chunk_ids"]
+    assert tuple(steps) == answer.steps != ()
+
+
+def test_passages_that_were_fetched_by_id_come_with_their_texts(model: Model, index: Index) -> None:
+    async def fetch(question: Question, tools: Tools) -> Answer:
+        return Answer("", tuple(passage.id for passage in await tools.passages(list(question.context_ids))))
+
+    first, second = (hit.passage for hit in index.search("river", k=2))
+    asked = Question("q", QUESTION, context_ids=(second.id, first.id))
+    assert (
+        ask(asked, fetch, model, index).passages
+        == (second, first)
+        == tuple(index.passages([second.id, first.id]))
+    )
+
+
+async def test_everything_works_inside_a_running_event_loop(model: Model, index: Index, world: Path) -> None:
+    """As in a notebook: plain calls and awaited ones, on the same engine."""
+    plain = ask(QUESTION, one_step, model, index, QUICK)
+    awaited, again = await asyncio.gather(
+        aask(QUESTION, one_step, model, index, QUICK), aask(QUESTION, one_step, model, index, QUICK)
+    )
+    assert plain.text == awaited.text == again.text
+    async with await aopen_model(model.options.name, backend="transformers") as same:
+        assert same.engine is model.engine
+    assert [hit.passage for hit in await index.asearch("river", 3)] == [
+        hit.passage for hit in index.search("river", 3)
+    ]
+    results = await arun(
+        world / "test.jsonl", {"short": (closed_book, SHORT)}, model, out=world / "in a loop"
+    )
+    assert len(results.rows("short")) == 4
+
+
+def test_one_engine_per_model_however_often_it_is_opened(tiny_model: str, model: Model) -> None:
+    other = {"backend": "transformers", "max_context": 512}
+    first = open_model(tiny_model, **other)
+    second = open_model(Path(tiny_model), **other)
+    engine = second.engine
+    assert first.engine is engine is not model.engine
+    first.close()
+    first.close()
+    assert ask(QUESTION, closed_book, second, config=SHORT).text, "whoever has it open still goes on"
+    with pytest.raises(ConfigError, match=r"<Model .*tiny', transformers> is closed: open it again"):
+        ask(QUESTION, closed_book, first, config=SHORT)
+    del second
+    gc.collect()
+    with open_model(tiny_model, **other) as third:
+        assert third.engine is engine, "a cell that is run again does not wait for an engine again"
+    with open_model(tiny_model, **other) as fourth:
+        assert fourth.engine is not engine, "the last who had it closed it, whatever was forgotten"
+
+
+def test_an_index_that_was_built_again_is_opened_again(world: Path, tmp_path: Path) -> None:
+    lines = (world / "corpus.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "few.jsonl").write_text("".join(lines[:20]))
+    few = build_index(tmp_path / "few.jsonl", out=tmp_path / "few")
+    assert few.passages == 20 and "20 passages, bm25" in str(few)
+    before = open_index(few)
+    (tmp_path / "few.jsonl").write_text("".join(lines[:30]))
+    with pytest.raises(IndexMismatchError, match="overwrite"):
+        build_index(tmp_path / "few.jsonl", out=tmp_path / "few")
+    more = asyncio.run(abuild_index(tmp_path / "few.jsonl", out=tmp_path / "few", overwrite=True))
+    with open_index(more) as after:
+        assert after.engine.fingerprint != before.engine.fingerprint
+    before.close()
+
+
+def test_building_says_what_it_does_and_twice_is_nothing_to_do(world: Path, built: BuiltIndex) -> None:
+    said: list[str] = []
+    again = build_index(world / "corpus.jsonl", out=world / "bm25", report=said.append)
+    assert again.manifest == built.manifest and len(said) == 1 and "nothing to do" in said[0]
+
+
+def test_a_method_that_fails_tells_and_the_next_goes_on(model: Model) -> None:
+    failed = ask("anything", broken, model)
+    assert failed.text == "" and failed.answer is None and failed.passages == ()
+    assert failed.error.startswith("ValueError: no idea of anything") and "test_python.py" in failed.error
+    assert "failed: ValueError: no idea of anything" in str(failed) and failed.metadata == {
+        "error": failed.error
+    }
+    assert ask("anything", greet, model).text
+
+
+def test_a_smaller_limit_shows_the_questions_of_this_call(
+    model: Model, index: Index, world: Path, tmp_path: Path
+) -> None:
+    """The others stay in the folder, for whoever asks for them again."""
+    methods = {"none [plain]": (closed_book, SHORT), "none [again]": (closed_book, SHORT)}
+    again = [run(world / "test.jsonl", methods, model, out=tmp_path, limit=n) for n in (3, 2)]
+    for results, n in zip(again, (3, 2), strict=True):
+        assert {each.n for each in results.table().figures.summaries} == {n}
+        assert len(results.to_pandas()) == 2 * n
+        compared = str(results.compare(baseline="none [plain]"))
+        assert "minus none [plain]" in compared and compared.count("none [again]") >= 3
+    cells = {"a": {"method": "closed_book", "closed_book.max_answer_tokens": 3}, "b": (closed_book, SHORT)}
+    swept = [sweep(world / "test.jsonl", cells, model, out=tmp_path / "sweep", limit=n) for n in (3, 2)]
+    assert {each.n for each in swept[1].compare("a").figures.summaries} == {2}
+
+
+def test_threads_share_an_engine(model: Model, index: Index) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        asked = [threads.submit(ask, QUESTION, one_step, model, index, QUICK) for _ in range(4)]
+        assert len({each.result().text for each in asked}) == 1
+        opened = [threads.submit(open_model, model.options.name, backend="transformers") for _ in range(4)]
+        assert {each.result().engine for each in opened} == {model.engine}
+
+
+def test_ctrl_c_cancels_a_question_and_waits_until_it_has_ended(model: Model) -> None:
+    ended.clear()
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        ask("cancelled", wait, model)
+    assert ended == ["cancelled"]
+    assert ask("anything", greet, model).text, "the engine is as before"
+
+
+async def test_what_awaits_a_question_can_cancel_it(model: Model) -> None:
+    ended.clear()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(aask("late", wait, model), 0.2)
+    assert ended == ["late"]
+
+
+def test_a_method_awaits_and_does_not_wait(model: Model) -> None:
+    async def nested(question: Question, tools: Tools) -> Answer:
+        with pytest.raises(ConfigError, match="await its twin, such as aask for ask"):
+            ask(question, greet, model)
+        return (await aask(question, greet, model)).answer or Answer("")
+
+    assert ask("anything", nested, model).text == ask("anything", greet, model).text
+
+
+def test_a_run_is_resumed_and_holds_its_figures(
+    model: Model, index: Index, world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def again(**options: object) -> Results:
+        methods = {"short": (closed_book, SHORT), "quick": (one_step, QUICK)}
+        return run(world / "test.jsonl", methods, model, index, out=tmp_path, recall_at=2, **options)
+
+    first = again(limit=2)
+    assert first.runs == {"short": tmp_path / "short", "quick": tmp_path / "quick"}
+    before = first.rows("quick")
+    assert len(before) == 2
+    whole = again()
+    assert len(whole.rows("quick")) == 4
+    assert whole.rows("quick").items() > before.items(), "what was answered is not answered again"
+    assert "recall@2" in str(whole) and "minus short" in str(whole.compare(baseline="short"))
+    frame = whole.to_pandas()
+    assert list(frame.run) == ["short"] * 4 + ["quick"] * 4 and frame.f1.between(0, 1).all()
+    assert frame.tokens.min() > 0 and set(frame.columns) >= {
+        "id",
+        "answer",
+        "gold",
+        "em",
+        "recall",
+        "seconds",
+    }
+    assert whole.table().to_json()["runs"]["quick"]["n"] == 4
+    assert "quick" in whole._repr_html_() and "short" in repr(whole)
+    page = report(whole.runs, tmp_path / "report.html", index)
+    assert page.stat().st_size > 10_000 and whole.report(tmp_path / "other.html").is_file()
+    read_back = Results({"quick": tmp_path / "quick"})
+    assert read_back.rows("quick") == whole.rows("quick")
+    with pytest.raises(ConfigError, match="no run 'slow' among these: short, quick"):
+        whole.rows("slow")
+    with pytest.raises(ConfigError, match="a table has no option 'minhops'"):
+        whole.table(minhops=2)
+    assert capsys.readouterr().out == ""
+
+
+def test_questions_may_be_objects_or_records_and_methods_may_be_named(
+    model: Model, index: Index, world: Path, tmp_path: Path
+) -> None:
+    objects = load_questions(str(world / "test.jsonl"), "jsonl")[:2]
+    done = run(objects, ["closed_book", greet], model, out=tmp_path / "objects", closed_book=SHORT)
+    assert list(done.runs) == ["closed_book", "greet"] and list(done.rows("greet")) == [
+        each.id for each in objects
+    ]
+    assert done.rows("greet")[objects[0].id].question == objects[0]
+    records = [{"id": "1", "question": "Who?", "answers": ["Ada"]}]
+    scored = run(records, greet, model, out=tmp_path / "records", dataset="hotpotqa")
+    assert "Scorer: hotpotqa" in str(scored).replace("HotpotQA", "hotpotqa")
+
+
+def test_a_sweep_weighs_settings_on_the_model_that_is_open(
+    model: Model, index: Index, world: Path, tmp_path: Path
+) -> None:
+    engine = model.engine
+    cells = {
+        "closed": (closed_book, SHORT),
+        "mine": greet,
+        "two": {"method": "one_step", "one_step.k": 2, "one_step.max_answer_tokens": 3},
+    }
+    grid = {"method": "one_step", "one_step.max_answer_tokens": 2, "one_step.k": [1, 3]}
+    folder = tmp_path / "sweep"
+    dev = load_questions(str(world / "dev.jsonl"), "jsonl")
+
+    def swept() -> sweep:
+        return sweep(
+            world / "test.jsonl", cells, model, index, out=folder, grid=grid, dev=dev, limit=3,
+            budgets=[100, 400, 2000], resamples=5,
+        )  # fmt: skip
+
+    found = swept()
+    names = ["closed", "mine", "two", "one_step max_answer_tokens=2 k=1", "one_step max_answer_tokens=2 k=3"]
+    frame = found.to_pandas()
+    assert list(frame.cell) == names * 2 and list(frame.questions) == ["test"] * 5 + ["dev"] * 5
+    assert set(found.pareto) <= set(names) and found.choices and set(found.fits) == {"pareto", "all"}
+    assert found.picture == folder / "sweep.png" and found.picture.stat().st_size > 10_000
+    shown = str(found)
+    for part in (
+        "Pareto set",
+        "through all cells",
+        "Best under each budget",
+        "3 dev questions",
+        "mine",
+        "k=3",
+    ):
+        assert part in shown
+    assert str(found.table()) in shown and "minus closed" in str(found.compare("closed"))
+    assert "<img" in found._repr_html_() and "5 cells" in repr(found)
+    assert model.engine is engine and ask(QUESTION, closed_book, model, config=SHORT).text, "lent, not closed"
+    traces = {file: file.stat().st_mtime_ns for file in folder.rglob("traces.jsonl")}
+    assert len(traces) == 10
+    assert swept().to_pandas().equals(frame)
+    assert traces == {file: file.stat().st_mtime_ns for file in folder.rglob("traces.jsonl")}
+    manifest = (folder / "mine" / "manifest.json").read_text()
+    assert '"code"' in manifest, "a method of one's own is known by its code"
+
+
+def test_a_cell_with_another_model_has_it_opened_for_its_time(
+    model: Model, world: Path, tmp_path: Path
+) -> None:
+    cells = {
+        "long": {"method": "closed_book", "closed_book.max_answer_tokens": 2},
+        "window": {"method": "closed_book", "closed_book.max_answer_tokens": 2, "model.max_context": 700},
+    }
+    found = sweep(world / "test.jsonl", cells, model, out=tmp_path, limit=2, resamples=5)
+    assert len(found.table().figures.summaries) == 2 and ":700:" in str(found)
+    assert model.engine is not None
+
+
+def test_chains_are_sampled_and_become_rows(model: Model, index: Index, world: Path, tmp_path: Path) -> None:
+    config = SampleConfig(chains=2, max_hops=2)
+    chains = sample_chains(
+        world / "train.jsonl", model, index, out=tmp_path / "chains", config=config, corag=HOPS, limit=3
+    )
+    assert (
+        chains.description.questions == 3 and "questions 3" in str(chains) and "3 questions" in repr(chains)
+    )
+    frame = chains.to_pandas()
+    assert len(frame) == 6 and frame.kept.sum() == chains.description.kept == 3
+    more = asyncio.run(
+        asample_chains(
+            world / "train.jsonl", model, index, out=tmp_path / "chains", config=config, corag=HOPS
+        )
+    )
+    assert len(more.rows) == 4 and [row.chains for row in more.rows][:3] == [
+        row.chains for row in chains.rows
+    ]
+    chosen = RowsConfig(tasks=("final_answer", "draft"), ratio=1.0, validation=0.0)
+    rows = make_rows(more, index, out=tmp_path / "rows", config=chosen)
+    assert len(rows.load()["train"]) == 8 and "train/draft" in str(rows) and "8 rows" in repr(rows)
+    again = asyncio.run(amake_rows([tmp_path / "chains"], index, out=tmp_path / "rows", config=chosen))
+    assert again.report == rows.report
+    with pytest.raises(ConfigError, match="was made with other settings"):
+        make_rows(more, index, out=tmp_path / "rows")
+
+
+def other_questions(model: Model, tmp_path: Path) -> None:
+    for name in "ab":
+        run([{"id": name, "question": name, "answers": [name]}], greet, model, out=tmp_path)
+
+
+def other_settings(model: Model, tmp_path: Path) -> None:
+    for tokens in (2, 3):
+        asked = [{"id": "a", "question": "a", "answers": ["a"]}]
+        method = {"closed": (closed_book, ClosedBookConfig(max_answer_tokens=tokens))}
+        run(asked, method, model, out=tmp_path)
+
+
+RECORD = [{"id": "a", "question": "a?", "answers": ["b"]}]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "sentence"),
+    [
+        (lambda m, i, p: ask("a?", corag, m, i, OneStepConfig()), ConfigError,
+         r"'corag' takes its options as an object of CoRAGConfig, but was given OneStepConfig"),
+        (lambda m, i, p: ask("a?", corag, m, i, CoRAGConfig), ConfigError, r"write CoRAGConfig\(\.\.\.\)"),
+        (lambda m, i, p: ask("a?", corag, m), ConfigError,
+         "'corag' searches, but there is no index: open one with open_index"),
+        (lambda m, i, p: ask("a?", "corga", m), ConfigError, "no method 'corga': did you mean 'corag'"),
+        (lambda m, i, p: ask("a?", len, m), ConfigError, "built-in function len> is no method: give one of"),
+        (lambda m, i, p: ask(" ", greet, m), DataError, "has no text"),
+        (lambda m, i, p: open_model("default", adaptr="x"), ConfigError,
+         "unknown option 'adaptr': did you mean 'adapter'"),
+        (lambda m, i, p: open_model("default", backend="vllmm"), ConfigError, "'backend'.*vllmm"),
+        (lambda m, i, p: open_model("nowhere/model", backend="transformers"), ConfigError, "nowhere/model"),
+        (lambda m, i, p: open_index(p / "nothing"), IndexMismatchError, "no index folder"),
+        (lambda m, i, p: open_index(), ConfigError, "either `index`"),
+        (lambda m, i, p: build_index(out=p), ConfigError, "no corpus was given"),
+        (lambda m, i, p: build_index(p / "no.jsonl", out=p / "i"), DataError, "no.jsonl"),
+        (lambda m, i, p: build_index(p / "no.jsonl", out=p / "i", endoder="x"), ConfigError,
+         "unknown option 'endoder': did you mean 'encoder'"),
+        (lambda m, i, p: run(RECORD, corag, m, out=p), ConfigError, "'corag' searches, but there is no"),
+        (lambda m, i, p: run(RECORD, corag, m, i, out=p, limt=3), ConfigError,
+         "unknown option 'limt': did you mean 'limit'"),
+        (lambda m, i, p: run(RECORD, corag, m, i, out=p, limit="x"), ConfigError, "'limit'.*x"),
+        (lambda m, i, p: run(RECORD, {"a": (corag, SHORT)}, m, i, out=p), ConfigError,
+         "object of CoRAGConfig, but was given ClosedBookConfig"),
+        (lambda m, i, p: run(RECORD, [greet, greet], m, i, out=p), ConfigError, "a method is named twice"),
+        (lambda m, i, p: run(RECORD, [], m, i, out=p), ConfigError, "no method was given"),
+        (lambda m, i, p: run([], corag, m, i, out=p), ConfigError, "no questions were given"),
+        (lambda m, i, p: run(["Who?"], corag, m, i, out=p), ConfigError,
+         "'Who\\?' is a question without gold"),
+        (lambda m, i, p: run([{"question": "a"}], corag, m, i, out=p), DataError,
+         "question 1: field 'id' is missing"),
+        (lambda m, i, p: run(RECORD, corag, m, i, out=p, retriever={}), ConfigError,
+         "retriever is no option here"),
+        (lambda m, i, p: run(RECORD, corag, m, i, out=p, dataset="hotpot"), ConfigError,
+         "unknown dataset 'hotpot': did you mean 'hotpotqa'"),
+        (lambda m, i, p: other_questions(m, p), ConfigError,
+         "holds runs on other questions: choose another out"),
+        (lambda m, i, p: other_settings(m, p), ConfigError, "max_answer_tokens: 2 -> 3"),
+        (lambda m, i, p: sweep(RECORD, {"a": corag}, m, out=p), ConfigError,
+         "'corag' searches, but there is no index"),
+        (lambda m, i, p: sweep(RECORD, {"a": {"method": "corag"}}, m, out=p), ConfigError,
+         "the cell 'a' searches, but there is no index"),
+        (lambda m, i, p: sweep(RECORD, {"a": {"corag.chans": 3}}, m, i, out=p), ConfigError,
+         "cell 'a' of the cells: .*did you mean 'corag.chains'"),
+        (lambda m, i, p: sweep(RECORD, {}, m, i, out=p), ConfigError, "no cells were given|must hold cells"),
+        (lambda m, i, p: sweep(RECORD, {"a": greet}, m, i, out=p, metric="em2"), ConfigError,
+         "metric must be one of"),
+        (lambda m, i, p: sweep(RECORD, {"a": greet}, m, i, out=p, dev=RECORD), ConfigError,
+         "1 of the dev questions are among those"),
+        (lambda m, i, p: sample_chains(RECORD, m, i, out=p, config=CoRAGConfig()), ConfigError,
+         "an object of SampleConfig is wanted here, not CoRAGConfig"),
+        (lambda m, i, p: sample_chains(RECORD, m, i, out=p, chians=3), ConfigError,
+         "unknown option 'chians'"),
+        (lambda m, i, p: make_rows(p, i, out=p / "rows"), DataError, "is not a run"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_in_a_sentence(
+    model: Model, index: Index, tmp_path: Path, wrong, error, sentence: str
+) -> None:
+    with pytest.raises(error, match=sentence):
+        wrong(model, index, tmp_path)
+
+
+def in_a_process(script: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    file = tmp_path / "script.py"
+    file.write_text(script)
+    root = str(Path(__file__).parents[2])
+    command = [sys.executable, str(file)]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": root},
+    )  # fmt: skip
+
+
+def test_a_script_without_the_main_line_ends_in_a_sentence(tmp_path: Path) -> None:
+    ended = in_a_process("from corag import open_model\n\nmodel = open_model()\n", tmp_path)
+    assert ended.returncode == 1 and "import vllm" not in ended.stderr
+    last = ended.stderr.strip().splitlines()[-1]
+    assert "script.py, line 3" in last and 'if __name__ == "__main__":' in last
+    assert 'backend="transformers"' in last
+
+
+def test_a_process_that_is_spawned_opens_no_engine(tmp_path: Path) -> None:
+    """A script that opens its model in a thread: there the line that called cannot be seen."""
+    script = """
+import multiprocessing, threading
+from corag import open_model
+def opening():
+    try:
+        open_model()
+    except Exception as error:
+        print(error, flush=True)
+if __name__ == "__mp_main__":
+    thread = threading.Thread(target=opening)
+    thread.start()
+    thread.join()
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=print, args=("done",))
+    process.start()
+    process.join()
+"""
+    assert (
+        in_a_process(script, tmp_path).stdout.splitlines()[0].startswith("vLLM starts processes that import")
+    )
+
+
+def test_a_forked_process_is_told_that_it_has_no_engine(tmp_path: Path) -> None:
+    script = """
+import os
+from eval.experiment.background import background
+async def nothing():
+    return "fine"
+print(background().run(nothing()), flush=True)
+if os.fork() == 0:
+    try:
+        background().run(nothing())
+    except Exception as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+"""
+    said = in_a_process(script, tmp_path).stdout.splitlines()
+    assert said[0] == "fine" and said[1].startswith("this process was forked")

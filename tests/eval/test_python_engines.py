@@ -1,0 +1,73 @@
+"""Engines of a script: Ctrl-C ends a question and not them; none outlives a script that forgot it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from generation.vllm_processes import OWNER
+
+SCRIPT = """
+import os, signal, sys, threading
+from corag import ClosedBookConfig, ask, closed_book, open_model
+
+def main():
+    model = open_model(kv_cache_gb=0.5, max_context=1024)
+    threading.Timer(0.5, os.killpg, (0, signal.SIGINT)).start()  # as a terminal sends it
+    long = ClosedBookConfig(max_answer_tokens=800)
+    try:
+        ask("Tell a long story of a river.", closed_book, model, config=long)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    print(repr(ask("Who?", closed_book, model, config=ClosedBookConfig(max_answer_tokens=3))), flush=True)
+    again = open_model(kv_cache_gb=0.5, max_context=1024)
+    print("one engine" if again.engine is model.engine else "two engines", flush=True)
+    sys.stdin.readline()
+    if sys.argv[1] == "raises":
+        raise RuntimeError("on purpose")
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def engines_of(owner: int) -> list[str]:
+    """Return the processes that were started for an owner's engines."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (process / "environ").read_bytes().split(b"\0")
+        except OSError:  # it has ended, or is another user's
+            continue
+        if f"{OWNER}={owner}".encode() in environment and int(process.name) != owner:
+            found.append(process.name)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["forgets", "raises"])
+def test_an_engine_outlives_an_interrupted_question_and_not_its_script(how: str, tmp_path: Path) -> None:
+    file = tmp_path / "script.py"
+    file.write_text(SCRIPT)
+    path = f"{Path(__file__).parents[2]}:{os.environ.get('PYTHONPATH', '')}"
+    script = subprocess.Popen(
+        [sys.executable, str(file), how], cwd=tmp_path, env=os.environ | {"PYTHONPATH": path}, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    assert script.stdout is not None
+    assert script.stdout.readline() == "interrupted\n"
+    assert script.stdout.readline().startswith("<Answered by closed_book")
+    assert script.stdout.readline() == "one engine\n"
+    assert engines_of(script.pid), "it is up, and would be found"
+    _, said = script.communicate("\n", timeout=60)
+    assert script.returncode == (1 if how == "raises" else 0)
+    assert ("RuntimeError: on purpose" in said) == (how == "raises")
+    deadline = time.monotonic() + 10
+    while left := engines_of(script.pid):
+        assert time.monotonic() < deadline, f"{left} go on without their script"
+        time.sleep(0.1)
