@@ -27,7 +27,8 @@ class ModelConfig:
         max_context: longest prompt plus completion, in tokens; 0 for as many as the model was made for.
         batch_size: most sequences that transformers works on at once.
         max_num_seqs: most sequences that vLLM works on at once; 0 for 64 on CPU and 256 on a GPU.
-        kv_cache_gb: memory for vLLM's prefix cache in GiB; 0 for 4 on CPU, and for what is left on a GPU.
+        kv_cache_gb: memory for vLLM's prefix cache in GiB; 0 for 4 on CPU, or half of the free memory if that
+            is less, and for what is left on a GPU.
         block_size: tokens per block of vLLM's prefix cache; 0 for 32 on CPU and for vLLM's own choice on a
             GPU.
         prefix_cache: keep what vLLM computed for a prompt, for prompts that begin alike.

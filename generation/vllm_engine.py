@@ -214,7 +214,7 @@ def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
     with importing, keep_fault_handler():
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
-    kv_cache_gb = config.kv_cache_gb or (CPU_KV_CACHE_GB if on_cpu else 0)
+    kv_cache_gb = config.kv_cache_gb or (cpu_kv_cache_gb() if on_cpu else 0)
     arguments = AsyncEngineArgs(
         model=folder,
         dtype=_dtype(config),
@@ -250,6 +250,17 @@ def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
             "short (choose a smaller kv_cache_gb, gpu_memory_utilization or max_context) or vLLM does not "
             "know the architecture (choose --model.backend transformers)."
         ) from error
+
+
+def cpu_kv_cache_gb() -> float:
+    """Memory for the prefix cache in GiB: what is usual, or half of what is free, which leaves the weights some.
+
+    vLLM refuses to start when less is free than it was told to take, and it counts as free what its own
+    memory node and control group have, so it is asked.
+    """
+    with importing:
+        from vllm.utils.cpu_resource_utils import get_memory_node_info
+    return min(CPU_KV_CACHE_GB, get_memory_node_info().available_memory / 2**30 / 2)
 
 
 def _on_cpu() -> bool:

@@ -6,7 +6,9 @@ import subprocess
 import sys
 
 import pytest
+import vllm.utils.cpu_resource_utils as resources
 
+from generation.vllm_engine import CPU_KV_CACHE_GB, cpu_kv_cache_gb
 from generation.vllm_processes import OWNER
 
 WORKER = """
@@ -56,3 +58,13 @@ assert handler() == before
 """
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize(("free", "taken"), [(32.0, CPU_KV_CACHE_GB), (2.6, 1.3)])
+def test_the_prefix_cache_leaves_half_of_a_small_machine(
+    monkeypatch: pytest.MonkeyPatch, free: float, taken: float
+) -> None:
+    monkeypatch.setattr(
+        resources, "get_memory_node_info", lambda: resources.MemoryNodeInfo(2**36, int(free * 2**30))
+    )
+    assert cpu_kv_cache_gb() == pytest.approx(taken)

@@ -322,7 +322,9 @@ def test_from_sampling_to_the_decoded_table(
     assert first.returncode == 0, first.stderr
     made = tmp_path / "made"
     stages = [
-        line for line in first.stderr.splitlines() if line.startswith("corag: ") and line.endswith(" ...")
+        line
+        for line in first.stderr.splitlines()
+        if line.startswith(f"corag: {made}") and line.endswith(" ...")
     ]
     assert stages == [
         f"corag: {made / name} ..."
