@@ -253,14 +253,15 @@ def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
 
 
 def cpu_kv_cache_gb() -> float:
-    """Memory for the prefix cache in GiB: what is usual, or half of what is free, which leaves the weights some.
+    """Return the memory for the prefix cache in GiB: what is usual, or half of what is free, if that is less.
 
-    vLLM refuses to start when less is free than it was told to take, and it counts as free what its own
-    memory node and control group have, so it is asked.
+    The other half is for the weights. vLLM refuses to start when less is free than it was told to take, and it
+    counts as free what its own memory node and control group have, so it is asked.
     """
     with importing:
         from vllm.utils.cpu_resource_utils import get_memory_node_info
-    return min(CPU_KV_CACHE_GB, get_memory_node_info().available_memory / 2**30 / 2)
+    free = float(get_memory_node_info().available_memory)
+    return min(CPU_KV_CACHE_GB, free / 2**30 / 2)
 
 
 def _on_cpu() -> bool:
