@@ -255,8 +255,8 @@ def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
 def cpu_kv_cache_gb() -> float:
     """Return the memory for the prefix cache in GiB: what is usual, or half of what is free, if that is less.
 
-    The other half is for the weights. vLLM refuses to start when less is free than it was told to take, and it
-    counts as free what its own memory node and control group have, so it is asked.
+    The other half is for the weights. vLLM refuses to start when less is free than it was told to take. What
+    its own memory node and control group have is what it counts as free, so it is asked.
     """
     with importing:
         from vllm.utils.cpu_resource_utils import get_memory_node_info
