@@ -20,4 +20,4 @@ ruff format --check .
 ruff check .
 mypy
 lint-imports
-python -m pytest --durations=15 --numprocesses 2 --dist loadgroup "$@"
+python -m pytest --durations=15 --numprocesses 2 --dist loadscope --no-loadscope-reorder "$@"

@@ -43,17 +43,14 @@ def little_memory() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def plain() -> Iterator[Model]:
-    """The engine that most of the programs open, open for all of them."""
-    with open_model() as model:
-        yield model
+def model(request: pytest.FixtureRequest) -> Iterator[Model]:
+    """The engine that the programs open, open for all that open the same: one at a time."""
+    with open_model("default", adapter=request.param) as opened:
+        yield opened
 
 
-@pytest.fixture(scope="module")
-def adapted() -> Iterator[Model]:
-    """The one with the adapter."""
-    with open_model("default", adapter="default") as model:
-        yield model
+plain = pytest.mark.parametrize("model", [""], indirect=True, ids=["plain"])
+adapted = pytest.mark.parametrize("model", ["default"], indirect=True, ids=["adapted"])
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +68,8 @@ def printed_by(name: str, capfd: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("plain")
+@plain
+@pytest.mark.usefixtures("model")
 def test_own_documents_are_asked(capfd: pytest.CaptureFixture[str]) -> None:
     said = printed_by("ask_own_documents", capfd)
     assert "3 passages, bm25" in said and "answer   " in said
@@ -79,7 +77,8 @@ def test_own_documents_are_asked(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("plain")
+@plain
+@pytest.mark.usefixtures("model")
 def test_ircot_is_compared_with_one_step(capfd: pytest.CaptureFixture[str]) -> None:
     said = printed_by("ircot_against_one_step", capfd)
     assert "minus one_step" in said and "recall@6" in said
@@ -87,7 +86,8 @@ def test_ircot_is_compared_with_one_step(capfd: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("adapted")
+@adapted
+@pytest.mark.usefixtures("model")
 def test_the_chains_of_best_of_n_are_drawn(capfd: pytest.CaptureFixture[str]) -> None:
     said = printed_by("best_of_n", capfd)
     assert "── chain 1" in said and "── chain 2" in said and "← chosen" in said
@@ -95,14 +95,16 @@ def test_the_chains_of_best_of_n_are_drawn(capfd: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("plain")
+@plain
+@pytest.mark.usefixtures("model")
 def test_a_method_of_ones_own_stands_in_the_table(capfd: pytest.CaptureFixture[str]) -> None:
     said = printed_by("own_method", capfd)
     assert "│ one_step" in said and "│ hyde" in said
 
 
 @pytest.mark.slow
-def test_chains_become_an_adapter_that_is_asked(plain: Model, capfd: pytest.CaptureFixture[str]) -> None:
+@plain
+def test_chains_become_an_adapter_that_is_asked(model: Model, capfd: pytest.CaptureFixture[str]) -> None:
     said = printed_by("sample_and_fine_tune", capfd)
     assert "questions 3" in said and "train/sub_query" in said
     assert "adapter: 4 steps" in said and "answer   " in said.rpartition("adapter: 4 steps")[2]
@@ -110,7 +112,8 @@ def test_chains_become_an_adapter_that_is_asked(plain: Model, capfd: pytest.Capt
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("plain")
+@plain
+@pytest.mark.usefixtures("model")
 def test_a_sweep_draws_its_picture(capfd: pytest.CaptureFixture[str]) -> None:
     said = printed_by("sweep_with_picture", capfd)
     assert "Pareto set" in said and "Best under each budget" in said and "best of 4, 2 hops" in said
@@ -118,7 +121,8 @@ def test_a_sweep_draws_its_picture(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_the_notebook_runs_in_a_running_event_loop(adapted: Model, capfd: pytest.CaptureFixture[str]) -> None:
+@adapted
+def test_the_notebook_runs_in_a_running_event_loop(model: Model, capfd: pytest.CaptureFixture[str]) -> None:
     """Cell by cell in one namespace, with top-level await, as a notebook's kernel does it."""
     cells = [
         "".join(c["source"]) for c in json.loads(NOTEBOOK.read_text())["cells"] if c["cell_type"] == "code"
