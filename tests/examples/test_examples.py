@@ -147,4 +147,4 @@ def test_the_notebook_runs_in_a_running_event_loop(model: Model, capfd: pytest.C
     shown = asyncio.run(notebook())
     pages = [value._repr_html_() for value in shown if hasattr(value, "_repr_html_")]
     assert any("hop 1" in page for page in pages) and any("minus one step" in page for page in pages)
-    assert adapted.engine is not None, "closing the notebook's model left the one that is open beside it"
+    assert model.engine is not None, "closing the notebook's model left the one that is open beside it"

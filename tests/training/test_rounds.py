@@ -315,7 +315,7 @@ def test_from_sampling_to_the_decoded_table(
         "test": {"questions": str(world / "test.jsonl")},
     }  # fmt: skip
     (tmp_path / "rounds.yaml").write_text(yaml.safe_dump(options))
-    words = ["rounds", "--config", str(tmp_path / "rounds.yaml")]
+    words = ["rounds", "--config", str(tmp_path / "rounds.yaml"), "--json"]
     first = subprocess.run(
         [sys.executable, "-m", "scripts.cli", *words], capture_output=True, text=True, check=False
     )
@@ -348,12 +348,11 @@ def test_from_sampling_to_the_decoded_table(
         "digest": folder_digest(warm, weights_only=True),
     }
 
-    lines = [line for line in first.stdout.splitlines() if line.startswith("{")]
-    assert json.loads(lines[-2]) == {
-        "adapter": str(made / "round-1/adapter"),
-        "rounds": ["warm-start", "round-1"],
-    }
-    runs = json.loads(lines[-1])["runs"]
+    last = first.stdout.splitlines()[-1]
+    record = json.loads(last)
+    assert record["adapter"] == str(made / "round-1/adapter")
+    assert record["rounds"] == ["warm-start", "round-1"]
+    runs = record["runs"]
     assert list(runs) == ["untuned", "warm-start", "round-1"]
     assert all(figures["n"] == 4 and figures["failed"] == 0 for figures in runs.values())
     models = [Manifest.read(Path(figures["folder"])).model for figures in runs.values()]
@@ -362,4 +361,4 @@ def test_from_sampling_to_the_decoded_table(
     assert run_command(words[0], words[1:]) == 0
     again = capsys.readouterr()
     assert " ..." not in again.err
-    assert [line for line in again.out.splitlines() if line.startswith("{")][-1] == lines[-1]
+    assert again.out.splitlines()[-1] == last
