@@ -73,7 +73,7 @@ class ModelConfig:
     urls: tuple[str, ...] = ()
     api_key_variable: str = "CORAG_API_KEY"
     timeout_s: float = 600.0
-    retries: int = 3
+    retries: int = 5  # where one request in seven fails, three would end every fourth run of 60 questions
     remember: bool = True
 
     def settled(self) -> ModelConfig:
