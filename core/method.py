@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from core.prompting.template import Template
+from core.protocols import Ability
 from core.runs.rows import SavedRow
 
 
@@ -45,6 +46,13 @@ class MethodConfig:
     def check_files(self) -> None:
         """Load prompts and files, so that what is missing is found before minutes go into an engine."""
         self.templates()
+
+    def needs(self) -> Mapping[Ability, str]:
+        """Return what the model must be able to do beyond answering prompts, and the way out if it cannot.
+
+        The way out is a sentence's end, such as "choose --corag.rank_by refusals"; "" if there is none.
+        """
+        return {}
 
     def shared_state(self, rows: Iterable[SavedRow]) -> object | None:
         """Return what the questions of one run share, for :attr:`core.tools.Tools.shared`; mostly nothing.

@@ -212,11 +212,16 @@ def identity_of(config: Any) -> dict[str, Any]:
     """Return the options that results depend on, nested as ``asdict`` nests them: what identifies a result.
 
     Those in ``ENVIRONMENT``, also of sections, stand there with their defaults, whatever they are. So an
-    option that joins ``ENVIRONMENT`` changes no identity that was noted while it had its default.
+    option that joins ``ENVIRONMENT`` changes no identity that was noted while it had its default. One whose
+    default was another once stands there with that, as its field's metadata say under "noted".
     """
     environment: Sequence[str] = getattr(config, "ENVIRONMENT", ())
     values = {
-        each.name: each.default if each.name in environment else getattr(config, each.name)
+        each.name: (
+            each.metadata.get("noted", each.default)
+            if each.name in environment
+            else getattr(config, each.name)
+        )
         for each in fields(config)
     }
     return {name: identity_of(value) if is_dataclass(value) else value for name, value in values.items()}

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar, cast
 import httpx
 import orjson
 
-from core.errors import BackendError, RequestRefusedError
+from core.errors import BackendError, ConfigError, RequestRefusedError
 from core.retry import TryAgainError, retrying
 from generation.config import ModelConfig
 
@@ -193,6 +193,18 @@ def address(url: str) -> str:
     ('http://localhost:11434', 'http://localhost:8000')
     """
     return url.rstrip("/").removesuffix("/v1")
+
+
+def require_one_model(endpoints: Sequence[Endpoint]) -> None:
+    """Refuse servers of models of different names, unless each is known by the name that was asked for."""
+    first = endpoints[0]
+    for other in endpoints[1:]:
+        if other.model != first.model and not (first.named and other.named):
+            raise ConfigError(
+                f"the server {first.url} serves '{first.model}' and {other.url} serves '{other.model}', but "
+                "a run asks one model: leave one of them out of --model.urls, or start both under one name "
+                "with --served-model-name."
+            )
 
 
 def connect(config: ModelConfig) -> httpx.AsyncClient:

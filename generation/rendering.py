@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 from core.errors import ConfigError, RequestRefusedError
 from core.lazy import importing
 from core.prompting.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segment, Shortening
-from core.prompting.shorten import shorten
+from core.prompting.shorten import shorten, token_bound
 from core.protocols import Completion, Sampling, ScoreRequest
 from core.seeds import stable_hash
 
 # Tokens of the prompt that are decoded with a continuation. Some tokenizers drop a space at the beginning of
 # a text, and a character may be spelled by up to four tokens, some of them before the cut.
 _CONTEXT = 4
+BYTES_PER_TOKEN = 4
 
 
 class Renderer:
@@ -76,8 +78,7 @@ class Renderer:
         """Return the token ids of a whole prompt, however long."""
         if prompt.plain or not self.chat:
             return self._ids(prompt.text, special=True)
-        turns = [{"role": message.role, "content": message.text} for message in prompt.messages]
-        return self._ids(self._template(turns, reply=True) + prompt.prefix)
+        return self._ids(self.text(prompt))
 
     def target_ids(self, request: ScoreRequest) -> list[int]:
         """Return the token ids to score.
@@ -159,43 +160,25 @@ class Renderer:
             raise RequestRefusedError("the prompt is empty: give it some text.")
         if len(ids) <= room:
             return ids, NOTHING_LEFT_OUT
-        if room < 1:
-            raise RequestRefusedError(
-                "no room is left for a prompt: what is to be generated or scored fills the window. Ask for "
-                "fewer tokens, or choose a larger max_context."
-            )
-        kept, gone = shorten(prompt, lambda smaller: len(self.encode(smaller)) - room, self.count)
-        ids, cut = self._cut(kept, room)
-        if not ids:
-            raise RequestRefusedError(
-                f"nothing of the prompt is left in a window with room for {room} prompt tokens."
-            )
-        return ids, Shortening(tuple(sorted(Counter(segment.kind for segment in gone).items())), cut)
+        kept, shortening = fit(prompt, room, self)
+        return self.encode(kept), shortening
 
-    def _cut(self, prompt: Prompt, room: int) -> tuple[list[int], int]:
-        """Take tokens from the front of the longest message until the prompt has ``room`` at most.
+    def size(self, prompt: Prompt) -> int:
+        """Return the tokens of a whole prompt."""
+        return len(self.encode(prompt))
 
-        Return ids and how many went.
-        """
-        cut = 0
-        while (excess := len(ids := self.encode(prompt)) - room) > 0:
-            contents = [self._ids(message.text) for message in prompt.messages]
-            longest = max(range(len(contents)), key=lambda i: len(contents[i]))
-            if not contents[longest]:
-                raise RequestRefusedError(
-                    f"a window with room for {room} prompt tokens is too small for this model's chat "
-                    "template and the reply's beginning: choose a larger max_context or ask for fewer "
-                    "tokens."
-                )
-            taken = min(excess, len(contents[longest]))
-            # A cut may fall inside a character of several tokens: its remains are dropped too.
-            kept = self._tokenizer.decode(contents[longest][taken:], clean_up_tokenization_spaces=False)
-            text = kept.lstrip("\ufffd")
-            messages = list(prompt.messages)
-            messages[longest] = Message(messages[longest].role, (Segment(text),))
-            prompt = dataclasses.replace(prompt, messages=tuple(messages))
-            cut += taken
-        return ids, cut
+    def behind(self, text: str, tokens: int) -> str:
+        """Return a text without its first tokens."""
+        # A cut may fall inside a character of several tokens: its remains are dropped too.
+        rest = self._tokenizer.decode(self._ids(text)[tokens:], clean_up_tokenization_spaces=False)
+        return str(rest).lstrip("\ufffd")
+
+    def text(self, prompt: Prompt) -> str:
+        """Return a prompt as text, within its chat template if it has one."""
+        if prompt.plain or not self.chat:
+            return prompt.text
+        turns = [{"role": message.role, "content": message.text} for message in prompt.messages]
+        return self._template(turns, reply=True) + prompt.prefix
 
     def _ids(self, text: str, *, special: bool = False) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=special, verbose=False))
@@ -213,3 +196,83 @@ class Renderer:
                 f"the model's chat template refuses a conversation of {roles}: {error}. Choose another "
                 "prompt, or chat 'no'."
             ) from None
+
+
+class Words(Protocol):
+    """Whatever tells how many tokens a text has."""
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens of a text, without special tokens."""
+        ...
+
+    def size(self, prompt: Prompt) -> int:
+        """Return the tokens of a whole prompt."""
+        ...
+
+    def behind(self, text: str, tokens: int) -> str:
+        """Return a text without its first tokens."""
+        ...
+
+
+class Estimate:
+    """Tokens reckoned from a text's length, where no tokenizer is at hand: four bytes of UTF-8 are one.
+
+    So they are of English text, about; of letters beyond ASCII each counts for more.
+    """
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens of a text, about."""
+        return math.ceil(len(text.encode(errors="replace")) / BYTES_PER_TOKEN)
+
+    def size(self, prompt: Prompt) -> int:
+        """Return the tokens of a whole prompt, about, with what a chat template may add."""
+        return token_bound(prompt, 0, self.count)
+
+    def behind(self, text: str, tokens: int) -> str:
+        """Return a text without its first tokens, about."""
+        return text.encode(errors="replace")[tokens * BYTES_PER_TOKEN :].decode(errors="ignore")
+
+
+def fit(prompt: Prompt, room: int, words: Words) -> tuple[Prompt, Shortening]:
+    """Return a prompt of at most ``room`` tokens, and what had to be left out for that.
+
+    As :meth:`Renderer.encode_within` says, and raises.
+    """
+    if words.size(prompt) <= room:
+        return prompt, NOTHING_LEFT_OUT
+    if room < 1:
+        raise RequestRefusedError(
+            "no room is left for a prompt: what is to be generated or scored fills the window. Ask for "
+            "fewer tokens, or choose a larger max_context."
+        )
+    kept, gone = shorten(prompt, lambda smaller: words.size(smaller) - room, words.count)
+    kept, cut = _cut(kept, room, words)
+    if not words.size(kept):
+        raise RequestRefusedError(
+            f"nothing of the prompt is left in a window with room for {room} prompt tokens."
+        )
+    return kept, Shortening(tuple(sorted(Counter(segment.kind for segment in gone).items())), cut)
+
+
+def _cut(prompt: Prompt, room: int, words: Words) -> tuple[Prompt, int]:
+    """Take tokens from the front of the longest message until the prompt has ``room`` at most.
+
+    Return the prompt and how many went.
+    """
+    cut = 0
+    while (excess := words.size(prompt) - room) > 0:
+        lengths = [words.count(message.text) for message in prompt.messages]
+        longest = max(range(len(lengths)), key=lambda i: lengths[i])
+        if not lengths[longest]:
+            raise RequestRefusedError(
+                f"a window with room for {room} prompt tokens is too small for this model's chat "
+                "template and the reply's beginning: choose a larger max_context or ask for fewer "
+                "tokens."
+            )
+        taken = min(excess, lengths[longest])
+        messages = list(prompt.messages)
+        text = words.behind(messages[longest].text, taken)
+        messages[longest] = Message(messages[longest].role, (Segment(text),))
+        prompt = dataclasses.replace(prompt, messages=tuple(messages))
+        cut += taken
+    return prompt, cut

@@ -34,6 +34,7 @@ from generation.endpoints import (
     connect,
     part,
     parts,
+    require_one_model,
     send_opening,
 )
 from generation.forced import FORCED_TOKENS
@@ -73,7 +74,7 @@ class ServerGenerator:
             endpoints = await asyncio.gather(
                 *(_meet(client, address(url), folder, renderer, config) for url in config.urls)
             )
-            _require_one_model(endpoints)
+            require_one_model(endpoints)
         except BaseException:
             await client.aclose()
             raise
@@ -188,18 +189,6 @@ async def _meet(
     await _compare_tokenizers(client, endpoint, renderer, config)
     await _try_out(client, endpoint, config.retries)
     return endpoint
-
-
-def _require_one_model(endpoints: Sequence[_Endpoint]) -> None:
-    """Refuse servers of models of different names, unless each is known by the name that was asked for."""
-    first = endpoints[0]
-    for other in endpoints[1:]:
-        if other.model != first.model and not (first.named and other.named):
-            raise ConfigError(
-                f"the server {first.url} serves '{first.model}' and {other.url} serves '{other.model}', but "
-                "a run asks one model: leave one of them out of --model.urls, or start both under one name "
-                "with --served-model-name."
-            )
 
 
 async def _compare_tokenizers(

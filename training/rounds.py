@@ -137,7 +137,7 @@ class RoundsConfig(QuestionFile):
         yield share <= 0, f"learning_rate_share must be above 0, but it is {share:g}"
         yield self.may_fail < 0, f"may_fail must be a number of questions, but it is {self.may_fail}"
         yield (
-            self.model.backend == "server",
+            self.model.backend in ("server", "openai"),
             "a server cannot change its adapter: choose backend vllm or transformers",
         )
         yield (

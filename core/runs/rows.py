@@ -50,7 +50,7 @@ class Row:
             "seconds": round(self.seconds, 4),
             "opened": round(opened, 6),
             "begun": round(self.begun, 6),
-            "usage": {role: asdict(usage) for role, usage in self.usage.items()},
+            "usage": {role: usage.to_json() for role, usage in self.usage.items()},
             "steps": [_step_record(step) for step in self.steps],
         }
         return orjson.dumps(record) + b"\n"
@@ -59,7 +59,7 @@ class Row:
 def _step_record(step: Step) -> dict[str, Any]:
     # Passages without their texts, which would be most of the line: the index has them.
     if not isinstance(step, SearchStep):
-        return {"kind": step.kind, **asdict(step)}
+        return {"kind": step.kind, **asdict(step), "usage": step.usage.to_json()}
     hits = [
         {"id": hit.passage.id, "title": hit.passage.title, "score": hit.score, **hit.passage.place}
         for hit in step.hits
