@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -35,6 +35,7 @@ from core.prompting.demonstrations import DemonstrationConfig
 from core.prompting.prompt import Prompt
 from core.prompting.render import load_layout, render_demonstrations, render_passages
 from core.prompting.template import Template, load_template
+from core.protocols import Ability
 from core.sentences import sentence_end
 from core.text import stated_answer
 from core.tools import Tools
@@ -130,6 +131,10 @@ class FLAREConfig(DemonstrationConfig):
     def question_template(self) -> Template:
         """Load the prompt that asks for an explicit query."""
         return load_template(self.question_prompt, PROMPTS)
+
+    def needs(self) -> Mapping[Ability, str]:
+        """The probabilities of what it drafts say where it is unsure."""
+        return {Ability.LOGPROBS: ""}
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that these options use."""

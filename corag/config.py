@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -11,6 +11,7 @@ from corag.shared_budget import SharedBudget
 from core.errors import ConfigError
 from core.method import MethodConfig
 from core.prompting.template import Template, load_prompt
+from core.protocols import Ability
 from core.runs.rows import SavedRow
 from core.text import normalize_answer
 
@@ -177,6 +178,16 @@ class CoRAGConfig(MethodConfig):
         """Every prompt that these options use."""
         templates = (self.prompt("sub_query"), self.prompt("sub_answer"), self.prompt("final_answer"))
         return (*templates, self.prompt("stop_check")) if self.stop in ("check", "learned") else templates
+
+    def needs(self) -> Mapping[Ability, str]:
+        """Scores, to rank chains by likelihood and to let it decide when to stop."""
+        found = []
+        if self.strategy != "greedy" and self.rank_by == "refusal":
+            others = "refusals or vote" if self.strategy == "best_of_n" else "refusals"
+            found.append(f"--corag.rank_by {others}")
+        if self.stop == "learned":
+            found.append("--corag.stop check")
+        return {Ability.SCORES: f"choose {' and '.join(found)}"} if found else {}
 
     def shared_state(self, rows: Iterable[SavedRow]) -> SharedBudget | None:
         """Return the budget that the questions of an adaptive run share; other strategies share nothing."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from corag.config import CoRAGConfig
 from core.errors import ConfigError
 from core.files import file_digest
-from core.protocols import Generator, Retriever
+from core.protocols import Ability, Generator, Retriever
 from core.runner import answer_question
 from core.runs.environment import environment
 from core.runs.folder import RunFolder
@@ -23,7 +23,7 @@ from core.runs.rows import Row
 from core.runs.shards import Shard, note_questions
 from core.tools import Tools
 from core.types import Question
-from eval.experiment.backends import OPENED_ALIASES, Setup, open_backends
+from eval.experiment.backends import OPENED_ALIASES, Setup, open_backends, require_abilities
 from eval.experiment.opening import ENGINE_LOG, log_to
 from eval.experiment.progress import answer_waiting
 from eval.experiment.questions import QuestionFile
@@ -88,6 +88,7 @@ async def sample_into(
     config: SampleRunConfig, questions: Sequence[Question], generator: Generator, retriever: Retriever
 ) -> None:
     """Do so with a model and an index that are open."""
+    require_abilities("sampling for training", {Ability.SCORES: ""}, generator)
     with RunFolder(config.folder, settings_of(config, generator, retriever), _chosen(config)) as run:
         if config.shard:
             note_questions(config.folder, [question.id for question in questions])

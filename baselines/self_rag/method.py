@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,6 +43,7 @@ from core.errors import BudgetExhaustedError, ConfigError
 from core.prompting.prompt import Prompt
 from core.prompting.render import clip_words
 from core.prompting.template import Template, load_template
+from core.protocols import Ability
 from core.text import normalize_answer
 from core.tools import Tools
 from core.types import Answer, Hit, Passage, Question
@@ -131,6 +132,12 @@ class SelfRAGConfig(CritiqueConfig):
     def prompt_at(self, query: str, response: str) -> Prompt:
         """Return the prompt that is to be continued after ``response``."""
         return self.templates()[0].render({"query": query, "response": response})
+
+    def needs(self) -> Mapping[Ability, str]:
+        """It reads reflection tokens, and scores those that were not written."""
+        read = {Ability.LOGPROBS: "", Ability.SPECIAL_TOKENS: "choose the method self_rag_prompted"}
+        asked = self.retrieval == "adaptive" or self.w_rel or self.w_sup or self.w_use
+        return read | ({Ability.SCORES: "choose the method self_rag_prompted"} if asked else {})
 
     def templates(self) -> tuple[Template, ...]:
         """The prompt."""

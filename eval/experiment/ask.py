@@ -18,6 +18,7 @@ from core.runner import Method, answer_question
 from core.runs.rows import Row
 from core.tools import SearchStep, Step, Tools
 from core.types import Answer, Passage, Question
+from eval.experiment.backends import require_abilities
 from eval.experiment.background import background
 from eval.experiment.drawing import Drawing
 from eval.experiment.opened import Index, Model
@@ -236,6 +237,7 @@ async def _ask(
     async def answer(question: Question, tools: Tools) -> Answer:
         return await entry.function(question, tools, options)
 
+    require_abilities(name, options.needs(), model.engine)
     retriever = index.engine if index is not None else None
     tools = Tools(asked, model.engine, retriever, seed, budget, watch=see, shared=options.shared_state(()))
     return await answered(name, asked, answer, tools, retriever, drawing)

@@ -20,7 +20,7 @@ from core.runs.shards import Shard, note_questions
 from core.seeds import stable_hash
 from core.tools import Tools
 from core.types import Question
-from eval.experiment.backends import Setup, open_backends
+from eval.experiment.backends import Setup, open_backends, require_abilities
 from eval.experiment.opening import ENGINE_LOG, log_to
 from eval.experiment.progress import answer_waiting
 from eval.experiment.questions import QuestionFile
@@ -89,6 +89,7 @@ async def answer_run(
 
     ``cell``: its name in a sweep. Raises :class:`ConfigError` if the folder holds a run of other settings.
     """
+    require_abilities(name, config.of(name).needs(), generator)
     settings = run_settings(config, name, generator, retriever)
     folder = run_path(config, name, settings, cell)
     noted = environment() | {

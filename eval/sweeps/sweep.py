@@ -17,7 +17,7 @@ from core.runs.folder import TRACES, read_lines
 from core.runs.manifest import MANIFEST
 from core.runs.stamp import STAMP, Stamp, is_finished
 from core.types import Question
-from eval.experiment.backends import indexes_read, require_index, weights_read
+from eval.experiment.backends import indexes_read, require_abilities, require_index, weights_read
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from eval.experiment.questions import FurtherQuestions
 from eval.experiment.run import RunConfig, answer_run, method_settings
@@ -186,6 +186,8 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
                     opened = openers.retriever(cell.config.retriever)
                     indexes[key] = await stack.enter_async_context(opened)
             async with openers.generator(group[0].config.model) as generator:
+                for cell in group:
+                    require_abilities(cell.name, cell.options.needs(), generator)
                 for cell in group:
                     await answer_cell(cell, generator, indexes)
 

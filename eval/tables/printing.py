@@ -123,6 +123,11 @@ def _remarks(summary: Summary) -> list[str]:
         # Of a method that searches. A model that cannot keep to its form may still answer, by luck.
         often = f"only {summary.searches:.1f} times a question" if summary.searches else "not once"
         said.append(f"it searched {often}: the model did not do what the method asks of it.")
+    if summary.estimated:
+        said.append(
+            "~ before its tokens: the server did not count them all; estimated as a fourth of the characters "
+            "(--model.tokenizer counts them)."
+        )
     if summary.failed:
         said.append(f"{summary.failed} failed, first: {summary.first_error}")
     return said

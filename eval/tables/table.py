@@ -32,6 +32,7 @@ class Summary:
         steps: per question that was answered.
         further: means of further measures, each over the questions that have it.
         unscored: questions without gold answers, which are left out of EM and F1.
+        estimated: whether some of the tokens were not counted, but estimated.
     """
 
     method: str
@@ -49,6 +50,7 @@ class Summary:
     steps: float
     further: Mapping[str, Interval] = field(default_factory=dict)
     unscored: int = 0
+    estimated: bool = False
 
     @property
     def measured(self) -> dict[str, Interval | None]:
@@ -96,6 +98,7 @@ def summarise(
         steps=_mean([row.answer.steps for row in rows if row.answer]),
         further=_further(scores),
         unscored=len(scores) - len(scored),
+        estimated=any(usage.estimated for usage in usages),
     )
 
 
@@ -125,8 +128,8 @@ def cells(summary: Summary) -> tuple[str, ...]:
         percent(summary.em),
         percent(summary.f1),
         percent(summary.recall),
-        f"{summary.tokens:,.0f}",
-        f"{summary.computed_tokens:,.0f}",
+        f"{'~' * summary.estimated}{summary.tokens:,.0f}",
+        f"{'~' * summary.estimated}{summary.computed_tokens:,.0f}",
         f"{summary.calls:.1f}",
         f"{summary.searches:.1f}",
         f"{summary.steps:.1f}",
@@ -151,7 +154,7 @@ def json_record(summary: Summary) -> dict[str, Any]:
     record = {
         name: value
         for name, value in asdict(summary).items()
-        if name not in ("em", "f1", "recall", "further")
+        if name not in ("em", "f1", "recall", "further") and (name != "estimated" or value)
     }
     for name, interval in summary.measured.items():
         record |= interval_record(name, interval)
