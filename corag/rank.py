@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from corag.chain import Chain
 from corag.config import CoRAGConfig
 from corag.final_answer import FinalAnswer
-from corag.prompting import continuation, final_answer_prompt, refusal_prompt
+from corag.prompting import continuation, final_answer_prompt, fit_hop_prompt, refusal_prompt
 from core.errors import BudgetExhaustedError
 from core.text import normalize_answer
 from core.tools import Tools
@@ -85,6 +85,7 @@ async def refusal_log_likelihood(chain: Chain, tools: Tools, config: CoRAGConfig
     section 3.3, the penalty score; released code, ``_eval_single_path``).
     """
     prompt = refusal_prompt(tools.question.text, chain, config)
+    prompt = fit_hop_prompt(prompt, tools.count_tokens, config)
     target = continuation(prompt, config.refusal)
     return (await tools.score(prompt, target, role="score", end_of_turn=True, path=path)).mean
 

@@ -17,13 +17,15 @@ class MethodConfig:
     ``SEARCHES``: whether the method needs a retriever. ``PRESETS``, for options with a ``preset``: the values
     that each stands for. ``GROUPED_BY``: options that tell its runs apart as if they were different methods,
     so a plot gives each of their values a colour of its own. ``ALSO_CALLED``: names that others have for the
-    method.
+    method. ``LATER``: options that came after runs had been made, whose default does as was done before: only
+    other values stand among a run's settings, so older runs keep their identity.
     """
 
     SEARCHES: ClassVar[bool] = True
     ALSO_CALLED: ClassVar[tuple[str, ...]] = ()
     PRESETS: ClassVar[dict[str, dict[str, Any]]]
     GROUPED_BY: ClassVar[tuple[str, ...]] = ()
+    LATER: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def of_preset(cls, preset: str, **options: Any) -> Self:

@@ -208,18 +208,25 @@ def _values_of(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
             yield prefix + field.name, value if isinstance(value, str) else _as_yaml(value)
 
 
-def identity_of(config: Any) -> dict[str, Any]:
+def identity_of(config: Any, *, whole: bool = False) -> dict[str, Any]:
     """Return the options that results depend on, nested as ``asdict`` nests them: what identifies a result.
 
     Those in ``ENVIRONMENT``, also of sections, stand there with their defaults, whatever they are. So an
-    option that joins ``ENVIRONMENT`` changes no identity that was noted while it had its default.
+    option that joins ``ENVIRONMENT`` changes no identity that was noted while it had its default. Those in
+    ``LATER``, which joined after runs had been made, are left out while they have their default, unless
+    ``whole``.
     """
     environment: Sequence[str] = getattr(config, "ENVIRONMENT", ())
+    later: Sequence[str] = () if whole else getattr(config, "LATER", ())
     values = {
         each.name: each.default if each.name in environment else getattr(config, each.name)
         for each in fields(config)
+        if each.name not in later or getattr(config, each.name) != each.default
     }
-    return {name: identity_of(value) if is_dataclass(value) else value for name, value in values.items()}
+    return {
+        name: identity_of(value, whole=whole) if is_dataclass(value) else value
+        for name, value in values.items()
+    }
 
 
 def _as_yaml(value: Any, *, in_order: bool = False) -> str:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from corag.config import CoRAGConfig
 from core.errors import ConfigError
 from core.files import file_digest
+from core.options import identity_of
 from core.protocols import Generator, Retriever
 from core.runner import answer_question
 from core.runs.environment import environment
@@ -110,7 +111,7 @@ def settings_of(config: SampleRunConfig, generator: Generator, retriever: Retrie
     aliases = {"aliases": file_digest(config.aliases)} if config.aliases else {}
     return {
         "method": CHAINS,
-        "options": {"sample": asdict(config.sample), "corag": asdict(config.corag)},
+        "options": {"sample": asdict(config.sample), "corag": identity_of(config.corag)},
         "prompts": [template.identity for template in config.corag.templates()],
         "questions": config.source,
         "model": generator.fingerprint,

@@ -11,6 +11,7 @@ from typing import Any
 
 from core.errors import ConfigError
 from core.files import file_digest
+from core.options import identity_of
 from core.protocols import Generator, Retriever
 from core.runner import answer_question
 from core.runs.environment import environment
@@ -144,7 +145,7 @@ def method_settings(config: RunConfig, name: str) -> dict[str, Any]:
     own = {"code": entry.code} if entry.code else {}
     return own | {
         "method": name,
-        "options": asdict(options),
+        "options": identity_of(options),
         "prompts": [template.identity for template in options.templates()],
         "demonstrations": {given: file_digest(file) for given, file in options.files().items()},
         "questions": config.source,

@@ -278,7 +278,8 @@ def _options(config: RunConfig) -> Iterator[tuple[str, Any]]:
     left_out = _NOT_IN_A_CELL | (methods_of(type(config)).keys() - {method})
     if not config.entry(method).searches:
         left_out |= {"retriever"}
-    values = {name: value for name, value in identity_of(config).items() if name not in left_out}
+    whole = identity_of(config, whole=True)  # cells are compared with each other, option by option
+    values = {name: value for name, value in whole.items() if name not in left_out}
     values["method"] = method
     yield from flatten(values, {prefix for prefix, _ in sections_of(type(config))})
 
