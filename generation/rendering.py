@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
@@ -10,7 +11,7 @@ from typing import Any, Literal, cast
 
 from core.errors import ConfigError, RequestRefusedError
 from core.lazy import importing
-from core.prompting.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segment, Shortening
+from core.prompting.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segment, Shortening, Spans
 from core.prompting.shorten import shorten
 from core.protocols import Completion, Sampling, ScoreRequest
 from core.seeds import stable_hash
@@ -19,6 +20,10 @@ from core.seeds import stable_hash
 # a text, and a character may be spelled by up to four tokens, some of them before the cut.
 _CONTEXT = 4
 
+# Where the name of a special token is cut in two, so that no tokenizer reads the token in it. It is taken out
+# before the tokens are made: the model reads the name as it is spelled. Unicode has no such character.
+_BREAK = "\ufdd0"
+
 
 class Renderer:
     """A model's tokenizer and chat template.
@@ -26,12 +31,20 @@ class Renderer:
     Plain prompts are tokenised as text, with the special tokens that the tokenizer adds. Other prompts go
     through the chat template; a base model reads the messages' texts separated by blank lines. One thread may
     encode while another decodes.
+
+    Special tokens come from the chat template and from what prompt files say. The name of one that stands in
+    a question, a passage or a reply is text: none of these can end a turn or begin another.
     """
 
     def __init__(self, tokenizer: Any, *, chat: bool) -> None:
         """``tokenizer``: a transformers tokenizer. ``chat``: use its chat template."""
         self._tokenizer = tokenizer
         self.chat = chat
+        names = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
+        names.update(tokenizer.all_special_tokens)
+        # A name of one character cannot be cut in two. The longest first, as tokenizers read them.
+        spelled = sorted((name for name in names if len(name) > 1), key=len, reverse=True)
+        self._names = re.compile("|".join(map(re.escape, spelled)) or r"(?!)")
 
     @classmethod
     def load(cls, folder: str, chat: Literal["auto", "yes", "no"] = "auto") -> Renderer:
@@ -65,8 +78,8 @@ class Renderer:
         return f"{words}:{stable_hash(str(self._tokenizer.chat_template)) if self.chat else 'no chat'}"
 
     def count(self, text: str) -> int:
-        """Return the number of tokens of a text, without special tokens."""
-        return len(self._ids(text))
+        """Return the number of tokens of a text, in which names of special tokens are text."""
+        return len(self._literal_ids(text))
 
     def text_ids(self, text: str) -> list[int]:
         """Return the token ids of a text, without special tokens."""
@@ -74,17 +87,30 @@ class Renderer:
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Return the token ids of a whole prompt, however long."""
+        texts = [message.text for message in prompt.messages]
+        said = [self._broken(text, each.wording) for text, each in zip(texts, prompt.messages, strict=True)]
+        prefix = self._broken(prompt.prefix, prompt.prefix_wording)
+        broken = [*said, prefix] != [*texts, prompt.prefix]
+        roles = [message.role for message in prompt.messages]
         if prompt.plain or not self.chat:
-            return self._ids(prompt.text, special=True)
-        turns = [{"role": message.role, "content": message.text} for message in prompt.messages]
-        return self._ids(self._template(turns, reply=True) + prompt.prefix)
+            messages = [Message(role, (Segment(text),)) for role, text in zip(roles, said, strict=True)]
+            whole = dataclasses.replace(prompt, messages=tuple(messages), prefix=prefix).text
+            return self._joined_ids(whole, special=True) if broken else self._ids(whole, special=True)
+        turns = [{"role": role, "content": text} for role, text in zip(roles, said, strict=True)]
+        whole = self._template(turns, reply=True) + prefix
+        return self._joined_ids(whole) if broken else self._ids(whole)
 
     def target_ids(self, request: ScoreRequest) -> list[int]:
         """Return the token ids to score.
 
+        A target that is the name of a special token is that token; within a longer one the name is text.
         Raises :class:`RequestRefusedError` if there are none or one is not in the vocabulary.
         """
-        ids = self._ids(request.target) if isinstance(request.target, str) else list(request.target)
+        target = request.target
+        if not isinstance(target, str):
+            ids = list(target)
+        else:
+            ids = self._ids(target) if self._names.fullmatch(target) else self._literal_ids(target)
         if request.end_of_turn:
             ids.append(self.end_of_turn(plain=request.prompt.plain))
         if not ids:
@@ -179,7 +205,7 @@ class Renderer:
         """
         cut = 0
         while (excess := len(ids := self.encode(prompt)) - room) > 0:
-            contents = [self._ids(message.text) for message in prompt.messages]
+            contents = [self._literal_ids(message.text) for message in prompt.messages]
             longest = max(range(len(contents)), key=lambda i: len(contents[i]))
             if not contents[longest]:
                 raise RequestRefusedError(
@@ -192,10 +218,32 @@ class Renderer:
             kept = self._tokenizer.decode(contents[longest][taken:], clean_up_tokenization_spaces=False)
             text = kept.lstrip("\ufffd")
             messages = list(prompt.messages)
-            messages[longest] = Message(messages[longest].role, (Segment(text),))
+            messages[longest] = _end_of(messages[longest], text)
             prompt = dataclasses.replace(prompt, messages=tuple(messages))
             cut += taken
         return ids, cut
+
+    def _broken(self, text: str, wording: Spans) -> str:
+        """Put a break into every name of a special token that does not stand in the wording."""
+        # Names that overlap are both broken, for either could be read: so the search goes on within the name.
+        breaks, found = [], self._names.search(text)
+        while found:
+            if not any(start <= found.start() and found.end() <= end for start, end in wording):
+                breaks.append(found.start() + 1)
+            found = self._names.search(text, found.start() + 1)
+        if not breaks:
+            return text
+        parts = (text[start:end] for start, end in pairwise([0, *breaks, len(text)]))
+        return _BREAK.join(part.replace(_BREAK, "") for part in parts)
+
+    def _literal_ids(self, text: str) -> list[int]:
+        broken = self._broken(text, ())
+        return self._ids(text) if broken == text else self._joined_ids(broken)
+
+    def _joined_ids(self, text: str, *, special: bool = False) -> list[int]:
+        """Return the token ids of what stands between the breaks, each by itself."""
+        first, *rest = text.split(_BREAK)
+        return self._ids(first, special=special) + [token for part in rest for token in self._ids(part)]
 
     def _ids(self, text: str, *, special: bool = False) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=special, verbose=False))
@@ -213,3 +261,12 @@ class Renderer:
                 f"the model's chat template refuses a conversation of {roles}: {error}. Choose another "
                 "prompt, or chat 'no'."
             ) from None
+
+
+def _end_of(message: Message, text: str) -> Message:
+    """Return a turn of which only the end is left, ``text``, with what of its wording is in there."""
+    gone = len(message.text) - len(text)
+    kept = ((max(start - gone, 0), end - gone) for start, end in message.wording if end > gone)
+    # Some tokenizers write a text anew when they decode it: then it is not known where the wording is.
+    wording = tuple(kept) if message.text.endswith(text) else ()
+    return Message(message.role, (Segment(text, wording=wording),))

@@ -40,7 +40,7 @@ from baselines.self_rag.critique import (
 )
 from baselines.shared import PROMPTS
 from core.errors import BudgetExhaustedError, ConfigError
-from core.prompting.prompt import Prompt
+from core.prompting.prompt import Prompt, Segment
 from core.prompting.render import clip_words
 from core.prompting.template import Template, load_template
 from core.text import normalize_answer
@@ -128,9 +128,18 @@ class SelfRAGConfig(CritiqueConfig):
             if len(given) != count or not all(given):
                 raise ConfigError(f"self_rag's {name}_tokens must be {count} names, but they are {given}.")
 
+    @property
+    def reflection_tokens(self) -> tuple[str, ...]:
+        """All reflection tokens, and those that stand around a passage."""
+        groups = (self.retrieve_tokens, self.relevance_tokens, self.support_tokens, self.utility_tokens)
+        return tuple(name for group in (*groups, self.passage_tokens) for name in group)
+
     def prompt_at(self, query: str, response: str) -> Prompt:
         """Return the prompt that is to be continued after ``response``."""
-        return self.templates()[0].render({"query": query, "response": response})
+        # In a reply the reflection tokens are tokens, as the model wrote them, and no others.
+        tokens = re.finditer("|".join(map(re.escape, self.reflection_tokens)), response)
+        said = Segment(response, wording=tuple(token.span() for token in tokens))
+        return self.templates()[0].render({"query": query, "response": [said]})
 
     def templates(self) -> tuple[Template, ...]:
         """The prompt."""
@@ -141,13 +150,14 @@ class SelfRAGConfig(CritiqueConfig):
         if passage is None:
             return self.retrieve_tokens[1]
         before, after = self.passage_tokens
-        text = clip_words(passage.text.strip(), self.max_shown_words)
-        return f"{self.retrieve_tokens[0]}{before}{passage.title}\n{text}{after}"
+        text = f"{passage.title}\n{clip_words(passage.text.strip(), self.max_shown_words)}"
+        for name in self.reflection_tokens:  # a passage that spells one has not been judged by it
+            text = text.replace(name, f"{name[0]} {name[1:]}")
+        return f"{self.retrieve_tokens[0]}{before}{text}{after}"
 
     def without_reflection_tokens(self, text: str) -> str:
         """Return a text without reflection tokens."""
-        groups = (self.retrieve_tokens, self.relevance_tokens, self.support_tokens, self.utility_tokens)
-        for name in (name for group in (*groups, self.passage_tokens) for name in group):
+        for name in self.reflection_tokens:
             text = text.replace(name, " ")
         return " ".join(text.split())
 

@@ -3,7 +3,8 @@
 A file begins with ``version: N``, then has sections headed ``--- user``, ``--- system``, ``--- assistant``
 (the beginning of the reply, which the model continues) or a single ``--- plain`` (text that the model
 continues as it stands, without a chat template). ``{field}`` marks where a value goes; braces around anything
-else are ordinary text.
+else are ordinary text. The name of a model's special token in a prompt file is that token, in a value it is
+text.
 
 A prompt with lists in it also says how they are written: ``--- passage``, ``--- hop`` and ``---
 demonstration`` hold one item of each, followed by a line break, ``--- no_passages`` and ``--- no_hops`` what
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from core.errors import ConfigError, nearest
-from core.prompting.prompt import Item, Message, Prompt, Role, Segment, drop_rank
+from core.prompting.prompt import Item, Message, Prompt, Role, Segment, drop_rank, joined_wording
 from core.seeds import stable_hash
 
 Section = Literal["system", "user", "assistant", "plain"]
@@ -54,16 +55,17 @@ class Template:
         Raises :class:`ConfigError` for a field that has no value.
         """
         messages: list[Message] = []
-        prefix = ""
+        prefix: list[Segment] = []
         for role, body in self.sections:
             segments = self._fill(body, values)
             if role == "plain":
                 return Prompt.of_text(segments)
             if role == "assistant":
-                prefix = "".join(segment.text for segment in segments)
+                prefix = segments
             else:
                 messages.append(Message(cast("Role", role), tuple(segments)))
-        return Prompt(tuple(messages), prefix=prefix)
+        beginning = "".join(segment.text for segment in prefix)
+        return Prompt(tuple(messages), beginning, prefix_wording=joined_wording(prefix))
 
     def items(
         self, piece: Item, items: Sequence[Mapping[str, str]], places: Sequence[int] | None = None
@@ -78,19 +80,21 @@ class Template:
         # A segment carries its line break, so that leaving one out leaves no blank line behind.
         if not items:
             empty = pieces.get(_WHEN_EMPTY[piece], "") if piece in _WHEN_EMPTY else ""
-            return [Segment(empty + "\n")] if empty else []
+            return [Segment(empty + "\n", wording=((0, len(empty)),))] if empty else []
         if piece not in pieces:
             raise ConfigError(
                 f"prompt '{self.name}' has no section '--- {piece}', which says how one {piece} is written."
             )
         places = range(len(items)) if places is None else places
+        written = [self._fill(pieces[piece], _numbered(item, index)) for index, item in enumerate(items)]
         return [
             Segment(
-                "".join(part.text for part in self._fill(pieces[piece], _numbered(item, index))) + "\n",
+                "".join(part.text for part in parts) + "\n",
                 drop_rank(piece, place),
                 piece,
+                joined_wording(parts),
             )
-            for index, (item, place) in enumerate(zip(items, places, strict=True))
+            for parts, place in zip(written, places, strict=True)
         ]
 
     def completed(self, other: Template) -> Template:
@@ -102,7 +106,7 @@ class Template:
         for position, piece in enumerate(_FIELD.split(body)):  # text, field, text, field, ...
             if position % 2 == 0:
                 if piece:
-                    segments.append(Segment(piece))
+                    segments.append(Segment(piece, wording=((0, len(piece)),)))
             elif piece not in values:
                 raise ConfigError(
                     f"prompt '{self.name}' uses the field {{{piece}}}, which is not offered here: "
