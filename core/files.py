@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,7 +50,7 @@ def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
             if not line.strip():
                 continue
             try:
-                record = json.loads(line)
+                record = parse_json(line)
             except json.JSONDecodeError as error:
                 raise DataError(
                     f"{path}, line {number}: not valid JSON ({error.msg} at column {error.colno})."
@@ -59,6 +60,31 @@ def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
                     f"{path}, line {number}: expected a JSON object, found {type(record).__name__}."
                 )
             yield record
+
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON as :func:`json.loads` does, and refuse what could not be written again.
+
+    Raises :class:`json.JSONDecodeError`, also for what is nested too deep for Python, and for the half of a
+    character (a surrogate without the other), which no file and no tokenizer takes.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise json.JSONDecodeError("nested too deep", text, 0) from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:  # Python refuses whole numbers of thousands of digits
+        raise json.JSONDecodeError(str(error).partition(";")[0], text, 0) from None
+    if escape := _SURROGATE.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise json.JSONDecodeError("half of a character, escaped", text, escape.start()) from None
+    return value
 
 
 def read_records(path: str | Path) -> Iterator[dict[str, Any]]:
@@ -81,7 +107,7 @@ def _has_scalar_rows(record: dict[str, Any]) -> bool:
 def _read_whole(path: Path) -> Iterator[dict[str, Any]]:
     try:
         with open_text(path) as stream:
-            data = json.load(stream)
+            data = parse_json(stream.read())
     except json.JSONDecodeError as error:
         if error.msg == "Extra data":  # one object per line, whatever the name says
             yield from read_jsonl(path)

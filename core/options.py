@@ -312,6 +312,10 @@ class TextLoader(yaml.BaseLoader):
         """
         seen = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(
+                    None, None, "a name must be a word, but it is a list or has names itself", key.start_mark
+                )
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"'{key.value}' is given twice", key.start_mark
@@ -333,6 +337,8 @@ def load_yaml(file: str, option: str = "config") -> Any:
         return yaml.load(path.read_text(encoding="utf-8"), Loader=TextLoader) or {}
     except yaml.YAMLError as error:
         raise ConfigError(f"'{file}' is not valid YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise ConfigError(f"'{file}' is not valid YAML: it is nested too deep.") from None
 
 
 def flatten(data: Mapping[Any, Any], sections: set[str], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -113,7 +113,9 @@ def passage_from_record(record: dict[str, Any], where: str) -> Passage:
             f"{where}: expected the fields 'id', 'title' and 'text' (or 'id' and 'contents') as strings, but "
             f"found: {', '.join(sorted(record)) or 'nothing'}."
         )
-    identifier = next((record[name] for name in ("id", "_id", "docid") if record.get(name) is not None), None)
+    identifier = next(
+        (record[name] for name in ("id", "_id", "docid") if record.get(name) not in (None, "")), None
+    )
     source, page = record.get("source"), record.get("page")
     if not isinstance(source, str):
         source, page = "", 0

@@ -141,7 +141,7 @@ def parse_template(name: str, text: str) -> Template:
     texts = list(zip(roles, bodies, strict=True))
     sections = [(role, body) for role, body in texts if role in get_args(Section)]
     pieces = [(role, body) for role, body in texts if role in get_args(Piece)]
-    if not sections:
+    if not any(role in ("user", "plain") for role, _ in sections):
         raise ConfigError(
             f"prompt file '{name}' has no section '--- user' or '--- plain': there is nothing to ask."
         )
