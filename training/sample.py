@@ -17,7 +17,7 @@ from core.files import file_digest
 from core.protocols import Generator, Retriever
 from core.runner import answer_question
 from core.runs.environment import environment
-from core.runs.folder import RunFolder
+from core.runs.folder import RunFolder, writable_folder
 from core.runs.manifest import CHAINS
 from core.runs.rows import Row
 from core.runs.shards import Shard, note_questions
@@ -78,6 +78,7 @@ async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question])
     for question in questions:
         check_question(question, config.sample)
     setup = Setup(method=["corag"], model=config.model, retriever=config.retriever, corag=config.corag)
+    writable_folder(config.folder)
     log_to(config.folder / ENGINE_LOG)
     async with open_backends(setup) as (generator, retriever):
         assert retriever is not None

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from core.errors import DataError
 from core.prompting.prompt import Shortening
 from core.tools import GenerateStep, ScoreStep, SearchStep, Step
 from core.types import Answer, GoldHop, Hit, Passage, Question, TokenUsage
@@ -117,19 +118,25 @@ class SavedRow:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> SavedRow:
-        """Read what :meth:`Row.to_json` wrote, parsed. What older versions did not write has its default."""
-        return cls(
-            _question(record["question"]),
-            _answer(record["answer"]),
-            {role: TokenUsage(**usage) for role, usage in record["usage"].items()},
-            record["seconds"],
-            record["error"],
-            record.get("opened", 0.0),
-            record.get("begun", 0.0),
-            sum(step["kind"] == SearchStep.kind for step in record["steps"]),
-            sum(step.get("remembered", False) for step in record["steps"]),
-            record["steps"],
-        )
+        """Read what :meth:`Row.to_json` wrote, parsed. What older versions did not write has its default.
+
+        Raises :class:`DataError` for a record of another shape.
+        """
+        try:
+            return cls(
+                _question(record["question"]),
+                _answer(record["answer"]),
+                {role: TokenUsage(**usage) for role, usage in record["usage"].items()},
+                record["seconds"],
+                record["error"],
+                record.get("opened", 0.0),
+                record.get("begun", 0.0),
+                sum(step["kind"] == SearchStep.kind for step in record["steps"]),
+                sum(step.get("remembered", False) for step in record["steps"]),
+                record["steps"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, DataError) as error:
+            raise DataError(f"it is not an answered question ({error!r}). Remove that line.") from None
 
     @classmethod
     def unanswered(cls, question: Question) -> SavedRow:

@@ -14,7 +14,7 @@ from core.files import file_digest
 from core.protocols import Generator, Retriever
 from core.runner import answer_question
 from core.runs.environment import environment
-from core.runs.folder import RunFolder, read_attempts
+from core.runs.folder import RunFolder, read_attempts, writable_folder
 from core.runs.rows import Row
 from core.runs.shards import Shard, note_questions
 from core.seeds import stable_hash
@@ -68,6 +68,7 @@ async def answer_dataset(config: RunConfig, questions: Sequence[Question]) -> di
 
     What a folder holds already is not answered again. Failed questions are.
     """
+    writable_folder(config.folder)
     log_to(config.folder / ENGINE_LOG)
     async with open_backends(config) as (generator, retriever):
         # One after another: what is interrupted has then finished the first methods.

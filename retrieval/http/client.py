@@ -109,6 +109,7 @@ class HttpRetriever:
         except orjson.JSONDecodeError:
             content = {"error": reply.text[:200]}
         if reply.status_code == httpx.codes.OK and isinstance(content, dict) and "error" not in content:
+            self._require_same_index(url, content)
             return content
         # 503: the index behind the server is gone, as for every other question. Other 5xx: this request
         # failed.
@@ -121,6 +122,15 @@ class HttpRetriever:
         if reply.status_code == httpx.codes.BAD_REQUEST:
             raise SearchFailedError(sentence)
         raise BackendError(f"{sentence}. Is this a search server?")
+
+    def _require_same_index(self, url: str, content: dict[str, Any]) -> None:
+        """Refuse a reply from another index than at first; servers of older versions do not tell which."""
+        found = content.get("fingerprint", self.fingerprint)
+        if self.fingerprint and found != self.fingerprint:
+            raise BackendError(
+                f"{url} searches another index now ({found}) than when the run began ({self.fingerprint}): "
+                "start the server on the same index again, and run the same command to go on."
+            )
 
     async def _send(self, url: str, body: dict[str, Any] | None) -> httpx.Response:
         if body is None:

@@ -18,6 +18,7 @@ import asyncio
 import importlib.util
 import sys
 
+from core.runs.folder import writable_folder
 from eval.experiment.opening import ENGINE_LOG, log_to
 from eval.sweeps.printing import print_findings, print_spending
 from eval.sweeps.record import read_sweep, reading_notes, write_sweep
@@ -32,6 +33,7 @@ BACK_ENDS = Openers()
 def main(config: SweepConfig) -> Ended:
     """Answer every cell and report. The status is 1 if every question of some cell failed."""
     test_cells, dev_cells = planned(config)
+    writable_folder(config.folder)
     log_to(config.folder / ENGINE_LOG)
     asyncio.run(answer_cells([*test_cells, *dev_cells], BACK_ENDS))
     sweep = read_sweep(test_cells, dev_cells, config.reporting)
