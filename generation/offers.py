@@ -31,6 +31,7 @@ _NAMES_SHOWN = 10
 # Hardly what a model would say to the probe: pushed up by a bias, it must not look certain.
 _UNLIKELY = 7
 _CERTAIN = -0.001  # log-probability
+_MOST_AROUND = 3  # tokens at a text's beginning and end: the shortest chat templates take seven
 _PROBE = "The river runs through the valley to the"
 
 Result = TypeVar("Result")
@@ -43,6 +44,7 @@ class Offers:
     Attributes:
         chat: has /v1/chat/completions.
         completions: has /v1/completions that continue a text as it stands.
+        wrapped: has completions, but puts its chat template around each text, as Ollama does.
         token_ids: completions take token ids in the place of text.
         logprobs: tells the log-probabilities of what it generates, from before any penalty or bias.
         scores: how log P of a given text can be had: out of an "echo" of the prompt, token by token in
@@ -58,6 +60,7 @@ class Offers:
 
     chat: bool = False
     completions: bool = False
+    wrapped: bool = False
     token_ids: bool = False
     logprobs: bool = False
     scores: Literal["", "echo", "steps"] = ""
@@ -108,7 +111,9 @@ class OpenAIEndpoint(Endpoint):
         scores = {"": "no", "echo": "yes (echo)", "steps": "yes (a request per token)"}[offers.scores]
         told = {
             "chat": offers.chat,
-            "completions": offers.completions,
+            "completions": "no (it puts its chat template around them)"
+            if offers.wrapped
+            else offers.completions,
             "log-probabilities": offers.logprobs,
             "scores of given texts": scores,
             "tokenizer": offers.tokenizer,
@@ -285,6 +290,7 @@ async def _try_out(asker: _Asker, model: str, kind: str, renderer: Renderer | No
         asker, CHAT, asked | {"messages": turns}, settings, {"logprobs": True, "top_logprobs": 1},
         _chat_logprob,
     )  # fmt: skip
+    wrapped = text is not None and await _wraps(asker, asked)
     known = [found for found in (text, chat) if found is not None]
     if not known:
         raise BackendError(
@@ -292,7 +298,8 @@ async def _try_out(asker: _Asker, model: str, kind: str, renderer: Renderer | No
             "name another model with --model.name."
         )
     offers = Offers(
-        completions=text is not None,
+        completions=text is not None and not (wrapped and chat is not None),
+        wrapped=wrapped,
         chat=chat is not None,
         logprobs=all(found.logprobs for found in known),
         settings=all(found.settings for found in known),
@@ -308,6 +315,21 @@ async def _try_out(asker: _Asker, model: str, kind: str, renderer: Renderer | No
         _compare(ids, renderer, asker)
     offers = replace(offers, tokenizer=ids is not None)
     return replace(offers, **await _try_scores(asker, asked, kind, renderer, offers))
+
+
+async def _wraps(asker: _Asker, asked: dict[str, Any]) -> bool:
+    """Whether a server puts more around a text than a token at its beginning: a chat template."""
+
+    async def tokens(text: str) -> int:
+        body = asked | {"prompt": text}
+        return (
+            await asker.try_(COMPLETIONS, body, lambda reply: _number(reply, "usage", "prompt_tokens")) or 0
+        )
+
+    # A text twice has twice the tokens, but what is put around it once. (Asked in this order, a count that
+    # leaves out what was cached does not look like a template.)
+    twice, once = await tokens(f"{_PROBE} {_PROBE}"), await tokens(_PROBE)
+    return twice > 0 and 2 * once - twice > _MOST_AROUND
 
 
 @dataclass(frozen=True, slots=True)

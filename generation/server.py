@@ -2,8 +2,8 @@ r"""The back end for running vLLM servers: one or several OpenAI-compatible endp
 
 Start each with the scoring plug-in (this project must be importable where the server runs)::
 
-    vllm serve MODEL --port 8000 --scheduling-policy priority --enable-prompt-tokens-details \
-        --logits-processors generation.forced:ForcedDecoding
+    python -m vllm.entrypoints.openai.api_server --model MODEL --port 8000 --scheduling-policy priority \
+        --enable-prompt-tokens-details --logits-processors generation.forced:ForcedDecoding
 
 What a server lacks is found out once, when it is opened: without the plug-in it scores through
 ``prompt_logprobs`` (right, but slow), without priority scheduling it takes requests in order, without token

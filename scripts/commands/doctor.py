@@ -5,18 +5,20 @@ corag doctor
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from core.errors import CoragError, DataError
 from core.files import cache_folder
 from core.runs.environment import gpu_names, version_of
 from core.runs.manifest import MANIFEST, VERDICTS, Manifest
+from generation.config import ModelConfig
 from retrieval.index_manifest import INDEX_FILE
 
 
@@ -27,10 +29,12 @@ class DoctorOptions:
     Attributes:
         indexes: folders in which to look for indexes.
         runs: folder in which to look for runs.
+        model: with model.urls, whose servers are asked what they can do.
     """
 
     indexes: tuple[str, ...] = ("indexes", "quickstart")
     runs: str = "runs"
+    model: ModelConfig = field(default_factory=ModelConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ def main(config: DoctorOptions) -> int:
     """Print the findings; return 1 if anything is missing."""
     checks: list[Callable[[], Iterator[Checked]]] = [
         machine, java, search_libraries, engine, training_libraries, default_model, lambda: folders(config),
+        lambda: servers(config.model),
     ]  # fmt: skip
     healthy = True
     for check in checks:
@@ -163,6 +168,27 @@ def folders(config: DoctorOptions) -> Iterator[Checked]:
         yield Checked(True, f"No index in {' or '.join(config.indexes)} yet: 'corag index' builds one.")
     runs = sum(is_run(path.parent) for path in Path(config.runs).glob(f"**/{MANIFEST}"))
     yield Checked(True, f"{runs} run(s) in {config.runs}.")
+
+
+def servers(config: ModelConfig) -> Iterator[Checked]:
+    """What the servers that were named can do, as far as they can be reached."""
+    if not config.urls:
+        return
+    from generation.open import open_generator
+
+    async def ask() -> Sequence[str]:
+        generator = await open_generator(config)
+        about = getattr(generator, "about", ()) or [f"{', '.join(config.urls)}: ready."]
+        await generator.close()
+        return tuple(about)
+
+    try:
+        found = asyncio.run(ask())
+    except CoragError as error:
+        yield Checked(False, f"The model's servers: {error}")
+        return
+    for line in found:
+        yield Checked(True, line)
 
 
 def is_run(folder: Path) -> bool:

@@ -6,18 +6,13 @@ Scores and replies against a real vLLM server.
 from __future__ import annotations
 
 import asyncio
-import random
-import threading
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -30,73 +25,27 @@ from generation.config import ModelConfig
 from generation.server import ServerGenerator
 from generation.transformers_engine import TransformersGenerator
 from tests.fakes import chat_prompt
-from tests.serving import free_port
-
-FAULTS = {
-    "500": lambda: JSONResponse({"error": "as told"}, 500),
-    "503": lambda: JSONResponse({"error": "as told"}, 503),
-    "429": lambda: JSONResponse({"error": "as told"}, 429),
-    "truncated": lambda: Response(b'{"choices": [{"te', headers={"content-length": "400"}),
-    "hang": lambda: Response(b""),  # after longer than anyone waits
-    "empty": lambda: Response(b""),
-    "garbage": lambda: Response(b'{"choices": [{"text": "ye\x1b[2J'),
-    "a page": lambda: Response("<html>Sign in to the network</html>", media_type="text/html"),
-    "no object": lambda: JSONResponse(["choices"]),
-    "no choices": lambda: JSONResponse({"choices": [], "usage": {}, "data": [{}]}),
-    "null text": lambda: JSONResponse(
-        {"choices": [{"text": None, "token_ids": [1], "finish_reason": "stop"}], "usage": {}, "data": None}
-    ),
-    "other lengths": lambda: JSONResponse(
-        {
-            "choices": [
-                {
-                    "text": "y",
-                    "token_ids": [1, 2, 3],
-                    "finish_reason": "stop",
-                    "logprobs": {"token_logprobs": [-0.1]},
-                    "prompt_logprobs": [None],
-                }
-            ],
-            "usage": {},
-            "data": [{"id": 7}],
-        }
-    ),
-}
-HANGS_S = 0.5
+from tests.generation.standing_in import FAULTS, HANGS_S, Served, now_and_then
 
 
-async def failing(fault: str) -> Response:
-    """Fail as a server may: by its status, by silence, or by nonsense with status 200."""
-    await asyncio.sleep(HANGS_S if fault == "hang" else 0)
-    return FAULTS[fault]()
-
-
-class StandIn:
+class StandIn(Served):
     """A server that speaks vLLM's protocol, forces nothing, and fails as told."""
 
     def __init__(self, models: tuple[str, ...] = ("only",), pause: float = 0.0, root: str = "") -> None:
         self.models, self.pause, self.root = models, pause, root
         self.status: list[int] = []  # what the next completions are answered with instead
         self.logprobs: dict[str, Any] = {}  # what takes the place of its log-probabilities
-        self.faults: Callable[[], str] = lambda: ""  # how the next request fails
         self.bodies: list[dict[str, Any]] = []
-        self.url = f"http://127.0.0.1:{free_port()}"
-        routes = [Route("/v1/models", self._list), Route("/v1/completions", self._complete, methods=["POST"])]
-        app, port = Starlette(routes=routes), int(self.url.rpartition(":")[2])
-        config = uvicorn.Config(app, port=port, log_level="critical", timeout_graceful_shutdown=1)
-        self.server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self.server.run, daemon=True)
+        super().__init__(
+            [Route("/v1/models", self._list), Route("/v1/completions", self._complete, methods=["POST"])]
+        )
 
     async def _list(self, _: Request) -> Response:
-        if fault := self.faults():
-            return await failing(fault)
         shown = [{"id": name, "root": self.root or name, "max_model_len": 512} for name in self.models]
         return JSONResponse({"data": shown})
 
     async def _complete(self, request: Request) -> Response:
         body = await request.json()
-        if fault := self.faults():
-            return await failing(fault)
         if body.get("priority"):
             return JSONResponse({"error": "priority scheduling is not enabled"}, 400)
         self.bodies.append(body)
@@ -115,16 +64,6 @@ class StandIn:
                 {str(token): {"logprob": -token / 1000}} for token in body["prompt"][1:]
             ]
         return JSONResponse({"choices": [choice], "usage": {}})
-
-    def __enter__(self) -> StandIn:
-        self._thread.start()
-        while not self.server.started:
-            time.sleep(0.01)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.server.should_exit = True
-        self._thread.join(5)
 
 
 @asynccontextmanager
@@ -171,27 +110,13 @@ async def test_a_failing_server_is_left_for_another_and_in_the_end_given_up() ->
                 await generator.generate(request())
 
 
-@pytest.fixture
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pause for milliseconds between attempts."""
-    for pause in ("_FIRST_PAUSE_S", "_FIRST_PAUSE_OPENING_S"):
-        monkeypatch.setattr(endpoints, pause, 0.001)
-
-
 @pytest.mark.parametrize("seed", range(2))
 async def test_with_faults_of_every_kind_now_and_then_each_request_is_answered(
     hurried: None, seed: int
 ) -> None:
-    dice, met = random.Random(seed), []
-
-    def now_and_then() -> str:
-        if dice.random() > 0.15:
-            return ""
-        met.append(dice.choice(list(FAULTS)))
-        return met[-1]
-
+    met, faults = now_and_then(0.15, seed)
     with StandIn() as a, StandIn() as b:
-        a.faults = b.faults = now_and_then
+        a.faults = b.faults = faults
         async with opened(a, b, retries=7, timeout_s=HANGS_S / 2) as generator:
             while len(met) < 60 or set(met) != set(FAULTS):
                 asked = [replace(request(str(i)), sampling=Sampling(3, logprobs=True)) for i in range(50)]
