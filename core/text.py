@@ -7,12 +7,26 @@ import re
 import string
 from collections.abc import Iterable
 
+# What commands a terminal (but line breaks and tabs), halves of characters, and marks that turn the direction
+# of all that follows on the line.
+_COMMANDS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _SENTENCE_END = re.compile(r"[.!?;\n]")
 _NOTHING = re.compile(
     r"\W*(?:(?:none|n/?a|unknown)\)?\s*(?:[.,;:–—].*)?|(?:nothing|null)\W*)?", re.IGNORECASE | re.DOTALL
 )
+
+
+def printable(text: str) -> str:
+    r"""Return a text of anybody's for a terminal: with spaces for what would command it, or turn text around.
+
+    >>> printable("Oslo\x1b[2J, \u202eolsO\nor not")
+    'Oslo [2J,  olsO\nor not'
+    """
+    return _COMMANDS.sub(" ", text)
 
 
 def normalize_answer(text: str) -> str:

@@ -109,7 +109,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return run_command(words[0], words[1:])
     except CoragError as error:
-        print(f"corag: {error}", file=sys.stderr)
+        from core.text import printable
+
+        print(f"corag: {printable(str(error))}", file=sys.stderr)
         if isinstance(error, BackendError):
             from eval.experiment.opening import last_words
 

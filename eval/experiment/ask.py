@@ -16,6 +16,7 @@ from core.method import MethodConfig
 from core.protocols import Retriever
 from core.runner import Method, answer_question
 from core.runs.rows import Row
+from core.text import printable
 from core.tools import SearchStep, Step, Tools
 from core.types import Answer, Passage, Question
 from eval.experiment.background import background
@@ -86,12 +87,12 @@ class Answered:
     def ending(self) -> list[Text]:
         """Say the answer, its sources, and what it cost: a line each."""
         if self.answer is None:
-            return [Text(f"failed: {self.error.splitlines()[0]}", style="red")]
+            return [Text(f"failed: {printable(self.error.splitlines()[0])}", style="red")]
         more = len(self.sources) - SOURCES_SHOWN
         named = [*self.sources[:SOURCES_SHOWN], *[f"and {more} more"] * (more > 0)]
         return [
-            Text.assemble(("answer   ", "bold green"), self.text or "(an empty answer)"),
-            *[Text(f"sources  {'; '.join(named)}", style="dim")] * bool(named),
+            Text.assemble(("answer   ", "bold green"), printable(self.text) or "(an empty answer)"),
+            *[Text(f"sources  {printable('; '.join(named))}", style="dim")] * bool(named),
             Text(
                 f"cost     {self.calls} call{'s'[: self.calls != 1]}, {self.tokens:,} tokens "
                 f"({self.computed_tokens:,} computed), {self.seconds:.1f} s; stopped: {self.answer.stopped}",

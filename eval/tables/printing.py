@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from core.runs.manifest import Manifest
+from core.text import printable
 from eval.scoring.rows import FURTHER
 from eval.statistics.comparisons import Against
 from eval.statistics.intervals import Spread
@@ -20,17 +22,26 @@ from eval.tables.results import Means, Over, ResultsTable
 from eval.tables.table import HEADINGS, Summary, cells, percent
 
 
+class TextConsole(Console):
+    """A console on which no text commands the terminal: of runs by a stranger, any name may try to."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Render as any console does, and leave the commands to the console itself."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+
 def printed(show: Callable[[Console], object]) -> str:
     """Return what ``show`` prints on a console, as plain text wide enough for every figure."""
     text = io.StringIO()
     # In a notebook a console would show what it prints instead of writing it.
-    show(Console(file=text, width=200, highlight=False, force_terminal=False, force_jupyter=False))
+    show(TextConsole(file=text, width=200, highlight=False, force_terminal=False, force_jupyter=False))
     return text.getvalue().rstrip("\n")
 
 
 def wide_console(columns: int = 200, *, markup: bool = True) -> Console:
     """Return the terminal's console; so many columns wide elsewhere, so that no figure is cut off."""
-    return Console(width=None if Console().is_terminal else columns, highlight=False, markup=markup)
+    return TextConsole(width=None if Console().is_terminal else columns, highlight=False, markup=markup)
 
 
 def one_line(text: str, columns: int) -> str:

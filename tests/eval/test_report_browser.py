@@ -181,6 +181,13 @@ def test_markup_in_questions_and_passages_stays_text(browser, big):
     assert browser.run("return document.querySelectorAll('#trace script, #list script').length") == 0
 
 
+def test_a_mark_that_turns_text_around_ends_with_its_element(browser, small):
+    browser.open(small)
+    browser.find("#list .row").click()
+    loose = "[...document.querySelectorAll('body *')].filter((each) => getComputedStyle(each).unicodeBidi"
+    assert browser.run(f"return {loose} === 'normal').length") == 0
+
+
 def test_everything_can_be_reached_by_keyboard(browser, big):
     browser.open(big)
     browser.run("document.querySelector('#list').focus()")
