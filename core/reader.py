@@ -49,6 +49,7 @@ class ReaderConfig(DemonstrationConfig):
     max_answer_tokens: int = 200
     max_shown_words: int = 350
 
+    QA_FIELDS: ClassVar[tuple[str, ...]] = ("query", "paragraphs")  # that the prompt must have
     ALIASES: ClassVar[dict[str, str]] = {
         "max_paragraph_words": "max_shown_words",
         "qa_prompt_template": "qa_prompt",
@@ -66,7 +67,7 @@ class ReaderConfig(DemonstrationConfig):
         """Load the reader's prompt."""
         few_shot = self.demonstrations or self.reader_demonstrations
         auto = "layout" if few_shot else f"chat_{self.reader}"
-        return load_layout(auto if self.qa_prompt == "auto" else self.qa_prompt)
+        return load_layout(auto if self.qa_prompt == "auto" else self.qa_prompt, needs=self.QA_FIELDS)
 
     def reader_examples(self) -> tuple[Demonstration, ...]:
         """Load the reader's demonstrations, with bare answers for a direct one."""

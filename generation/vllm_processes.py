@@ -15,13 +15,14 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker, spawn
 from pathlib import Path
 
 from core.errors import ConfigError
 
 OWNER = "CORAG_ENGINE_OWNER"
+OWNER_STARTED = "CORAG_ENGINE_OWNER_STARTED"
 _SIGACTION_BYTES = 256  # more than ``struct sigaction`` takes on any platform (152 on Linux x86-64)
 
 
@@ -33,42 +34,92 @@ def own_engines() -> None:
     watches the process that owns it. Children inherit the environment: that is how it learns which one.
     """
     os.environ[OWNER] = str(os.getpid())
+    # Numbers of processes are given out again; a number and its start are not.
+    os.environ[OWNER_STARTED] = _started(os.getpid())
 
 
 def end_with_owner() -> None:
     """End this worker and the engine that started it when their owner ends, however it does.
 
-    Does nothing without an owner, as in a server that a user started.
+    Nothing else is ever signalled: neither whoever has got the owner's number since, nor whoever adopted this
+    process when its parent ended (systemd, slurmstepd). Does nothing without an owner, as in a server that a
+    user started.
     """
     owner = int(os.environ.get(OWNER, "0"))
     # In the owner itself there is nothing to watch, and without pidfd (outside Linux) no way to.
     if not owner or owner == os.getpid() or not hasattr(os, "pidfd_open"):
         return
     try:
+        engine = _open_engine(owner)
         # A file descriptor that becomes readable once the process has ended. Unlike a number that is looked
         # at now and then it cannot mean another process that got the same number.
         ended = os.pidfd_open(owner)
     except ProcessLookupError:  # it was killed while the engine started
-        _end(os.getppid())
+        _end(_open_engine(owner))
         return
     except OSError:
         return
-    threading.Thread(target=_end_after, args=(ended, os.getppid()), name="owner", daemon=True).start()
+    if os.environ.get(OWNER_STARTED, "") not in ("", _started(owner)):
+        os.close(ended)
+        _end(engine)
+        return
+    threading.Thread(target=_end_after, args=(ended, engine), name="owner", daemon=True).start()
 
 
-def _end_after(ended: int, engine: int) -> None:
+def _open_engine(owner: int) -> int | None:
+    """Return a file descriptor of the engine's process that started this worker; None if there is none.
+
+    With one GPU the engine and its worker are one process, a child of the owner's. When the owner ends, the
+    parent is a stranger. So a parent is the engine only if it is known to be: as the one that has started
+    this process (multiprocessing notes which), or by its having inherited the same owner.
+    """
+    parent = os.getppid()
+    if parent == owner:
+        return None
+    spawner = multiprocessing.parent_process()
+    if not (spawner is not None and spawner.pid == parent) and not _belongs_to(parent, owner):
+        return None
+    try:
+        engine = os.pidfd_open(parent)
+    except OSError:
+        return None
+    if os.getppid() == parent:  # it has not ended meanwhile and left its number to another
+        return engine
+    os.close(engine)
+    return None
+
+
+def _belongs_to(process: int, owner: int) -> bool:
+    """Whether a process was started with this owner in its environment (False if it has wiped that out)."""
+    try:
+        environment = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return f"{OWNER}={owner}".encode() in environment
+
+
+def _started(process: int) -> str:
+    """Return when a process started, in clock ticks since the machine did (proc(5), field 22); "" if gone."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    # The second field is the program's name in brackets, which may hold blanks and brackets of its own.
+    return stat.rpartition(")")[2].split()[19]
+
+
+def _end_after(ended: int, engine: int | None) -> None:
     select.select([ended], [], [])
     _end(engine)
 
 
-def _end(engine: int) -> None:
+def _end(engine: int | None) -> None:
     # The engine first, which would report a worker's death as its own failure. SIGKILL: nothing is left to
     # save.
-    for process in (engine, os.getpid()):
-        try:
-            os.kill(process, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    if engine is not None:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(engine, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def spare_children_interrupts() -> None:

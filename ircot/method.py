@@ -113,7 +113,8 @@ class IRCoTConfig(ReaderConfig):
     def reasoning_template(self) -> Template:
         """Load the prompt that asks for the next thought."""
         auto = "layout" if self.demonstrations else "chat_reason"
-        return load_layout(auto if self.reasoning_prompt == "auto" else self.reasoning_prompt, PROMPTS)
+        source = auto if self.reasoning_prompt == "auto" else self.reasoning_prompt
+        return load_layout(source, PROMPTS, needs=("query", "paragraphs", "cot_history"))
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that IRCoT may use."""

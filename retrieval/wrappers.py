@@ -9,6 +9,7 @@ CachedRetriever     never search for the same query twice
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -166,7 +167,8 @@ class RerankedRetriever:
             return ()
         scores = await self._batcher.submit((query, hits))
         ranked = (Hit(hit.passage, score) for hit, score in zip(hits, scores, strict=True))
-        return sorted(ranked, key=lambda hit: -hit.score)[:k]
+        # What the cross-encoder has no number for comes last.
+        return sorted(ranked, key=lambda hit: (math.isnan(hit.score), -hit.score))[:k]
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""

@@ -89,7 +89,9 @@ COMMANDS = {
         "name",
     ),
     "doctor": Command(
-        "scripts.commands.doctor", "say what this machine has and what to do about what is missing"
+        "scripts.commands.doctor",
+        "say what this machine has and what is missing, or whether an index is as it was built",
+        "index",
     ),
 }
 
@@ -97,7 +99,8 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status.
 
-    0: done; 1: checked and found wanting; 2: an error of the user's; 130: interrupted.
+    0: done; 1: begun, but not all of it done: questions failed, more than ``max_failed``, or the engine,
+    index or server behind them did; 2: what was asked for cannot be; 130: interrupted.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if threading.current_thread() is threading.main_thread():
@@ -114,6 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             from eval.experiment.opening import last_words
 
             print(last_words(), file=sys.stderr, end="")
+            return 1
         return 2
     except KeyboardInterrupt:
         print(
@@ -165,7 +169,9 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
         return int(ended)
     for record in ended.records if wanted else ():
         print(json.dumps(record))
-    return ended.status
+    for line in ended.failures.lines(ended.max_failed, ended.advice):
+        print(line, file=sys.stderr)
+    return ended.exit_status
 
 
 if __name__ == "__main__":

@@ -10,15 +10,16 @@ from collections.abc import Mapping, Sequence
 
 from baselines.recursive.config import RecursiveConfig
 from baselines.recursive.replies import Plan, SubQuestion, parse_plan
-from baselines.recursive.trail import AnsweredPart, Trail, combine_prompt
+from baselines.recursive.rounds import follow_references
+from baselines.recursive.trail import AnsweredPart, Trail, Why, combine_prompt, short_answer
 from core.errors import BudgetExhaustedError
 from core.gather import gather
 from core.prompting.prompt import Prompt
 from core.prompting.render import render_passages
 from core.reader import reader_prompt
-from core.text import extract_answer, is_nothing
+from core.text import is_nothing
 from core.tools import Tools
-from core.types import Hit, Question
+from core.types import Passage, Question
 
 
 async def answer_parts(question: Question, trail: Trail, tools: Tools, config: RecursiveConfig) -> str:
@@ -31,13 +32,13 @@ async def answer_parts(question: Question, trail: Trail, tools: Tools, config: R
         with tools.hold_back(reader_prompt(question, (), config), config.max_answer_tokens):
             plan = await make_plan(question, tools, config)
     except BudgetExhaustedError:
-        await trail.search([question.text], config.k, tools)
+        await trail.search([question.text], config.k, tools, "question")
         return "budget"
     trail.malformed += plan.ignored + (plan.problem == "malformed")
     if plan.problem:
         trail.plan_problem = plan.problem
         trail.fallbacks += 1
-        await trail.search([question.text], config.k, tools)
+        await search_for(question.text, trail, tools, config, k=config.k, why="question")
         return "fallback"
 
     # 2. Answer wave by wave, keeping what the final answer will cost without passages, about: each sub-answer
@@ -48,8 +49,8 @@ async def answer_parts(question: Question, trail: Trail, tools: Tools, config: R
     with tools.hold_back(combine_prompt(question, lines, (), config), most):
         for wave in plan.waves:
             trail.steps += 1
-            for answered, hits in await answer_wave(wave, answers, tools, config):
-                trail.add(answered.sub_question, hits)
+            for answered, part in await answer_wave(wave, answers, tools, config):
+                trail.join(part)
                 trail.findings.append(answered)
                 # One without an answer is known to later ones by its own words.
                 answers[answered.number] = answered.sub_answer or answered.sub_question
@@ -67,42 +68,58 @@ async def make_plan(question: Question, tools: Tools, config: RecursiveConfig) -
 
 async def answer_wave(
     wave: Sequence[SubQuestion], answers: Mapping[int, str], tools: Tools, config: RecursiveConfig
-) -> list[tuple[AnsweredPart, tuple[Hit, ...]]]:
+) -> list[tuple[AnsweredPart, Trail]]:
     """Search for the sub-questions of a wave at the same time, and answer them at the same time.
 
-    What the budget is not certain to allow waits for the others, so that it does not matter which is there
-    first. Where nothing was found, the model is not asked.
+    With ``follow_references`` each search goes on as mode "recursive" does, on a trail of its own. What the
+    budget is not certain to allow waits for the others, so that it does not matter which is there first.
+    Where nothing was found, the model is not asked.
     """
     queries = [part.with_answers(answers) for part in wave]
     paths = [f"sub-question {part.number}" for part in wave]
-    found = await gather(
-        tools.search(query, k=config.k_per_step, path=path)
-        for query, path in zip(queries, paths, strict=True)
+    trails = [Trail(config, path) for path in paths]
+    await gather(
+        search_for(query, part, tools, config, k=config.k_per_step, why="sub_question")
+        for query, part in zip(queries, trails, strict=True)
     )
-    prompts = [sub_answer_prompt(query, hits, config) for query, hits in zip(queries, found, strict=True)]
+    prompts = [
+        sub_answer_prompt(query, part.passages, config) for query, part in zip(queries, trails, strict=True)
+    ]
     limit = config.max_sub_answer_tokens
 
-    async def sub_answer(place: int, branch: Tools) -> tuple[int, str]:
+    async def sub_answer(place: int, branch: Tools) -> tuple[int, tuple[str, str]]:
         reply = await branch.generate(prompts[place], role="sub_answer", max_tokens=limit, path=paths[place])
-        answer = extract_answer(reply.text)
-        return place, "" if is_nothing(answer) else answer
+        answer, note = short_answer(reply.text)
+        return place, ("", "") if is_nothing(answer) else (answer, note)
 
-    waiting = [place for place, hits in enumerate(found) if hits]
+    waiting = [place for place, part in enumerate(trails) if part.passages]
     told = dict(
         await tools.fan_out_certain(waiting, sub_answer, lambda place: tools.cost(prompts[place], limit))
     )
     parts = []
-    for place, (part, query, hits) in enumerate(zip(wave, queries, found, strict=True)):
-        answer = told.get(place)
-        status = (
-            "answered" if answer else "unknown" if answer == "" else "budget" if hits else "nothing_found"
-        )
-        parts.append((AnsweredPart(part.number, query, answer or "", status), hits))
+    for place, (asked, query, part) in enumerate(zip(wave, queries, trails, strict=True)):
+        answer, note = told.get(place, ("", ""))
+        status = "answered" if answer else "budget" if part.passages else "nothing_found"
+        status = "unknown" if place in told and not answer else status
+        parts.append((AnsweredPart(asked.number, query, answer, status, note), part))
     return parts
 
 
-def sub_answer_prompt(query: str, hits: Sequence[Hit], config: RecursiveConfig) -> Prompt:
-    """Ask a sub-question with what was found for it; a long prompt loses the worst passages first."""
-    template, passages = config.prompt("sub_answer"), (hit.passage for hit in hits)
+async def search_for(
+    query: str, trail: Trail, tools: Tools, config: RecursiveConfig, *, k: int, why: Why
+) -> None:
+    """Search for a sub-question and, if that is wanted, for what the passages refer to."""
+    if config.follow_references:
+        await follow_references(query, trail, tools, config, k=k, first=why)
+    else:
+        await trail.search([query], k, tools, why)
+
+
+def sub_answer_prompt(query: str, passages: Sequence[Passage], config: RecursiveConfig) -> Prompt:
+    """Ask a sub-question with what was found for it; a long prompt loses the worst passages first.
+
+    Those that references led to count as worse than what the sub-question's own search found.
+    """
+    template = config.prompt("sub_answer")
     shown = render_passages(passages, template, config.max_shown_words, goes_first="last")
     return template.render({"query": query, "paragraphs": shown})

@@ -18,6 +18,7 @@ from core.runner import Method, answer_question
 from core.runs.rows import Row
 from core.tools import SearchStep, Step, Tools
 from core.types import Answer, Passage, Question
+from eval.experiment.backends import require_abilities
 from eval.experiment.background import background
 from eval.experiment.drawing import Drawing
 from eval.experiment.opened import Index, Model
@@ -72,7 +73,8 @@ class Answered:
     def metadata(self) -> Mapping[str, Any]:
         """The fields of the method's result, by the names that papers and their code have for them.
 
-        Of every method ``steps`` and ``chunk_ids``, of IRCoT ``cot_sentences``, of CoRAG ``chains``.
+        Of every method ``steps`` and ``chunk_ids``, of IRCoT ``cot_sentences``, of CoRAG ``chains``, of
+        recursive RAG ``retrieval_path``, ``references_found``, ``depth`` and ``context_length``.
         """
         if self.answer is None:
             return {"error": self.error}
@@ -236,6 +238,7 @@ async def _ask(
     async def answer(question: Question, tools: Tools) -> Answer:
         return await entry.function(question, tools, options)
 
+    require_abilities(name, options.needs(), model.engine)
     retriever = index.engine if index is not None else None
     tools = Tools(asked, model.engine, retriever, seed, budget, watch=see, shared=options.shared_state(()))
     return await answered(name, asked, answer, tools, retriever, drawing)

@@ -45,8 +45,11 @@ async def open_model_quietly(config: ModelConfig, capacity: int = REPLIES_KEPT) 
     """Open a model as :func:`generation.open.open_generator` does; what is printed goes to the log."""
     where = ", ".join(config.urls) or config.backend
     name = f"model {config.name}{f' with adapter {config.adapter}' if config.adapter else ''} ({where})"
-    with quiet(f"opening {name}", f"{name} is open"):
-        return await open_generator(config, capacity)
+    with quiet(f"opening {name}", f"{name} is open") as say:
+        generator = await open_generator(config, capacity)
+        for line in getattr(generator, "about", ()):
+            say(f"corag: {line}")
+        return generator
 
 
 async def open_index_quietly(config: RetrieverConfig) -> Retriever:

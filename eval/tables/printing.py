@@ -14,7 +14,7 @@ from rich.text import Text
 from core.runs.manifest import Manifest
 from eval.scoring.rows import FURTHER
 from eval.statistics.comparisons import Against
-from eval.statistics.intervals import Spread
+from eval.statistics.intervals import INTERVALS, Spread
 from eval.tables.conditions import conditions, pages_note
 from eval.tables.results import Means, Over, ResultsTable
 from eval.tables.table import HEADINGS, Summary, cells, percent
@@ -88,8 +88,8 @@ def print_table(
     manifests = {name: Manifest.read(folder) for name, folder in runs.items()}
     shared, own = conditions(manifests)
     console.print(
-        f"EM, F1 and recall@{summaries[0].recall_at} in percent with 95% bootstrap intervals (exact where "
-        f"all score alike). Scorer: {scoring}."
+        f"EM, F1 and recall@{summaries[0].recall_at} in percent with 95% intervals: {INTERVALS}. "
+        f"Scorer: {scoring}."
     )
     note = pages_note(manifests[each.method] for each in summaries if "r_precision" in each.further)
     for line in [note, *shared] if note else shared:
@@ -123,8 +123,13 @@ def _remarks(summary: Summary) -> list[str]:
         # Of a method that searches. A model that cannot keep to its form may still answer, by luck.
         often = f"only {summary.searches:.1f} times a question" if summary.searches else "not once"
         said.append(f"it searched {often}: the model did not do what the method asks of it.")
+    if summary.estimated:
+        said.append(
+            "~ before its tokens: the server did not count them all; estimated as a fourth of the characters "
+            "(--model.tokenizer counts them)."
+        )
     if summary.failed:
-        said.append(f"{summary.failed} failed, first: {summary.first_error}")
+        said += [f"{summary.failed} failed:", *(f"  {line}" for line in summary.failures.commonest())]
     return said
 
 

@@ -1,6 +1,7 @@
 """Say in plain sentences what this machine has, and what to do about what is missing.
 
 corag doctor
+corag doctor indexes/mine        # read an index whole: is every file as it was built?
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.errors import CoragError, DataError
+from core.errors import CoragError, DataError, IndexMismatchError
 from core.files import cache_folder
 from core.runs.environment import gpu_names, version_of
 from core.runs.manifest import MANIFEST, VERDICTS, Manifest
-from retrieval.index_manifest import INDEX_FILE
+from retrieval.index_manifest import HASHES, INDEX_FILE, REBUILD, changed_files, read_manifest
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,12 @@ class DoctorOptions:
     """Options of 'corag doctor'.
 
     Attributes:
+        index: folders of indexes to read whole and compare with what was built, instead of all else.
         indexes: folders in which to look for indexes.
         runs: folder in which to look for runs.
     """
 
+    index: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ("indexes", "quickstart")
     runs: str = "runs"
 
@@ -42,7 +45,12 @@ class Checked:
 
 
 def main(config: DoctorOptions) -> int:
-    """Print the findings; return 1 if anything is missing."""
+    """Print the findings; return 1 if anything is missing, or an index is damaged."""
+    if config.index:
+        found = [check_index(Path(name)) for name in config.index]
+        for each in found:
+            print(("  ok      " if each.ok else "  DAMAGED ") + each.sentence)
+        return 0 if all(each.ok for each in found) else 1
     checks: list[Callable[[], Iterator[Checked]]] = [
         machine, java, search_libraries, engine, training_libraries, default_model, lambda: folders(config),
     ]  # fmt: skip
@@ -57,6 +65,30 @@ def main(config: DoctorOptions) -> int:
         else "Mend what is marked MISSING, then run 'corag doctor' again."
     )
     return 0 if healthy else 1
+
+
+def check_index(folder: Path) -> Checked:
+    """Whether all files of an index are as they were built, as far as it can be told."""
+    try:
+        manifest = read_manifest(folder)
+        if manifest is None:
+            return Checked(
+                False,
+                f"{folder}: there is no {INDEX_FILE}, which is written last: no complete index of ours.",
+            )
+        changed = changed_files(folder, manifest)
+    except IndexMismatchError as error:
+        return Checked(False, str(error))
+    files, size = len(manifest.files), sum(size for _, size in manifest.files) / 1e6
+    if changed is None:
+        return Checked(
+            True,
+            f"{folder}: {files} files of the right sizes, {size:,.1f} MB. Its content cannot be checked: an "
+            f"older version built it, so it has no hashes ({HASHES}).",
+        )
+    if changed:
+        return Checked(False, f"{folder}: not as built: {', '.join(changed)}. {REBUILD}")
+    return Checked(True, f"{folder}: {files} files, {size:,.1f} MB, all as they were built.")
 
 
 def machine() -> Iterator[Checked]:

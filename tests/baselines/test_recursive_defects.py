@@ -9,7 +9,7 @@ import pytest
 
 from baselines.recursive.config import RecursiveConfig
 from baselines.recursive.replies import parse_plan
-from baselines.recursive.rounds import references
+from baselines.recursive.rounds import found_references
 from core.errors import ConfigError
 from core.types import Hit, Passage, Question
 from tests.baselines.test_recursive import CHAIN, WORDS, decomposing, queries, replay
@@ -30,7 +30,7 @@ class FreshIds(WordRetriever):
 def test_defect_1_references_keep_their_order_whatever_the_hash_seed():
     names = [f"Town number {number}" for number in range(40)]
     text = " ".join(f"See also {name}." for name in [*names, *reversed(names)])
-    assert references(text) == names
+    assert [reference for reference, _ in found_references(text)] == names
 
 
 async def test_defect_2_a_document_without_an_id_is_known_by_its_content():

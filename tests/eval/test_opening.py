@@ -108,7 +108,7 @@ def test_the_command_shows_where_the_log_is_when_an_index_fails(
 
     monkeypatch.setattr(opening, "open_retriever", failing)
     asked = ["ask", "Who?", "--method", "one_step", "--index", "x", "--model.backend", "vllm"]
-    assert main(asked) == 2
+    assert main(asked) == 1
     first, second, third = capsys.readouterr().err.splitlines()
     assert first == "corag: Java did not start." and second == f"The last lines of {log}:"
     assert third == "  | # There is insufficient memory for the Java Runtime Environment to continue."

@@ -6,28 +6,69 @@ Scores and replies against a real vLLM server.
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from core.errors import BackendError, ConfigError, RequestRefusedError
 from core.prompting.prompt import Prompt
 from core.protocols import GenerateRequest, Sampling, ScoreRequest
+from generation import endpoints
 from generation.config import ModelConfig
 from generation.server import ServerGenerator
 from generation.transformers_engine import TransformersGenerator
 from tests.fakes import chat_prompt
 from tests.serving import free_port
+
+FAULTS = {
+    "500": lambda: JSONResponse({"error": "as told"}, 500),
+    "503": lambda: JSONResponse({"error": "as told"}, 503),
+    "429": lambda: JSONResponse({"error": "as told"}, 429),
+    "truncated": lambda: Response(b'{"choices": [{"te', headers={"content-length": "400"}),
+    "hang": lambda: Response(b""),  # after longer than anyone waits
+    "empty": lambda: Response(b""),
+    "garbage": lambda: Response(b'{"choices": [{"text": "ye\x1b[2J'),
+    "a page": lambda: Response("<html>Sign in to the network</html>", media_type="text/html"),
+    "no object": lambda: JSONResponse(["choices"]),
+    "no choices": lambda: JSONResponse({"choices": [], "usage": {}, "data": [{}]}),
+    "null text": lambda: JSONResponse(
+        {"choices": [{"text": None, "token_ids": [1], "finish_reason": "stop"}], "usage": {}, "data": None}
+    ),
+    "other lengths": lambda: JSONResponse(
+        {
+            "choices": [
+                {
+                    "text": "y",
+                    "token_ids": [1, 2, 3],
+                    "finish_reason": "stop",
+                    "logprobs": {"token_logprobs": [-0.1]},
+                    "prompt_logprobs": [None],
+                }
+            ],
+            "usage": {},
+            "data": [{"id": 7}],
+        }
+    ),
+}
+HANGS_S = 0.5
+
+
+async def failing(fault: str) -> Response:
+    """Fail as a server may: by its status, by silence, or by nonsense with status 200."""
+    await asyncio.sleep(HANGS_S if fault == "hang" else 0)
+    return FAULTS[fault]()
 
 
 class StandIn:
@@ -37,21 +78,25 @@ class StandIn:
         self.models, self.pause, self.root = models, pause, root
         self.status: list[int] = []  # what the next completions are answered with instead
         self.logprobs: dict[str, Any] = {}  # what takes the place of its log-probabilities
+        self.faults: Callable[[], str] = lambda: ""  # how the next request fails
         self.bodies: list[dict[str, Any]] = []
         self.url = f"http://127.0.0.1:{free_port()}"
         routes = [Route("/v1/models", self._list), Route("/v1/completions", self._complete, methods=["POST"])]
-        config = uvicorn.Config(
-            Starlette(routes=routes), port=int(self.url.rpartition(":")[2]), log_level="error"
-        )
+        app, port = Starlette(routes=routes), int(self.url.rpartition(":")[2])
+        config = uvicorn.Config(app, port=port, log_level="critical", timeout_graceful_shutdown=1)
         self.server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self.server.run, daemon=True)
 
-    async def _list(self, _: Request) -> JSONResponse:
+    async def _list(self, _: Request) -> Response:
+        if fault := self.faults():
+            return await failing(fault)
         shown = [{"id": name, "root": self.root or name, "max_model_len": 512} for name in self.models]
         return JSONResponse({"data": shown})
 
-    async def _complete(self, request: Request) -> JSONResponse:
+    async def _complete(self, request: Request) -> Response:
         body = await request.json()
+        if fault := self.faults():
+            return await failing(fault)
         if body.get("priority"):
             return JSONResponse({"error": "priority scheduling is not enabled"}, 400)
         self.bodies.append(body)
@@ -83,10 +128,12 @@ class StandIn:
 
 
 @asynccontextmanager
-async def opened(*servers: StandIn, retries: int = 2, adapter: str = "") -> AsyncIterator[ServerGenerator]:
+async def opened(
+    *servers: StandIn, retries: int = 2, adapter: str = "", timeout_s: float = 600.0
+) -> AsyncIterator[ServerGenerator]:
     urls = tuple(server.url for server in servers)
     generator = await ServerGenerator.open(
-        ModelConfig(backend="server", urls=urls, retries=retries, adapter=adapter)
+        ModelConfig(backend="server", urls=urls, retries=retries, adapter=adapter, timeout_s=timeout_s)
     )
     for server in servers:
         server.bodies.clear()
@@ -122,6 +169,69 @@ async def test_a_failing_server_is_left_for_another_and_in_the_end_given_up() ->
             a.status, b.status = [400], [400]
             with pytest.raises(RequestRefusedError, match=r"status 400.*as told"):
                 await generator.generate(request())
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pause for milliseconds between attempts."""
+    for pause in ("_FIRST_PAUSE_S", "_FIRST_PAUSE_OPENING_S"):
+        monkeypatch.setattr(endpoints, pause, 0.001)
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_with_faults_of_every_kind_now_and_then_each_request_is_answered(
+    hurried: None, seed: int
+) -> None:
+    dice, met = random.Random(seed), []
+
+    def now_and_then() -> str:
+        if dice.random() > 0.15:
+            return ""
+        met.append(dice.choice(list(FAULTS)))
+        return met[-1]
+
+    with StandIn() as a, StandIn() as b:
+        a.faults = b.faults = now_and_then
+        async with opened(a, b, retries=7, timeout_s=HANGS_S / 2) as generator:
+            while len(met) < 60 or set(met) != set(FAULTS):
+                asked = [replace(request(str(i)), sampling=Sampling(3, logprobs=True)) for i in range(50)]
+                replies = await asyncio.gather(*map(generator.generate, asked))
+                assert {reply.text for reply in replies} == {" yes"}
+                scoring = ScoreRequest(Prompt.of_text("Is it so?"), (40, 50))
+                scores = await asyncio.gather(*(generator.score(scoring) for _ in range(20)))
+                assert {score.token_logprobs for score in scores} == {(-0.04, -0.05)}
+            assert 0 < generator.retried <= len(met)  # the others were met while the servers were opened
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_server_that_fails_for_good_is_given_up_with_one_sentence(hurried: None, fault: str) -> None:
+    options = {"retries": 1, "timeout_s": HANGS_S / 2}
+    with StandIn() as a:
+        a.faults = lambda: fault
+        with pytest.raises(BackendError, match=rf"{a.url}/v1/models does not answer.*after 2 attempts"):
+            await ServerGenerator.open(ModelConfig(backend="server", urls=(a.url,), **options))  # type: ignore[arg-type]
+        first = iter([""])  # it tells its models, and fails from then on
+        a.faults = lambda: next(first, fault)
+        with pytest.raises(BackendError, match=rf"{a.url}/.*does not answer.*after 2 attempts"):
+            await ServerGenerator.open(ModelConfig(backend="server", urls=(a.url,), **options))  # type: ignore[arg-type]
+        a.faults = lambda: ""
+        async with opened(a, retries=1, timeout_s=HANGS_S / 2) as generator:
+            a.faults = lambda: fault
+            for ask in (
+                generator.generate(replace(request(), sampling=Sampling(3, logprobs=True))),
+                generator.score(ScoreRequest(Prompt.of_text("Is it so?"), (40, 50))),
+            ):
+                with pytest.raises(BackendError, match=rf"no reply after 2 attempts.*{a.url}") as told:
+                    await ask
+                assert str(told.value).isprintable()  # one line, nothing that a terminal obeys
+            assert generator.retried == 2
+
+
+def test_a_key_that_a_server_repeats_is_not_in_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORAG_API_KEY", "sk-secret")
+    client = endpoints.connect(ModelConfig())
+    told = endpoints._told(client, httpx.Response(401, text="the key sk-secret is not known"))
+    assert told == "the key (the key) is not known"
 
 
 async def test_a_server_that_dies_is_reported_with_its_address() -> None:
@@ -187,7 +297,7 @@ async def test_a_real_server_scores_forced_and_by_prompt_logprobs_as_transformer
     vllm_server: str, hf_generator: TransformersGenerator
 ) -> None:
     generator = await ServerGenerator.open(ModelConfig(backend="server", urls=(vllm_server,)))
-    assert all(endpoint.forces and endpoint.priorities for endpoint in generator._endpoints)
+    assert all(endpoint.forces and endpoint.priorities for endpoint in generator._endpoints.servers)
     prompt = chat_prompt(
         "The river runs through the valley to the sea. " * 12 + "Where does the river run to?"
     )

@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import vllm.utils.cpu_resource_utils as resources
 
 from generation.vllm_engine import CPU_KV_CACHE_GB, cpu_kv_cache_gb
-from generation.vllm_processes import OWNER
+from generation.vllm_processes import OWNER, OWNER_STARTED
 
 WORKER = """
 import time
@@ -37,6 +38,59 @@ def test_engine_and_worker_end_with_the_process_that_opened_them(while_starting:
     assert engine.wait(30) == -signal.SIGKILL
     assert engine.stdout.read() == b"", "and the worker, which holds the other end"
     engine.stdout.close()
+
+
+ADOPTED = """
+import ctypes, multiprocessing, os, signal, subprocess, sys, time
+from generation.vllm_processes import end_with_owner, own_engines
+
+def engine(up):
+    "An engine that is its own worker, as vLLM's is with one GPU."
+    owner = os.getppid()
+    if sys.argv[1] == "running":
+        end_with_owner()
+    up.set()
+    while os.getppid() == owner:
+        time.sleep(0.01)
+    end_with_owner()
+    time.sleep(60)
+
+if __name__ == "__main__":
+    if sys.argv[2:] == ["owner"]:
+        own_engines()
+        context = multiprocessing.get_context("spawn")
+        up = context.Event()
+        context.Process(target=engine, args=(up,)).start()
+        up.wait()
+        os.kill(os.getpid(), signal.SIGKILL)
+    ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: orphans become its own, as slurmstepd's do
+    subprocess.Popen([sys.executable, __file__, sys.argv[1], "owner"])
+    ended = []
+    try:
+        while True:
+            ended.append(os.waitstatus_to_exitcode(os.wait()[1]))
+    except ChildProcessError:
+        print(ended.count(-signal.SIGKILL), "killed", flush=True)
+"""
+
+
+@pytest.mark.parametrize("when", ["starting", "running"])
+def test_who_adopts_an_engine_of_a_killed_process_is_left_alone(when: str, tmp_path: Path) -> None:
+    file = tmp_path / "adopter.py"
+    file.write_text(ADOPTED)
+    adopter = subprocess.run([sys.executable, str(file), when], capture_output=True, text=True, timeout=60)
+    assert (adopter.returncode, adopter.stdout) == (0, "2 killed\n"), adopter.stderr
+
+
+def test_a_process_that_got_the_number_of_the_owner_is_left_alone() -> None:
+    """The owner has ended and its number belongs to another, which started at another time."""
+    stranger = subprocess.Popen(["sleep", "60"])
+    environment = os.environ | {OWNER: str(stranger.pid), OWNER_STARTED: "1"}
+    worker = subprocess.run([sys.executable, "-c", WORKER], env=environment, capture_output=True, timeout=60)
+    assert worker.returncode == -signal.SIGKILL and worker.stdout == b""
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
 
 
 @pytest.mark.slow

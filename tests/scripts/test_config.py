@@ -89,8 +89,10 @@ def test_limits_of_passages_answer_to_their_former_names():
     ("argv", "complaint"),
     [
         (["--ircot.max_stepz", "3"], "unknown option '--ircot.max_stepz': did you mean 'ircot.max_steps'"),
-        (["--ircot.max_steps", "many"], "--ircot.max_steps.*Expected a int.*many"),
-        (["--ircot.preset", "papr"], "--ircot.preset.*paper_code"),
+        (["--ircot.max_steps", "many"], "--ircot.max_steps.*expected a whole number, but got 'many'"),
+        (["--ircot.preset", "papr"], "expected one of paper, paper_code, zero_shot, but got 'papr'"),
+        (["--corag.unsure_above", "x"], "'--corag.unsure_above': expected a number or null, but got 'x'"),
+        (["--retriver", "x"], "unknown option '--retriver': did you mean the section 'retriever'"),
         (["--ircot.max_steps", "0"], "at least 1"),
         (["--ircot.preset", "paper"], "few-shot: name a file"),
         (["--method", "irct"], "no method 'irct': did you mean 'ircot'"),
@@ -115,6 +117,9 @@ def test_mistakes_in_a_file(tmp_path):
         match=r"c\.yaml' has the unknown option 'ircot\.budget_polcy': did you mean 'ircot\.budget_policy'",
     ):
         configure("--config", str(file))
+    file.write_text("retriver:\n  index: indexes/mine\n")
+    with pytest.raises(ConfigError, match="unknown option 'retriver': did you mean the section 'retriever'"):
+        configure("--config", str(file))
     file.write_text("- a list")
     with pytest.raises(ConfigError, match="holds a list"):
         configure("--config", str(file))
@@ -131,6 +136,7 @@ def test_mistakes_in_a_file(tmp_path):
         (["ask", "  "], "the question is empty"),
         (["bench", "speed"], "no benchmark 'speed'"),
         (["world"], "no folder was given"),
+        (["index"], "these options are missing: --corpus, --out."),
         (["compare", "one"], "two run folders"),
         (["run", "--questions", "missing.jsonl", "--method", "closed_book"], "missing.jsonl"),
     ],
