@@ -25,6 +25,7 @@ class ClosedBookConfig(ReaderConfig):
     """Options of closed-book answering: those of the reader."""
 
     SEARCHES: ClassVar[bool] = False
+    QA_FIELDS: ClassVar[tuple[str, ...]] = ("query",)
     ALSO_CALLED: ClassVar[tuple[str, ...]] = ("nor", "no_retrieval")
 
     def __post_init__(self) -> None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -34,7 +34,8 @@ from core.fusion import interleave
 from core.prompting.demonstrations import DemonstrationConfig
 from core.prompting.prompt import Prompt
 from core.prompting.render import load_layout, render_demonstrations, render_passages
-from core.prompting.template import Template, load_template
+from core.prompting.template import Template, load_prompt
+from core.protocols import Ability
 from core.sentences import sentence_end
 from core.text import stated_answer
 from core.tools import Tools
@@ -125,11 +126,16 @@ class FLAREConfig(DemonstrationConfig):
     def template(self) -> Template:
         """Load the prompt that asks for the next sentence."""
         auto = "layout" if self.demonstrations else "flare"
-        return load_layout(auto if self.prompt == "auto" else self.prompt, PROMPTS)
+        source = auto if self.prompt == "auto" else self.prompt
+        return load_layout(source, PROMPTS, needs=("query", "paragraphs", "cot_history"))
 
     def question_template(self) -> Template:
         """Load the prompt that asks for an explicit query."""
-        return load_template(self.question_prompt, PROMPTS)
+        return load_prompt(self.question_prompt, "flare_question", PROMPTS)
+
+    def needs(self) -> Mapping[Ability, str]:
+        """The probabilities of what it drafts say where it is unsure."""
+        return {Ability.LOGPROBS: ""}
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that these options use."""

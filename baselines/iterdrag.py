@@ -15,7 +15,7 @@ Differences, and why:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from core.errors import BudgetExhaustedError, ConfigError, DataError
 from core.fusion import interleave
 from core.prompting.demonstrations import Demonstration
 from core.prompting.prompt import Prompt
+from core.protocols import Ability
 from core.text import extract_answer
 from core.tools import Tools
 from core.types import Answer, Hit, Question
@@ -58,6 +59,10 @@ class IterDRAGConfig(DRAGConfig):
         super().__post_init__()
         if min(self.max_iterations, self.max_step_tokens) < 1:
             raise ConfigError("iterdrag's max_iterations and max_step_tokens must be at least 1.")
+
+    def needs(self) -> Mapping[Ability, str]:
+        """Where a step begins with neither of its words, the likelier one is taken."""
+        return {Ability.SCORES: ""}
 
     def examples(self) -> tuple[Demonstration, ...]:
         """Load the demonstrations. Raises :class:`DataError` for one that is not in the form."""

@@ -10,7 +10,8 @@ Differences in both, and why:
 - Any retriever's passages in place of Wikipedia's pages and similar titles, which need Wikipedia's own
   search.
 - ``lookup`` goes over all that was found, not over one page: passages are shorter than pages. By default it
-  shows five sentences at a time, with "paper" one.
+  shows five sentences at a time, each with its passage's title and its number there; with "paper" one, with
+  the title alone.
 - Parsing forgives letter case, round brackets, further actions and made-up observations, which small models
   write.
 """
@@ -37,7 +38,8 @@ from core.types import Answer, Hit, Passage, Question
 class ReActConfig(TranscriptConfig):
     """Options of ReAct, with those of its transcript (fields {query}, {hops}, {cue} and {demonstrations}).
 
-    In the prompt's passage, {place} is its number among all that were found. The released code has its
+    In the prompt's passage, {place} is its number among all that were found, and {sentence} says which of its
+    sentences a lookup shows, as ", sentence 3"; a search leaves it empty. The released code has its
     examples under webthink_simple6 in prompts_naive.json: make that text a file for ``demonstrations``.
 
     Attributes:
@@ -319,7 +321,9 @@ def _bare(argument: str) -> str:
 # What was found, and how searches and lookups show it
 
 Excerpt: TypeAlias = dict[str, str]
-"""Some of a passage, as a prompt's "passage" takes it: title, text, and its place among all found, from 1."""
+"""Some of a passage, as a prompt's "passage" takes it: title, text, its place among all found, and which
+sentence it is, both from 1.
+"""
 
 
 class Library:
@@ -353,9 +357,9 @@ class Library:
         if wanted != self._term:
             self._term, self._shown = wanted, 0
         found = [
-            _excerpt(place, passage, [sentence])
+            _excerpt(place, passage, [sentence], number)
             for place, passage in enumerate(self._passages.values(), 1)
-            for sentence in sentences(passage.text)
+            for number, sentence in enumerate(sentences(passage.text), 1)
             if wanted and wanted in sentence.casefold()
         ]
         if not found:
@@ -369,8 +373,10 @@ class Library:
         return f"(Results {first} to {self._shown} / {len(found)})\n", shown
 
 
-def _excerpt(place: int, passage: Passage, part: Sequence[str]) -> Excerpt:
-    return {"place": str(place), "title": passage.title, "text": " ".join(part)}
+def _excerpt(place: int, passage: Passage, part: Sequence[str], number: int = 0) -> Excerpt:
+    """``number``: of the one sentence that a lookup shows; 0 for the passage's beginning."""
+    sentence = f", sentence {number}" if number else ""
+    return {"place": str(place), "title": passage.title, "sentence": sentence, "text": " ".join(part)}
 
 
 def sentences(text: str) -> list[str]:

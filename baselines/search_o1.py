@@ -18,7 +18,7 @@ Differences in both, and why:
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -30,7 +30,7 @@ from core.method import MethodConfig
 from core.prompting.prompt import Prompt
 from core.prompting.render import render_passages
 from core.prompting.template import Template, load_prompt
-from core.protocols import Completion, Generation
+from core.protocols import Ability, Completion, Generation
 from core.text import extract_answer
 from core.tools import Tools
 from core.types import Answer, Hit, Question
@@ -125,6 +125,12 @@ class SearchO1Config(MethodConfig):
         if name == "reasoning":
             return load_prompt(self.reasoning_prompt, "search_o1", PROMPTS)
         return load_prompt(self.documents_prompt, "search_o1_documents", PROMPTS)
+
+    def needs(self) -> Mapping[Ability, str]:
+        """What its sampling was told to do beyond temperature and top_p."""
+        usual = (self.sampling_top_k == 0 or self.temperature == 0) and self.repetition_penalty == 1
+        out = "choose --search_o1.sampling_top_k 0 and --search_o1.repetition_penalty 1"
+        return {} if usual else {Ability.SAMPLING: out}
 
     def templates(self) -> tuple[Template, ...]:
         """Both prompts."""

@@ -94,6 +94,18 @@ def clean_sub_query(text: str, number: int = 0) -> str:
     return ""
 
 
+def written_sub_query(text: str) -> str:
+    r"""Take a sub-query as the released code does: the whole reply, without quotes or that code's label.
+
+    >>> written_sub_query(' Intermediate query 2: Who wrote Emma?\nAnd when? ')
+    'Who wrote Emma?\nAnd when?'
+    """
+    text = text.strip()
+    if text[:1] == text[-1:] == '"':
+        text = text[1:-1]
+    return re.sub(r"^Intermediate query \d+: ", "", text)
+
+
 def reaches_end(text: str, number: int = 0) -> bool:
     r"""Whether the sub-query in a reply goes on to the reply's end: more text would have belonged to it.
 
@@ -108,12 +120,12 @@ def _unquoted(text: str) -> str:
     return text[1:-1].strip() if around else text
 
 
-def fresh(sub_queries: Iterable[str], asked: Sequence[str], *, exact: bool) -> list[str]:
+def fresh(sub_queries: Iterable[str], asked: Sequence[str], *, exact: bool, blank: bool = False) -> list[str]:
     """Return the sub-queries that are not blank and repeat neither ``asked`` nor each other, in order.
 
     This is the one rule for repeats, of every strategy (paper, section 3.3: identical sub-queries are
     discarded). Unless ``exact``, two are the same if they are equal in lower case, without punctuation and
-    articles.
+    articles. With ``blank``, one that is blank is a sub-query like any other.
     """
 
     def spelling(text: str) -> str:
@@ -122,7 +134,7 @@ def fresh(sub_queries: Iterable[str], asked: Sequence[str], *, exact: bool) -> l
     seen = {spelling(text) for text in asked}
     new = []
     for text in sub_queries:
-        if text and spelling(text) not in seen:
+        if (text or blank) and spelling(text) not in seen:
             seen.add(spelling(text))
             new.append(text)
     return new

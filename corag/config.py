@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -11,6 +11,7 @@ from corag.shared_budget import SharedBudget
 from core.errors import ConfigError
 from core.method import MethodConfig
 from core.prompting.template import Template, load_prompt
+from core.protocols import Ability
 from core.runs.rows import SavedRow
 from core.text import normalize_answer
 
@@ -23,7 +24,7 @@ class CoRAGConfig(MethodConfig):
 
     Attributes:
         preset: values for the other options: "paper"; "released_code" (the authors' inference code with its
-            accidents, but for the three that docs/methods.md names; it wants the checkpoint's own prompts
+            accidents, but for those that docs/methods.md lists; it wants the checkpoint's own prompts
             from files of yours, and questions that bring their ``context_ids``); or "small_model" (few
             passages and short replies, for models of some hundred million weights on CPUs; the shipped
             adapter's).
@@ -40,8 +41,13 @@ class CoRAGConfig(MethodConfig):
         rollout_hops: hops of a rollout at most; 0 values states by themselves.
         beam: states of the tree that are kept per depth.
         aggregate: a state is worth the "mean" of its rollouts' scores, or their "min" (the best).
-        reuse: rollouts of a kept state become its children, and equal chains are scored once; false repeats
-            that work.
+        reuse: rollouts of a kept state become its children, equal chains are scored once and a single chain
+            not at all; false repeats that work.
+        repeated_children: children of a tree's state may repeat the sub-queries before them (released code).
+        round_samples: for every child wanted one and a half sub-queries are sampled, the sum rounded "up" or
+            "down" (released code).
+        value_all: false values no states by rollouts where the beam has room for all of them, which then keep
+            their order (released code).
         rank_by: which chain is best: "refusal" (mean log-likelihood of the refusal sentence given the chain,
             lower is better), "refusals" (fewest refused hops) or "vote" (most frequent final answer); the
             last two need no log-probabilities.
@@ -51,6 +57,12 @@ class CoRAGConfig(MethodConfig):
         yes_bias: added to the log-likelihood of Yes by "learned": above 0 saves tokens.
         repeats: a sub-query is a repeat if it equals an earlier one after "normalised" spelling, or only if
             "exact".
+        replies: "cleaned" takes of a sub-query the first line, without label and quotes, sub-answers in one
+            line, refusals as the whole sentence, and of the final reply what it states; "as_written"
+            (released code) takes off quotes and that code's label of sub-queries, nothing else, and blank
+            ones are as good as others.
+        ask_without_passages: a sub-answer is asked for where the search found nothing, too (released code);
+            else that is a refusal.
         tries: sub-queries asked for per hop, on average over a chain, before one that only repeats itself
             ends; requests for children before a state of the tree that only repeats itself ends.
         passages_per_hop: passages that a sub-answer is read from (also ``top_k``).
@@ -61,10 +73,14 @@ class CoRAGConfig(MethodConfig):
             both "fused".
         context_passages: so many of them.
         context_order: "best_last" puts the best passage next to the question, "best_first" at the top.
-        max_passage_tokens: final passages are cut to so many tokens (released code: 184); 0 for whole
-            passages.
-        max_prompt_tokens: the final prompt loses whole passages, worst first, until it has so many tokens; 0
-            for the window.
+        cuts: how what is too long is cut: "whole" ends a passage's text at a word, and a prompt loses whole
+            passages, worst first; "tokens" (released code) ends passage and title within a word, and a
+            prompt's text, counted without the chat template, loses its middle.
+        max_passage_tokens: final passages are cut to so many tokens (released code: 183, with the title); 0
+            for whole passages.
+        max_prompt_tokens: the final prompt is cut to so many tokens (released code: 3072); 0 for the window.
+        max_hop_prompt_tokens: the prompts of sub-queries, sub-answers and scores are cut to so many tokens
+            (released code: 4096); 0 for the window.
         max_sub_query_tokens: most tokens of a sub-query.
         max_sub_answer_tokens: most tokens of a sub-answer.
         max_answer_tokens: most tokens of the final answer.
@@ -93,10 +109,15 @@ class CoRAGConfig(MethodConfig):
     beam: int = 1
     aggregate: Literal["mean", "min"] = "mean"
     reuse: bool = True
+    repeated_children: bool = False
+    round_samples: Literal["up", "down"] = "up"
+    value_all: bool = True
     rank_by: Literal["refusal", "refusals", "vote"] = "refusal"
     stop: Literal["length", "check", "settled", "learned"] = "length"
     yes_bias: float = 0.0
     repeats: Literal["normalised", "exact"] = "normalised"
+    replies: Literal["cleaned", "as_written"] = "cleaned"
+    ask_without_passages: bool = False
     tries: int = 4
     passages_per_hop: int = 5
     passage_order: Literal["best_first", "best_last"] = "best_first"
@@ -104,8 +125,10 @@ class CoRAGConfig(MethodConfig):
     context: Literal["question", "chain", "fused"] = "question"
     context_passages: int = 20
     context_order: Literal["best_last", "best_first"] = "best_last"
+    cuts: Literal["whole", "tokens"] = "whole"
     max_passage_tokens: int = 0
     max_prompt_tokens: int = 0
+    max_hop_prompt_tokens: int = 0
     max_sub_query_tokens: int = 64
     max_sub_answer_tokens: int = 128
     max_answer_tokens: int = 128
@@ -119,20 +142,25 @@ class CoRAGConfig(MethodConfig):
     stop_check_prompt: str = "stop_check"
 
     GROUPED_BY: ClassVar[tuple[str, ...]] = ("strategy",)
+    LATER: ClassVar[tuple[str, ...]] = (
+        "repeated_children", "round_samples", "value_all", "replies", "ask_without_passages", "cuts",
+        "max_hop_prompt_tokens",
+    )  # fmt: skip
     ALIASES: ClassVar[dict[str, str]] = {
         "top_k": "passages_per_hop", "n": "chains", "L": "max_hops", "N": "chains", "max_depth": "max_hops",
         # As in the released code.
         "decode_strategy": "strategy", "max_path_length": "max_hops", "best_n": "chains",
         "sample_temperature": "temperature", "expand_size": "expand", "num_rollouts": "rollouts",
         "beam_size": "beam", "num_contexts": "context_passages", "context_placement": "context_order",
+        "max_message_length": "max_hop_prompt_tokens",
     }  # fmt: skip
     VALUE_ALIASES: ClassVar[dict[str, dict[str, str]]] = {
         "strategy": {"tree_search": "tree"},
         "context_order": {"backward": "best_last", "forward": "best_first"},
     }
     POINTERS: ClassVar[dict[str, str]] = {
-        "max_len": "it cuts messages in their middle, and here whole passages are left out: write "
-        "--corag.max_prompt_tokens for the final prompt, --model.max_context for all.",
+        "max_len": "it limits the final prompt and, by the number of passages, each of them: write "
+        "--corag.max_prompt_tokens and --corag.max_passage_tokens, and --corag.cuts tokens to cut as there.",
         "num_threads": "no threads are counted here: write --batch_size, the questions in flight.",
         "rollout_depth": "write --corag.rollout_hops, the hops of a rollout.",
     }
@@ -143,14 +171,16 @@ class CoRAGConfig(MethodConfig):
             "max_sub_answer_tokens": 24, "max_answer_tokens": 16,
         },
         "released_code": {
-            "first_chain_greedy": True, "reuse": False, "repeats": "exact", "passage_order": "best_last",
-            "max_passage_tokens": 184, "max_prompt_tokens": 3072,
+            "first_chain_greedy": True, "reuse": False, "repeated_children": True, "round_samples": "down",
+            "value_all": False, "repeats": "exact", "replies": "as_written", "ask_without_passages": True,
+            "passage_order": "best_last", "cuts": "tokens", "max_passage_tokens": 183,
+            "max_prompt_tokens": 3072, "max_hop_prompt_tokens": 4096,
         },
     }  # fmt: skip
 
     def __post_init__(self) -> None:
         _at_least(self, 0, "max_hops", "rollout_hops", "max_passage_tokens", "max_prompt_tokens")
-        _at_least(self, 0, "temperature", "mean_budget")
+        _at_least(self, 0, "max_hop_prompt_tokens", "temperature", "mean_budget")
         _at_least(self, 1, "chains", "expand", "rollouts", "beam", "tries", "passages_per_hop")
         _at_least(self, 1, "search_depth", "context_passages")
         _at_least(self, 1, "max_sub_query_tokens", "max_sub_answer_tokens", "max_answer_tokens")
@@ -177,6 +207,16 @@ class CoRAGConfig(MethodConfig):
         """Every prompt that these options use."""
         templates = (self.prompt("sub_query"), self.prompt("sub_answer"), self.prompt("final_answer"))
         return (*templates, self.prompt("stop_check")) if self.stop in ("check", "learned") else templates
+
+    def needs(self) -> Mapping[Ability, str]:
+        """Scores, to rank chains by likelihood and to let it decide when to stop."""
+        found = []
+        if self.strategy != "greedy" and self.rank_by == "refusal":
+            others = "refusals or vote" if self.strategy == "best_of_n" else "refusals"
+            found.append(f"--corag.rank_by {others}")
+        if self.stop == "learned":
+            found.append("--corag.stop check")
+        return {Ability.SCORES: f"choose {' and '.join(found)}"} if found else {}
 
     def shared_state(self, rows: Iterable[SavedRow]) -> SharedBudget | None:
         """Return the budget that the questions of an adaptive run share; other strategies share nothing."""

@@ -12,11 +12,13 @@ from corag.chain import (
     fresh,
     reaches_end,
     top_passages,
+    written_sub_query,
 )
 from corag.config import CoRAGConfig
 from corag.prompting import (
     continuation,
     final_answer_prompt,
+    fit_hop_prompt,
     stop_check_prompt,
     sub_answer_prompt,
     sub_query_prompt,
@@ -76,14 +78,23 @@ async def new_sub_query(
 
 
 async def sample_sub_queries(
-    chain: Chain, count: int, tools: Tools, config: CoRAGConfig, *, temperature: float, path: str
+    chain: Chain,
+    count: int,
+    tools: Tools,
+    config: CoRAGConfig,
+    *,
+    temperature: float,
+    path: str,
+    may_repeat: bool = False,
 ) -> tuple[list[SubQuery], int]:
     """Sample ``count`` next sub-queries in one request.
 
     Return those new to the chain and to each other, and how many repeat the chain, blank ones among them.
+    ``may_repeat``: they need not be new to the chain.
     """
+    prompt = sub_query_prompt(tools.question.text, chain, config)
     reply = await tools.generate(
-        sub_query_prompt(tools.question.text, chain, config),
+        fit_hop_prompt(prompt, tools.count_tokens, config),
         role="sub_query",
         max_tokens=config.max_sub_query_tokens,
         temperature=temperature,
@@ -91,27 +102,37 @@ async def sample_sub_queries(
         path=path,
     )
     # One request for all samples: the prompt is computed and counted once.
-    number, exact = len(chain) + 1, config.repeats == "exact"
-    cleaned = [clean_sub_query(completion.text, number) for completion in reply.completions]
-    cut = [each.finish_reason == "length" and reaches_end(each.text, number) for each in reply.completions]
-    repeats = sum(not fresh([text], chain.sub_queries, exact=exact) for text in cleaned)
-    new = fresh(cleaned, chain.sub_queries, exact=exact)
+    number, exact, written = len(chain) + 1, config.repeats == "exact", config.replies == "as_written"
+    asked = () if may_repeat else chain.sub_queries
+    cleaned = [
+        written_sub_query(each.text) if written else clean_sub_query(each.text, number)
+        for each in reply.completions
+    ]
+    cut = [
+        each.finish_reason == "length" and (written or reaches_end(each.text, number))
+        for each in reply.completions
+    ]
+    repeats = sum(not fresh([text], asked, exact=exact, blank=written) for text in cleaned)
+    new = fresh(cleaned, asked, exact=exact, blank=written)
     return [SubQuery(text, cut[cleaned.index(text)]) for text in new], repeats
 
 
 async def take_hop(sub_query: SubQuery, tools: Tools, config: CoRAGConfig, *, path: str) -> Hop:
     """Search for a sub-query and answer it from what was found.
 
-    Finding nothing is a refusal, and the model is not asked.
+    Finding nothing is a refusal, and the model is not asked, unless ``ask_without_passages``.
     """
     hits = await tools.search(sub_query.text, k=max(config.search_depth, config.passages_per_hop), path=path)
-    if not hits:
+    if not hits and not config.ask_without_passages:
         return Hop(sub_query.text, config.refusal, refused=True, query_cut=sub_query.cut)
     prompt = sub_answer_prompt(sub_query.text, top_passages(hits, config.passages_per_hop), config)
+    prompt = fit_hop_prompt(prompt, tools.count_tokens, config)
     reply = await tools.generate(
         prompt, role="sub_answer", max_tokens=config.max_sub_answer_tokens, path=path
     )
     sub_answer, refused = clean_sub_answer(reply.text, config.refusal)
+    if config.replies == "as_written":
+        sub_answer = reply.text
     # A refusal is put down as its whole sentence, however much of it was written.
     cut = not refused and reply.completions[0].finish_reason == "length"
     return Hop(sub_query.text, sub_answer, refused, hits, sub_query.cut, cut)

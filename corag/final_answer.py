@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from corag.chain import Chain, top_passages
 from corag.config import CoRAGConfig
 from corag.costs import NO_COSTS, Costs, expected_costs
-from corag.prompting import clip, final_answer_prompt
+from corag.prompting import clip, cut_middle, final_answer_prompt
 from core.errors import BudgetExhaustedError, DataError
 from core.fusion import fuse
+from core.prompting.prompt import Prompt
 from core.prompting.shorten import token_bound
 from core.text import extract_answer
 from core.tools import Tools
@@ -91,10 +92,9 @@ async def final_answer(
 
     If the budget is too small even without passages, the last sub-answer that is not a refusal has to do.
     """
-    passages = final_passages(
+    prompt, passages = final_prompt(
         tools.question.text, chain, context, tools.count_tokens, config, left=tools.left
     )
-    prompt = final_answer_prompt(tools.question.text, chain, passages, config)
     try:
         reply = await tools.generate(prompt, role="final", max_tokens=config.max_answer_tokens, path=path)
     except BudgetExhaustedError:
@@ -102,10 +102,11 @@ async def final_answer(
         return FinalAnswer(found[-1] if found else "", (), affordable=False)
     # The window may have been too small for the worst ones.
     seen = len(passages) - reply.shortening.count("passage")
-    return FinalAnswer(extract_answer(reply.text), tuple(passages[:seen]))
+    answer = reply.text if config.replies == "as_written" else extract_answer(reply.text)
+    return FinalAnswer(answer, tuple(passages[:seen]))
 
 
-def final_passages(
+def final_prompt(
     query: str,
     chain: Chain,
     context: Context,
@@ -113,19 +114,42 @@ def final_passages(
     config: CoRAGConfig,
     *,
     left: int | None = None,
-) -> list[Passage]:
-    """Return what the final answer is shown, best first: cut to ``max_passage_tokens``, then as many as fit.
+) -> tuple[Prompt, list[Passage]]:
+    """Return the final prompt and the passages in it, best first: cut each, then as many as fit.
 
     ``count``: of a text's tokens. ``left``: tokens left for prompt and answer, if they are limited. Whole
-    passages are left out, the worst first, until prompt and answer fit ``left`` and ``max_prompt_tokens``.
+    passages are left out, the worst first, until prompt and answer fit ``left`` and ``max_prompt_tokens``;
+    with ``cuts`` "tokens" the latter takes the prompt's middle instead, and the passages within it.
     """
     # Best first, so that popping takes the worst; the prompt itself may want them in another order.
     kept = clip(context.passages(chain, config), count, config)
     window = config.max_prompt_tokens + config.max_answer_tokens if config.max_prompt_tokens else None
-    limit = min((tokens for tokens in (left, window) if tokens is not None), default=None)
-    while kept and limit is not None:
-        prompt = final_answer_prompt(query, chain, kept, config)
-        if token_bound(prompt, config.max_answer_tokens, count) <= limit:
-            break
+    in_middle = config.cuts == "tokens"
+    limits = (left, None if in_middle else window)
+    limit = min((tokens for tokens in limits if tokens is not None), default=None)
+    while True:
+        prompt, shown = final_answer_prompt(query, chain, kept, config), kept
+        if in_middle:
+            prompt, whole = cut_middle(prompt, config.max_prompt_tokens, count), prompt
+            shown = remaining(kept, whole, prompt, config)
+        fits = limit is None or token_bound(prompt, config.max_answer_tokens, count) <= limit
+        if fits or not kept:
+            return prompt, shown
         kept.pop()
-    return kept
+
+
+def remaining(passages: list[Passage], before: Prompt, after: Prompt, config: CoRAGConfig) -> list[Passage]:
+    """Return the passages of which a prompt still shows something after it was cut, best first."""
+    # Each passage is a segment with a rank of its own, which a cut leaves as it is.
+    ranks, kept = (
+        [
+            each.drop
+            for message in prompt.messages
+            for each in message.segments
+            if each.kind == "passage" and each.text.strip()
+        ]
+        for prompt in (before, after)
+    )
+    if config.context_order == "best_last":
+        ranks.reverse()
+    return [passage for passage, rank in zip(passages, ranks, strict=True) if rank in kept]

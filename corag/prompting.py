@@ -6,13 +6,15 @@ prompt is too long, passages are left out first, the worst before the others, th
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from corag.chain import Chain
 from corag.config import CoRAGConfig
-from core.prompting.prompt import Prompt, Segment
+from core.prompting.prompt import Message, Prompt, Segment
 from core.prompting.render import render_passages
+from core.prompting.shorten import shorten
 from core.prompting.template import Template
 from core.types import Passage
 
@@ -23,7 +25,9 @@ def sub_query_prompt(query: str, chain: Chain, config: CoRAGConfig) -> Prompt:
     The chain stands late, so that a longer one shares its prefix.
     """
     template = config.prompt("sub_query")
-    return template.render({"query": query, "task": config.task, "hops": hop_segments(chain, template)})
+    return template.render(
+        {"query": query, "task": config.task, "hops": hop_segments(chain, template, config)}
+    )
 
 
 def sub_answer_prompt(sub_query: str, passages: Sequence[Passage], config: CoRAGConfig) -> Prompt:
@@ -37,20 +41,22 @@ def final_answer_prompt(query: str, chain: Chain, passages: Sequence[Passage], c
     """Ask for the answer: P(A | Q, Q_1:L, A_1:L, D). ``passages`` are best first."""
     template = config.prompt("final_answer")
     shown = passage_segments(passages, template, best_last=config.context_order == "best_last")
-    hops = hop_segments(chain, template)
+    hops = hop_segments(chain, template, config)
     return template.render({"query": query, "task": config.task, "hops": hops, "passages": shown})
 
 
 def stop_check_prompt(query: str, chain: Chain, config: CoRAGConfig) -> Prompt:
     """Ask whether the chain suffices (appendix D)."""
     template = config.prompt("stop_check")
-    return template.render({"query": query, "task": config.task, "hops": hop_segments(chain, template)})
+    return template.render(
+        {"query": query, "task": config.task, "hops": hop_segments(chain, template, config)}
+    )
 
 
 def refusal_prompt(query: str, chain: Chain, config: CoRAGConfig) -> Prompt:
     """Ask for the sub-answer to the main question, with the chain in the place of passages (section 3.3)."""
     template = config.prompt("sub_answer")
-    hops = hop_segments(chain, template)
+    hops = hop_segments(chain, template, config)
     return template.render({"sub_query": query, "passages": hops, "refusal": config.refusal})
 
 
@@ -63,10 +69,16 @@ def continuation(prompt: Prompt, text: str) -> str:
     return f" {text}" if goes_on else text
 
 
-def hop_segments(chain: Chain, template: Template) -> list[Segment]:
+def hop_segments(chain: Chain, template: Template, config: CoRAGConfig) -> list[Segment]:
     """Write the chain as the prompt says."""
     items = [{"sub_query": hop.sub_query, "sub_answer": hop.sub_answer} for hop in chain.hops]
-    return template.items("hop", items)
+    segments = template.items("hop", items)
+    if items and config.replies == "as_written":
+        # Released code: white space at the end of all hops, as of an empty sub-answer, is stripped.
+        piece = dict(template.pieces)["hop"]
+        end = "\n" * (1 + len(piece) - len(piece.rstrip("\n")))
+        segments[-1] = replace(segments[-1], text=segments[-1].text.rstrip() + end)
+    return segments
 
 
 def passage_segments(passages: Sequence[Passage], template: Template, *, best_last: bool) -> list[Segment]:
@@ -77,13 +89,13 @@ def passage_segments(passages: Sequence[Passage], template: Template, *, best_la
 
 
 def clip(passages: Sequence[Passage], count: Callable[[str], int], config: CoRAGConfig) -> list[Passage]:
-    """Cut each passage to ``max_passage_tokens``."""
-    if not config.max_passage_tokens:
+    """Cut each passage to ``max_passage_tokens``, as ``cuts`` says."""
+    limit = config.max_passage_tokens
+    if not limit:
         return list(passages)
-    return [
-        replace(passage, text=clip_text(passage.text, config.max_passage_tokens, count))
-        for passage in passages
-    ]
+    if config.cuts == "tokens":
+        return [_clip_with_title(passage, limit, count) for passage in passages]
+    return [replace(passage, text=clip_text(passage.text, limit, count)) for passage in passages]
 
 
 def clip_text(text: str, limit: int, count: Callable[[str], int]) -> str:
@@ -92,13 +104,55 @@ def clip_text(text: str, limit: int, count: Callable[[str], int]) -> str:
     return _longest(text, ends, limit, count) or _longest(text, range(len(text) + 1), limit, count)
 
 
+def _clip_with_title(passage: Passage, limit: int, count: Callable[[str], int]) -> Passage:
+    """Cut a passage where title and text together have ``limit`` tokens, even within a word."""
+    head = f"{passage.title}\n" if passage.title else ""
+    whole = head + passage.text
+    if count(whole) <= limit:
+        return passage
+    kept = _longest(whole, range(len(whole) + 1), limit, count)
+    return replace(passage, title=kept[: len(passage.title)], text=kept[len(head) :])
+
+
+def fit_hop_prompt(prompt: Prompt, count: Callable[[str], int], config: CoRAGConfig) -> Prompt:
+    """Cut a prompt of a hop, or of a chain's score, to ``max_hop_prompt_tokens``, as ``cuts`` says."""
+    limit = config.max_hop_prompt_tokens
+    if config.cuts == "tokens":
+        return cut_middle(prompt, limit, count)
+    return shorten(prompt, lambda smaller: count(smaller.text) - limit, count)[0] if limit else prompt
+
+
+def cut_middle(prompt: Prompt, limit: int, count: Callable[[str], int]) -> Prompt:
+    """Cut each message of more than ``limit`` tokens to its first and its last half (released code).
+
+    Only the messages' text is counted. 0 is no limit. A segment that is gone as a whole is no longer there.
+    """
+    return replace(prompt, messages=tuple(_without_middle(each, limit, count) for each in prompt.messages))
+
+
+def _without_middle(message: Message, limit: int, count: Callable[[str], int]) -> Message:
+    text = message.text
+    # Their tokenizer puts a token of its own before the text, which counts. Texts of less than two characters
+    # a token are not even looked at.
+    if not limit or len(text) < 2 * limit or count(text) + 1 <= limit:
+        return message
+    head = len(_longest(text, range(len(text) + 1), limit // 2 - 1, count))
+    tail = max(head, _longest_end(text, limit // 2, count))
+    kept, place = [], 0
+    for segment in message.segments:
+        start, place = place, place + len(segment.text)
+        left = text[start : max(start, min(place, head))] + text[max(start, tail) : place]
+        if left:
+            kept.append(replace(segment, text=left))
+    return Message(message.role, tuple(kept))
+
+
 # Bisection: a tokenizer takes milliseconds, and a longer beginning has hardly ever fewer tokens.
 def _longest(text: str, ends: Sequence[int], limit: int, count: Callable[[str], int]) -> str:
-    low, high = 0, len(ends)
-    while low < high:  # the first ``low`` ends fit; those from ``high`` on do not
-        middle = (low + high) // 2
-        if count(text[: ends[middle]]) <= limit:
-            low = middle + 1
-        else:
-            high = middle
-    return text[: ends[low - 1]] if low else ""
+    kept = bisect_right(ends, limit, key=lambda end: count(text[:end]))
+    return text[: ends[kept - 1]] if kept else ""
+
+
+def _longest_end(text: str, limit: int, count: Callable[[str], int]) -> int:
+    """Return where the longest end of a text begins that has at most ``limit`` tokens."""
+    return len(text) - bisect_right(range(1, len(text) + 1), limit, key=lambda size: count(text[-size:]))

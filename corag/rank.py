@@ -6,14 +6,15 @@ need none.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from corag.chain import Chain
 from corag.config import CoRAGConfig
 from corag.final_answer import FinalAnswer
-from corag.prompting import continuation, final_answer_prompt, refusal_prompt
+from corag.prompting import continuation, final_answer_prompt, fit_hop_prompt, refusal_prompt
 from core.errors import BudgetExhaustedError
 from core.text import normalize_answer
 from core.tools import Tools
@@ -23,9 +24,9 @@ from core.tools import Tools
 class Candidate:
     """A chain and its place in the search.
 
-    ``score``: of this chain; lower is better; None if it was never needed or could not be afforded.
-    ``value``: of a state of the tree: what its rollouts, which are longer chains, scored. The two are never
-    compared.
+    ``score``: of this chain; lower is better; None if it was never needed, could not be afforded or is no
+    number. ``value``: of a state of the tree: what its rollouts, which are longer chains, scored. The two are
+    never compared.
     """
 
     chain: Chain
@@ -58,9 +59,10 @@ async def score(chain: Chain, path: str, tools: Tools, config: CoRAGConfig) -> C
     if config.rank_by == "refusals":
         return Candidate(chain, path, float(chain.refusals))
     try:
-        return Candidate(chain, path, await refusal_log_likelihood(chain, tools, config, path=path))
+        value = await refusal_log_likelihood(chain, tools, config, path=path)
     except BudgetExhaustedError:
         return Candidate(chain, path)
+    return Candidate(chain, path, None if math.isnan(value) else value)  # not a number: no score
 
 
 async def score_all(candidates: Sequence[Candidate], tools: Tools, config: CoRAGConfig) -> list[Candidate]:
@@ -85,6 +87,7 @@ async def refusal_log_likelihood(chain: Chain, tools: Tools, config: CoRAGConfig
     section 3.3, the penalty score; released code, ``_eval_single_path``).
     """
     prompt = refusal_prompt(tools.question.text, chain, config)
+    prompt = fit_hop_prompt(prompt, tools.count_tokens, config)
     target = continuation(prompt, config.refusal)
     return (await tools.score(prompt, target, role="score", end_of_turn=True, path=path)).mean
 
@@ -125,4 +128,9 @@ async def gold_log_likelihood(
             prompt, continuation(prompt, answer), role="score", end_of_turn=True, path=path
         ),
     )
-    return GoldScore(max(score.mean for score in scores), max(score.sum for score in scores))
+    return GoldScore(_likeliest(score.mean for score in scores), _likeliest(score.sum for score in scores))
+
+
+def _likeliest(values: Iterable[float]) -> float:
+    """Return the highest value; minus infinity if none is a number, so that such a chain is never chosen."""
+    return max((value for value in values if not math.isnan(value)), default=-math.inf)

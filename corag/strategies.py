@@ -30,8 +30,8 @@ async def best_of_n(tools: Tools, config: CoRAGConfig, context: Context) -> Outc
         with tools.hold_back_tokens(context.costs.final_answer * (len(numbers) - 1)):
             chains = await sample_candidates(numbers, tools, config)
         return await by_vote(chains, tools, config, context)
-    # A single chain wins anyhow, so it is not scored.
-    if len(numbers) == 1:
+    # A single chain wins anyhow, so it is not scored; the released code does.
+    if len(numbers) == 1 and config.reuse:
         return rank(await sample_candidates(numbers, tools, config))
     return rank(await sample_and_score(numbers, tools, config))
 

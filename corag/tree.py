@@ -4,7 +4,7 @@ Paper, section 3.3; released code, ``_search``. At every depth each kept state g
 child is worth the mean (or min) score of ``rollouts`` sampled continuations of at most ``rollout_hops`` hops;
 the best ``beam`` states are kept. No child repeats a sub-query of its ancestors. Unlike the released code,
 rollouts that extend a kept state become its children, and a chain is scored once; ``reuse: false`` brings
-that waste back.
+that waste back. ``repeated_children``, ``round_samples`` and ``value_all`` are further ways of that code.
 """
 
 from __future__ import annotations
@@ -44,7 +44,11 @@ async def tree_search(
         if plan is None:
             break
         # Expand: the states do not see each other's rollouts, so none depends on which is ready first.
+        before = tools.spent.total
         expansions = await tools.fan_out(unfinished, partial(tree.expand, plan=plan), budget=share)
+        if not config.value_all and sum(len(each.children) for each in expansions) > config.beam:
+            rest = None if share is None else max(1, share - tools.spent.total + before)
+            expansions = await tools.fan_out(expansions, partial(tree.value, plan=plan), budget=rest)
         children = [child for expansion in expansions for child in tree.keep(expansion)]
         valued += children
         # Prune: ended states compete with the children; those without children have ended now.
@@ -130,12 +134,22 @@ class Tree:
                 chain = await apply_stop_rule(chain, branch, plan, path=path)
             except BudgetExhaustedError:
                 chain = replace(chain, stopped="budget")
+            if not plan.value_all:  # whether there is anything to choose shows when all children are there
+                return Child(Candidate(chain, path), [])
             return await self._value_by_rollouts(chain, path, branch, plan)
 
         count = len(ready) + len(sub_queries)
         found = await tools.fan_out(range(count), one)
         children = tuple(each for each in found if each is not None)
         return Expansion(children, repeats, "budget" if count else "repeats")
+
+    async def value(self, expansion: Expansion, tools: Tools, *, plan: CoRAGConfig) -> Expansion:
+        """Value the children of an expansion that was made without."""
+
+        async def one(child: Child, branch: Tools) -> Child:
+            return await self._value_by_rollouts(child.candidate.chain, child.candidate.path, branch, plan)
+
+        return replace(expansion, children=tuple(await tools.fan_out(expansion.children, one)))
 
     def keep(self, expansion: Expansion) -> list[Candidate]:
         """Remember the rollouts and scores of an expansion for the next depth; return the children."""
@@ -157,15 +171,19 @@ class Tree:
         repeats = 0
         if not wanted:
             return ready, [], repeats
-        asked = (*state.chain.sub_queries, *(chain.sub_queries[-1] for chain in ready))
+        asked = [chain.sub_queries[-1] for chain in ready]
+        if not plan.repeated_children:
+            asked += state.chain.sub_queries
+        exact, blank = plan.repeats == "exact", plan.replies == "as_written"
         for attempt in range(plan.tries):
             path = f"{state.path}/retry {attempt}" if attempt else state.path
-            count = math.ceil(OVERSAMPLE * wanted)
+            count = (math.ceil if plan.round_samples == "up" else math.floor)(OVERSAMPLE * wanted)
             sampled, again = await sample_sub_queries(
-                state.chain, count, tools, plan, temperature=plan.temperature, path=path
-            )
+                state.chain, count, tools, plan, temperature=plan.temperature, path=path,
+                may_repeat=plan.repeated_children,
+            )  # fmt: skip
             repeats += again
-            unasked = fresh((each.text for each in sampled), asked, exact=plan.repeats == "exact")[:wanted]
+            unasked = fresh((each.text for each in sampled), asked, exact=exact, blank=blank)[:wanted]
             new = [each for each in sampled if each.text in unasked]
             if new or ready:
                 return ready, new, repeats

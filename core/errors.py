@@ -1,7 +1,8 @@
 """What can go wrong, as sentences: what was given, what was expected, what to do next.
 
-The command line prints a :class:`CoragError` without a traceback and exits with status 2. Anything else that
-escapes is a defect of ours and keeps its traceback.
+The command line prints a :class:`CoragError` without a traceback and exits with status 2, or with 1 for a
+:class:`BackendError`: what was asked for could be done, but was not. Anything else that escapes is a defect
+of ours and keeps its traceback.
 """
 
 from __future__ import annotations

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import hashlib
+import io
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, BinaryIO, cast
 
 from core.errors import DataError
+
+# How the system says that there is no space: on the disk, for this user, for a file of this size.
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def cache_folder() -> Path:
@@ -29,14 +35,61 @@ def file_digest(path: str | Path) -> str:
 def open_text(path: str | Path) -> IO[str]:
     """Open a UTF-8 text file for reading, gzipped if its name ends in .gz; a byte order mark is passed over.
 
-    Raises :class:`DataError` if it is missing.
+    Raises :class:`DataError` if it is missing or, while it is read, for the line that is not UTF-8.
     """
     path = Path(path)
     if not path.is_file():
         raise DataError(f"there is no file '{path}': check the path.")
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig")
-    return path.open(encoding="utf-8-sig")
+    return _Utf8Text(path)
+
+
+def read_text(path: str | Path) -> str:
+    """Read a whole UTF-8 text file, as :func:`open_text` opens it."""
+    with open_text(path) as stream:
+        return stream.read()
+
+
+class _Utf8Text(io.TextIOWrapper):
+    """The text of a user's file, which may be in any encoding: what is not UTF-8 is named by its line."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(_open_bytes(path), encoding="utf-8-sig")
+        self._path = path
+
+    def read(self, size: int | None = -1, /) -> str:
+        try:
+            return super().read(-1 if size is None else size)
+        except UnicodeDecodeError:
+            raise _not_utf8(self._path) from None
+
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # iterating calls it too
+        try:
+            return super().readline(size)
+        except UnicodeDecodeError:
+            raise _not_utf8(self._path) from None
+
+
+def _open_bytes(path: Path) -> BinaryIO:
+    return cast("BinaryIO", gzip.open(path) if path.suffix == ".gz" else path.open("rb"))
+
+
+def _not_utf8(path: Path) -> DataError:
+    """Say which line of a file is not UTF-8, and how the file becomes so."""
+    # Decoding is by blocks, so the position that Python tells is of no use: the lines are looked at again.
+    with _open_bytes(path) as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                encoding = "UTF-16" if line[:2] in (b"\xff\xfe", b"\xfe\xff") else "LATIN1"
+                unpack = f"zcat '{path}' | " if path.suffix == ".gz" else ""
+                source = "" if unpack else f" '{path}'"
+                byte, name = f"0x{line[error.start]:02x}", path.stem if unpack else path.name
+                return DataError(
+                    f"{path}, line {number}: byte {error.start + 1} ({byte}) is not UTF-8. If the file is in "
+                    f"{encoding}, convert it: {unpack}iconv -f {encoding} -t UTF-8{source} > 'utf8-{name}'"
+                )
+    return DataError(f"{path}: its end is not UTF-8: it is torn within a character.")
 
 
 def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
@@ -49,16 +102,39 @@ def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
             if not line.strip():
                 continue
             try:
-                record = json.loads(line)
+                record = parse_json(line)
             except json.JSONDecodeError as error:
-                raise DataError(
-                    f"{path}, line {number}: not valid JSON ({error.msg} at column {error.colno})."
-                ) from None
+                raise DataError(f"{path}, line {number}: not valid JSON ({_place(error)}).") from None
             if not isinstance(record, dict):
                 raise DataError(
                     f"{path}, line {number}: expected a JSON object, found {type(record).__name__}."
                 )
             yield record
+
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON as :func:`json.loads` does, and refuse what could not be written again.
+
+    Raises :class:`json.JSONDecodeError`, also for what is nested too deep for Python, and for the half of a
+    character (a surrogate without the other), which no file and no tokenizer takes.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise json.JSONDecodeError("nested too deep", text, 0) from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:  # Python refuses whole numbers of thousands of digits
+        raise json.JSONDecodeError(str(error).partition(";")[0], text, 0) from None
+    if escape := _SURROGATE.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise json.JSONDecodeError("half of a character, escaped", text, escape.start()) from None
+    return value
 
 
 def read_records(path: str | Path) -> Iterator[dict[str, Any]]:
@@ -73,6 +149,11 @@ def read_records(path: str | Path) -> Iterator[dict[str, Any]]:
         yield from read_jsonl(path)
 
 
+def _place(error: json.JSONDecodeError) -> str:
+    """Say what is wrong with JSON, and at which column; some messages end in "at" by themselves."""
+    return f"{error.msg.removesuffix(' at')} at column {error.colno}"
+
+
 def _has_scalar_rows(record: dict[str, Any]) -> bool:
     """Whether this object is one record, rather than a table of columns."""
     return not record or not all(isinstance(column, dict) for column in record.values())
@@ -81,14 +162,12 @@ def _has_scalar_rows(record: dict[str, Any]) -> bool:
 def _read_whole(path: Path) -> Iterator[dict[str, Any]]:
     try:
         with open_text(path) as stream:
-            data = json.load(stream)
+            data = parse_json(stream.read())
     except json.JSONDecodeError as error:
         if error.msg == "Extra data":  # one object per line, whatever the name says
             yield from read_jsonl(path)
             return
-        raise DataError(
-            f"{path}, line {error.lineno}: not valid JSON ({error.msg} at column {error.colno})."
-        ) from None
+        raise DataError(f"{path}, line {error.lineno}: not valid JSON ({_place(error)}).") from None
     if isinstance(data, dict) and data and not _has_scalar_rows(data):
         columns = cast("dict[str, dict[str, Any]]", data)
         rows = next(iter(columns.values()))
@@ -134,9 +213,31 @@ def replacing(path: str | Path) -> Iterator[Path]:
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        in_file = isinstance(error, FileExistsError | NotADirectoryError)
-        why = f"'{path.parent}' is a file or lies in one" if in_file else error.strerror or error
-        raise DataError(f"cannot write '{path}': {why}. Free some space or choose another place.") from error
+        raise _unwritten("", path, error, path.parent) from error
+
+
+@contextlib.contextmanager
+def filling(folder: Path, what: str) -> Iterator[None]:
+    """Around whatever fills a folder from files.
+
+    Raises :class:`DataError` where the system refuses to write (a full disk, a file in the way) or to read.
+    """
+    try:
+        yield
+    except OSError as error:
+        here, there = folder.absolute(), Path(error.filename or folder).absolute()
+        if not (there.is_relative_to(here) or here.is_relative_to(there)):
+            raise DataError(f"cannot read '{error.filename}': {error.strerror}.") from error
+        raise _unwritten(what, folder, error, folder) from error
+
+
+def _unwritten(what: str, path: Path, error: OSError, folder: Path) -> DataError:
+    in_file = isinstance(error, FileExistsError | NotADirectoryError)
+    # Without a number of the system's it is numpy's, which says how many values a full disk took.
+    why = error.strerror or f"the disk is full, it seems ({error})"
+    why = f"'{folder}' is a file or lies in one" if in_file else why
+    advice = "Free some space or choose" if error.errno in FULL or not error.strerror else "Choose"
+    return DataError(f"cannot write {what}'{path}': {why}. {advice} another place.")
 
 
 @contextlib.contextmanager

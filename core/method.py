@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from core.prompting.template import Template
+from core.protocols import Ability
 from core.runs.rows import SavedRow
 
 
@@ -17,13 +18,15 @@ class MethodConfig:
     ``SEARCHES``: whether the method needs a retriever. ``PRESETS``, for options with a ``preset``: the values
     that each stands for. ``GROUPED_BY``: options that tell its runs apart as if they were different methods,
     so a plot gives each of their values a colour of its own. ``ALSO_CALLED``: names that others have for the
-    method.
+    method. ``LATER``: options that came after runs had been made, whose default does as was done before: only
+    other values stand among a run's settings, so older runs keep their identity.
     """
 
     SEARCHES: ClassVar[bool] = True
     ALSO_CALLED: ClassVar[tuple[str, ...]] = ()
     PRESETS: ClassVar[dict[str, dict[str, Any]]]
     GROUPED_BY: ClassVar[tuple[str, ...]] = ()
+    LATER: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def of_preset(cls, preset: str, **options: Any) -> Self:
@@ -45,6 +48,13 @@ class MethodConfig:
     def check_files(self) -> None:
         """Load prompts and files, so that what is missing is found before minutes go into an engine."""
         self.templates()
+
+    def needs(self) -> Mapping[Ability, str]:
+        """Return what the model must be able to do beyond answering prompts, and the way out if it cannot.
+
+        The way out is a sentence's end, such as "choose --corag.rank_by refusals"; "" if there is none.
+        """
+        return {}
 
     def shared_state(self, rows: Iterable[SavedRow]) -> object | None:
         """Return what the questions of one run share, for :attr:`core.tools.Tools.shared`; mostly nothing.

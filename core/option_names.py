@@ -126,11 +126,11 @@ def _anywhere(
     for prefix, section in shown.items():
         for spelling, option in _spellings(section).items():
             spellings.setdefault(spelling, f"{prefix}{option}")
-    near = _near(name, spellings)
-    if near is not None:
-        return f"did you mean '{spellings[near]}'?"
-    near = _near(name, [prefix.removesuffix(".") for prefix in sections if prefix])
-    return f"did you mean the section '{near}'?" if near is not None else "--help lists the options."
+    own = [prefix.removesuffix(".") for prefix in sections if prefix]
+    near = _near(name, {**spellings, **{section: section for section in own}})
+    if near in own and near not in spellings:
+        return f"did you mean the section '{near}'?"
+    return f"did you mean '{spellings[near]}'?" if near is not None else "--help lists the options."
 
 
 def _own(section: type[Any]) -> list[str]:

@@ -31,7 +31,8 @@ from typing import Any, TypeVar, cast
 import yaml
 from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-defined]
 
-from core.errors import ConfigError
+from core.errors import ConfigError, reason
+from core.files import read_text
 from core.option_names import kinds_of, meaning, options_of, renamed, respelt, sections_of
 
 Config = TypeVar("Config")
@@ -68,7 +69,8 @@ def parse(
     if read.help_on is not None:
         from core.help import help_text  # which the other starts of a command do without
 
-        print(help_text(config, prog, summary, positional, read.help_on, left_out, flags))  # noqa: T201
+        said = help_text(config, prog, summary, positional, read.help_on, left_out, flags)
+        print(said, flush=True)  # noqa: T201 - flushed while a full disk can still be told
         raise SystemExit(0)
     stated = [pair for file in read.files for pair in _read_yaml(file, config, left_out)] + read.pairs
     implied = _implied_values(config, stated)
@@ -181,7 +183,7 @@ def _build(
     try:
         built = parser.instantiate(parser.parse_args([*arguments, *flags]))
     except ArgumentError as error:
-        raise ConfigError(_plain_message(str(error))) from None
+        raise ConfigError(_plain_message(str(error), known, dict(everything))) from None
     parsed = {
         field.name: built[field.name]
         for field in fields(cast("type[Any]", config))
@@ -208,18 +210,54 @@ def _values_of(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
             yield prefix + field.name, value if isinstance(value, str) else _as_yaml(value)
 
 
-def identity_of(config: Any) -> dict[str, Any]:
+def identity_of(config: Any, *, whole: bool = False) -> dict[str, Any]:
     """Return the options that results depend on, nested as ``asdict`` nests them: what identifies a result.
 
     Those in ``ENVIRONMENT``, also of sections, stand there with their defaults, whatever they are. So an
-    option that joins ``ENVIRONMENT`` changes no identity that was noted while it had its default.
+    option that joins ``ENVIRONMENT`` changes no identity that was noted while it had its default. One whose
+    default was another once stands there with that, as its field's metadata say under "noted". Those in
+    ``LATER``, which joined after runs had been made, are left out while they have their default, unless
+    ``whole``.
     """
     environment: Sequence[str] = getattr(config, "ENVIRONMENT", ())
+    later: Sequence[str] = () if whole else getattr(config, "LATER", ())
     values = {
-        each.name: each.default if each.name in environment else getattr(config, each.name)
+        each.name: (
+            each.metadata.get("noted", each.default)
+            if each.name in environment
+            else getattr(config, each.name)
+        )
         for each in fields(config)
+        if each.name not in later or getattr(config, each.name) != each.default
     }
-    return {name: identity_of(value) if is_dataclass(value) else value for name, value in values.items()}
+    return {
+        name: identity_of(value, whole=whole) if is_dataclass(value) else value
+        for name, value in values.items()
+    }
+
+
+def chosen_options(config: Any) -> dict[str, Any]:
+    """Return, nested, what of :func:`identity_of` differs from the defaults, or from those of its preset.
+
+    So an option that is added, and a default or preset that changes, leave it as it was.
+    """
+    presets: Mapping[str, Mapping[str, object]] = getattr(config, "PRESETS", {})
+    preset = presets.get(getattr(config, "preset", ""), {})
+    found: dict[str, Any] = {}
+    default: object
+    for each in fields(config):
+        if each.name in getattr(config, "ENVIRONMENT", ()):
+            continue
+        value, default = getattr(config, each.name), each.default
+        if is_dataclass(value):
+            value, default = chosen_options(value), {}
+        elif each.name in preset:
+            default = preset[each.name]
+        elif each.default_factory is not MISSING:
+            default = each.default_factory()
+        if value != default and str(value) != str(default):  # presets may write numbers as text
+            found[each.name] = value
+    return found
 
 
 def _as_yaml(value: Any, *, in_order: bool = False) -> str:
@@ -312,6 +350,10 @@ class TextLoader(yaml.BaseLoader):
         """
         seen = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(
+                    None, None, "a name must be a word, but it is a list or has names itself", key.start_mark
+                )
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"'{key.value}' is given twice", key.start_mark
@@ -330,9 +372,19 @@ def load_yaml(file: str, option: str = "config") -> Any:
         kind = "configuration file" if option == "config" else f"file of {option}"
         raise ConfigError(f"there is no {kind} '{file}': check --{option}.")
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=TextLoader) or {}
+        return yaml.load(read_text(path), Loader=TextLoader) or {}
     except yaml.YAMLError as error:
-        raise ConfigError(f"'{file}' is not valid YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"'{file}' is not valid YAML{yaml_mistake(error)}.") from None
+    except RecursionError:
+        raise ConfigError(f"'{file}' is not valid YAML: it is nested too deep.") from None
+
+
+def yaml_mistake(error: yaml.YAMLError) -> str:
+    """Return what is wrong with YAML, and where, as the end of a sentence."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None or not problem:  # what is no text at all has no lines
+        return f": {reason(error)}"
+    return f", line {mark.line + 1}, column {mark.column + 1}: {problem}"
 
 
 def flatten(data: Mapping[Any, Any], sections: set[str], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -386,11 +438,34 @@ def _as_list(value: str) -> str:
     return yaml.safe_dump([item for item in value.split(",") if item], default_flow_style=True).strip()
 
 
-def _plain_message(message: str) -> str:
-    """Say what jsonargparse says, without its Python types."""
+def _plain_message(message: str, known: Mapping[str, Any], given: Mapping[str, str]) -> str:
+    """Say what jsonargparse says, without its Python types; ``given``: the value of each option, as text."""
+    if missing := re.search(r"arguments are required: (.*)", message):
+        names = ", ".join(f"--{name}" for name in missing[1].split(", "))
+        return f"these options are missing: {names}."
     found = re.search(r'Parser key "(?P<name>[^"]+)":\s*(?P<rest>.*)', message, re.DOTALL)
     if found is None:
         return message
-    rest = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", found["rest"])
+    name, rest = found["name"], found["rest"]
+    if name in known and name in given and re.match("Expected a |Does not validate ", rest):
+        return f"option '--{name}': expected {_in_words(known[name])}, but got '{given[name]}'."
+    rest = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", rest)
     rest = " ".join(re.sub(r"typing\.Literal(\[.*?\])", r"one of \1", rest).split())
-    return f"option '--{found['name']}': {rest}"
+    return f"option '--{name}': {rest}"
+
+
+_IN_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "null"}
+
+
+def _in_words(kind: Any) -> str:
+    """Say what values an option of this type takes.
+
+    >>> _in_words(float | None), _in_words(list[str]), _in_words(typing.Literal["paper", "zero_shot"])
+    ('a number or null', 'a list, each text', 'one of paper, zero_shot')
+    """
+    parts = typing.get_args(kind)
+    if typing.get_origin(kind) is typing.Literal:
+        return f"one of {', '.join(map(str, parts))}"
+    if _is_list(kind):
+        return f"a list, each {_in_words(parts[0])}"
+    return " or ".join(map(_in_words, parts)) if parts else _IN_WORDS.get(kind, str(kind))

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import accumulate
 from typing import Protocol
 
 from core.errors import ConfigError
 from core.prompting.prompt import NOTHING_LEFT_OUT, Prompt, Shortening
 from core.types import Hit, Passage, TokenUsage
+
+
+class Ability(StrEnum):
+    """What not every model can do that answers prompts, by the words that messages use."""
+
+    LOGPROBS = "log-probabilities of the tokens that it generates"
+    SCORES = "log-probabilities of given texts"
+    SPECIAL_TOKENS = "special tokens spelled out in its replies"
+    SAMPLING = "top_k and repetition_penalty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +72,10 @@ class Completion:
 
     ``logprobs`` is None unless asked for; else it has one entry per token id, natural logarithm.
     ``token_ids`` and ``logprobs`` cover what was generated, so may include tokens of the stop string that
-    ``text`` leaves out. ``finish_reason``: "stop" (end of turn or stop string) or "length" (max_tokens
-    reached). ``token_texts`` comes with ``logprobs``: what each token adds to ``text``, so that joined they
-    are the text. A character spelled by several tokens belongs to the last of them; what the text leaves out
-    adds "".
+    ``text`` leaves out; a server that does not tell ids has no ``token_ids``. ``finish_reason``: "stop" (end
+    of turn or stop string) or "length" (max_tokens reached). ``token_texts`` comes with ``logprobs``: what
+    each token adds to ``text``, so that joined they are the text. A character spelled by several tokens
+    belongs to the last of them; what the text leaves out adds "".
     """
 
     text: str
@@ -142,6 +152,10 @@ class Generator(Protocol):
 
     Raises :class:`core.errors.BackendError` when the engine is gone, :class:`core.errors.RequestRefusedError`
     when one request can never be served.
+
+    An engine may also have: ``lacks``, the abilities that it does not have (none, if it does not say);
+    ``about``, lines to be printed when it is open; ``retried``, how many requests were sent again; and
+    ``failed``, whether it has ended for good.
     """
 
     @property

@@ -14,13 +14,14 @@ from core.prompting.demonstrations import (
     Demonstration,
     DemonstrationConfig,
     demonstration_file,
+    prefixed,
     read_demonstrations,
 )
 from core.prompting.prompt import Prompt
 from core.prompting.render import load_layout, render_demonstrations, render_passages
 from core.prompting.template import Template
 from core.protocols import Generation
-from core.text import extract_answer
+from core.text import extract_answer, stated_answer
 from core.tools import Tools
 from core.types import Answer, Passage, Question
 
@@ -36,6 +37,7 @@ class ReaderConfig(DemonstrationConfig):
             the name of a shipped prompt, a file, or a text with {query} and {paragraphs}.
         reader_demonstrations: worked examples for the reader, named alike; "" makes them of
             ``demonstrations`` (a direct reader: bare answers).
+        reader_question_prefix: a line before the question that the reader is asked and those of its examples.
         demonstration_ids: use the demonstrations with these qids instead, in this order (IRCoT's paper draws
             three sets of 15).
         max_answer_tokens: most tokens that the reader may write.
@@ -48,7 +50,10 @@ class ReaderConfig(DemonstrationConfig):
     demonstration_count: int = 15
     max_answer_tokens: int = 200
     max_shown_words: int = 350
+    reader_question_prefix: str = ""
 
+    LATER: ClassVar[tuple[str, ...]] = ("reader_question_prefix",)
+    QA_FIELDS: ClassVar[tuple[str, ...]] = ("query", "paragraphs")  # that the prompt must have
     ALIASES: ClassVar[dict[str, str]] = {
         "max_paragraph_words": "max_shown_words",
         "qa_prompt_template": "qa_prompt",
@@ -66,13 +71,27 @@ class ReaderConfig(DemonstrationConfig):
         """Load the reader's prompt."""
         few_shot = self.demonstrations or self.reader_demonstrations
         auto = "layout" if few_shot else f"chat_{self.reader}"
-        return load_layout(auto if self.qa_prompt == "auto" else self.qa_prompt)
+        return load_layout(auto if self.qa_prompt == "auto" else self.qa_prompt, needs=self.QA_FIELDS)
+
+    def reader_file(self) -> str:
+        """The file of the reader's own demonstrations, "" if they are made of the others."""
+        return self.reader_demonstrations
+
+    def prefixes(self) -> Sequence[str]:
+        """Lines that demonstrations may have before their questions already."""
+        return (self.reader_question_prefix,)
 
     def reader_examples(self) -> tuple[Demonstration, ...]:
         """Load the reader's demonstrations, with bare answers for a direct one."""
-        file = demonstration_file(self.reader_demonstrations or self.demonstrations, self.EXAMPLES)
-        ids = tuple(self.demonstration_ids)
-        return read_demonstrations(file, self.demonstration_count, ids, direct=self.reader == "direct")
+        own, ids = self.reader_file(), tuple(self.demonstration_ids)
+        file = demonstration_file(own or self.demonstrations, self.EXAMPLES)
+        examples = read_demonstrations(file, self.demonstration_count, ids)
+        if self.reader == "direct":
+            # In a file of bare answers each is whole: even its full stop may belong to it.
+            examples = tuple(
+                each if own and stated_answer(each.answer) is None else each.direct() for each in examples
+            )
+        return tuple(each.with_prefix(self.reader_question_prefix, self.prefixes()) for each in examples)
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that the method may use."""
@@ -80,7 +99,7 @@ class ReaderConfig(DemonstrationConfig):
 
     def files(self) -> Mapping[str, str]:
         """The files of demonstrations."""
-        given = filter(None, (self.demonstrations, self.reader_demonstrations))
+        given = filter(None, (self.demonstrations, self.reader_file()))
         return {file: demonstration_file(file, self.EXAMPLES) for file in given}
 
     def check_files(self) -> None:
@@ -89,9 +108,19 @@ class ReaderConfig(DemonstrationConfig):
         self.reader_examples()
 
 
-async def read(question: Question, passages: Sequence[Passage], tools: Tools, config: ReaderConfig) -> str:
-    """Answer the question from the passages, with a fresh prompt: no thoughts (IRCoT, section 3.2)."""
-    prompt = reader_prompt(question, passages, config)
+async def read(
+    question: Question,
+    passages: Sequence[Passage],
+    tools: Tools,
+    config: ReaderConfig,
+    *,
+    examples: Sequence[Demonstration] | None = None,
+) -> str:
+    """Answer the question from the passages, with a fresh prompt: no thoughts (IRCoT, section 3.2).
+
+    ``examples``: as for :func:`reader_prompt`.
+    """
+    prompt = reader_prompt(question, passages, config, examples=examples)
     return extract_answer((await generate_answer(prompt, config.max_answer_tokens, tools)).text)
 
 
@@ -126,17 +155,21 @@ def reader_prompt(
     config: ReaderConfig,
     *,
     goes_first: Literal["first", "last"] = "first",
+    examples: Sequence[Demonstration] | None = None,
 ) -> Prompt:
     """Return what the reader is asked.
 
-    ``goes_first``: as for :func:`render_passages`, by default IRCoT's rule.
+    ``goes_first``: as for :func:`render_passages`, by default IRCoT's rule. ``examples``: those that are
+    shown, if not all of ``config.reader_examples()``.
     """
     template = config.qa_template()
     return template.render(
         {
-            "query": question.text,
+            "query": prefixed(question.text, config.reader_question_prefix),
             "paragraphs": render_passages(passages, template, config.max_shown_words, goes_first=goes_first),
-            "demonstrations": render_demonstrations(config.reader_examples(), template),
+            "demonstrations": render_demonstrations(
+                config.reader_examples() if examples is None else examples, template
+            ),
             "cot_history": "",
         }
     )

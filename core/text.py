@@ -1,4 +1,7 @@
-"""The one answer normaliser of the house (SQuAD's rule), shared by stopping rules and scorers."""
+"""The one answer normaliser of the house (SQuAD's rule), shared by stopping rules and scorers.
+
+And what other people's text must lose before it is printed.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,40 @@ import re
 import string
 from collections.abc import Iterable
 
+# What commands a terminal (but line breaks and tabs), halves of characters, and marks that turn the direction
+# of all that follows on the line.
+_COMMANDS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _SENTENCE_END = re.compile(r"[.!?;\n]")
 _NOTHING = re.compile(
     r"\W*(?:(?:none|n/?a|unknown)\)?\s*(?:[.,;:–—].*)?|(?:nothing|null)\W*)?", re.IGNORECASE | re.DOTALL
 )
+
+
+def printable(text: str) -> str:
+    r"""Return a text of anybody's for a terminal: with spaces for what would command it, or turn text around.
+
+    >>> printable("Oslo\x1b[2J, \u202eolsO\nor not")
+    'Oslo [2J,  olsO\nor not'
+    """
+    return _COMMANDS.sub(" ", text)
+
+
+def reply_shown(text: str, most: int) -> str:
+    r"""Return how a server's reply that is not understood begins, on one line of ``most`` characters.
+
+    >>> reply_shown("<html>\n<title>404</title>", 80)
+    'a web page'
+    >>> reply_shown("no such\nmodel", 80)
+    "'no such model'"
+    """
+    shown = " ".join(printable(text[: 10 * most]).split())
+    if shown.startswith("<"):
+        return "a web page"
+    return f"'{shown}'" if len(shown) <= most else f"'{shown[:most]}...'"
 
 
 def normalize_answer(text: str) -> str:

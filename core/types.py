@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from core.errors import DataError
 
@@ -118,7 +118,8 @@ class TokenUsage:
     ``prompt`` and ``generated`` are what CoRAG's paper counts (section 4.2): every prompt token and every
     generated token, cached or not; a request for n samples counts its prompt once. ``computed_prompt`` and
     ``computed_generated`` are what the engine really worked through: prefix-cache hits and remembered replies
-    are left out.
+    are left out. ``estimated``: tokens among ``prompt`` and ``generated`` that nobody counted, but were
+    reckoned from the length of the text.
     """
 
     calls: int = 0
@@ -126,6 +127,7 @@ class TokenUsage:
     generated: int = 0
     computed_prompt: int = 0
     computed_generated: int = 0
+    estimated: int = 0
 
     @property
     def total(self) -> int:
@@ -149,11 +151,16 @@ class TokenUsage:
             self.generated + other.generated,
             self.computed_prompt + other.computed_prompt,
             self.computed_generated + other.computed_generated,
+            self.estimated + other.estimated,
         )
+
+    def to_json(self) -> dict[str, int]:
+        """Return the fields as rows have them: ``estimated`` only where something was."""
+        return {name: value for name, value in asdict(self).items() if value or name != "estimated"}
 
     def remembered(self) -> TokenUsage:
         """Return the cost of giving the same reply again from memory: counted in full, not computed."""
-        return TokenUsage(self.calls, self.prompt, self.generated, 0, 0)
+        return TokenUsage(self.calls, self.prompt, self.generated, 0, 0, self.estimated)
 
 
 @dataclass(frozen=True, slots=True)

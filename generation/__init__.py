@@ -1,4 +1,4 @@
-"""Language models: vLLM in this process, running vLLM servers, or transformers, behind one protocol.
+"""Language models: vLLM in this process, running servers, or transformers, behind one protocol.
 
 :func:`open_generator` opens what a :class:`ModelConfig` names. Whatever the engine, one renderer turns
 prompts into token ids (``rendering``), a continuation is scored by its raw log-probabilities (``forced``),
@@ -15,6 +15,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "generation.cached": "CachedGenerator",
         "generation.config": "ModelConfig",
         "generation.rendering": "Renderer",
+        "generation.openai_server": "OpenAIGenerator",
         "generation.server": "ServerGenerator",
         "generation.transformers_engine": "TransformersGenerator",
         "generation.vllm_engine": "VllmGenerator",

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import ConfigError, DataError
-from core.files import cache_folder, made_once
-from generation.models import folder_digest
+from core.files import cache_folder, made_once, parse_json, read_text
+from core.hugging_face import reading_weights
+from generation.models import DEFAULT_MODEL, folder_digest
 
+CONFIG = "adapter_config.json"
 # What training leaves beside an adapter: how it was made.
 TRAINING = "training.json"
 
@@ -30,7 +32,7 @@ def check_adapter(adapter: str, folder: str) -> dict[str, Any]:
     Raises :class:`ConfigError` if the folder holds none, or one that was trained for another base model than
     the one in ``folder``.
     """
-    path = Path(adapter) / "adapter_config.json"
+    path = Path(adapter) / CONFIG
     manifest = read_manifest(Path(adapter))
     if not path.is_file():
         instead = (
@@ -40,9 +42,7 @@ def check_adapter(adapter: str, folder: str) -> dict[str, Any]:
             if (Path(adapter) / "config.json").is_file()
             else "name the folder that corag train wrote"
         )
-        raise ConfigError(
-            f"'{adapter}' is no LoRA adapter: the folder has no adapter_config.json; {instead}."
-        )
+        raise ConfigError(f"'{adapter}' is no LoRA adapter: the folder has no {CONFIG}; {instead}.")
     if manifest is not None and (base := manifest["settings"]["base"])["digest"] != folder_digest(
         folder, weights_only=True
     ):
@@ -51,8 +51,37 @@ def check_adapter(adapter: str, folder: str) -> dict[str, Any]:
             f"'{folder}' is another ({folder_digest(folder, weights_only=True)}): choose that model, or "
             "another adapter."
         )
-    settings: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    settings = _read(path)
+    named = str(settings.get("base_model_name_or_path") or "")
+    if manifest is None and named and not _is_base(named, folder):
+        raise ConfigError(
+            f"the adapter '{adapter}' is for the model '{named}', says its {CONFIG}, but '{folder}' is "
+            f"another: choose that model, or another adapter. If it is the same, write '{folder}' there."
+        )
     return settings
+
+
+def _is_base(named: str, folder: str) -> bool:
+    """Whether a folder holds the base model that an adapter names: by its weights, else by its name."""
+    if Path(named).is_dir():
+        return folder_digest(named, weights_only=True) == folder_digest(folder, weights_only=True)
+    # What Hugging Face keeps lies in models--ORGANISATION--NAME/snapshots/REVISION.
+    here = {part.rpartition("--")[2].casefold() for part in Path(folder).absolute().parts}
+    return (DEFAULT_MODEL if named == "default" else Path(named).name).casefold() in here
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Read one of an adapter's files. Raises :class:`DataError` if it holds no JSON object."""
+    try:
+        found = parse_json(read_text(path))
+        if isinstance(found, dict):
+            return found
+        problem = f"a {type(found).__name__}"
+    except json.JSONDecodeError as error:
+        problem = error.msg
+    raise DataError(
+        f"'{path}' is not valid JSON ({problem}): restore it, or train again into another folder."
+    )
 
 
 def read_manifest(adapter: Path) -> dict[str, Any] | None:
@@ -60,11 +89,14 @@ def read_manifest(adapter: Path) -> dict[str, Any] | None:
     path = adapter / TRAINING
     if not path.is_file():
         return None
+    manifest = _read(path)
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+        base = manifest["settings"]["base"]
+        _ = manifest["result"], base["name"], base["digest"]
+    except (KeyError, TypeError):
         raise DataError(
-            f"'{path}' is not valid JSON ({error.msg}): restore it, or train again into another folder."
+            f"'{path}' does not say what the adapter was trained for: restore it, or train again into "
+            "another folder."
         ) from None
     return manifest
 
@@ -80,7 +112,8 @@ def with_adapter(model: Any, adapter: str, folder: str) -> Any:
     from peft import PeftModel
 
     try:
-        return PeftModel.from_pretrained(model, adapter).eval()
+        with reading_weights(f"the adapter '{adapter}'"):
+            return PeftModel.from_pretrained(model, adapter).eval()
     except (OSError, ValueError, RuntimeError) as error:
         raise ConfigError(f"the adapter '{adapter}' does not fit the model: {error}") from error
 
@@ -92,7 +125,8 @@ def merge_adapter(folder: str, adapter: str, out: Path, dtype: str) -> None:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with reading_weights(f"the model in '{folder}'"):
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     merged = with_adapter(model, adapter, folder).merge_and_unload()
     merged.to(getattr(torch, dtype)).save_pretrained(out)
     AutoTokenizer.from_pretrained(folder).save_pretrained(out)

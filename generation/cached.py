@@ -9,9 +9,10 @@ best of 4, and chains of six hops begin with those of four.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 
-from core.protocols import GenerateRequest, Generation, Generator, Score, ScoreRequest
+from core.protocols import Ability, GenerateRequest, Generation, Generator, Score, ScoreRequest
 from core.request_cache import RequestCache
 
 REPLIES_KEPT = 50_000  # replies of a kind that are remembered, about 1.5 kB each
@@ -45,6 +46,21 @@ class CachedGenerator:
     def failed(self) -> bool:
         """Whether the inner generator can never reply again."""
         return bool(getattr(self._inner, "failed", False))
+
+    @property
+    def lacks(self) -> frozenset[Ability]:
+        """What the inner generator cannot do."""
+        return frozenset(getattr(self._inner, "lacks", ()))
+
+    @property
+    def about(self) -> Sequence[str]:
+        """What the inner generator has to say of itself when it has been opened."""
+        return tuple(getattr(self._inner, "about", ()))
+
+    @property
+    def retried(self) -> int:
+        """How many requests the inner generator had to send again."""
+        return int(getattr(self._inner, "retried", 0))
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""

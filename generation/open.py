@@ -24,6 +24,10 @@ async def _open(config: ModelConfig) -> Generator:
         from generation.server import ServerGenerator
 
         return await ServerGenerator.open(config)
+    if config.backend == "openai":
+        from generation.openai_server import OpenAIGenerator
+
+        return await OpenAIGenerator.open(config)
     if config.backend == "transformers":
         from generation.transformers_engine import TransformersGenerator
 

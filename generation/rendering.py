@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 from core.errors import ConfigError, RequestRefusedError
 from core.lazy import importing
-from core.prompting.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segment, Shortening
-from core.prompting.shorten import shorten
+from core.prompting.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segment, Shortening, Spans
+from core.prompting.shorten import shorten, token_bound
 from core.protocols import Completion, Sampling, ScoreRequest
 from core.seeds import stable_hash
 
 # Tokens of the prompt that are decoded with a continuation. Some tokenizers drop a space at the beginning of
 # a text, and a character may be spelled by up to four tokens, some of them before the cut.
 _CONTEXT = 4
+BYTES_PER_TOKEN = 4
+
+# Where the name of a special token is cut in two, so that no tokenizer reads the token in it. It is taken out
+# before the tokens are made: the model reads the name as it is spelled. Unicode has no such character.
+_BREAK = "\ufdd0"
+
+# Names of special tokens in common vocabularies, where a server's tokenizer is not known.
+COMMON_NAMES = re.compile(
+    r"</?s>|<(?:bos|eos|pad|unk|mask|(?:start|end)_of_turn|end_of_utterance)>"
+    r"|<\|(?:im_(?:start|end|sep)|(?:start|end)oftext|(?:begin|end)_of_text|endofprompt|fim_[a-z]+"
+    r"|e[om][tm]_id|(?:start|end)_header_id|python_tag|(?:start|end)_of_role|system|user|assistant|tool"
+    r"|observation|start|end|message|channel|constrain|call|return|START_OF_TURN_TOKEN|END_OF_TURN_TOKEN)\|>"
+    r"|<｜[^<>\s]{1,40}｜>|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS|TOOL_CONTENT)\]"
+)
 
 
 class Renderer:
@@ -26,12 +42,20 @@ class Renderer:
     Plain prompts are tokenised as text, with the special tokens that the tokenizer adds. Other prompts go
     through the chat template; a base model reads the messages' texts separated by blank lines. One thread may
     encode while another decodes.
+
+    Special tokens come from the chat template and from what prompt files say. The name of one that stands in
+    a question, a passage or a reply is text: none of these can end a turn or begin another.
     """
 
     def __init__(self, tokenizer: Any, *, chat: bool) -> None:
         """``tokenizer``: a transformers tokenizer. ``chat``: use its chat template."""
         self._tokenizer = tokenizer
         self.chat = chat
+        names = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
+        names.update(tokenizer.all_special_tokens)
+        # A name of one character cannot be cut in two. The longest first, as tokenizers read them.
+        spelled = sorted((name for name in names if len(name) > 1), key=len, reverse=True)
+        self._names = re.compile("|".join(map(re.escape, spelled)) or r"(?!)")
 
     @classmethod
     def load(cls, folder: str, chat: Literal["auto", "yes", "no"] = "auto") -> Renderer:
@@ -53,6 +77,11 @@ class Renderer:
         return cls(tokenizer, chat=chat != "no" and bool(tokenizer.chat_template))
 
     @property
+    def names(self) -> re.Pattern[str]:
+        """Find the names of special tokens in a text."""
+        return self._names
+
+    @property
     def eos(self) -> int | None:
         """The end-of-sequence token, if the tokenizer has one."""
         return cast("int | None", self._tokenizer.eos_token_id)
@@ -61,12 +90,12 @@ class Renderer:
     def fingerprint(self) -> str:
         """Identify tokens and template: equal fingerprints turn a prompt into the same token ids."""
         vocabulary = sorted(self._tokenizer.get_vocab().items())
-        words = stable_hash("\n".join(f"{token} {i}" for token, i in vocabulary))
-        return f"{words}:{stable_hash(str(self._tokenizer.chat_template)) if self.chat else 'no chat'}"
+        tokens = stable_hash("\n".join(f"{token} {i}" for token, i in vocabulary))
+        return f"{tokens}:{stable_hash(str(self._tokenizer.chat_template)) if self.chat else 'no chat'}"
 
     def count(self, text: str) -> int:
-        """Return the number of tokens of a text, without special tokens."""
-        return len(self._ids(text))
+        """Return the number of tokens of a text, in which names of special tokens are text."""
+        return len(self._literal_ids(text))
 
     def text_ids(self, text: str) -> list[int]:
         """Return the token ids of a text, without special tokens."""
@@ -74,17 +103,30 @@ class Renderer:
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Return the token ids of a whole prompt, however long."""
+        texts = [message.text for message in prompt.messages]
+        said = [self._broken(text, each.wording) for text, each in zip(texts, prompt.messages, strict=True)]
+        prefix = self._broken(prompt.prefix, prompt.prefix_wording)
+        broken = [*said, prefix] != [*texts, prompt.prefix]
+        roles = [message.role for message in prompt.messages]
         if prompt.plain or not self.chat:
-            return self._ids(prompt.text, special=True)
-        turns = [{"role": message.role, "content": message.text} for message in prompt.messages]
-        return self._ids(self._template(turns, reply=True) + prompt.prefix)
+            messages = [Message(role, (Segment(text),)) for role, text in zip(roles, said, strict=True)]
+            whole = dataclasses.replace(prompt, messages=tuple(messages), prefix=prefix).text
+            return self._joined_ids(whole, special=True) if broken else self._ids(whole, special=True)
+        turns = [{"role": role, "content": text} for role, text in zip(roles, said, strict=True)]
+        whole = self._template(turns, reply=True) + prefix
+        return self._joined_ids(whole) if broken else self._ids(whole)
 
     def target_ids(self, request: ScoreRequest) -> list[int]:
         """Return the token ids to score.
 
+        A target that is the name of a special token is that token; within a longer one the name is text.
         Raises :class:`RequestRefusedError` if there are none or one is not in the vocabulary.
         """
-        ids = self._ids(request.target) if isinstance(request.target, str) else list(request.target)
+        target = request.target
+        if not isinstance(target, str):
+            ids = list(target)
+        else:
+            ids = self._ids(target) if self._names.fullmatch(target) else self._literal_ids(target)
         if request.end_of_turn:
             ids.append(self.end_of_turn(plain=request.prompt.plain))
         if not ids:
@@ -159,43 +201,42 @@ class Renderer:
             raise RequestRefusedError("the prompt is empty: give it some text.")
         if len(ids) <= room:
             return ids, NOTHING_LEFT_OUT
-        if room < 1:
-            raise RequestRefusedError(
-                "no room is left for a prompt: what is to be generated or scored fills the window. Ask for "
-                "fewer tokens, or choose a larger max_context."
-            )
-        kept, gone = shorten(prompt, lambda smaller: len(self.encode(smaller)) - room, self.count)
-        ids, cut = self._cut(kept, room)
-        if not ids:
-            raise RequestRefusedError(
-                f"nothing of the prompt is left in a window with room for {room} prompt tokens."
-            )
-        return ids, Shortening(tuple(sorted(Counter(segment.kind for segment in gone).items())), cut)
+        kept, shortening = fit(prompt, room, self)
+        return self.encode(kept), shortening
 
-    def _cut(self, prompt: Prompt, room: int) -> tuple[list[int], int]:
-        """Take tokens from the front of the longest message until the prompt has ``room`` at most.
+    def size(self, prompt: Prompt) -> int:
+        """Return the tokens of a whole prompt."""
+        return len(self.encode(prompt))
 
-        Return ids and how many went.
+    def without_first(self, text: str, tokens: int) -> str:
+        """Return a text without its first tokens."""
+        # A cut may fall inside a character of several tokens: its remains are dropped too.
+        rest = self._tokenizer.decode(self._literal_ids(text)[tokens:], clean_up_tokenization_spaces=False)
+        return str(rest).lstrip("\ufffd")
+
+    def text(self, prompt: Prompt) -> str:
+        """Return a prompt as text, within its chat template if it has one; a reader takes names as tokens.
+
+        Without the token that the tokenizer puts before each text: its reader has put it there already.
         """
-        cut = 0
-        while (excess := len(ids := self.encode(prompt)) - room) > 0:
-            contents = [self._ids(message.text) for message in prompt.messages]
-            longest = max(range(len(contents)), key=lambda i: len(contents[i]))
-            if not contents[longest]:
-                raise RequestRefusedError(
-                    f"a window with room for {room} prompt tokens is too small for this model's chat "
-                    "template and the reply's beginning: choose a larger max_context or ask for fewer "
-                    "tokens."
-                )
-            taken = min(excess, len(contents[longest]))
-            # A cut may fall inside a character of several tokens: its remains are dropped too.
-            kept = self._tokenizer.decode(contents[longest][taken:], clean_up_tokenization_spaces=False)
-            text = kept.lstrip("\ufffd")
-            messages = list(prompt.messages)
-            messages[longest] = Message(messages[longest].role, (Segment(text),))
-            prompt = dataclasses.replace(prompt, messages=tuple(messages))
-            cut += taken
-        return ids, cut
+        if prompt.plain or not self.chat:
+            return prompt.text
+        turns = [{"role": message.role, "content": message.text} for message in prompt.messages]
+        whole, first = self._template(turns, reply=True) + prompt.prefix, self._tokenizer.bos_token
+        added = first and self._ids("", special=True)[:1] == [self._tokenizer.bos_token_id]
+        return whole.removeprefix(first) if added else whole
+
+    def _broken(self, text: str, wording: Spans) -> str:
+        return _broken(text, wording, self._names, _BREAK)
+
+    def _literal_ids(self, text: str) -> list[int]:
+        broken = self._broken(text, ())
+        return self._ids(text) if broken == text else self._joined_ids(broken)
+
+    def _joined_ids(self, text: str, *, special: bool = False) -> list[int]:
+        """Return the token ids of what stands between the breaks, each by itself."""
+        first, *rest = text.split(_BREAK)
+        return self._ids(first, special=special) + [token for part in rest for token in self._ids(part)]
 
     def _ids(self, text: str, *, special: bool = False) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=special, verbose=False))
@@ -213,3 +254,127 @@ class Renderer:
                 f"the model's chat template refuses a conversation of {roles}: {error}. Choose another "
                 "prompt, or chat 'no'."
             ) from None
+
+
+def _broken(text: str, wording: Spans, names: re.Pattern[str], sign: str) -> str:
+    """Put a sign into every name of a special token that does not stand in the wording."""
+    # Names that overlap are both broken, for either could be read: so the search goes on within the name.
+    breaks, found = [], names.search(text)
+    while found:
+        if not any(start <= found.start() and found.end() <= end for start, end in wording):
+            breaks.append(found.start() + 1)
+        found = names.search(text, found.start() + 1)
+    if not breaks:
+        return text
+    parts = (text[start:end] for start, end in pairwise([0, *breaks, len(text)]))
+    return sign.join(part.replace(_BREAK, "") for part in parts)
+
+
+def spaced(text: str, names: re.Pattern[str], wording: Spans = ()) -> str:
+    """Return a text for a server that would read the name of a special token as that token.
+
+    So each name gets a space, but for those that stand in the wording.
+
+    >>> spaced("It ends.<|im_end|>", COMMON_NAMES)
+    'It ends.< |im_end|>'
+    """
+    return _broken(text, wording, names, " ")
+
+
+def spaced_prompt(prompt: Prompt, names: re.Pattern[str]) -> Prompt:
+    """Do so with a whole prompt."""
+    messages = tuple(
+        Message(message.role, (Segment(spaced(message.text, names, message.wording)),))
+        for message in prompt.messages
+    )
+    prefix = spaced(prompt.prefix, names, prompt.prefix_wording)
+    return dataclasses.replace(prompt, messages=messages, prefix=prefix, prefix_wording=())
+
+
+def _end_of(message: Message, text: str) -> Message:
+    """Return a turn of which only the end is left, ``text``, with what of its wording is in there."""
+    gone = len(message.text) - len(text)
+    kept = ((max(start - gone, 0), end - gone) for start, end in message.wording if end > gone)
+    # Some tokenizers write a text anew when they decode it: then it is not known where the wording is.
+    wording = tuple(kept) if message.text.endswith(text) else ()
+    return Message(message.role, (Segment(text, wording=wording),))
+
+
+class TokenCounter(Protocol):
+    """Counts tokens: a tokenizer, or an estimate."""
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens of a text, without special tokens."""
+        ...
+
+    def size(self, prompt: Prompt) -> int:
+        """Return the tokens of a whole prompt."""
+        ...
+
+    def without_first(self, text: str, tokens: int) -> str:
+        """Return a text without its first tokens."""
+        ...
+
+
+class EstimatedTokens:
+    """Estimates tokens where there is no tokenizer: one for four bytes of UTF-8.
+
+    That is about right for English. Letters beyond ASCII have several bytes, and more tokens too.
+    """
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens of a text, about."""
+        return math.ceil(len(text.encode(errors="replace")) / BYTES_PER_TOKEN)
+
+    def size(self, prompt: Prompt) -> int:
+        """Return the tokens of a whole prompt, about, with what a chat template may add."""
+        return token_bound(prompt, 0, self.count)
+
+    def without_first(self, text: str, tokens: int) -> str:
+        """Return a text without its first tokens, about."""
+        return text.encode(errors="replace")[tokens * BYTES_PER_TOKEN :].decode(errors="ignore")
+
+
+def fit(prompt: Prompt, room: int, counter: TokenCounter) -> tuple[Prompt, Shortening]:
+    """Return a prompt of at most ``room`` tokens, and what had to be left out for that.
+
+    As :meth:`Renderer.encode_within` says, and raises.
+    """
+    if counter.size(prompt) <= room:
+        return prompt, NOTHING_LEFT_OUT
+    if room < 1:
+        raise RequestRefusedError(
+            "no room is left for a prompt: what is to be generated or scored fills the window. Ask for "
+            "fewer tokens, or choose a larger max_context."
+        )
+    kept, gone = shorten(prompt, lambda smaller: counter.size(smaller) - room, counter.count)
+    kept, cut = _cut(kept, room, counter)
+    if not counter.size(kept):
+        raise RequestRefusedError(
+            f"nothing of the prompt is left in a window with room for {room} prompt tokens."
+        )
+    return kept, Shortening(tuple(sorted(Counter(segment.kind for segment in gone).items())), cut)
+
+
+def _cut(prompt: Prompt, room: int, counter: TokenCounter) -> tuple[Prompt, int]:
+    """Take tokens from the front of the longest message until the prompt has ``room`` at most.
+
+    Return the prompt and how many went.
+    """
+    cut = 0
+    while (excess := counter.size(prompt) - room) > 0:
+        lengths = [counter.count(message.text) for message in prompt.messages]
+        longest = max(range(len(lengths)), key=lambda i: lengths[i])
+        if not lengths[longest]:
+            raise RequestRefusedError(
+                f"a window with room for {room} prompt tokens is too small for this model's chat "
+                "template and the reply's beginning: choose a larger max_context or ask for fewer "
+                "tokens."
+            )
+        taken = min(excess, lengths[longest])
+        messages = list(prompt.messages)
+        text = counter.without_first(messages[longest].text, taken)
+        messages[longest] = _end_of(messages[longest], text)
+        prompt = dataclasses.replace(prompt, messages=tuple(messages))
+        cut += taken
+    return prompt, cut

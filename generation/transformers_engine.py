@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from core.batching import MicroBatcher
 from core.errors import BackendError
+from core.hugging_face import reading_weights
 from core.lazy import importing
 from core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
 from core.types import TokenUsage
 from generation.adapters import adapter_folder, with_adapter
 from generation.config import ModelConfig
-from generation.models import folder_digest, model_folder
+from generation.models import folder_digest, model_folder, native_dtype
 from generation.rendering import Renderer
 
 if TYPE_CHECKING:
@@ -109,11 +110,17 @@ class TransformersGenerator:
         folder = model_folder(config.name)
         renderer = Renderer.load(folder, config.chat)
         device = config.device if config.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
-        dtype = config.dtype if config.dtype != "auto" else "float32" if device == "cpu" else "bfloat16"
+        dtype = (
+            config.dtype
+            if config.dtype != "auto"
+            else "float32"
+            if device == "cpu"
+            else native_dtype(on_cpu=False)
+        )
         try:
-            model = (
-                AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype)).to(device).eval()
-            )
+            with reading_weights(f"the model in '{folder}'"):
+                model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
+            model = model.to(device).eval()
         except (OSError, ValueError, RuntimeError) as error:
             raise BackendError(
                 f"transformers cannot load the model in '{folder}' on {device}: {error}"

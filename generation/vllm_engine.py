@@ -24,7 +24,7 @@ from generation.config import ModelConfig
 from generation.forced import FORCED_TOKENS, PLUGIN
 from generation.models import folder_digest, model_folder, native_dtype
 from generation.rendering import Renderer
-from generation.vllm_processes import keep_fault_handler, own_engines, refuse_unguarded_main
+from generation.vllm_processes import OwnerWatch, keep_fault_handler, own_engines, refuse_unguarded_main
 
 # Only whole blocks are found in the cache, and 32 is the smallest that CPU attention takes. On 96 requests
 # that extended prompts of 700 tokens by 30, vLLM computed 5,638 prompt tokens with blocks of 32, and 8,742
@@ -44,7 +44,7 @@ class VllmGenerator:
         self._engine = engine
         self._renderer = renderer
         self._adapter = str(Path(adapter).resolve()) if adapter else ""
-        self._window = int(engine.model_config.max_model_len)
+        self._window, self.about = _window(engine.model_config)
         self.fingerprint = f"vllm:{weights}:{engine.model_config.dtype}:{self._window}:chat={renderer.chat}"
         self._numbers = itertools.count()
         self._closed = False
@@ -218,7 +218,7 @@ def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
     arguments = AsyncEngineArgs(
         model=folder,
         dtype=_dtype(config),
-        max_model_len=config.max_context or None,
+        max_model_len=config.max_context or -1,  # -1: the model's own, or what the cache has room for
         block_size=config.block_size or (CPU_BLOCK_SIZE if on_cpu else None),
         max_num_seqs=config.max_num_seqs or (CPU_MAX_NUM_SEQS if on_cpu else GPU_MAX_NUM_SEQS),
         kv_cache_memory_bytes=int(kv_cache_gb * 2**30) or None,
@@ -234,6 +234,7 @@ def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
         # and their prefixes are the ones still in the cache.
         scheduling_policy="priority",
         logits_processors=[PLUGIN],
+        additional_config={"corag": OwnerWatch("owner")},
         # From before any logits processor: what forced tokens had before they were forced, and what methods
         # that weigh a reply's probabilities mean by them.
         logprobs_mode="raw_logprobs",
@@ -250,6 +251,24 @@ def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
             "short (choose a smaller kv_cache_gb, gpu_memory_utilization or max_context) or vLLM does not "
             "know the architecture (choose --model.backend transformers)."
         ) from error
+
+
+def _window(model: Any) -> tuple[int, tuple[str, ...]]:
+    """Return the context in tokens, and what to say about it. ``model``: a started engine's ``ModelConfig``.
+
+    A model of 8 billion weights that reads 131,072 tokens wants 16 GiB of cache for one such prompt, and vLLM
+    would not start with less; asked to, it takes a context that fits. Of that the greatest power of two is
+    used: the rest depends on what else was in memory, and the context is part of a run's identity.
+    """
+    fitting = int(model.max_model_len)
+    if model.original_max_model_len != -1 or fitting >= (whole := int(model.get_and_verify_max_len(-1))):
+        return fitting, ()
+    window = 1 << (fitting.bit_length() - 1)
+    return window, (
+        f"the model reads {whole:,} tokens at once, but the memory for its cache holds {fitting:,}: it reads "
+        f"{window:,}. More memory (--model.kv_cache_gb, --model.tensor_parallel) gives more, and "
+        f"--model.max_context {window} says nothing about it.",
+    )
 
 
 def cpu_kv_cache_gb() -> float:
@@ -279,7 +298,14 @@ def _on_cpu() -> bool:
 
 
 def _dtype(config: ModelConfig) -> str:
-    return native_dtype(on_cpu=_on_cpu()) if config.dtype == "auto" else config.dtype
+    if config.dtype != "auto":
+        return config.dtype
+    if _on_cpu():
+        return native_dtype(on_cpu=True)
+    from vllm.platforms import current_platform
+
+    # As native_dtype has it, but asked of the driver: torch would take memory on the GPU to find out.
+    return "bfloat16" if current_platform.has_device_capability(80) else "float16"
 
 
 def _set_environment() -> None:
@@ -293,7 +319,7 @@ def _set_environment() -> None:
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
         "TOKENIZERS_PARALLELISM": "false",
-        "VLLM_WORKER_MULTIPROCESSING_METHOD": "spawn",  # a running Java does not survive a fork
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # a running Java does not survive a fork
     }.items():
         os.environ.setdefault(name, value)
 

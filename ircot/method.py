@@ -11,6 +11,7 @@ side that they take. What IRCoT shares with other methods stands in ``core/``: t
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import Any, ClassVar, Literal
 
 from core.errors import BudgetExhaustedError, ConfigError
 from core.passage_pool import BudgetPolicy, PassagePool
+from core.prompting.demonstrations import Demonstration, fitting, prefixed
 from core.prompting.render import load_layout, render_demonstrations, render_passages
 from core.prompting.template import Template
 from core.reader import ReaderConfig, read
@@ -35,6 +37,12 @@ BM25 = (1.2, 0.75, ("title", "text"))
 
 _FEW_SHOT = {"stop_rule": "strict", "reader": "cot", "max_thought_tokens": 300, "max_answer_tokens": 300}
 
+# What Flan-T5 is told before each question (released code: question_prefix in base_configs/*flan_t5*).
+_REASON = "Answer the following question by reasoning step-by-step."
+_ANSWER = "Answer the following question."
+
+_STOP_SEQUENCE = "answer is:"
+
 
 @dataclass(frozen=True)
 class IRCoTConfig(ReaderConfig):
@@ -42,8 +50,9 @@ class IRCoTConfig(ReaderConfig):
 
     Attributes:
         preset: values for the other options: "paper" (few-shot, 8 steps, strict exit rule; give
-            ``demonstrations``), "paper_code" (the same with the released code's 10 steps) or "zero_shot"
-            (chat models, lenient exit rule).
+            ``demonstrations``), "paper_code" (the same with the released code's 10 steps, and as many
+            demonstrations as it takes), "paper_flan" (as "paper", but as it asks Flan-T5: a line before each
+            question, a direct reader, 200 tokens) or "zero_shot" (chat models, lenient exit rule).
         k_per_step: passages that each search returns (also ``top_k``). The paper tunes it in {2, 4, 6, 8}.
         max_steps: most thoughts; no search follows the last one.
         paragraph_budget: most passages collected over all steps.
@@ -51,7 +60,11 @@ class IRCoTConfig(ReaderConfig):
             oldest go.
         stop_rule: "strict" ends on the newest thought's "... answer is: X" by the released code's pattern;
             "lenient" also when the newest thought holds ``stop_sequence`` in any case.
-        stop_sequence: the words that end a lenient run.
+        stop_sequence: the words that end a lenient run; other words are refused by the strict rule.
+        question_prefix: a line before the question in the prompt for a thought, and those of its examples.
+            The reader has ``reader_question_prefix``.
+        demonstration_window: demonstrations are left out, the last first, until they, a question as long as
+            the longest of them and the reply fit so many tokens (released code, for Codex: 8000); 0 for all.
         strip_question_words: drop who, what, is, ... from queries, as the paper does for BM25; for dense
             indexes try false.
         sentence_splitter: how a thought's first sentence is found: "rules", or "spacy" as in the released
@@ -63,20 +76,23 @@ class IRCoTConfig(ReaderConfig):
             file, or a text with {query}, {paragraphs} and {cot_history}.
     """
 
-    preset: Literal["paper", "paper_code", "zero_shot"] = "zero_shot"
+    preset: Literal["paper", "paper_code", "paper_flan", "zero_shot"] = "zero_shot"
     k_per_step: int = 4
     max_steps: int = 8
     paragraph_budget: int = 15
     budget_policy: BudgetPolicy = "keep_first"
     stop_rule: Literal["strict", "lenient"] = "lenient"
-    stop_sequence: str = "answer is:"
+    stop_sequence: str = _STOP_SEQUENCE
     strip_question_words: bool = True
     sentence_splitter: Splitter = "rules"
     max_thought_tokens: int = 200
     max_collected_words: int = 600
     near_duplicate: float = 90.0
     reasoning_prompt: str = "auto"
+    question_prefix: str = ""
+    demonstration_window: int = 0
 
+    LATER: ClassVar[tuple[str, ...]] = (*ReaderConfig.LATER, "question_prefix", "demonstration_window")
     ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {
         "top_k": "k_per_step", "max_passage_words": "max_collected_words", "max_iterations": "max_steps",
         "reasoning_prompt_template": "reasoning_prompt",
@@ -93,9 +109,13 @@ class IRCoTConfig(ReaderConfig):
     }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": _FEW_SHOT,
-        "paper_code": _FEW_SHOT | {"max_steps": 10},
+        "paper_code": _FEW_SHOT | {"max_steps": 10, "demonstration_window": 8000},
+        "paper_flan": _FEW_SHOT | {
+            "reader": "direct", "max_thought_tokens": 200, "max_answer_tokens": 200,
+            "question_prefix": _REASON, "reader_question_prefix": _ANSWER,
+        },
         "zero_shot": {},
-    }
+    }  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -104,16 +124,50 @@ class IRCoTConfig(ReaderConfig):
                 "ircot needs k_per_step, max_steps and paragraph_budget of at least 1, but they are "
                 f"{self.k_per_step}, {self.max_steps} and {self.paragraph_budget}."
             )
+        if self.demonstration_window < 0:
+            raise ConfigError(
+                f"ircot's demonstration_window must be at least 0, but it is {self.demonstration_window}."
+            )
+        if not self.stop_sequence.strip():
+            raise ConfigError("ircot's stop_sequence is blank, which every thought holds: give it words.")
+        if self.stop_rule == "strict" and self.stop_sequence != _STOP_SEQUENCE:
+            raise ConfigError(
+                f"ircot's stop_sequence is '{self.stop_sequence}', but stop_rule 'strict' (preset "
+                f"'{self.preset}') ends at '{_STOP_SEQUENCE}' alone: add --ircot.stop_rule lenient, or leave "
+                "stop_sequence out."
+            )
         if self.preset != "zero_shot" and not self.demonstrations and self.reasoning_prompt == "auto":
             raise ConfigError(
                 f"ircot's preset '{self.preset}' is few-shot: name a file in IRCoT's format with "
                 "--ircot.demonstrations, or 'default' for the shipped ones, or use the preset 'zero_shot'."
             )
 
+    def examples(self) -> tuple[Demonstration, ...]:
+        """Load the demonstrations of thinking."""
+        prefix, known = self.question_prefix, self.prefixes()
+        return tuple(each.with_prefix(prefix, known) for each in super().examples())
+
+    def prefixes(self) -> tuple[str, ...]:
+        """Lines that demonstrations may have before their questions already, for thinking or reading."""
+        return (self.question_prefix, self.reader_question_prefix)
+
+    def reader_file(self) -> str:
+        """The file of the reader's own demonstrations, "" if they are made of the others.
+
+        A direct reader's lie beside those with chains of thought and are named after them, as in the released
+        code: they have other distractors.
+        """
+        folder, name = os.path.split(self.demonstrations)
+        if self.reader_demonstrations or self.reader != "direct" or "_cot_qa_" not in name:
+            return self.reader_demonstrations
+        direct = os.path.join(folder, name.replace("_cot_qa_", "_direct_qa_"))
+        return direct if os.path.isfile(direct) else ""
+
     def reasoning_template(self) -> Template:
         """Load the prompt that asks for the next thought."""
         auto = "layout" if self.demonstrations else "chat_reason"
-        return load_layout(auto if self.reasoning_prompt == "auto" else self.reasoning_prompt, PROMPTS)
+        source = auto if self.reasoning_prompt == "auto" else self.reasoning_prompt
+        return load_layout(source, PROMPTS, needs=("query", "paragraphs", "cot_history"))
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that IRCoT may use."""
@@ -219,12 +273,20 @@ async def next_thought(
     template = config.reasoning_template()
     prompt = template.render(
         {
-            "query": question.text,
+            "query": prefixed(question.text, config.question_prefix),
             "paragraphs": render_passages(
                 pool.passages, template, config.max_shown_words, goes_first="first"
             ),
             "cot_history": " ".join(thoughts),
-            "demonstrations": render_demonstrations(config.examples(), template),
+            "demonstrations": render_demonstrations(
+                fitting(
+                    config.examples(),
+                    config.demonstration_window,
+                    config.max_thought_tokens,
+                    tools.count_tokens,
+                ),
+                template,
+            ),
         }
     )
     stop = ("\n",) if prompt.plain else ()  # a chat model may begin with a line break
@@ -252,7 +314,9 @@ async def final_answer(
     """Let the reader answer from all paragraphs; without one, the thoughts have to (paper, table 6)."""
     if config.reader == "none":
         return answer_of_thoughts(thoughts, config)
-    return await read(question, pool.passages, tools, config)
+    window, reply = config.demonstration_window, config.max_answer_tokens
+    examples = fitting(config.reader_examples(), window, reply, tools.count_tokens)
+    return await read(question, pool.passages, tools, config, examples=examples)
 
 
 def answer_of_thoughts(thoughts: list[str], config: IRCoTConfig) -> str:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from core.errors import ConfigError, DataError
+from core.files import filling
 from core.types import Passage
 from retrieval.config import IndexConfig
 from retrieval.corpora import DOCUMENTS, format_of, read_corpus
@@ -48,9 +49,14 @@ def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexMani
 
     An index of documents of which some have changed is brought up to date: what has not changed is neither
     read nor encoded again. ``report`` is told sentences of progress. An interrupted encoding goes on where it
-    stopped. Raises :class:`core.errors.DataError` for a broken corpus,
-    :class:`core.errors.IndexMismatchError` if the folder holds something else.
+    stopped. Raises :class:`core.errors.DataError` for a broken corpus, or a folder that cannot be written,
+    :class:`core.errors.IndexMismatchError` if it holds something else.
     """
+    with filling(Path(config.out), "the index "):
+        return _build(config, report)
+
+
+def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
     config = replace(config, format=format_of(config.corpus, config.format))
     documents = _documents(config)
     files = documents.hashes if documents else hash_corpus(config.corpus)

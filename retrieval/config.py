@@ -9,8 +9,8 @@ from typing import ClassVar, Literal
 from core.errors import ConfigError, nearest
 from retrieval.corpora import AUTO, check_format
 from retrieval.documents.passages import Cutting
+from retrieval.index_manifest import IndexKind
 
-IndexKind = Literal["bm25", "dense", "lucene_flat", "lucene_hnsw"]
 # A further kind needs: its options below; its settings in ``_settings`` of build.py, and in ``_build_dense``
 # what can be refused before encoding; how it is made, in ``build_faiss`` of dense/build.py; and what is set
 # for searching, in ``FaissIndex`` of dense/search.py.

@@ -87,6 +87,8 @@ def read_dpr(paths: Sequence[str | Path]) -> Iterator[Passage]:
                 if len(row) != 3:
                     where = f"{path}, line {rows.line_num}"
                     raise DataError(f"{where}: expected 3 columns (id, text, title), found {len(row)}.")
+                if not row[0].strip():
+                    raise DataError(f"{path}, line {rows.line_num}: the id, in the first column, is empty.")
                 if row != ["id", "text", "title"]:
                     yield Passage(id=row[0], title=row[2], text=row[1])
 

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from core.errors import DataError, IndexMismatchError
 from core.files import write_atomically
@@ -21,7 +21,11 @@ from core.runs.environment import version_of
 from core.runs.stamp import Input, Stamp, refuse_differences
 from core.seeds import stable_hash
 
+IndexKind = Literal["bm25", "dense", "lucene_flat", "lucene_hnsw"]
 INDEX_FILE = "corag_index.json"
+# Beside the manifest and not in it: files that identify an index by its manifest would else take every new
+# build for another index, since Lucene writes random names into its files.
+HASHES = "corag_hashes.json"
 SHARDS = "shards"
 # The stamp of an index in the making; a whole one has its manifest alone. Its name is its own: folders of
 # runs have stamps too, and a folder of ours may be emptied.
@@ -29,8 +33,8 @@ BUILDING = "corag_building.json"
 # Within an index in the making, what is still of use of the one that it takes the place of.
 BEFORE = "before"
 _PART = 1 << 20  # bytes that are hashed at once
-_OTHER = "Choose another `out`, or set overwrite: true to replace it."
-REBUILD = "Build it again with `corag index` (overwrite: true)."
+_OTHER = "Choose another --out, or replace it with --overwrite true."
+REBUILD = "Build it again with `corag index ... --overwrite true`."
 _PACKAGES = ("corag", "pyserini", "faiss-cpu", "sentence-transformers")
 
 
@@ -111,10 +115,13 @@ def hash_corpus(paths: Sequence[str | Path]) -> tuple[CorpusFile, ...]:
             raise DataError(f"'{path}' is a folder: name its files, or leave the format to 'auto'.")
         if not path.is_file():
             raise DataError(f"there is no corpus file '{path}': check the path.")
-        with path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
-        files.append(CorpusFile(str(path), path.stat().st_size, digest))
+        files.append(CorpusFile(str(path), path.stat().st_size, _hash_of(path)))
     return tuple(files)
+
+
+def _hash_of(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
 
 
 def hash_documents(files: Iterable[tuple[Path, str]]) -> tuple[CorpusFile, ...]:
@@ -140,10 +147,11 @@ def hash_documents(files: Iterable[tuple[Path, str]]) -> tuple[CorpusFile, ...]:
 def write_manifest(
     folder: Path, settings: IndexSettings, passages: int, notes: Sequence[str]
 ) -> IndexManifest:
-    """Seal a finished index: list its files, write the manifest, drop the stamp of an unfinished one."""
-    files = tuple(
-        (file.name, file.stat().st_size) for file in sorted(folder.iterdir()) if file.name != BUILDING
-    )
+    """Seal a finished index: hash and list its files, write the manifest, drop the building's stamp."""
+    found = [file for file in sorted(folder.iterdir()) if file.name not in (BUILDING, HASHES)]
+    files = tuple((file.name, file.stat().st_size) for file in found)
+    hashes = {file.name: _hash_of(file) for file in found if file.is_file()}
+    write_atomically(folder / HASHES, json.dumps(hashes, indent=1) + "\n")
     versions = tuple((package, version) for package in _PACKAGES if (version := version_of(package)))
     manifest = IndexManifest(settings, passages, tuple(notes), files, versions)
     write_atomically(folder / INDEX_FILE, json.dumps(dataclasses.asdict(manifest), indent=1) + "\n")
@@ -162,8 +170,13 @@ def read_manifest(folder: Path) -> IndexManifest | None:
         return None
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
+        settings = _settings_from(record["settings"])
+        if settings.kind not in get_args(IndexKind):
+            raise ValueError(f"an index of the kind '{settings.kind}'")
+        if settings.kind != "bm25":
+            int(settings.detail("max_passage_tokens"))  # or it is none of ours
         manifest = IndexManifest(
-            settings=_settings_from(record["settings"]),
+            settings=settings,
             passages=record["passages"],
             notes=tuple(record["notes"]),
             files=tuple((name, size) for name, size in record["files"]),
@@ -185,6 +198,22 @@ def read_manifest(folder: Path) -> IndexManifest | None:
                 f"is damaged. {REBUILD}"
             )
     return manifest
+
+
+def changed_files(folder: Path, manifest: IndexManifest) -> list[str] | None:
+    """Return the files of an index whose content is not what was built; None if nothing tells what was.
+
+    It reads the whole index. Raises :class:`IndexMismatchError` if the hashes cannot be read.
+    """
+    try:
+        hashes: dict[str, str] = json.loads((folder / HASHES).read_text(encoding="utf-8"))
+        return [name for name, _ in manifest.files if hashes.get(name) != _hash_of(folder / name)]
+    except FileNotFoundError:  # older versions wrote none
+        return None
+    except (ValueError, AttributeError) as error:
+        raise IndexMismatchError(
+            f"'{folder / HASHES}' does not say what was built ({error}). {REBUILD}"
+        ) from None
 
 
 def begin_build(

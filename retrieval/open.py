@@ -88,13 +88,26 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
         )
     store = PassageStore(folder)
     if settings.kind == "dense":
-        vectors: FaissIndex | LuceneVectorIndex = _open_faiss(folder, store.id_of, config)
+        faiss = _open_faiss(folder, store.id_of, config)
+        _refuse_other_vectors(folder, faiss, len(store), manifest)
+        vectors: FaissIndex | LuceneVectorIndex = faiss
     else:
         vectors = LuceneVectorIndex(folder, settings.kind, ef_search=config.ef_search, threads=config.threads)
     searcher = DenseSearcher(encoder, vectors, store, settings.detail("query_prefix"))
     return BatchedRetriever(
         searcher, stable_hash(f"{manifest.fingerprint}|{config.ef_search}|{config.nprobe}")
     )
+
+
+def _refuse_other_vectors(folder: Path, vectors: FaissIndex, texts: int, manifest: IndexManifest) -> None:
+    # Files of the right size may hold vectors of another length, and as many numbers.
+    found = vectors.rows, vectors.dimension, texts
+    wanted = manifest.passages, manifest.settings.dimension, manifest.passages
+    if found != wanted:
+        raise IndexMismatchError(
+            f"the dense index '{folder}' has {found[0]:,} vectors of {found[1]} dimensions and {found[2]:,} "
+            f"passages, but its manifest says {wanted[0]:,} of {wanted[1]}: it is damaged. {REBUILD}"
+        )
 
 
 def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetriever:

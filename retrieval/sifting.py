@@ -9,6 +9,8 @@ from typing import Any
 from core.errors import DataError
 from core.types import Passage, passage_id
 
+_NAMED = 5  # ids that a sentence names
+
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
@@ -35,13 +37,15 @@ class FileReport:
 class CorpusReport:
     """What reading a corpus kept and dropped; filled while the passages stream by.
 
-    ``files``: what became of each file, where they are documents.
+    ``taken_ids``: the first few of the repeated ids. ``files``: what became of each file, where they are
+    documents.
     """
 
     kept: int = 0
     empty: int = 0
     repeated_ids: int = 0
     repeated_texts: int = 0
+    taken_ids: list[str] = field(default_factory=list)
     files: list[FileReport] = field(default_factory=list)
 
     @property
@@ -58,12 +62,21 @@ class CorpusReport:
         files = f"{len(self.files) - len(self.refused):,} of {len(self.files):,} files read, "
         dropped = {
             "empty": self.empty,
-            "with an id already taken": self.repeated_ids,
+            f"with an id already taken ({self._taken()})": self.repeated_ids,
             "with a title and text already seen": self.repeated_texts,
         }
         parts = ", ".join(f"{count:,} {what}" for what, count in dropped.items() if count)
         told = f"{files if self.files else ''}{self.kept:,} passages kept"
         return f"{told}; dropped: {parts}" if parts else told
+
+    def repeats(self, identifier: str) -> None:
+        """Count a passage whose id is already taken."""
+        self.repeated_ids += 1
+        if len(self.taken_ids) < _NAMED:
+            self.taken_ids.append(identifier)
+
+    def _taken(self) -> str:
+        return ", ".join([*self.taken_ids, *["..."] * (self.repeated_ids > len(self.taken_ids))])
 
 
 def sift(passages: Iterable[Passage], report: CorpusReport, what: str) -> Iterator[Passage]:
@@ -81,7 +94,7 @@ def sift(passages: Iterable[Passage], report: CorpusReport, what: str) -> Iterat
         elif key in texts:  # first: where ids are made of texts, a repeat has both
             report.repeated_texts += 1
         elif hash(passage.id) in ids:
-            report.repeated_ids += 1
+            report.repeats(passage.id)
         else:
             ids.add(hash(passage.id))
             texts.add(key)
@@ -113,7 +126,9 @@ def passage_from_record(record: dict[str, Any], where: str) -> Passage:
             f"{where}: expected the fields 'id', 'title' and 'text' (or 'id' and 'contents') as strings, but "
             f"found: {', '.join(sorted(record)) or 'nothing'}."
         )
-    identifier = next((record[name] for name in ("id", "_id", "docid") if record.get(name) is not None), None)
+    identifier = next(
+        (record[name] for name in ("id", "_id", "docid") if record.get(name) not in (None, "")), None
+    )
     source, page = record.get("source"), record.get("page")
     if not isinstance(source, str):
         source, page = "", 0

@@ -9,12 +9,15 @@ CachedRetriever     never search for the same query twice
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from core.batching import MicroBatcher
 from core.errors import BackendError, ConfigError, SearchFailedError, reason
 from core.fusion import fuse
+from core.hugging_face import download, reading_weights
 from core.lazy import importing
 from core.protocols import CachedHits, Retriever
 from core.request_cache import RequestCache
@@ -142,11 +145,15 @@ class RerankedRetriever:
     """
 
     def __init__(self, inner: Retriever, model: str, depth: int) -> None:
+        folder = Path(model).expanduser()
+        if not folder.is_dir():
+            folder = download(model, "reranker", "a local folder")
         with importing:
             from sentence_transformers import CrossEncoder
 
         try:
-            self._model: Any = CrossEncoder(model)
+            with reading_weights(f"the reranker '{model}'"):
+                self._model: Any = CrossEncoder(str(folder))
         except (OSError, ValueError) as error:
             raise ConfigError(f"the reranker '{model}' cannot be loaded: {reason(error)}") from None
         if self._model.num_labels != 1:
@@ -159,6 +166,11 @@ class RerankedRetriever:
         self._batcher = MicroBatcher(self._score, max_batch=_MAX_RERANKED_QUERIES, name="rerank")
         self.fingerprint = stable_hash(f"rerank|{model}|{depth}|{inner.fingerprint}")
 
+    @property
+    def retried(self) -> int:
+        """How many requests had to be sent again to search servers."""
+        return int(getattr(self._inner, "retried", 0))
+
     async def search(self, query: str, k: int) -> Sequence[Hit]:
         """Return up to k hits, best first; scores are the cross-encoder's."""
         hits = await self._inner.search(query, max(k, self._depth))
@@ -166,7 +178,8 @@ class RerankedRetriever:
             return ()
         scores = await self._batcher.submit((query, hits))
         ranked = (Hit(hit.passage, score) for hit, score in zip(hits, scores, strict=True))
-        return sorted(ranked, key=lambda hit: -hit.score)[:k]
+        # What the cross-encoder has no number for comes last.
+        return sorted(ranked, key=lambda hit: (math.isnan(hit.score), -hit.score))[:k]
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""
@@ -197,6 +210,11 @@ class CachedRetriever:
     def fingerprint(self) -> str:
         """Identify what is searched: remembering changes nothing."""
         return self._inner.fingerprint
+
+    @property
+    def retried(self) -> int:
+        """How many requests had to be sent again to search servers."""
+        return int(getattr(self._inner, "retried", 0))
 
     async def search(self, query: str, k: int) -> Sequence[Hit]:
         """Return up to k hits, best first; none for a blank query, without asking.

@@ -89,7 +89,9 @@ COMMANDS = {
         "name",
     ),
     "doctor": Command(
-        "scripts.commands.doctor", "say what this machine has and what to do about what is missing"
+        "scripts.commands.doctor",
+        "say what this machine has and what is missing, or whether an index is as it was built",
+        "index",
     ),
 }
 
@@ -97,23 +99,30 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status.
 
-    0: done; 1: checked and found wanting; 2: an error of the user's; 130: interrupted.
+    0: done; 1: begun, but not all of it done: questions failed, more than ``max_failed``, or the engine,
+    index or server behind them did; 2: what was asked for cannot be; 130: interrupted.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if threading.current_thread() is threading.main_thread():
         # So that engines are closed as at any other end.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    if not words or words[0] in ("-h", "--help", "help"):
-        print(usage())
-        return 0
     try:
-        return run_command(words[0], words[1:])
+        if not words or words[0] in ("-h", "--help", "help"):
+            print(usage())
+            status = 0
+        else:
+            status = run_command(words[0], words[1:])
+        sys.stdout.flush()
+        return status
     except CoragError as error:
-        print(f"corag: {error}", file=sys.stderr)
+        from core.text import printable
+
+        print(f"corag: {printable(str(error))}", file=sys.stderr)
         if isinstance(error, BackendError):
             from eval.experiment.opening import last_words
 
             print(last_words(), file=sys.stderr, end="")
+            return 1
         return 2
     except KeyboardInterrupt:
         print(
@@ -123,8 +132,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _print_no_more()
         return 1
+    except OSError as error:
+        from core.files import FULL
+
+        if error.errno not in FULL:
+            raise
+        # Files that we write say so themselves; this is what is printed, where it goes to a file.
+        print(
+            f"corag: cannot write {error.filename or 'what is printed'}: {error.strerror}. Free some space, "
+            "then give the same command again.",
+            file=sys.stderr,
+        )
+        _print_no_more()
+        return 2
+
+
+def _print_no_more() -> None:
+    """Send what is left to print nowhere: Python empties its buffer at the end, and would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def usage() -> str:
@@ -165,7 +192,9 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
         return int(ended)
     for record in ended.records if wanted else ():
         print(json.dumps(record))
-    return ended.status
+    for line in ended.failures.lines(ended.max_failed, ended.advice):
+        print(line, file=sys.stderr)
+    return ended.exit_status
 
 
 if __name__ == "__main__":

@@ -53,11 +53,26 @@ uv_install() {
 pip_install --upgrade "pip>=25" "setuptools>=77,<81" wheel
 uv_install || pip_install --no-deps -r "$lock"
 pip_install --no-deps --no-build-isolation --editable .
-if ! .venv/bin/python -c 'import torch' 2>.venv/torch-error; then
+if ! torch_of=$(.venv/bin/python -c 'import torch
+print(torch.version.cuda, torch.cuda.is_available())' 2>.venv/torch-error); then
     tail -n 1 .venv/torch-error >&3
     echo "corag: torch does not start. On a machine without a GPU it must be the CPU build: add PyTorch's" \
         "index of CPU builds to pip's configuration (extra-index-url), delete .venv and run this again." >&3
     exit 2
+fi
+read -r cuda finds_gpu <<<"$torch_of"
+if [ $kind = gpu ] && [ "$cuda" = None ]; then
+    echo "corag: torch is a build for CPUs, though this should be an installation for GPUs: take the indexes" \
+        "of CPU builds out of pip's and uv's configuration, delete .venv and run this again." >&3
+    exit 2
+elif [ $kind = gpu ] && [ "$finds_gpu" = False ]; then
+    driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1) || driver=
+    if [ -n "$driver" ]; then
+        echo "corag: torch, a build for CUDA $cuda, finds no GPU. CUDA 13 wants NVIDIA driver 580 (R580) or newer;" \
+            "this machine's is $driver. Update it and run this again, or install for CPUs with CORAG_GPU=0." >&3
+        exit 2
+    fi
+    echo "corag: there is no GPU here. Machines that corag is to run on want NVIDIA driver 580 (R580) or newer." >&3
 fi
 exec 2>&3
 echo "$wanted" >.venv/corag-lock

@@ -14,7 +14,8 @@ from xdist.scheduler import LoadScopeScheduling
 from generation.config import ModelConfig
 from generation.transformers_engine import TransformersGenerator
 from generation.vllm_engine import VllmGenerator
-from tests.serving import served_default_model
+from tests.llama_cpp import write_gguf
+from tests.serving import served_default_model, served_llama_cpp
 from tests.tiny import save_tiny_model
 
 ROOT = Path(__file__).parents[1]
@@ -81,6 +82,15 @@ async def hf_generator() -> AsyncIterator[TransformersGenerator]:
 def vllm_server() -> Iterator[str]:
     """The address of a vLLM server with the same model, precision and window."""
     with served_default_model() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def llama_cpp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a llama.cpp server with the same weights, in float32, and the same window."""
+    pytest.importorskip("xllamacpp")
+    file = write_gguf(tmp_path_factory.mktemp("gguf") / "default.gguf")
+    with served_llama_cpp(file) as url:
         yield url
 
 

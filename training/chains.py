@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from corag.config import CoRAGConfig
 from corag.method import HopRecord
 from core.errors import ConfigError, DataError
+from core.runs.failures import Failures
 from core.runs.folder import read_rows
 from core.runs.manifest import CHAINS, Manifest
 from core.runs.rows import SavedRow, log_likelihood
@@ -120,6 +121,7 @@ class Description:
         score_histogram: kept chains by that log-likelihood.
         lengths: kept chains by hops.
         stopped: kept chains by what ended them.
+        reasons: why questions failed, and how many.
     """
 
     questions: int
@@ -134,6 +136,12 @@ class Description:
     score_histogram: dict[str, int]
     lengths: dict[str, int]
     stopped: dict[str, int]
+    reasons: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> Failures:
+        """The failed questions by reason."""
+        return Failures(self.questions, self.reasons)
 
     def lines(self) -> Iterator[str]:
         """Write it for a reader."""
@@ -175,6 +183,7 @@ def describe(rows: Sequence[ChainRow]) -> Description:
             for length, count in sorted(Counter(len(chain.hops) for _, chain in kept).items())
         },
         stopped=dict(sorted(Counter(chain.stopped for _, chain in kept).items())),
+        reasons=dict(Failures.of(row.error for row in rows).reasons),
     )
 
 

@@ -14,10 +14,11 @@ from typing import Literal, get_args
 
 from corag.chain import Chain, Hop, top_passages
 from corag.config import CoRAGConfig
-from corag.final_answer import Context, final_passages
+from corag.final_answer import Context, final_prompt
 from corag.prompting import (
     continuation,
     final_answer_prompt,
+    fit_hop_prompt,
     stop_check_prompt,
     sub_answer_prompt,
     sub_query_prompt,
@@ -138,8 +139,7 @@ def examples_of(
     context = Context(_hits(row.context_ids, passages, question.id))
 
     def final(chain: Chain) -> Prompt:
-        shown = final_passages(question.text, chain, context, count, corag)
-        return final_answer_prompt(question.text, chain, shown, corag)
+        return final_prompt(question.text, chain, context, count, corag)[0]
 
     # The first gold answer is the one taught: further ones are other ways to write it.
     asked: dict[Task, Callable[[], Prompt]] = {
@@ -168,12 +168,13 @@ def _of_hop(
         return count(continuation(prompt, reply)) > most if row.annotated else when_sampled
 
     if _drawn("sub_query", question.id, number, config):
-        prompt = sub_query_prompt(question.text, before, corag)
+        prompt = fit_hop_prompt(sub_query_prompt(question.text, before, corag), count, corag)
         lost = cut(prompt, hop.sub_query, corag.max_sub_query_tokens, hop.query_cut)
         yield TrainingExample(question.id, "sub_query", number, prompt, hop.sub_query, lost)
     # A hop that found nothing was refused without asking the model, so there is no request to learn.
     if _drawn("sub_answer", question.id, number, config) and hop.hits:
         prompt = sub_answer_prompt(hop.sub_query, top_passages(hop.hits, corag.passages_per_hop), corag)
+        prompt = fit_hop_prompt(prompt, count, corag)
         lost = cut(prompt, hop.sub_answer, corag.max_sub_answer_tokens, hop.answer_cut)
         yield TrainingExample(question.id, "sub_answer", number, prompt, hop.sub_answer, lost)
     if _drawn("stop", question.id, number, config):

@@ -24,8 +24,11 @@ from corag.config import CoRAGConfig
 from core.errors import BackendError, ConfigError
 from core.files import file_digest, write_atomically
 from core.options import identity_of
+from core.runs.failures import check_max_failed
 from core.runs.folder import TRACES, read_lines
 from core.runs.stamp import STAMP, Input, Stamp, is_finished, refuse_differences
+from core.text import normalize_answer
+from core.types import Question
 from eval.experiment.backends import OPENED_ALIASES, indexes_read, require_index, weights_read
 from eval.experiment.questions import FurtherQuestions, QuestionFile
 from eval.experiment.run import RunConfig
@@ -43,6 +46,7 @@ COMMAND = (sys.executable, "-m", "scripts.cli")
 ACCELERATE = (sys.executable, "-m", "accelerate.commands.launch")
 SFT = str(Path(__file__).with_name("sft.py"))
 _END_S = 10.0
+_ANY = 10**9  # how many questions may fail in the command of a stage: here they are counted, not there
 StageOptions: TypeAlias = SampleRunConfig | MakeRowsConfig | SftConfig | RunConfig
 
 
@@ -85,8 +89,8 @@ class RoundsConfig(QuestionFile):
             one process, on the CPU if there is no GPU.
         seed: of sampling and decoding.
         batch_size: questions in flight at the same time.
-        may_fail: questions of a stage that may fail; if more do, the same command asks them again, before it
-            trains on the others.
+        max_failed: questions of a stage that may fail; if more do, the same command asks them again, before
+            it trains on the others.
     """
 
     out: str = ""
@@ -106,12 +110,13 @@ class RoundsConfig(QuestionFile):
     launch: tuple[str, ...] = ()
     seed: int = 0
     batch_size: int = 64
-    may_fail: int = 0
+    max_failed: int = 0
 
-    ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES
+    ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES | {"may_fail": "max_failed"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_max_failed(self.max_failed)
         if not self.out:
             raise ConfigError("no folder was given: write corag rounds --out FOLDER.")
         require_index(self.retriever)
@@ -135,9 +140,8 @@ class RoundsConfig(QuestionFile):
         )
         share = self.learning_rate_share
         yield share <= 0, f"learning_rate_share must be above 0, but it is {share:g}"
-        yield self.may_fail < 0, f"may_fail must be a number of questions, but it is {self.may_fail}"
         yield (
-            self.model.backend == "server",
+            self.model.backend in ("server", "openai"),
             "a server cannot change its adapter: choose backend vllm or transformers",
         )
         yield (
@@ -196,11 +200,16 @@ class Stage:
 
 
 def perform_rounds(config: RoundsConfig) -> list[str]:
-    """Perform every stage that is not finished, and return the names of the turns."""
-    planned = turns(config, len(config.load()))
+    """Perform every stage that is not finished, and return the names of the turns.
+
+    Raises :class:`ConfigError`, before the first, for test questions that are among those trained on.
+    """
+    asked = config.load()
+    planned = turns(config, len(asked))
+    check_held_out(config, asked, planned)
     keep_plan(Path(config.out), planned)
     for stage in stages(config, planned):
-        perform(stage, command_of(stage, config.launch or default_launch()), config.may_fail)
+        perform(stage, command_of(stage, config.launch or default_launch()), config.max_failed)
     return [turn.name for turn in planned]
 
 
@@ -224,6 +233,28 @@ def turns(config: RoundsConfig, total: int) -> list[TrainingTurn]:
             f"warm_start and rounds want {needed} questions, but there are {total}: ask for fewer of them."
         )
     return made
+
+
+def check_held_out(config: RoundsConfig, asked: Sequence[Question], planned: Sequence[TrainingTurn]) -> None:
+    """Raise :class:`ConfigError` if a test question is trained on: its figures would say nothing.
+
+    Questions are the same by their normalised texts, and by their ids where both are of one published
+    dataset; in files of one's own ids such as "1" may be anything's.
+    """
+    if not config.test.questions:
+        return
+    starts = [(turn.skip - config.skip, turn.limit) for turn in planned]
+    trained = [question for start, limit in starts for question in asked[start : start + limit]]
+    texts = {normalize_answer(question.text) for question in trained}
+    published = config.held_out.dataset == config.dataset != "jsonl"
+    ids = {question.id for question in trained} if published else set[str]()
+    tests = config.held_out.load()
+    if shared := [each.id for each in tests if each.id in ids or normalize_answer(each.text) in texts]:
+        raise ConfigError(
+            f"{len(shared)} of the {len(tests)} test questions are trained on, such as '{shared[0]}': "
+            "measured on them a model only remembers. Take others with --test.skip and --test.limit, or from "
+            "another file."
+        )
 
 
 def keep_plan(root: Path, planned: Sequence[TrainingTurn]) -> None:
@@ -258,6 +289,7 @@ def stages(config: RoundsConfig, planned: Sequence[TrainingTurn]) -> list[Stage]
             seed=config.seed,
             batch_size=config.batch_size,
             out=str(chains),
+            max_failed=_ANY,
         )
         writing = MakeRowsConfig(
             [str(chains)],
@@ -305,15 +337,16 @@ def decoding(config: RoundsConfig, folder: Path, adapter: str) -> Stage:
         seed=config.seed,
         batch_size=config.batch_size,
         out=str(folder / "test"),
+        max_failed=_ANY,
     )
     return Stage(folder / "test", options, _paths(adapter))
 
 
-def perform(stage: Stage, command: Sequence[str], may_fail: int = 0) -> None:
+def perform(stage: Stage, command: Sequence[str], max_failed: int = 0) -> None:
     """Run a stage's command unless it has finished with these options on what is there now.
 
-    It has not finished if more than ``may_fail`` questions failed. Raises :class:`BackendError` if it fails,
-    or questions failed whose chains the next stage wants; what it had done is kept.
+    It has not finished if more than ``max_failed`` questions failed. Raises :class:`BackendError` if it
+    fails, or questions failed whose chains the next stage wants; what it had done is kept.
     """
     stamp = stamp_of(stage)
     if stage.result.exists() and is_finished(stage.stamp_file, stamp):
@@ -328,7 +361,9 @@ def perform(stage: Stage, command: Sequence[str], may_fail: int = 0) -> None:
             "above. Once that is mended, or the folder removed if it was made with other options, the same "
             "command goes on from there."
         )
-    if not isinstance(stage.options, SampleRunConfig | RunConfig) or check_answered(stage.options, may_fail):
+    if not isinstance(stage.options, SampleRunConfig | RunConfig) or check_answered(
+        stage.options, max_failed
+    ):
         stamp.finish(stage.stamp_file)
 
 
@@ -387,7 +422,7 @@ def stamp_of(stage: Stage) -> Stamp:
     Of stages before, their stamps are read: what was made anew is another, whatever its options.
     """
     options = stage.options
-    left_out = WATCHING if isinstance(options, SftConfig) else ("batch_size",)
+    left_out = WATCHING if isinstance(options, SftConfig) else ("batch_size", "max_failed")
     made_with = {name: value for name, value in identity_of(options).items() if name not in left_out}
     made_from = {"after": [Input(str(path), file_digest(stamp_beside(path))) for path in stage.after]}
     match options:
@@ -407,8 +442,8 @@ def stamp_of(stage: Stage) -> Stamp:
     return Stamp(made_with, made_from | indexes_read(options.retriever))
 
 
-def check_answered(options: SampleRunConfig | RunConfig, may_fail: int) -> bool:
-    """Return whether all questions of a command are answered, but for ``may_fail`` at most; say so if not.
+def check_answered(options: SampleRunConfig | RunConfig, max_failed: int) -> bool:
+    """Return whether all questions of a command are answered, but for ``max_failed`` at most; say so if not.
 
     Raises :class:`BackendError` if chains are missing: rows are made of all chains at once, and later ones
     cannot be added.
@@ -417,12 +452,12 @@ def check_answered(options: SampleRunConfig | RunConfig, may_fail: int) -> bool:
     lines = read_lines(folder).values() if (folder / TRACES).is_file() else ()
     failed = [line.parsed() for line in lines if line.failed]
     # First without reading the questions, of which there may be many.
-    if len(failed) <= may_fail:
+    if len(failed) <= max_failed:
         return True
     # The run may hold more than are asked now.
     asked = {question.id for question in options.load()}
     failed = [row for row in failed if row.question.id in asked]
-    if len(failed) <= may_fail:
+    if len(failed) <= max_failed:
         return True
     said = (
         f"of the {len(asked)} questions of '{folder}', {len(failed)} failed, the first, "
@@ -431,7 +466,7 @@ def check_answered(options: SampleRunConfig | RunConfig, may_fail: int) -> bool:
     )
     if isinstance(options, SampleRunConfig):
         raise BackendError(
-            f"{said}, before it trains on the others. To leave them out, give --may_fail {len(failed)}."
+            f"{said}, before it trains on the others. To leave them out, give --max_failed {len(failed)}."
         )
     _say(f"{said}.")
     return False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -99,6 +100,7 @@ class RowsReport:
         cut: names of replies that are not taught, since they were cut off at their limit of tokens, or are
             annotated ones that would be.
         tokens: of all rows.
+        files: the question files that the chains were sampled for, by name; none in older reports.
     """
 
     settings: dict[str, Any]
@@ -108,6 +110,7 @@ class RowsReport:
     shortened: dict[str, dict[str, int]] = field(default_factory=dict)
     cut: list[str] = field(default_factory=list)
     tokens: int = 0
+    files: list[str] = field(default_factory=list)
 
     def add(self, split: str, row: TrainingRow, name: str, shortening: Shortening) -> None:
         """Count a row."""
@@ -177,7 +180,7 @@ async def write_rows(
         advice = "Give the same chains and options, choose another --out, or remove it."
         refuse_differences(f"'{out}'", Stamp(found.settings), Stamp(settings), advice=advice)
         return found
-    report = RowsReport(settings)
+    report = RowsReport(settings, files=[manifest_of_chains(folder).last.questions for folder in folders])
     rows: dict[str, list[Any]] = {"train": [], "validation": []}
     with tempfile.TemporaryDirectory(dir=_parent(out), prefix=f"{out.name}.") as temporary:
         # Chains lie in the order in which they were finished, which may differ between two runs that sampled
@@ -241,6 +244,20 @@ def read_report(folder: Path) -> RowsReport | None:
     record = json.loads(file.read_text(encoding="utf-8"))
     record["lengths"] = {name: RowLengths(**found) for name, found in record["lengths"].items()}
     return RowsReport(**record)
+
+
+_HELD_OUT = re.compile(r"(?:^|[^a-z])(test|dev|valid|validation|eval)(?:[^a-z]|$)")
+
+
+def held_out_named(report: RowsReport) -> list[str]:
+    """Return the question files and splits of some rows that are for testing by their names.
+
+    >>> held_out_named(RowsReport({"chains": [{"questions": {"split": "validation"}}]}, files=["x/dev.json"]))
+    ['dev.json', 'validation']
+    """
+    splits = [chains.get("questions", {}).get("split", "") for chains in report.settings["chains"]]
+    names = [*(Path(file).name for file in report.files), *splits]
+    return [name for name in dict.fromkeys(names) if _HELD_OUT.search(name.lower())]
 
 
 def _tokenised(

@@ -14,16 +14,18 @@ from typing import Any, ClassVar
 from corag.config import CoRAGConfig
 from core.errors import ConfigError
 from core.files import file_digest
-from core.protocols import Generator, Retriever
+from core.options import identity_of
+from core.protocols import Ability, Generator, Retriever
 from core.runner import answer_question
 from core.runs.environment import environment
-from core.runs.folder import RunFolder
+from core.runs.failures import check_max_failed
+from core.runs.folder import RunFolder, writable_folder
 from core.runs.manifest import CHAINS
 from core.runs.rows import Row
 from core.runs.shards import Shard, note_questions
 from core.tools import Tools
 from core.types import Question
-from eval.experiment.backends import OPENED_ALIASES, Setup, open_backends
+from eval.experiment.backends import OPENED_ALIASES, Setup, open_backends, require_abilities
 from eval.experiment.opening import ENGINE_LOG, log_to
 from eval.experiment.progress import answer_waiting
 from eval.experiment.questions import QuestionFile
@@ -44,6 +46,7 @@ class SampleRunConfig(QuestionFile):
         seed: all randomness derives from it.
         batch_size: questions in flight at the same time.
         out: folder of the chains; "auto" is chains/NAME-OF-QUESTIONS.
+        max_failed: questions that may fail; if more do, the exit status is 1.
     """
 
     sample: SampleConfig = field(default_factory=SampleConfig)
@@ -53,11 +56,13 @@ class SampleRunConfig(QuestionFile):
     seed: int = 0
     batch_size: int = 64
     out: str = "auto"
+    max_failed: int = 0
 
     ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_max_failed(self.max_failed)
         if self.batch_size < 1:
             raise ConfigError(f"batch_size must be at least 1, but it is {self.batch_size}.")
 
@@ -78,6 +83,7 @@ async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question])
     for question in questions:
         check_question(question, config.sample)
     setup = Setup(method=["corag"], model=config.model, retriever=config.retriever, corag=config.corag)
+    writable_folder(config.folder)
     log_to(config.folder / ENGINE_LOG)
     async with open_backends(setup) as (generator, retriever):
         assert retriever is not None
@@ -88,6 +94,7 @@ async def sample_into(
     config: SampleRunConfig, questions: Sequence[Question], generator: Generator, retriever: Retriever
 ) -> None:
     """Do so with a model and an index that are open."""
+    require_abilities("sampling for training", {Ability.SCORES: ""}, generator)
     with RunFolder(config.folder, settings_of(config, generator, retriever), _chosen(config)) as run:
         if config.shard:
             note_questions(config.folder, [question.id for question in questions])
@@ -110,7 +117,7 @@ def settings_of(config: SampleRunConfig, generator: Generator, retriever: Retrie
     aliases = {"aliases": file_digest(config.aliases)} if config.aliases else {}
     return {
         "method": CHAINS,
-        "options": {"sample": asdict(config.sample), "corag": asdict(config.corag)},
+        "options": {"sample": asdict(config.sample), "corag": identity_of(config.corag)},
         "prompts": [template.identity for template in config.corag.templates()],
         "questions": config.source,
         "model": generator.fingerprint,

@@ -13,7 +13,7 @@ This is a program of its own, not a command: accelerate starts it once per devic
 from __future__ import annotations
 
 import json
-import os
+import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from core.errors import ConfigError, CoragError, DataError
-from core.files import write_atomically
+from core.files import replacing, write_atomically
+from core.hugging_face import reading_weights
 from core.options import parse
 from core.runs.environment import environment
 from core.runs.stamp import Stamp, refuse_differences
@@ -31,13 +32,14 @@ from generation.adapters import TRAINING, adapter_folder, check_adapter, read_ma
 from generation.models import context_window, folder_digest, model_folder, native_dtype
 from generation.rendering import Renderer
 from training.config import WATCHING, SftConfig
+from training.launched import check_launch, is_first, is_first_here, pin_one_gpu, process_count
 from training.memory import keep_freed_memory
-from training.rows import read_report
+from training.rows import held_out_named, read_report
 
 CHECKPOINTS = "checkpoints"
 # What does not change what is learned may differ when an interrupted training goes on.
 _ENVIRONMENT = ("out", "rows", *WATCHING)
-ADAPTER = "adapter_config.json"
+ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
 def main(config: SftConfig) -> dict[str, Any]:
@@ -57,18 +59,40 @@ def main(config: SftConfig) -> dict[str, Any]:
             return earlier
     manifest = {"settings": settings, "result": None, "start": environment()}
     out.mkdir(parents=True, exist_ok=True)
-    # Before training: checkpoints beside it are then known to be of these settings.
-    write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
+    # Of several processes one writes and says it.
+    if first := is_first():
+        # Before training: checkpoints beside it are then known to be of these settings.
+        write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
     log_to(out / ENGINE_LOG)
-    # Of several processes one says it.
-    first = os.environ.get("RANK", "0") == "0"
     done = f"model {config.model} and {len(rows['train'])} rows are loaded" if first else ""
-    with quiet(f"loading model {config.model} and its rows", done):
+    with quiet(f"loading model {config.model} and its rows", done) as say:
         trainer = make_trainer(config, folder, rows)
+        if first and config.tuning == "full" and config.save_steps:
+            say(f"corag: {about_checkpoints(trainer, out)}")
+    # All processes have met by now, so the first one's line is written.
+    if not first and read_manifest(out) is None:
+        raise DataError(
+            f"'{config.out}' on this machine is not the folder that the first process writes to: several "
+            "machines need a --out that they share, and the same rows and model."
+        )
     manifest["result"] = train(trainer, config, rows)
     if trainer.is_world_process_zero():
         write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
     return manifest
+
+
+def about_checkpoints(trainer: Any, out: Path) -> str:
+    """Say what a checkpoint of a whole model takes on disk: float32 weights and Adam's two moments.
+
+    Under FSDP accelerate writes the weights once more, for itself.
+    """
+    weights = sum(weight.numel() for weight in trainer.model.parameters())
+    size = weights * 4 * (4 if trainer.is_fsdp_enabled else 3) / 1e9
+    free = shutil.disk_usage(out).free / 1e9
+    return (
+        f"a checkpoint takes about {size:,.1f} GB in {out}, where {free:,.0f} GB are free. One is kept, and "
+        "two lie there while the next is written (--save_steps 0 for none)."
+    )
 
 
 def train(trainer: Any, config: SftConfig, rows: Any) -> dict[str, Any]:
@@ -127,6 +151,11 @@ def load_rows(config: SftConfig, folder: str) -> Any:
             f"the rows in '{config.rows}' were written with another tokenizer or chat template than that of "
             f"'{config.model}': make them again with 'corag rows --model {config.model}'."
         )
+    if (named := held_out_named(report)) and is_first():
+        sys.stderr.write(
+            f"corag: '{config.rows}' teaches questions of {', '.join(named)}, which by that name are for "
+            "testing: do not report figures on them for this model.\n"
+        )
     rows = datasets.load_from_disk(config.rows)
     limit = config.max_length or report.settings["rows"]["max_length"]
     window = context_window(folder) or limit
@@ -169,7 +198,7 @@ def settings_of(config: SftConfig, folder: str) -> dict[str, Any]:
     resolved = {
         "precision": precision_of(config),
         "batching": batching_of(config),
-        "rows_per_update": config.batch_size * config.accumulation * int(os.environ.get("WORLD_SIZE", "1")),
+        "rows_per_update": config.batch_size * config.accumulation * process_count(),
     }
     base = {"name": config.model, "digest": folder_digest(folder, weights_only=True)}
     settings = {
@@ -237,14 +266,16 @@ def make_model(config: SftConfig, folder: str) -> tuple[Any, Any]:
     if (attention := attention_of(config, folder)) != "auto":
         options["attn_implementation"] = attention
     if config.tuning == "qlora":
-        options["quantization_config"] = four_bits()
-    model = AutoModelForCausalLM.from_pretrained(folder, **options)
+        options["quantization_config"] = four_bits(precision)
+    with reading_weights(f"the model in '{folder}'"):
+        model = AutoModelForCausalLM.from_pretrained(folder, **options)
     if config.tuning == "full":
         return model, None
     if config.adapter:
         adapter = adapter_folder(config.adapter)
         check_adapter(adapter, folder)
-        adapted = PeftModel.from_pretrained(model, adapter, is_trainable=True)
+        with reading_weights(f"the adapter '{adapter}'"):
+            adapted = PeftModel.from_pretrained(model, adapter, is_trainable=True)
         # It names its base as its trainer did ("default"), where PEFT would look for a configuration.
         adapted.peft_config["default"].base_model_name_or_path = folder
         return adapted, None
@@ -260,10 +291,10 @@ def make_model(config: SftConfig, folder: str) -> tuple[Any, Any]:
     return model, lora
 
 
-def four_bits() -> Any:
+def four_bits(precision: str) -> Any:
     """Return QLoRA's quantisation: 4-bit normal floats, their scales quantised too (Dettmers et al. 2023).
 
-    Raises :class:`ConfigError` where it cannot be had.
+    ``precision``: of the arithmetic. Raises :class:`ConfigError` where it cannot be had.
     """
     import importlib.util
 
@@ -279,7 +310,7 @@ def four_bits() -> Any:
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=torch.bfloat16,
+        bnb_4bit_compute_dtype=getattr(torch, precision),
     )
 
 
@@ -299,7 +330,7 @@ def arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
     batching = batching_of(config)
     # TRL cuts what is longer than max_length, so it is the longest row there is. Rows behind one another have
     # no length of their own: any limit would cut the batch.
-    return SFTConfig(
+    said = SFTConfig(
         output_dir=str(Path(config.out) / CHECKPOINTS),
         max_length=None if batching == "padding_free" else longest,
         completion_only_loss=True,
@@ -321,7 +352,8 @@ def arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
         eval_steps=config.eval_steps or None,
         save_strategy="steps" if config.save_steps else "no",
         save_steps=config.save_steps or 500,
-        save_total_limit=2,  # the last may be half written when the power fails
+        # The last may be half written when the power fails; whole models are too large to keep two.
+        save_total_limit=1 if config.tuning == "full" else 2,
         logging_steps=config.logging_steps,
         logging_first_step=True,
         report_to=list(config.report_to),
@@ -329,15 +361,23 @@ def arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
         data_seed=config.seed,
         dataloader_pin_memory=on_gpu,
     )
+    if said.n_gpu > 1:
+        raise ConfigError(
+            f"this process sees {said.n_gpu} GPUs, over which transformers would copy the model: set "
+            "CUDA_VISIBLE_DEVICES to one of them, or start a process for each with corag train "
+            f"--launch=--multi_gpu,--num_processes,{said.n_gpu} ..."
+        )
+    return said
 
 
 def precision_of(config: SftConfig) -> str:
     """Return the precision of the arithmetic."""
     import torch
 
-    return (
-        native_dtype(on_cpu=not torch.cuda.is_available()) if config.precision == "auto" else config.precision
-    )
+    if config.precision != "auto":
+        return config.precision
+    native = native_dtype(on_cpu=not torch.cuda.is_available())
+    return native if native == "bfloat16" else "float32"  # small gradients vanish in float16
 
 
 def batching_of(config: SftConfig) -> str:
@@ -390,14 +430,9 @@ def last_checkpoint(out: Path) -> str | None:
 
 def save(trainer: Any, config: SftConfig, out: Path) -> None:
     """Write adapter or model. An adapter names its base model as the user did, not by its place here."""
-    import torch
-
-    if config.tuning != "full":
-        for weight in trainer.accelerator.unwrap_model(trainer.model).parameters():
-            if weight.requires_grad:
-                weight.data = weight.data.to(getattr(torch, config.save_precision))
     trainer.save_model(str(out))
     if config.tuning != "full" and trainer.is_world_process_zero():
+        round_weights(out / WEIGHTS, config.save_precision)
         # Not before: PEFT looks for the base model's configuration when it saves, on the network if the name
         # is no folder.
         settings = json.loads((out / ADAPTER).read_text(encoding="utf-8"))
@@ -406,7 +441,23 @@ def save(trainer: Any, config: SftConfig, out: Path) -> None:
         )
 
 
+def round_weights(file: Path, precision: str) -> None:
+    """Write an adapter's weights again in this precision.
+
+    As they lie on disk: while they are spread over GPUs (FSDP) the model's own keep the precision in which
+    they were trained, whatever one sets them to.
+    """
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    wanted = getattr(torch, precision)
+    weights = {name: weight.to(wanted) for name, weight in load_file(file).items()}
+    with replacing(file) as temporary:
+        save_file(weights, temporary, metadata={"format": "pt"})
+
+
 if __name__ == "__main__":
+    pinned = pin_one_gpu()  # first: torch keeps to the GPUs that it saw when it was first asked for any
     import torch
 
     if not torch.cuda.is_available():
@@ -414,8 +465,12 @@ if __name__ == "__main__":
     try:
         summary = "fine-tune a model on training rows"
         options = parse(SftConfig, sys.argv[1:], "training/sft.py", summary)
+        for line in filter(None, (pinned, check_launch())):
+            print(f"corag: {line}", file=sys.stderr)  # noqa: T201
         outcome = main(options)
     except CoragError as error:
-        print(f"corag: {error}", file=sys.stderr)  # noqa: T201
+        if is_first_here():
+            print(f"corag: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
-    print(said_of(options, outcome["result"]))  # noqa: T201
+    if is_first():
+        print(said_of(options, outcome["result"]))  # noqa: T201

@@ -12,12 +12,17 @@ Differences, and why:
   read whatever marks and case they have, passages are shown whole instead of cut at a character.
 - "auto" asks the model which mode to take; the tutorial's rule by words of the question is
   ``choose_by="words"``.
-- "decompose" is a mode: there, planned sub-questions are never searched for. In a sub-question "#1" stands
-  for another one's answer, as in MuSiQue (Trivedi et al., TACL 2022).
+- "decompose" is a mode; there, it is a retriever that searches for each sub-question, follows references and
+  answers it, but that nothing calls. References are followed here with ``follow_references``, which the
+  preset "tutorial" has. In a sub-question "#1" stands for another one's answer, as in MuSiQue (Trivedi et
+  al., TACL 2022); independent ones are searched for and answered at the same time.
 - "multi_hop" and "self_query" do not judge after their last search, and ``max_documents`` holds in every
   mode.
 - Documents that are referred to are searched for by the words of the reference; what "self_query" misses, all
-  at the same time.
+  at the same time, in queries of the judgement's own reply. The preset "tutorial" has one query for the first
+  gap, as there, where another call words it.
+- Prompts show the newest passages where not all may be shown, and the answer is short; the preset "tutorial"
+  keeps the earliest, as the tutorial's cuts do, and all of a long answer.
 """
 
 from __future__ import annotations
@@ -26,10 +31,17 @@ import re
 from dataclasses import dataclass
 
 from baselines.recursive.config import Mode, RecursiveConfig
-from baselines.recursive.parts import answer_parts
 from baselines.recursive.replies import parse_mode
 from baselines.recursive.rounds import follow_references, search_in_rounds
-from baselines.recursive.trail import AnsweredPart, Trail, final_answer, final_prompt
+from baselines.recursive.sub_questions import answer_sub_questions
+from baselines.recursive.trail import (
+    AnsweredSubQuestion,
+    Reference,
+    Searched,
+    Trail,
+    final_answer,
+    final_prompt,
+)
 from core.errors import BudgetExhaustedError
 from core.tools import Tools
 from core.types import Answer, Question
@@ -39,26 +51,43 @@ from core.types import Answer, Question
 class RecursiveAnswer(Answer):
     """Recursive RAG's result.
 
-    ``steps``: rounds of searches. ``stopped``: "read" (mode simple), "max_depth", "max_documents",
-    "no_references", "sufficient", "max_steps", "no_query" (something is missing, but nothing is named to
-    search for), "repeated_query" (only what was searched before), "malformed" (a judgement that cannot be
-    read), "plan" (all sub-questions were asked), "fallback" (the plan was refused) or "budget". ``mode``: the
-    one that was taken. ``queries``: all that was searched for. ``findings``: sub-questions with their
-    answers. ``plan_problem``: why a plan was refused, "malformed", "unknown_reference" or "cycle".
-    ``malformed``: replies, and lines of a plan, that could not be read. ``fallbacks``: times that
-    ``default_mode`` or the bare question was taken instead. ``repeats``: queries dropped as repeats.
-    ``left_out``: collected passages that the final prompt did not show, for the sake of ``context_tokens``,
-    the budget or the window.
+    Attributes:
+        steps: rounds of searches.
+        stopped: "read" (mode simple), "max_depth", "max_documents", "no_references", "sufficient",
+            "max_steps", "no_query" (something is missing, but nothing is named to search for),
+            "repeated_query" (only what was searched before), "malformed" (a judgement that cannot be read),
+            "plan" (all sub-questions were asked), "fallback" (the plan was refused) or "budget".
+        mode: the one that was taken.
+        queries: all that was searched for.
+        findings: sub-questions with their answers.
+        plan_problem: why a plan was refused, "malformed", "unknown_reference" or "cycle".
+        malformed: replies, and lines of a plan, that could not be read.
+        fallbacks: times that ``default_mode`` or the bare question was taken instead.
+        repeats: queries dropped as repeats.
+        left_out: collected passages that the final prompt did not show, for the sake of ``context_tokens``,
+            the budget or the window.
+        retrieval_path: every search, with what it was for and what it was the first to find. This name and
+            the next three are the tutorial's.
+        references_found: where references are followed, which passage gave which, by what words, and what
+            became of it.
+        depth: the deepest round of searches; each sub-question begins at 1.
+        context_length: characters of all collected passages, titles and texts, before anything is left out.
+        note: which part of the reply the text is; "" if it is all of it, or what it states as the answer.
     """
 
     mode: str = ""
     queries: tuple[str, ...] = ()
-    findings: tuple[AnsweredPart, ...] = ()
+    findings: tuple[AnsweredSubQuestion, ...] = ()
     plan_problem: str = ""
     malformed: int = 0
     fallbacks: int = 0
     repeats: int = 0
     left_out: int = 0
+    retrieval_path: tuple[Searched, ...] = ()
+    references_found: tuple[Reference, ...] = ()
+    depth: int = 0
+    context_length: int = 0
+    note: str = ""
 
 
 async def recursive(question: Question, tools: Tools, config: RecursiveConfig) -> RecursiveAnswer:
@@ -71,14 +100,14 @@ async def recursive(question: Question, tools: Tools, config: RecursiveConfig) -
     # 2. Search, in rounds, until there is enough or no more.
     match mode:
         case "simple":
-            await trail.search([question.text], config.k, tools)
+            await trail.search([question.text], config.k, tools, "question")
             stopped = "read"
         case "recursive":
-            stopped = await follow_references(question, trail, tools, config)
+            stopped = await follow_references(question.text, trail, tools, config, k=config.k)
         case "multi_hop" | "self_query":
             stopped = await search_in_rounds(mode, question, trail, tools, config)
         case "decompose":
-            stopped = await answer_parts(question, trail, tools, config)
+            stopped = await answer_sub_questions(question, trail, tools, config)
 
     # 3. Read what was found.
     reading = await final_answer(question, trail, tools, config)
@@ -95,6 +124,11 @@ async def recursive(question: Question, tools: Tools, config: RecursiveConfig) -
         fallbacks=trail.fallbacks,
         repeats=trail.repeats,
         left_out=reading.left_out,
+        retrieval_path=tuple(trail.path),
+        references_found=tuple(trail.references),
+        depth=trail.depth,
+        context_length=sum(len(passage.contents) for passage in trail.passages),
+        note=reading.note,
     )
 
 

@@ -180,9 +180,9 @@ class Plan:
     ignored: int = 0
 
     @property
-    def parts(self) -> tuple[SubQuestion, ...]:
+    def sub_questions(self) -> tuple[SubQuestion, ...]:
         """All sub-questions, wave by wave."""
-        return tuple(part for wave in self.waves for part in wave)
+        return tuple(each for wave in self.waves for each in wave)
 
 
 def parse_plan(reply: str, limit: int) -> Plan:

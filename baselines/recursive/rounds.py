@@ -9,11 +9,12 @@ loop of its own.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 from baselines.recursive.config import RecursiveConfig
 from baselines.recursive.replies import Gaps, parse_gaps
-from baselines.recursive.trail import Trail, final_prompt
+from baselines.recursive.trail import Outcome, Reference, Trail, Why, final_prompt
 from core.errors import BudgetExhaustedError
 from core.prompting.render import render_passages
 from core.sentences import first_sentence
@@ -21,22 +22,34 @@ from core.tools import Tools
 from core.types import Question
 
 
-async def follow_references(question: Question, trail: Trail, tools: Tools, config: RecursiveConfig) -> str:
-    """Search for the question, then for what the new passages refer to, and so on. Return why it ended.
+async def follow_references(
+    query: str, trail: Trail, tools: Tools, config: RecursiveConfig, *, k: int, first: Why = "question"
+) -> str:
+    """Search for a query, then for what the new passages refer to, and so on. Return why it ended.
 
     A reference is searched for once, and a passage taken once, so passages that refer to each other come to
-    an end.
+    an end. ``k``: passages of each search. ``first``: what the query is.
     """
-    queries = [question.text]
+    queries, why = [query], first
+    outcome: Outcome
     while True:
-        passages = await trail.search(queries, config.k, tools)
+        passages = await trail.search(queries, k, tools, why)
+        found = [(passage.id, *named) for passage in passages for named in found_references(passage.text)]
+        outcomes: Sequence[Outcome] = ["max_documents"] * len(found)
+        if not trail.full:
+            outcomes = trail.outcomes([text for _, text, _ in found], config.max_references)
+        ends = trail.steps >= config.max_depth
+        queries, why = [], "reference"
+        for (name, text, words), said in zip(found, outcomes, strict=True):
+            if said == "followed":
+                queries.append(text)
+            outcome = "max_depth" if ends and said == "followed" else said
+            trail.references.append(Reference(name, text, words, trail.steps, outcome))
         if trail.full:
             return "max_documents"
-        found = [reference for passage in passages for reference in references(passage.text)]
-        queries = trail.fresh(found, config.max_references)
         if not queries:
             return "no_references"
-        if trail.steps >= config.max_depth:
+        if ends:
             return "max_depth"
 
 
@@ -54,9 +67,10 @@ async def search_in_rounds(
     rounds, limit = (
         (config.max_hops, 1) if mode == "multi_hop" else (config.max_iterations, config.max_follow_ups)
     )
-    queries = [question.text]
+    queries: list[str] = [question.text]
+    why: Why = "question"
     while True:
-        await trail.search(queries, config.k_per_step, tools)
+        await trail.search(queries, config.k_per_step, tools, why)
         if trail.steps >= rounds:
             return "max_steps"
         if trail.full:
@@ -72,6 +86,7 @@ async def search_in_rounds(
             return "sufficient"
         # A gap is searched for in its own words where the model names no query; "multi_hop" names one by its
         # form.
+        why = "next_query" if mode == "multi_hop" else "follow_up"
         wanted = said.queries if mode == "multi_hop" else said.queries or said.gaps
         if not wanted:
             return "no_query"
@@ -93,7 +108,9 @@ async def ask_for_gaps(
     prompt = template.render(
         {
             "query": question.text,
-            "paragraphs": render_passages(passages, template, config.max_shown_words, goes_first="first"),
+            "paragraphs": render_passages(
+                passages, template, config.max_shown_words, goes_first=config.goes_first
+            ),
             "hops": template.items("hop", [{"sub_query": query} for query in trail.queries]),
             "limit": str(config.max_follow_ups),
         }
@@ -118,22 +135,22 @@ _BREAK = re.compile(r"[;\n]")
 _SHORTEST = 4  # characters; the tutorial drops references of three or less
 
 
-def references(text: str) -> list[str]:
+def found_references(text: str) -> list[tuple[str, str]]:
     """Return what a text refers to, in order of appearance, without repeats.
 
     That is what follows "see also", "refer to", "as described in" or "for more information see" up to the end
     of the sentence, and the texts of Markdown links; where links follow such words, they alone count. Less
-    than four characters is no reference.
+    than four characters is no reference. Each comes with the words that make it one, or "link".
 
-    >>> references("A ([film](film.md)). See also Mara Velden. For details, see the list of U.S. towns.")
-    ['film', 'Mara Velden', 'the list of U.S. towns']
+    >>> found_references("A ([film](f.md)). See also Mara Velden. For details, see the list of U.S. towns.")
+    [('film', 'link'), ('Mara Velden', 'see also'), ('the list of U.S. towns', 'for details, see')]
     """
-    found = [(link.start(), link["text"]) for link in _LINK.finditer(text)]
+    found = [(link.start(), link["text"], "link") for link in _LINK.finditer(text)]
     for phrase in _PHRASE.finditer(text):
         named = first_sentence(_BREAK.split(text[phrase.end() :], maxsplit=1)[0])
         if not _LINK.search(named):
-            found.append((phrase.start(), named))
-    cleaned = [
-        " ".join(reference.split()).strip(" *_`\"'“”:,").rstrip(".!?") for _, reference in sorted(found)
-    ]
-    return list(dict.fromkeys(reference for reference in cleaned if len(reference) >= _SHORTEST))
+            found.append((phrase.start(), named, " ".join(phrase[0].lower().split()).rstrip(" :")))
+    cleaned: dict[str, str] = {}
+    for _, reference, words in sorted(found):
+        cleaned.setdefault(" ".join(reference.split()).strip(" *_`\"'“”:,").rstrip(".!?"), words)
+    return [(reference, words) for reference, words in cleaned.items() if len(reference) >= _SHORTEST]

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,9 +40,10 @@ from baselines.self_rag.critique import (
 )
 from baselines.shared import PROMPTS
 from core.errors import BudgetExhaustedError, ConfigError
-from core.prompting.prompt import Prompt
+from core.prompting.prompt import Prompt, Segment
 from core.prompting.render import clip_words
-from core.prompting.template import Template, load_template
+from core.prompting.template import Template, load_prompt
+from core.protocols import Ability
 from core.text import normalize_answer
 from core.tools import Tools
 from core.types import Answer, Hit, Passage, Question
@@ -128,26 +129,42 @@ class SelfRAGConfig(CritiqueConfig):
             if len(given) != count or not all(given):
                 raise ConfigError(f"self_rag's {name}_tokens must be {count} names, but they are {given}.")
 
+    @property
+    def reflection_tokens(self) -> tuple[str, ...]:
+        """All reflection tokens, and those that stand around a passage."""
+        groups = (self.retrieve_tokens, self.relevance_tokens, self.support_tokens, self.utility_tokens)
+        return tuple(name for group in (*groups, self.passage_tokens) for name in group)
+
     def prompt_at(self, query: str, response: str) -> Prompt:
         """Return the prompt that is to be continued after ``response``."""
-        return self.templates()[0].render({"query": query, "response": response})
+        # In a reply the reflection tokens are tokens, as the model wrote them, and no others.
+        tokens = re.finditer("|".join(map(re.escape, self.reflection_tokens)), response)
+        said = Segment(response, wording=tuple(token.span() for token in tokens))
+        return self.templates()[0].render({"query": query, "response": [said]})
+
+    def needs(self) -> Mapping[Ability, str]:
+        """It reads reflection tokens, and scores those that were not written."""
+        read = {Ability.LOGPROBS: "", Ability.SPECIAL_TOKENS: "choose the method self_rag_prompted"}
+        asked = self.retrieval == "adaptive" or self.w_rel or self.w_sup or self.w_use
+        return read | ({Ability.SCORES: "choose the method self_rag_prompted"} if asked else {})
 
     def templates(self) -> tuple[Template, ...]:
         """The prompt."""
-        return (load_template(self.prompt, PROMPTS),)
+        return (load_prompt(self.prompt, "self_rag", PROMPTS),)
 
     def source_text(self, passage: Passage | None) -> str:
         """Return what a segment stands behind: a passage, or the word that there is none."""
         if passage is None:
             return self.retrieve_tokens[1]
         before, after = self.passage_tokens
-        text = clip_words(passage.text.strip(), self.max_shown_words)
-        return f"{self.retrieve_tokens[0]}{before}{passage.title}\n{text}{after}"
+        text = f"{passage.title}\n{clip_words(passage.text.strip(), self.max_shown_words)}"
+        for name in self.reflection_tokens:  # a passage that spells one has not been judged by it
+            text = text.replace(name, f"{name[0]} {name[1:]}")
+        return f"{self.retrieve_tokens[0]}{before}{text}{after}"
 
     def without_reflection_tokens(self, text: str) -> str:
         """Return a text without reflection tokens."""
-        groups = (self.retrieve_tokens, self.relevance_tokens, self.support_tokens, self.utility_tokens)
-        for name in (name for group in (*groups, self.passage_tokens) for name in group):
+        for name in self.reflection_tokens:
             text = text.replace(name, " ")
         return " ".join(text.split())
 
@@ -262,8 +279,9 @@ async def extend(
 
 
 def rank_key(hypothesis: Hypothesis, config: SelfRAGConfig) -> tuple[bool, float]:
-    """Order hypotheses: one that says nothing comes after all others."""
-    return bool(config.without_reflection_tokens(hypothesis.text)), hypothesis.score
+    """Order hypotheses: one that says nothing comes after all others, a score that is no number last."""
+    score = -math.inf if math.isnan(hypothesis.score) else hypothesis.score
+    return bool(config.without_reflection_tokens(hypothesis.text)), score
 
 
 def most_voted(pool: Sequence[Hypothesis], config: SelfRAGConfig) -> Hypothesis:

@@ -38,6 +38,7 @@ from core.errors import BudgetExhaustedError, ConfigError
 from core.prompting.prompt import Prompt, Segment
 from core.prompting.render import render_passages
 from core.prompting.template import Template, load_prompt
+from core.protocols import Ability
 from core.sentences import sentence_end
 from core.text import stated_answer
 from core.tools import Tools
@@ -87,6 +88,10 @@ class SelfRAGPromptedConfig(CritiqueConfig):
     def prompt(self, name: Aspect | Literal["segment"]) -> Template:
         """Load one of the prompts; what it does not say about writing passages is as in the shipped one."""
         return load_prompt(getattr(self, f"{name}_prompt"), f"self_rag_{name}", PROMPTS)
+
+    def needs(self) -> Mapping[Ability, str]:
+        """A sentence counts by its probability, too."""
+        return {Ability.LOGPROBS: ""}
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that these options use."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -51,6 +51,39 @@ class Demonstration:
     def direct(self) -> Demonstration:
         """The same example with the bare answer in place of the chain of thought."""
         return replace(self, answer=extract_answer(self.answer))
+
+    def with_prefix(self, prefix: str, known: Sequence[str]) -> Demonstration:
+        """The same example with a line before its question, in place of one that is ``known``."""
+        question = self.question
+        for other in filter(None, known if prefix else ()):
+            question = question.removeprefix(f"{other}\n")
+        return replace(self, question=prefixed(question, prefix))
+
+
+def prefixed(question: str, prefix: str) -> str:
+    r"""Return a question with a line before it; without one if that is "".
+
+    >>> prefixed("Who wrote Emma?", "Answer briefly.")
+    'Answer briefly.\nWho wrote Emma?'
+    """
+    return f"{prefix}\n{question}" if prefix else question
+
+
+def fitting(
+    demonstrations: Sequence[Demonstration], window: int, reply: int, count: Callable[[str], int]
+) -> tuple[Demonstration, ...]:
+    """Leave out the last demonstrations until the rest fit ``window`` tokens (IRCoT, released code).
+
+    Room is kept for the question's own part, as long as the longest demonstration, and for ``reply`` tokens.
+    A single demonstration stays. ``window`` 0 is no limit. ``count``: of a text's tokens.
+    """
+    kept = list(demonstrations)
+    if not window or len(kept) == 1:
+        return tuple(kept)
+    sizes = [count(each.text) for each in kept]
+    while sizes and sum(sizes) + max(sizes) + reply > window:
+        sizes.pop()
+    return tuple(kept[: len(sizes)])
 
 
 def demonstration_file(given: str, shipped: Path) -> str:

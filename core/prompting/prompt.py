@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
 Role = Literal["system", "user", "assistant"]
 Item = Literal["passage", "hop", "demonstration"]
+
+# Stretches of a text (from, to, in characters) that the author of a prompt wrote: there the name of a special
+# token stands for that token. Everywhere else, in questions, passages and replies, it is text like any other.
+Spans = tuple[tuple[int, int], ...]
 
 _DROP_AFTER: dict[str, int] = {"demonstration": 0, "passage": 1_000_000, "hop": 2_000_000}
 
@@ -31,12 +36,24 @@ class Segment:
 
     It carries its own separators, so that dropping it leaves the rest as it was. ``drop``: None if it must
     stay; otherwise segments go in rising order of ``drop`` (equal ranks: in order of appearance), see
-    :func:`drop_rank`. ``kind`` names it in the report, such as "demonstration" or "passage".
+    :func:`drop_rank`. ``kind`` names it in the report, such as "demonstration" or "passage". ``wording``:
+    where the prompt's author speaks, see :data:`Spans`.
     """
 
     text: str
     drop: int | None = None
     kind: str = "text"
+    wording: Spans = ()
+
+
+def joined_wording(segments: Sequence[Segment]) -> Spans:
+    """Return where the prompt's author speaks in the texts of segments, one behind the other."""
+    starts = accumulate((len(segment.text) for segment in segments), initial=0)
+    return tuple(
+        (at + start, at + end)
+        for at, segment in zip(starts, segments, strict=False)  # there is one more start, the end
+        for start, end in segment.wording
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +68,11 @@ class Message:
         """The turn's whole text."""
         return "".join(segment.text for segment in self.segments)
 
+    @property
+    def wording(self) -> Spans:
+        """Where in the turn's text the prompt's author speaks."""
+        return joined_wording(self.segments)
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
@@ -59,12 +81,13 @@ class Prompt:
     ``plain`` prompts are continued as they stand, by chat models too: the one message's text is the prompt,
     stripped of outer white space. Other prompts go through the model's chat template (a base model gets the
     messages' texts separated by blank lines). ``prefix`` begins the reply and is not repeated in the
-    completion.
+    completion; ``prefix_wording``: where its author speaks.
     """
 
     messages: tuple[Message, ...]
     prefix: str = ""
     plain: bool = False
+    prefix_wording: Spans = ()
 
     @staticmethod
     def of_text(text: str | Sequence[Segment]) -> Prompt:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,13 +15,19 @@ from core.types import Passage
 PROMPTS = Path(__file__).parent / "prompts"
 
 
-def load_layout(source: str, folder: Path = PROMPTS) -> Template:
+def load_layout(source: str, folder: Path = PROMPTS, needs: Sequence[str] = ()) -> Template:
     """Load a prompt as :func:`load_template` does.
 
-    What it does not say about writing lists is as in IRCoT's, ``layout``.
+    What it does not say about writing lists is as in IRCoT's, ``layout``. Raises :class:`ConfigError` also if
+    it lacks one of the fields that it ``needs``.
     """
     layout = load_template("layout", PROMPTS)
-    return layout if source == "layout" else load_template(source, folder).completed(layout)
+    if source == "layout":
+        return layout
+    prompt = load_template(source, folder)
+    prompt.require(needs)
+    prompt.require_as(replace(layout, sections=()))
+    return prompt.completed(layout)
 
 
 def render_passages(

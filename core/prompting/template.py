@@ -3,24 +3,30 @@
 A file begins with ``version: N``, then has sections headed ``--- user``, ``--- system``, ``--- assistant``
 (the beginning of the reply, which the model continues) or a single ``--- plain`` (text that the model
 continues as it stands, without a chat template). ``{field}`` marks where a value goes; braces around anything
-else are ordinary text.
+else are ordinary text. The name of a model's special token in a prompt file is that token, in a value it is
+text.
 
 A prompt with lists in it also says how they are written: ``--- passage``, ``--- hop`` and ``---
 demonstration`` hold one item of each, followed by a line break, ``--- no_passages`` and ``--- no_hops`` what
 stands there when the list is empty. What a user's own prompt does not say of that is as in a shipped one.
+
+What a field stands for reaches the model nowhere else. So a user's prompt must have the fields of the shipped
+one whose place it takes, but those that this one lists at its head: ``optional: task, refusal``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from core.errors import ConfigError, nearest
-from core.prompting.prompt import Item, Message, Prompt, Role, Segment, drop_rank
+from core.files import read_text
+from core.prompting.prompt import Item, Message, Prompt, Role, Segment, drop_rank, joined_wording
 from core.seeds import stable_hash
 
 Section = Literal["system", "user", "assistant", "plain"]
@@ -28,19 +34,59 @@ Piece = Literal["passage", "no_passages", "hop", "no_hops", "demonstration"]
 _WHEN_EMPTY: dict[Item, Piece] = {"passage": "no_passages", "hop": "no_hops"}
 _HEADING = re.compile(r"^--- (\w+)[ \t]*\n", re.MULTILINE)
 _FIELD = re.compile(r"\{(\w+)\}")
+_INLINE = "inline"  # the name of a prompt that is given as text
+# What the item of a list may do without: its number or name, and a worked example its passages.
+_OF_ITEMS = frozenset({"number", "index", "place", "step", "title", "passages"})
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
     """A parsed prompt file.
 
-    ``identity`` (name, version and hash of the text) goes into the run's manifest.
+    ``identity`` (name, version and hash of the text) goes into the run's manifest. ``optional``: fields that
+    a prompt in this one's place may leave out.
     """
 
     name: str
     version: str
     sections: tuple[tuple[Section, str], ...]
     pieces: tuple[tuple[Piece, str], ...] = ()
+    optional: frozenset[str] = frozenset()
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The fields of its sections."""
+        return frozenset(field for _, body in self.sections for field in _FIELD.findall(body))
+
+    @property
+    def _called(self) -> str:
+        return "the prompt given as text" if self.name == _INLINE else f"the prompt '{self.name}'"
+
+    def require(self, fields: Iterable[str]) -> None:
+        """Raise :class:`ConfigError` if the prompt does not use all of these fields."""
+        if missing := sorted(set(fields) - self.fields):
+            lacks = ", ".join(f"{{{field}}}" for field in missing)
+            has = ", ".join(f"{{{field}}}" for field in sorted(self.fields)) or "none"
+            meant = {field: get_close_matches(field, self.fields, 1) for field in missing}
+            hints = "".join(
+                f" Is {{{near[0]}}} meant to be {{{field}}}?" for field, near in meant.items() if near
+            )
+            raise ConfigError(
+                f"{self._called} lacks {lacks} (its fields: {has}).{hints} What a field stands for reaches "
+                "the model nowhere else: write it where it belongs."
+            )
+
+    def require_as(self, shipped: Template) -> None:
+        """Raise :class:`ConfigError` if the prompt, or a piece of it, lacks a field that this one needs."""
+        self.require(shipped.fields - shipped.optional)
+        others = dict(shipped.pieces)
+        for piece, body in self.pieces:
+            needed = set(_FIELD.findall(others.get(piece, ""))) - _OF_ITEMS
+            if missing := sorted(needed - set(_FIELD.findall(body))):
+                raise ConfigError(
+                    f"{self._called} lacks {{{missing[0]}}} in its section '--- {piece}', which says how "
+                    f"one {piece} is written: write {{{missing[0]}}} where it belongs."
+                )
 
     @property
     def identity(self) -> str:
@@ -54,16 +100,17 @@ class Template:
         Raises :class:`ConfigError` for a field that has no value.
         """
         messages: list[Message] = []
-        prefix = ""
+        prefix: list[Segment] = []
         for role, body in self.sections:
             segments = self._fill(body, values)
             if role == "plain":
                 return Prompt.of_text(segments)
             if role == "assistant":
-                prefix = "".join(segment.text for segment in segments)
+                prefix = segments
             else:
                 messages.append(Message(cast("Role", role), tuple(segments)))
-        return Prompt(tuple(messages), prefix=prefix)
+        beginning = "".join(segment.text for segment in prefix)
+        return Prompt(tuple(messages), beginning, prefix_wording=joined_wording(prefix))
 
     def items(
         self, piece: Item, items: Sequence[Mapping[str, str]], places: Sequence[int] | None = None
@@ -78,19 +125,21 @@ class Template:
         # A segment carries its line break, so that leaving one out leaves no blank line behind.
         if not items:
             empty = pieces.get(_WHEN_EMPTY[piece], "") if piece in _WHEN_EMPTY else ""
-            return [Segment(empty + "\n")] if empty else []
+            return [Segment(empty + "\n", wording=((0, len(empty)),))] if empty else []
         if piece not in pieces:
             raise ConfigError(
                 f"prompt '{self.name}' has no section '--- {piece}', which says how one {piece} is written."
             )
         places = range(len(items)) if places is None else places
+        written = [self._fill(pieces[piece], _numbered(item, index)) for index, item in enumerate(items)]
         return [
             Segment(
-                "".join(part.text for part in self._fill(pieces[piece], _numbered(item, index))) + "\n",
+                "".join(part.text for part in parts) + "\n",
                 drop_rank(piece, place),
                 piece,
+                joined_wording(parts),
             )
-            for index, (item, place) in enumerate(zip(items, places, strict=True))
+            for parts, place in zip(written, places, strict=True)
         ]
 
     def completed(self, other: Template) -> Template:
@@ -102,7 +151,7 @@ class Template:
         for position, piece in enumerate(_FIELD.split(body)):  # text, field, text, field, ...
             if position % 2 == 0:
                 if piece:
-                    segments.append(Segment(piece))
+                    segments.append(Segment(piece, wording=((0, len(piece)),)))
             elif piece not in values:
                 raise ConfigError(
                     f"prompt '{self.name}' uses the field {{{piece}}}, which is not offered here: "
@@ -123,6 +172,7 @@ def parse_template(name: str, text: str) -> Template:
     """Parse a prompt file's text. Raises :class:`ConfigError` naming what is wrong with it."""
     head, *parts = _HEADING.split(text.replace("\r\n", "\n"))
     version = re.search(r"^version:\s*(\S+)\s*$", head, re.MULTILINE)
+    optional = re.search(r"^optional:(.*)$", head, re.MULTILINE)
     if version is None or not parts:
         raise ConfigError(
             f"prompt file '{name}' must begin with 'version: N' and have a section such as '--- user' or "
@@ -137,7 +187,7 @@ def parse_template(name: str, text: str) -> Template:
     texts = list(zip(roles, bodies, strict=True))
     sections = [(role, body) for role, body in texts if role in get_args(Section)]
     pieces = [(role, body) for role, body in texts if role in get_args(Piece)]
-    if not sections:
+    if not any(role in ("user", "plain") for role, _ in sections):
         raise ConfigError(
             f"prompt file '{name}' has no section '--- user' or '--- plain': there is nothing to ask."
         )
@@ -150,6 +200,7 @@ def parse_template(name: str, text: str) -> Template:
         version.group(1),
         cast("tuple[tuple[Section, str], ...]", tuple(sections)),
         cast("Any", tuple(pieces)),
+        frozenset(re.findall(r"\w+", optional[1])) if optional else frozenset(),
     )
 
 
@@ -171,22 +222,25 @@ def load_template(source: str, folder: Path) -> Template:
             f"there is no prompt '{source}': give a file, a text with {{fields}}, or one of: "
             f"{', '.join(shipped)}."
         )
-    return parse_template(path.stem, path.read_text(encoding="utf-8"))
+    return parse_template(path.stem, read_text(path))
 
 
 def _inline(text: str) -> Template:
     whole = text if text.endswith("\n") else f"{text}\n"
     head, *sections = _HEADING.split(whole)
     if not sections:
-        return Template("inline", "0", (("user", text),))
+        return Template(_INLINE, "0", (("user", text),))
     turn, rest = re.sub(r"^version:.*\n", "", head).strip("\n"), whole[len(head) :]
     said = f"--- user\n{turn}\n" if turn else ""
-    return parse_template("inline", f"version: 0\n{said}{rest}")
+    return parse_template(_INLINE, f"version: 0\n{said}{rest}")
 
 
 def load_prompt(source: str, shipped: str, folder: Path) -> Template:
     """Load a prompt as :func:`load_template` does.
 
-    What it does not say about writing lists is as in the ``shipped`` one.
+    What it does not say about writing lists is as in the ``shipped`` one. Raises :class:`ConfigError` also if
+    it lacks a field of this one's that is not optional.
     """
-    return load_template(source, folder).completed(load_template(shipped, folder))
+    prompt, instead_of = load_template(source, folder), load_template(shipped, folder)
+    prompt.require_as(instead_of)
+    return prompt.completed(instead_of)

@@ -8,6 +8,7 @@ difference is shown.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -116,15 +117,30 @@ class RunFolder:
         self._lock.close()
 
 
+def writable_folder(path: Path) -> None:
+    """Make the folder that runs are to be written into, before a minute goes into opening a model.
+
+    Raises :class:`DataError` if nothing can be written there.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> DataError:
+    return DataError(f"cannot write the run folder '{path}': {error.strerror}. Choose another with --out.")
+
+
 def lock_folder(path: Path) -> IO[str]:
     """Create a run folder if need be and return its lock, held until it is closed."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = (path / ".lock").open("w")
     except OSError as error:
-        raise DataError(
-            f"cannot write the run folder '{path}': {error.strerror}. Choose another with --out."
-        ) from error
+        raise _unwritable(path, error) from error
     try:
         # The system lets go of it when the process ends, however it ends: a lock is never left behind.
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -179,8 +195,11 @@ def read_rows(path: Path) -> dict[str, SavedRow]:
 def read_attempts(path: Path) -> Iterator[SavedRow]:
     """Stream the lines of a run as they were written, also those of failures that were tried again."""
     Manifest.read(path)
-    for _, record in _parsed_lines(path / TRACES):
-        yield SavedRow.from_json(record)
+    for number, (_, record) in enumerate(_parsed_lines(path / TRACES), 1):
+        try:
+            yield SavedRow.from_json(record)
+        except DataError as error:
+            raise DataError(f"line {number} of '{path / TRACES}' is damaged: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +247,6 @@ def _parsed_lines(traces: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
                 f"line {number} of '{traces}' is damaged ({error}): remove it, and the run's command answers "
                 "its question again."
             ) from None
-        if not isinstance(record, dict) or "id" not in record:
+        if not isinstance(record, dict) or not isinstance(record.get("id"), str) or "error" not in record:
             raise DataError(f"line {number} of '{traces}' is not an answered question: remove that line.")
         yield line, record

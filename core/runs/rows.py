@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from core.errors import DataError
 from core.prompting.prompt import Shortening
 from core.tools import GenerateStep, ScoreStep, SearchStep, Step
 from core.types import Answer, GoldHop, Hit, Passage, Question, TokenUsage
@@ -50,7 +51,7 @@ class Row:
             "seconds": round(self.seconds, 4),
             "opened": round(opened, 6),
             "begun": round(self.begun, 6),
-            "usage": {role: asdict(usage) for role, usage in self.usage.items()},
+            "usage": {role: usage.to_json() for role, usage in self.usage.items()},
             "steps": [_step_record(step) for step in self.steps],
         }
         return orjson.dumps(record) + b"\n"
@@ -59,7 +60,7 @@ class Row:
 def _step_record(step: Step) -> dict[str, Any]:
     # Passages without their texts, which would be most of the line: the index has them.
     if not isinstance(step, SearchStep):
-        return {"kind": step.kind, **asdict(step)}
+        return {"kind": step.kind, **asdict(step), "usage": step.usage.to_json()}
     hits = [
         {"id": hit.passage.id, "title": hit.passage.title, "score": hit.score, **hit.passage.place}
         for hit in step.hits
@@ -98,7 +99,7 @@ class SavedAnswer(Answer):
 
 @dataclass(frozen=True, slots=True)
 class SavedRow:
-    """A :class:`Row` read back. ``opened``, ``begun``: 0 in rows of older versions.
+    """A :class:`Row` read back. ``opened``, ``begun``, ``seconds``: 0 in rows of older versions.
 
     ``searches``: how many there were. ``remembered_searches``: those of them that an equal one had made.
     ``written``: the steps as JSON, since few readers want them and a tree has hundreds.
@@ -117,19 +118,25 @@ class SavedRow:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> SavedRow:
-        """Read what :meth:`Row.to_json` wrote, parsed. What older versions did not write has its default."""
-        return cls(
-            _question(record["question"]),
-            _answer(record["answer"]),
-            {role: TokenUsage(**usage) for role, usage in record["usage"].items()},
-            record["seconds"],
-            record["error"],
-            record.get("opened", 0.0),
-            record.get("begun", 0.0),
-            sum(step["kind"] == SearchStep.kind for step in record["steps"]),
-            sum(step.get("remembered", False) for step in record["steps"]),
-            record["steps"],
-        )
+        """Read what :meth:`Row.to_json` wrote, parsed. What older versions did not write has its default.
+
+        Raises :class:`DataError` for a record of another shape.
+        """
+        try:
+            return cls(
+                _question(record["question"]),
+                _answer(record["answer"]),
+                {role: TokenUsage(**usage) for role, usage in record["usage"].items()},
+                float(record.get("seconds", 0.0)),
+                record["error"],
+                float(record.get("opened", 0.0)),
+                float(record.get("begun", 0.0)),
+                sum(step["kind"] == SearchStep.kind for step in record["steps"]),
+                sum(step.get("remembered", False) for step in record["steps"]),
+                record["steps"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, DataError) as error:
+            raise DataError(f"it is not an answered question ({error!r}). Remove that line.") from None
 
     @classmethod
     def unanswered(cls, question: Question) -> SavedRow:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.errors import DataError
+from core.files import parse_json
 
 Record = Mapping[str, Any]
 
@@ -37,12 +38,14 @@ def unpack(value: object, field: str, where: str) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
+        return parse_json(value)
     except json.JSONDecodeError:
         pass
     try:
-        return ast.literal_eval(value)  # pandas writes a list into a table as Python does, in single quotes
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        found = ast.literal_eval(value)  # pandas writes a list into a table as Python does, in single quotes
+        json.dumps(found, ensure_ascii=False, default=str).encode()  # no halves of characters, as above
+        return found
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise DataError(
             f"{where}: field '{field}' holds text that is neither JSON nor a Python literal."
         ) from None

@@ -79,6 +79,8 @@ def musique(record: Record, where: str) -> Question:
     paragraphs = _paragraphs(record, "musique", where)
     identity = require_id(record, where)
     steps = list_field(record, "question_decomposition", place)
+    if not all(isinstance(step, Mapping) for step in steps):
+        raise DataError(f"{place}: field 'question_decomposition' must be a list of objects.")
     shape = re.match(r"(\d+)hop\d*(?=__)", identity)  # ids begin so, as in 3hop1__136129_...
     return Question(
         id=identity,

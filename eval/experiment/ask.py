@@ -16,8 +16,10 @@ from core.method import MethodConfig
 from core.protocols import Retriever
 from core.runner import Method, answer_question
 from core.runs.rows import Row
+from core.text import printable
 from core.tools import SearchStep, Step, Tools
 from core.types import Answer, Passage, Question
+from eval.experiment.backends import require_abilities
 from eval.experiment.background import background
 from eval.experiment.drawing import Drawing
 from eval.experiment.opened import Index, Model
@@ -72,7 +74,8 @@ class Answered:
     def metadata(self) -> Mapping[str, Any]:
         """The fields of the method's result, by the names that papers and their code have for them.
 
-        Of every method ``steps`` and ``chunk_ids``, of IRCoT ``cot_sentences``, of CoRAG ``chains``.
+        Of every method ``steps`` and ``chunk_ids``, of IRCoT ``cot_sentences``, of CoRAG ``chains``, of
+        recursive RAG ``retrieval_path``, ``references_found``, ``depth`` and ``context_length``.
         """
         if self.answer is None:
             return {"error": self.error}
@@ -86,12 +89,12 @@ class Answered:
     def ending(self) -> list[Text]:
         """Say the answer, its sources, and what it cost: a line each."""
         if self.answer is None:
-            return [Text(f"failed: {self.error.splitlines()[0]}", style="red")]
+            return [Text(f"failed: {printable(self.error.splitlines()[0])}", style="red")]
         more = len(self.sources) - SOURCES_SHOWN
         named = [*self.sources[:SOURCES_SHOWN], *[f"and {more} more"] * (more > 0)]
         return [
-            Text.assemble(("answer   ", "bold green"), self.text or "(an empty answer)"),
-            *[Text(f"sources  {'; '.join(named)}", style="dim")] * bool(named),
+            Text.assemble(("answer   ", "bold green"), printable(self.text) or "(an empty answer)"),
+            *[Text(f"sources  {printable('; '.join(named))}", style="dim")] * bool(named),
             Text(
                 f"cost     {self.calls} call{'s'[: self.calls != 1]}, {self.tokens:,} tokens "
                 f"({self.computed_tokens:,} computed), {self.seconds:.1f} s; stopped: {self.answer.stopped}",
@@ -236,6 +239,7 @@ async def _ask(
     async def answer(question: Question, tools: Tools) -> Answer:
         return await entry.function(question, tools, options)
 
+    require_abilities(name, options.needs(), model.engine)
     retriever = index.engine if index is not None else None
     tools = Tools(asked, model.engine, retriever, seed, budget, watch=see, shared=options.shared_state(()))
     return await answered(name, asked, answer, tools, retriever, drawing)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from rich.console import Console
+
 from core.errors import ConfigError
 from core.files import file_digest
-from core.protocols import Generator, Retriever
+from core.protocols import Ability, Generator, Retriever
 from core.runs.stamp import Input
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from eval.experiment.own_methods import short_name
@@ -78,9 +80,19 @@ async def open_backends(setup: Setup) -> AsyncIterator[tuple[Generator, Retrieve
             # Before the engine, which takes what memory is left.
             retriever = await open_index_quietly(setup.retriever)
             stack.push_async_callback(retriever.close)
+            stack.callback(_tell_retried, retriever, "the search servers")
         generator = await open_model_quietly(setup.model)
         stack.push_async_callback(generator.close)
+        stack.callback(_tell_retried, generator, "the model's servers")
+        for name in setup.method:
+            require_abilities(name, setup.of(name).needs(), generator)
         yield generator, retriever
+
+
+def _tell_retried(asked: Generator | Retriever, where: str) -> None:
+    if retried := getattr(asked, "retried", 0):
+        told = f"corag: {retried} requests failed at {where} and were sent again."
+        Console(stderr=True, highlight=False).print(told, soft_wrap=True)
 
 
 def check_setup(setup: Setup) -> None:
@@ -89,6 +101,23 @@ def check_setup(setup: Setup) -> None:
         setup.of(name).check_files()
     if setup.searches:
         require_index(setup.retriever)
+
+
+def require_abilities(what: str, needs: Mapping[Ability, str], generator: Generator) -> None:
+    """Raise :class:`ConfigError` if a model lacks what is needed of it, before anything is asked.
+
+    ``what``: who needs it. ``needs``: as :meth:`core.method.MethodConfig.needs` returns them.
+    """
+    lacking = [ability for ability in needs if ability in getattr(generator, "lacks", ())]
+    if lacking:
+        ways = dict.fromkeys([needs[ability] for ability in lacking if needs[ability]])
+        raise ConfigError(
+            f"{what} needs {' and '.join(lacking)}, which this server does not offer: "
+            f"{'; '.join([*ways, 'or ask a vLLM server, or a model in this process'])}."
+            if ways
+            else f"{what} needs {' and '.join(lacking)}, which this server does not offer: ask a vLLM server "
+            "(--model.backend server), or a model in this process."
+        )
 
 
 def require_index(retriever: RetrieverConfig) -> None:

@@ -14,14 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
-from unicodedata import category
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 from rich.tree import Tree
 
-from core.text import clean_sub_answer
+from core.text import clean_sub_answer, printable
 from core.tools import GenerateStep, ScoreStep, SearchStep, Step
 from core.types import Answer
 
@@ -373,4 +372,4 @@ def _counted(count: int, noun: str) -> str:
 
 def _plain(text: str) -> str:
     """Write a model's text on one line, without characters that would command the terminal."""
-    return " ".join("".join(" " if category(letter) in ("Cc", "Cs") else letter for letter in text).split())
+    return " ".join(printable(text).split())

@@ -17,6 +17,7 @@ from core.errors import ConfigError
 from core.protocols import Generator
 from core.runner import answer_question
 from core.runs.environment import environment
+from core.runs.failures import Failures, check_max_failed
 from core.runs.folder import RunFolder, read_rows
 from core.runs.manifest import VERDICTS, Manifest
 from core.runs.rows import Row, SavedRow
@@ -41,6 +42,7 @@ class JudgingConfig(Runs):
         judge: the judge's prompt.
         model: the language model that judges, and its engine.
         batch_size: questions in flight at the same time.
+        max_failed: questions that the judge may fail at; if it fails at more, the exit status is 1.
     """
 
     USAGE = "corag judge RUN RUN ..."
@@ -49,9 +51,11 @@ class JudgingConfig(Runs):
     judge: JudgeConfig = field(default_factory=JudgeConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     batch_size: int = 64
+    max_failed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_max_failed(self.max_failed)
         if self.batch_size < 1:
             raise ConfigError(f"batch_size must be at least 1, but it is {self.batch_size}.")
 
@@ -68,6 +72,7 @@ class Judged:
         unreadable: verdicts that are neither yes nor no; they count as wrong.
         folder: where the verdicts are.
         scorer: what the EM is by, as a table names it.
+        reasons: why the judge failed, and at how many questions.
     """
 
     right: Interval | None
@@ -78,6 +83,12 @@ class Judged:
     unreadable: int
     folder: str
     scorer: str
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> Failures:
+        """The questions that the judge failed at, of those that it was asked."""
+        return Failures(self.n - self.failed, self.reasons)
 
     @property
     def judge_always_failed(self) -> bool:
@@ -127,7 +138,8 @@ async def judge_run(run: Path, config: JudgingConfig, generator: Generator) -> J
         title = f"{VERDICTS} {run.name}"
         await answer_waiting(judging, questions, answer_one, title, in_flight=config.batch_size)
     scorer = chosen_scorer(manifest.last.scorer, manifest.dataset)
-    verdicts = [row.answer.stopped if row.answer else "failed" for row in read_rows(folder).values()]
+    judgements = read_rows(folder).values()
+    verdicts = [row.answer.stopped if row.answer else "failed" for row in judgements]
     right = [float(verdict == "yes") for verdict in verdicts] + [0.0] * (len(rows) - len(verdicts))
     return Judged(
         right=bootstrap_mean(right),
@@ -138,6 +150,7 @@ async def judge_run(run: Path, config: JudgingConfig, generator: Generator) -> J
         unreadable=verdicts.count("unreadable"),
         folder=str(folder),
         scorer=scorer_title(scorer, [row.question for row in rows], manifest.last.aliases),
+        reasons=Failures.of(row.error for row in judgements).reasons,
     )
 
 

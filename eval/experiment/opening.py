@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import io
 import os
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -45,8 +46,11 @@ async def open_model_quietly(config: ModelConfig, capacity: int = REPLIES_KEPT) 
     """Open a model as :func:`generation.open.open_generator` does; what is printed goes to the log."""
     where = ", ".join(config.urls) or config.backend
     name = f"model {config.name}{f' with adapter {config.adapter}' if config.adapter else ''} ({where})"
-    with quiet(f"opening {name}", f"{name} is open"):
-        return await open_generator(config, capacity)
+    with quiet(f"opening {name}", f"{name} is open") as say:
+        generator = await open_generator(config, capacity)
+        for line in getattr(generator, "about", ()):
+            say(f"corag: {line}")
+        return generator
 
 
 async def open_index_quietly(config: RetrieverConfig) -> Retriever:
@@ -167,11 +171,11 @@ class _Chatter:
         if self.wanted is not None:
             with suppress(OSError):  # the run itself will say what is wrong with the folder
                 self.wanted.parent.mkdir(parents=True, exist_ok=True)
-                log = self.wanted.open("a", buffering=1, encoding="utf-8", errors="replace")
+                log = _writer(_LogFile(self.wanted, "a"))
         if log is None:
             descriptor, name = tempfile.mkstemp(prefix="corag-", suffix=".log")
             atexit.register(self._remove, Path(name))
-            log = os.fdopen(descriptor, "a", buffering=1, encoding="utf-8", errors="replace")
+            log = _writer(_LogFile(descriptor, "a"))
             self.path = Path(name)
         else:
             self.path = self.wanted
@@ -235,6 +239,20 @@ class _Chatter:
 
 
 _chatter = _Chatter()
+
+
+class _LogFile(io.FileIO):
+    """A file that takes what a full disk does not: a library that logs a line must not fail of it."""
+
+    def write(self, content: Any) -> int:
+        """Write, if there is space; tell how much was taken, which is all of it."""
+        with suppress(OSError):
+            super().write(content)
+        return len(content)
+
+
+def _writer(file: _LogFile) -> TextIO:
+    return io.TextIOWrapper(io.BufferedWriter(file), encoding="utf-8", errors="replace", line_buffering=True)
 
 
 def _flush() -> None:

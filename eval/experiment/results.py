@@ -142,12 +142,13 @@ class Results:
             for key, row in rows.items()
         ]
 
-    def report(self, out: str | Path = "report.html", index: Index | None = None) -> Path:
+    def report(self, out: str | Path = "report.html", index: Index | None = None, baseline: str = "") -> Path:
         """Write one HTML file of the runs and return its path.
 
-        With an ``index`` it has the passages' texts. It shows all that the run folders hold.
+        With an ``index`` it has the passages' texts. It opens with the ``baseline``, by name, or the first
+        run. It shows all that the run folders hold.
         """
-        return report(self.runs, out, index)
+        return report(self.runs, out, index, baseline)
 
     def __str__(self) -> str:
         return str(self.table())
@@ -160,7 +161,10 @@ class Results:
 
 
 def report(
-    runs: Mapping[str, str | Path], out: str | Path = "report.html", index: Index | None = None
+    runs: Mapping[str, str | Path],
+    out: str | Path = "report.html",
+    index: Index | None = None,
+    baseline: str = "",
 ) -> Path:
     """Write one HTML file of finished runs: table, tests, curve and every trace.
 
@@ -168,23 +172,27 @@ def report(
         runs: run folders by name.
         out: the file; one of that name is replaced.
         index: the index that was searched, for the passages' texts.
+        baseline: the run, by its name, that the page opens with as the one to test against; "" for the first.
 
     Raises:
         ConfigError: for runs of different questions, or an index that has none of their passages.
     """
-    return background().run(_report(runs, Path(out), index))
+    return background().run(_report(runs, Path(out), index, baseline))
 
 
 async def areport(
-    runs: Mapping[str, str | Path], out: str | Path = "report.html", index: Index | None = None
+    runs: Mapping[str, str | Path],
+    out: str | Path = "report.html",
+    index: Index | None = None,
+    baseline: str = "",
 ) -> Path:
     """Do what :func:`report` does, from a coroutine."""
-    return await background().await_(_report(runs, Path(out), index))
+    return await background().await_(_report(runs, Path(out), index, baseline))
 
 
-async def _report(runs: Mapping[str, str | Path], out: Path, index: Index | None) -> Path:
+async def _report(runs: Mapping[str, str | Path], out: Path, index: Index | None, baseline: str) -> Path:
     folders = {name: Path(folder) for name, folder in runs.items()}
-    await write_report(folders, out, index.engine if index is not None else None)
+    await write_report(folders, out, index.engine if index is not None else None, baseline=baseline)
     return out
 
 

@@ -11,16 +11,18 @@ from typing import Any
 
 from core.errors import ConfigError
 from core.files import file_digest
+from core.options import identity_of
 from core.protocols import Generator, Retriever
 from core.runner import answer_question
 from core.runs.environment import environment
-from core.runs.folder import RunFolder, read_attempts
+from core.runs.failures import check_max_failed
+from core.runs.folder import RunFolder, read_attempts, writable_folder
 from core.runs.rows import Row
 from core.runs.shards import Shard, note_questions
 from core.seeds import stable_hash
 from core.tools import Tools
 from core.types import Question
-from eval.experiment.backends import Setup, open_backends
+from eval.experiment.backends import Setup, open_backends, require_abilities
 from eval.experiment.opening import ENGINE_LOG, log_to
 from eval.experiment.progress import answer_waiting
 from eval.experiment.questions import QuestionFile
@@ -38,6 +40,7 @@ class RunConfig(Setup, QuestionFile):
         batch_size: questions in flight at the same time.
         out: folder of the runs; "auto" is runs/NAME-OF-QUESTIONS with one folder per method and settings.
         keep_prompts: store every prompt in the traces.
+        max_failed: questions that may fail; if more do, the exit status is 1.
     """
 
     scorer: str = "auto"
@@ -45,8 +48,10 @@ class RunConfig(Setup, QuestionFile):
     batch_size: int = 64
     out: str = "auto"
     keep_prompts: bool = False
+    max_failed: int = 0
 
     def __post_init__(self) -> None:
+        check_max_failed(self.max_failed)
         Setup.__post_init__(self)
         QuestionFile.__post_init__(self)
         if self.batch_size < 1 or self.recall_at < 1:
@@ -68,6 +73,7 @@ async def answer_dataset(config: RunConfig, questions: Sequence[Question]) -> di
 
     What a folder holds already is not answered again. Failed questions are.
     """
+    writable_folder(config.folder)
     log_to(config.folder / ENGINE_LOG)
     async with open_backends(config) as (generator, retriever):
         # One after another: what is interrupted has then finished the first methods.
@@ -89,6 +95,7 @@ async def answer_run(
 
     ``cell``: its name in a sweep. Raises :class:`ConfigError` if the folder holds a run of other settings.
     """
+    require_abilities(name, config.of(name).needs(), generator)
     settings = run_settings(config, name, generator, retriever)
     folder = run_path(config, name, settings, cell)
     noted = environment() | {
@@ -144,7 +151,7 @@ def method_settings(config: RunConfig, name: str) -> dict[str, Any]:
     own = {"code": entry.code} if entry.code else {}
     return own | {
         "method": name,
-        "options": asdict(options),
+        "options": identity_of(options),
         "prompts": [template.identity for template in options.templates()],
         "demonstrations": {given: file_digest(file) for given, file in options.files().items()},
         "questions": config.source,

@@ -148,6 +148,7 @@ class Overview:
         further: titles of the further measures that some run has.
         differences: by measure, baseline and run (indices of ``runs``); None for the baseline itself.
         frontier: by measure, the runs that no other run beats at equal or fewer tokens.
+        baseline: the run that the page opens with as the baseline (an index of ``runs``).
     """
 
     runs: Sequence[RunFigures]
@@ -160,6 +161,7 @@ class Overview:
     further: Mapping[str, str]
     differences: Mapping[str, Sequence[Sequence[Difference | None]]]
     frontier: Mapping[str, Sequence[int]]
+    baseline: int = 0
 
 
 def common_rows(runs: Sequence[Run], questions: Sequence[str]) -> list[list[SavedRow]]:

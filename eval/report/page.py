@@ -28,6 +28,7 @@ from eval.report.traces import Passages, gold, trace
 from eval.scoring.rows import Scores
 from eval.scoring.scorers import Scorer
 from eval.tables.conditions import corpus_searched
+from eval.tables.results import baseline_of
 from eval.tables.runs import check_same_file, common_questions, manifest_of_answers, scoring_of
 
 ASSETS = Path(__file__).parent / "assets"
@@ -66,7 +67,7 @@ def make_report(runs: Sequence[Run], questions: Sequence[str], scorer: Scorer, r
     """Score, test and pack some runs.
 
     Args:
-        runs: in the order of the table's lines; the first is the baseline that the page opens with.
+        runs: in the order of the table's lines.
         questions: ids of questions that all the runs have, in the order of the list.
         scorer: the rule that answers are compared by.
         recall_at: recall is over so many different passages, the first ones collected.
@@ -133,12 +134,18 @@ async def write_report(
     index: Retriever | None = None,
     scorer: str = "auto",
     recall_at: int = 0,
+    baseline: str = "",
 ) -> tuple[Report, TextBlocks]:
     """Write the page of finished runs by name to ``out``, with passages' texts if there is an ``index``.
 
-    Return what is on it. Raises :class:`ConfigError` as :func:`report_of` and :func:`texts_of` do.
+    ``baseline``: the run that it opens with as the baseline, as :func:`baseline_of` reads it; "" for the
+    first. Return what is on it. Raises :class:`ConfigError` as that, :func:`report_of` and :func:`texts_of`
+    do.
     """
+    chosen = baseline_of(runs, baseline)
     report = report_of(runs, scorer, recall_at)
+    if chosen:
+        report = replace(report, overview=replace(report.overview, baseline=list(runs).index(chosen)))
     texts = await texts_of(report, index)
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     write_atomically(out, html_page(report, texts, made))

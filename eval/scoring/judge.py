@@ -14,7 +14,7 @@ from typing import Literal
 
 from core.errors import ConfigError
 from core.method import MethodConfig
-from core.prompting.template import Template, load_template
+from core.prompting.template import Template, load_prompt
 from core.tools import Tools
 from core.types import Answer, Question
 
@@ -44,7 +44,7 @@ class JudgeConfig(MethodConfig):
 
     def templates(self) -> tuple[Template, ...]:
         """The judge's prompt."""
-        return (load_template(self.prompt, PROMPTS),)
+        return (load_prompt(self.prompt, JUDGE, PROMPTS),)
 
 
 async def judge(

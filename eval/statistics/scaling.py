@@ -28,6 +28,7 @@ FEWEST_POINTS = 4  # three coefficients go through any three points
 # straight line.
 _SHIFTS = (0.01, 10.0)
 _STARTS = 61  # values of b that are tried before the search, at equal steps of its logarithm
+_ALIKE = 1e-9  # points: less is a rounding error
 _REWEIGHTED = 12  # rounds for each of them; the search makes up for what these leave
 
 
@@ -118,13 +119,14 @@ def pareto_set(tokens: Sequence[float], scores: Sequence[float]) -> list[int]:
     """Return the points that no other beats, by rising tokens.
 
     A point beats another if it is at least as good for at most as many tokens, and better in one of the two.
-    Equal points are both kept.
+    Equal points are both kept. One whose score is not a number is not.
 
     >>> pareto_set([900, 1500, 2500, 2500], [0.2, 0.1, 0.3, 0.25])
     [0, 2]
     """
     kept: list[int] = []
-    for point in sorted(range(len(tokens)), key=lambda point: (tokens[point], -scores[point])):
+    known = [point for point in range(len(tokens)) if not math.isnan(scores[point])]
+    for point in sorted(known, key=lambda point: (tokens[point], -scores[point])):
         best = kept[-1] if kept else None
         same = best is not None and (tokens[point], scores[point]) == (tokens[best], scores[best])
         if best is None or same or scores[point] > scores[best]:
@@ -135,9 +137,10 @@ def pareto_set(tokens: Sequence[float], scores: Sequence[float]) -> list[int]:
 def best_under(budget: float, cells: Sequence[CellScores]) -> CellScores | None:
     """Return the best cell of those that spend at most ``budget`` tokens per question on average.
 
-    The cheapest of equally good ones, then the first; None if all spend more.
+    The cheapest of equally good ones, then the first; None if all spend more. One whose score is not a number
+    is not chosen.
     """
-    affordable = [cell for cell in cells if cell.mean_tokens <= budget]
+    affordable = [cell for cell in cells if cell.mean_tokens <= budget and not math.isnan(cell.mean_score)]
     return max(affordable, key=lambda cell: (cell.mean_score, -cell.mean_tokens), default=None)
 
 
@@ -182,7 +185,10 @@ def fit_curve(
     scores = 100 * np.stack([cell.scores for cell in cells])
     questions = scores.shape[1]
     errors = scores.std(axis=1, ddof=1) / math.sqrt(questions) if questions > 1 else np.zeros(len(cells))
-    tolerance = float(np.median(errors)) or 1.0  # a cell may lie so far off by chance, and no farther
+    # A cell may lie so far off by chance, and no farther. One whose questions all score alike does not tell
+    # how far, though rounding leaves it a spread that is not quite 0.
+    telling = errors[errors > _ALIKE]
+    tolerance = float(np.median(telling)) if telling.size else 1.0
     x, y = tokens.mean(axis=1), scores.mean(axis=1)
     curve, at_limit = _fit(x, y, tolerance)
     spread = float(((y - y.mean()) ** 2).sum())

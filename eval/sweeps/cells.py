@@ -14,7 +14,7 @@ import yaml
 from core.errors import ConfigError
 from core.method import MethodConfig
 from core.option_names import renamed, sections_of
-from core.options import TextLoader, changed, flatten, identity_of, load_yaml
+from core.options import TextLoader, changed, chosen_options, flatten, identity_of, load_yaml, yaml_mistake
 from core.seeds import stable_hash
 from core.types import Question
 from eval.experiment.own_methods import short_name
@@ -26,6 +26,7 @@ from eval.experiment.run import RunConfig, run_path
 # other questions or another scorer, cells could not be compared.
 SHARED = {each.name for each in fields(QuestionFile)} | {
     "scorer", "recall_at", "out", "cells", "grid", "dev", "metric", "budgets", "resamples",
+    "max_failed",
 }  # fmt: skip
 # Sections of what is opened: a plot's group tells of them, not the label of a point.
 OPENED = ("model", "retriever")
@@ -248,7 +249,7 @@ def _load(given: Any, option: str) -> tuple[str, Any]:
     try:
         return f"the {option}", yaml.load(given, Loader=TextLoader)
     except yaml.YAMLError as error:
-        raise ConfigError(f"the {option} is not valid YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"the {option} is not valid YAML{yaml_mistake(error)}.") from None
 
 
 def varying(cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
@@ -278,12 +279,25 @@ def _options(config: RunConfig) -> Iterator[tuple[str, Any]]:
     left_out = _NOT_IN_A_CELL | (methods_of(type(config)).keys() - {method})
     if not config.entry(method).searches:
         left_out |= {"retriever"}
-    values = {name: value for name, value in identity_of(config).items() if name not in left_out}
+    whole = identity_of(config, whole=True)  # cells are compared with each other, option by option
+    values = {name: value for name, value in whole.items() if name not in left_out}
     values["method"] = method
     yield from flatten(values, {prefix for prefix, _ in sections_of(type(config))})
 
 
 def digest_of(base: RunConfig) -> str:
-    """Return 8 hexadecimal digits of the settings which cells start from, and the question file."""
-    values = {name: value for name, value in identity_of(base).items() if name not in _NOT_IN_A_CELL}
+    """Return 8 hexadecimal digits of what was chosen for all cells, and the question file.
+
+    What was left at its default does not count: a default of another version would change the folder's name.
+    """
+    return _digest(base, chosen_options(base))
+
+
+def full_digest_of(base: RunConfig) -> str:
+    """Return the digits of all settings that cells start from: how versions before named a sweep's folder."""
+    return _digest(base, identity_of(base))
+
+
+def _digest(base: RunConfig, options: Mapping[str, Any]) -> str:
+    values = {name: value for name, value in options.items() if name not in _NOT_IN_A_CELL}
     return stable_hash(json.dumps(values | {"questions": base.source}, sort_keys=True, default=str))[:8]

@@ -21,7 +21,10 @@ from eval.tables.ledger import Spending
 from eval.tables.table import json_record
 
 # Figures of a cell that have no interval, as sweep.csv names them.
-_PLAIN = ("n", "failed", "tokens_per_question", "computed_tokens", "calls", "searches", "steps")
+_PLAIN = (
+    "n", "failed", "tokens_per_question", "computed_tokens", "calls", "searches", "steps", "seconds_p50",
+    "seconds_p95",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

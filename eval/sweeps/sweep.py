@@ -5,6 +5,7 @@ Cells of one model share its engine, prefix cache and request cache. A finished 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -14,14 +15,14 @@ from core.errors import ConfigError
 from core.options import identity_of
 from core.protocols import Generator, Retriever
 from core.runs.folder import TRACES, read_lines
-from core.runs.manifest import MANIFEST
-from core.runs.stamp import STAMP, Stamp, is_finished
+from core.runs.manifest import MANIFEST, Manifest
+from core.runs.stamp import STAMP, Stamp, is_finished, refuse_differences
 from core.types import Question
-from eval.experiment.backends import indexes_read, require_index, weights_read
+from eval.experiment.backends import indexes_read, require_abilities, require_index, weights_read
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from eval.experiment.questions import FurtherQuestions
 from eval.experiment.run import RunConfig, answer_run, method_settings
-from eval.sweeps.cells import Cell, digest_of, read_cells
+from eval.sweeps.cells import Cell, digest_of, full_digest_of, read_cells
 from eval.sweeps.findings import Reporting, check_metric
 from generation.config import ModelConfig
 from retrieval.config import RetrieverConfig
@@ -42,8 +43,8 @@ class SweepConfig(RunConfig):
             file of them.
         dev: further questions, answered by the same cells, on which the best cell under each budget is
             chosen.
-        out: folder of the sweep; "auto" is runs/NAME-OF-QUESTIONS/sweep and digits that change with what the
-            cells share.
+        out: folder of the sweep; "auto" is runs/NAME-OF-QUESTIONS/sweep and digits that change with what is
+            chosen for all cells, not with defaults.
         metric: what cells are compared by: "f1", "em", "recall", or a measure of the scorer's, such as KILT's
             "kilt_em".
         budgets: tokens per question under each of which the best cell is named.
@@ -73,15 +74,32 @@ class SweepConfig(RunConfig):
         """The folder of the sweep."""
         if self.out != "auto":
             return Path(self.out)
-        return Path("runs") / Path(self.questions).name.split(".")[0] / f"sweep-{digest_of(self)}"
+        beside = Path("runs") / Path(self.questions).name.split(".")[0]
+        earlier = beside / f"sweep-{full_digest_of(self)}"
+        return earlier if earlier.is_dir() else beside / f"sweep-{digest_of(self)}"
 
 
 def planned(config: SweepConfig) -> tuple[list[Cell], list[Cell]]:
     """Return the cells over the questions of the report, and the same over the dev questions, if any.
 
-    Raises :class:`ConfigError` for cells, questions or a metric that cannot be, before anything is opened.
+    Raises :class:`ConfigError` for cells, questions or a metric that cannot be, before anything is opened;
+    so too if a default has changed since the sweep's folder, which the user did not name, was begun.
     """
-    return over(config, read_cells(config, config.cells, config.grid))
+    planned_cells = over(config, read_cells(config, config.cells, config.grid))
+    if config.out == "auto":
+        for cell in itertools.chain(*planned_cells):
+            refuse_other_defaults(cell, config.folder)
+    return planned_cells
+
+
+def refuse_other_defaults(cell: Cell, folder: Path) -> None:
+    """Raise :class:`ConfigError` if what a cell's run was begun with is no longer what its options mean."""
+    if not (cell.folder / MANIFEST).is_file():
+        return
+    now = method_settings(cell.config, cell.method)
+    before = {name: value for name, value in Manifest.read(cell.folder).settings.items() if name in now}
+    advice = f"Go on with it by --out {folder} and the values before the arrows, or choose another --out."
+    refuse_differences(f"'{cell.folder}', of the same options,", Stamp(before), Stamp(now), advice=advice)
 
 
 def over(config: SweepConfig, cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
@@ -186,6 +204,8 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
                     opened = openers.retriever(cell.config.retriever)
                     indexes[key] = await stack.enter_async_context(opened)
             async with openers.generator(group[0].config.model) as generator:
+                for cell in group:
+                    require_abilities(cell.name, cell.options.needs(), generator)
                 for cell in group:
                     await answer_cell(cell, generator, indexes)
 

@@ -248,7 +248,7 @@ def _tokens(spending: Spending) -> dict[str, int | None]:
         "in_cache": spending.in_cache,
         "remembered": spending.remembered,
         "computed": usage.computed,
-    }
+    } | ({"estimated": usage.estimated} if usage.estimated else {})
 
 
 def _rounded(value: Any) -> Any:

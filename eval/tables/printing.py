@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from core.runs.manifest import Manifest
+from core.text import printable
 from eval.scoring.rows import FURTHER
 from eval.statistics.comparisons import Against
-from eval.statistics.intervals import Spread
+from eval.statistics.intervals import INTERVALS, Spread
 from eval.tables.conditions import conditions, pages_note
 from eval.tables.results import Means, Over, ResultsTable
 from eval.tables.table import HEADINGS, Summary, cells, percent
+
+
+class TextConsole(Console):
+    """A console on which no text commands the terminal: of runs by a stranger, any name may try to."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Render as any console does, and leave the commands to the console itself."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
 
 
 def printed(show: Callable[[Console], object]) -> str:
     """Return what ``show`` prints on a console, as plain text wide enough for every figure."""
     text = io.StringIO()
     # In a notebook a console would show what it prints instead of writing it.
-    show(Console(file=text, width=200, highlight=False, force_terminal=False, force_jupyter=False))
+    show(TextConsole(file=text, width=200, highlight=False, force_terminal=False, force_jupyter=False))
     return text.getvalue().rstrip("\n")
 
 
 def wide_console(columns: int = 200, *, markup: bool = True) -> Console:
     """Return the terminal's console; so many columns wide elsewhere, so that no figure is cut off."""
-    return Console(width=None if Console().is_terminal else columns, highlight=False, markup=markup)
+    return TextConsole(width=None if Console().is_terminal else columns, highlight=False, markup=markup)
 
 
 def one_line(text: str, columns: int) -> str:
@@ -88,8 +99,8 @@ def print_table(
     manifests = {name: Manifest.read(folder) for name, folder in runs.items()}
     shared, own = conditions(manifests)
     console.print(
-        f"EM, F1 and recall@{summaries[0].recall_at} in percent with 95% bootstrap intervals (exact where "
-        f"all score alike). Scorer: {scoring}."
+        f"EM, F1 and recall@{summaries[0].recall_at} in percent with 95% intervals: {INTERVALS}. "
+        f"Scorer: {scoring}."
     )
     note = pages_note(manifests[each.method] for each in summaries if "r_precision" in each.further)
     for line in [note, *shared] if note else shared:
@@ -123,8 +134,13 @@ def _remarks(summary: Summary) -> list[str]:
         # Of a method that searches. A model that cannot keep to its form may still answer, by luck.
         often = f"only {summary.searches:.1f} times a question" if summary.searches else "not once"
         said.append(f"it searched {often}: the model did not do what the method asks of it.")
+    if summary.estimated:
+        said.append(
+            "~ before its tokens: the server did not count them all, so they are estimated, one for four "
+            "bytes of text (--model.tokenizer counts them)."
+        )
     if summary.failed:
-        said.append(f"{summary.failed} failed, first: {summary.first_error}")
+        said += [f"{summary.failed} failed:", *(f"  {line}" for line in summary.failures.commonest())]
     return said
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from core.errors import ConfigError, DataError, nearest
+from core.runs.failures import Failures
 from core.runs.folder import read_rows
 from core.runs.manifest import Manifest, Start
 from core.runs.rows import SavedRow
@@ -118,6 +119,11 @@ class ResultsTable:
     def status(self) -> int:
         """The exit status of a command that made these runs: 1 if every question of some run failed."""
         return int(all_failed(self.summaries))
+
+    @property
+    def failures(self) -> Failures:
+        """The failed questions of all runs."""
+        return sum((summary.failures for summary in self.summaries), Failures())
 
     def to_json(self) -> dict[str, Any]:
         """Return the table as a JSON object: fractions, intervals as [low, high]."""

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from core.runs.failures import Failures
 from core.runs.rows import SavedRow
 from eval.scoring.rows import PassageTexts, Scores, score_row
 from eval.scoring.scorers import Scorer
 from eval.statistics.intervals import Interval, bootstrap_mean, interval_record
+from eval.tables.ledger import Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class Summary:
         n: how many questions.
         failed: how many of them have no answer; these score 0.
         first_error: why the first of them failed.
+        reasons: how many of them failed for which reason, the commonest first.
         em: exact match; None if no question has gold answers.
         f1: F1 of the answer's tokens, likewise.
         recall: of the gold passages, over the questions that have any.
@@ -32,6 +35,9 @@ class Summary:
         steps: per question that was answered.
         further: means of further measures, each over the questions that have it.
         unscored: questions without gold answers, which are left out of EM and F1.
+        seconds: p50 and p95 of the wall time of a question, failed ones included, while others were in
+            flight; None if no row says how long it took.
+        estimated: whether some of the tokens were not counted, but estimated.
     """
 
     method: str
@@ -49,6 +55,14 @@ class Summary:
     steps: float
     further: Mapping[str, Interval] = field(default_factory=dict)
     unscored: int = 0
+    seconds: tuple[float, float] | None = None
+    estimated: bool = False
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> Failures:
+        """The failed questions by reason."""
+        return Failures(self.n, self.reasons)
 
     @property
     def measured(self) -> dict[str, Interval | None]:
@@ -96,6 +110,9 @@ def summarise(
         steps=_mean([row.answer.steps for row in rows if row.answer]),
         further=_further(scores),
         unscored=len(scores) - len(scored),
+        seconds=_median_and_p95([row.seconds for row in rows if row.seconds]),
+        reasons=Failures.of(row.error for row in failed).reasons,
+        estimated=any(usage.estimated for usage in usages),
     )
 
 
@@ -110,13 +127,23 @@ def _mean(values: Sequence[int]) -> float:  # of costs: they need no interval, a
     return sum(values) / len(values) if values else 0.0
 
 
-HEADINGS = ("method", "n", "failed", "EM", "F1", "recall", "tokens", "computed", "calls", "searches", "steps")
+def _median_and_p95(seconds: Sequence[float]) -> tuple[float, float] | None:
+    if not seconds:
+        return None
+    waiting = Waiting.of(len(seconds), seconds)
+    return waiting.p50, waiting.p95
+
+
+HEADINGS = (
+    "method", "n", "failed", "EM", "F1", "recall", "tokens", "computed", "calls", "searches", "steps",
+    "s p50/p95",
+)  # fmt: skip
 
 
 def cells(summary: Summary) -> tuple[str, ...]:
     """Write a summary as the cells under :data:`HEADINGS`.
 
-    EM, F1 and recall in percent with 95% bootstrap intervals.
+    EM, F1 and recall in percent with 95% intervals; the last is empty where nothing is known.
     """
     return (
         summary.method,
@@ -125,11 +152,12 @@ def cells(summary: Summary) -> tuple[str, ...]:
         percent(summary.em),
         percent(summary.f1),
         percent(summary.recall),
-        f"{summary.tokens:,.0f}",
-        f"{summary.computed_tokens:,.0f}",
+        f"{'~' * summary.estimated}{summary.tokens:,.0f}",
+        f"{'~' * summary.estimated}{summary.computed_tokens:,.0f}",
         f"{summary.calls:.1f}",
         f"{summary.searches:.1f}",
         f"{summary.steps:.1f}",
+        "/".join(f"{value:.{1 if value < 100 else 0}f}" for value in summary.seconds or ()),
     )
 
 
@@ -151,7 +179,7 @@ def json_record(summary: Summary) -> dict[str, Any]:
     record = {
         name: value
         for name, value in asdict(summary).items()
-        if name not in ("em", "f1", "recall", "further")
+        if name not in ("em", "f1", "recall", "further", "seconds") and (name != "estimated" or value)
     }
     for name, interval in summary.measured.items():
         record |= interval_record(name, interval)
@@ -160,4 +188,6 @@ def json_record(summary: Summary) -> dict[str, Any]:
     for name in ("tokens", "computed_tokens", "calls", "searches", "steps"):
         record[name] = round(record[name], 2)
     record["tokens_per_question"] = record.pop("tokens")
+    p50, p95 = summary.seconds or (None, None)
+    record |= {"seconds_p50": p50 and round(p50, 4), "seconds_p95": p95 and round(p95, 4)}
     return record

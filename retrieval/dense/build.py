@@ -20,12 +20,12 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from core.errors import ConfigError
+from core.errors import ConfigError, DataError
 from core.files import replacing
 from core.types import Passage
 from retrieval.config import IndexConfig
 from retrieval.dense.encoder import Encoder
-from retrieval.lucene.java import java_class, java_path
+from retrieval.lucene.java import java_class, java_path, require_passages, writing_lucene
 from retrieval.store import PassageStore
 
 INDEX, DOCID = "index", "docid"  # Pyserini's names for the FAISS file and for the list of ids, one per line
@@ -179,7 +179,13 @@ def build_faiss(shards: Shards, folder: Path, config: IndexConfig) -> None:
     index = _hnsw(shards, config) if config.faiss == "hnsw" else _trained_ivfpq(shards, config)
     for vectors in shards:
         index.add(np.asarray(vectors))
-    faiss.write_index(index, str(folder / INDEX))
+    try:
+        faiss.write_index(index, str(folder / INDEX))
+    except RuntimeError as error:
+        why = str(error).rpartition("failed: ")[2]  # before it stands where in FAISS
+        raise DataError(
+            f"cannot write '{folder / INDEX}': {why}. Free some space or choose another place."
+        ) from None
 
 
 def _write_flat(shards: Shards, path: Path) -> None:
@@ -233,6 +239,8 @@ def build_lucene_vectors(shards: Shards, ids: Iterable[str], folder: Path, confi
     arguments.optimize = arguments.quiet = True  # one segment, so one graph to search
     if config.kind == "lucene_hnsw":
         arguments.M, arguments.efC = config.hnsw_m, config.hnsw_ef_construction
-    java_class(indexer)(arguments).run()
+    with writing_lucene(folder):
+        java_class(indexer)(arguments).run()
+    require_passages(folder, shards.rows)
     shutil.rmtree(handover)
     (folder / "write.lock").unlink(missing_ok=True)

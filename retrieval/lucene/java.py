@@ -12,12 +12,13 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from core.errors import BackendError
+from core.errors import BackendError, DataError, reason
 
 MINIMUM_VERSION = 21  # the class files of Anserini 1.7, which Pyserini 1.6 brings
 VECTOR_MODULE = "jdk.incubator.vector"
@@ -143,6 +144,47 @@ def java_error() -> Any:
     from jnius import JavaException
 
     return JavaException
+
+
+@contextmanager
+def writing_lucene(folder: Path) -> Iterator[None]:
+    """Around whatever writes a Lucene index: raises :class:`DataError` where Lucene cannot write."""
+    try:
+        yield
+    except java_error() as error:
+        raise _unwritten(folder, f"Lucene says: {reason(error)}") from error
+
+
+def require_passages(folder: Path, expected: int) -> None:
+    """Raise :class:`DataError` unless a Lucene index that was just written holds so many passages.
+
+    On a full disk Anserini logs the error and goes on as if nothing had happened.
+    """
+    if (written := _passages_in(folder)) != expected:
+        raise _unwritten(folder, f"Lucene wrote {written:,} of {expected:,} passages")
+
+
+def _unwritten(folder: Path, why: str) -> DataError:
+    return DataError(f"cannot write the index '{folder}': {why}. Free some space or choose another place.")
+
+
+def _passages_in(folder: Path) -> int:
+    """Return how many passages a Lucene index holds, 0 if it cannot be opened."""
+    try:
+        reader = open_lucene(folder)
+    except java_error():
+        return 0
+    count = int(reader.numDocs())
+    reader.close()
+    return count
+
+
+def open_lucene(folder: Path) -> Any:
+    """Return Lucene's own reader of an index."""
+    directory = java_class("org.apache.lucene.store.FSDirectory").open(
+        java_class("java.io.File")(java_path(folder)).toPath()
+    )
+    return java_class("org.apache.lucene.index.DirectoryReader").open(directory)
 
 
 def _options(java: JavaHome) -> list[str]:

@@ -23,6 +23,7 @@ from rich.markup import escape
 
 from core.errors import ConfigError
 from core.protocols import Generator, Retriever
+from core.text import printable
 from core.tools import GenerateStep, SearchStep, Step, Tools
 from core.types import Question
 from eval.experiment.ask import Answered, answered
@@ -121,7 +122,7 @@ def questions(stated: str, piped: str, console: Console) -> Iterator[str]:
         yield stated
         return
     while piped:
-        console.print(f"> {piped}", markup=False, soft_wrap=True)
+        console.print(f"> {printable(piped)}", markup=False, soft_wrap=True)
         yield piped
         piped = next_line()
     if sys.stdin.isatty():
@@ -206,13 +207,12 @@ def step_printer(console: Console, show_text: int) -> Callable[[Step], None]:
             for rank, hit in enumerate(step.hits, 1):
                 text = " ".join(hit.passage.text.split())
                 clipped = f": {text[:show_text]}{'…' if len(text) > show_text else ''}" if show_text else ""
-                console.print(
-                    f"  {rank:>2}. {hit.passage.title} ({hit.score:.3f}){clipped}", style="dim", markup=False
-                )
+                line = f"  {rank:>2}. {hit.passage.title} ({hit.score:.3f}){clipped}"
+                console.print(printable(line), style="dim", markup=False)
         elif isinstance(step, GenerateStep):
             for text in step.texts:
                 console.print(f"[bold]{step.role}[/bold] ", end="")
-                console.print(text.strip() or "(nothing)", markup=False)
+                console.print(printable(text.strip()) or "(nothing)", markup=False)
             if step.shortening:
                 dropped = ", ".join(f"{count} {kind}(s)" for kind, count in step.shortening.dropped)
                 console.print(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from core.errors import ConfigError
 from core.runs.rows import SavedRow
+from core.text import printable
 from eval.tables.pairs import PairedRuns, compare_runs
 from eval.tables.printing import one_line
 from eval.tables.runs import Runs
@@ -69,11 +70,11 @@ def main(config: CompareOptions) -> Ended:
         )
     print(pair.power)
     for line in pair.conditions["shared"]:
-        print(line)
+        print(printable(line))
     for name, run in (("first", first), ("second", second)):
-        print(f"{name}: {run} ({pair.conditions['own'][name]})")
+        print(printable(f"{name}: {run} ({pair.conditions['own'][name]})"))
     for line in disagreement_lines(pair, config.disagreements):
-        print(line)
+        print(printable(line))
     return Ended(0, [pair.to_json()])
 
 

@@ -1,23 +1,27 @@
 """Say in plain sentences what this machine has, and what to do about what is missing.
 
 corag doctor
+corag doctor indexes/mine        # read an index whole: is every file as it was built?
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from core.errors import CoragError, DataError
+from core.errors import CoragError, DataError, IndexMismatchError
 from core.files import cache_folder
 from core.runs.environment import gpu_names, version_of
 from core.runs.manifest import MANIFEST, VERDICTS, Manifest
-from retrieval.index_manifest import INDEX_FILE
+from core.text import printable
+from generation.config import ModelConfig
+from retrieval.index_manifest import HASHES, INDEX_FILE, REBUILD, changed_files, read_manifest
 
 
 @dataclass(frozen=True)
@@ -25,12 +29,16 @@ class DoctorOptions:
     """Options of 'corag doctor'.
 
     Attributes:
+        index: folders of indexes to read whole and compare with what was built, instead of all else.
         indexes: folders in which to look for indexes.
         runs: folder in which to look for runs.
+        model: with model.urls, whose servers are asked what they can do.
     """
 
+    index: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ("indexes", "quickstart")
     runs: str = "runs"
+    model: ModelConfig = field(default_factory=ModelConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +50,20 @@ class Checked:
 
 
 def main(config: DoctorOptions) -> int:
-    """Print the findings; return 1 if anything is missing."""
+    """Print the findings; return 1 if anything is missing, or an index is damaged."""
+    if config.index:
+        found = [check_index(Path(name)) for name in config.index]
+        for each in found:
+            print(("  ok      " if each.ok else "  DAMAGED ") + printable(each.sentence))
+        return 0 if all(each.ok for each in found) else 1
     checks: list[Callable[[], Iterator[Checked]]] = [
         machine, java, search_libraries, engine, training_libraries, default_model, lambda: folders(config),
+        lambda: servers(config.model),
     ]  # fmt: skip
     healthy = True
     for check in checks:
         for finding in check():
-            print(("  ok      " if finding.ok else "  MISSING ") + finding.sentence)
+            print(("  ok      " if finding.ok else "  MISSING ") + printable(finding.sentence))
             healthy &= finding.ok
     print(
         "Everything that corag needs is here."
@@ -57,6 +71,32 @@ def main(config: DoctorOptions) -> int:
         else "Mend what is marked MISSING, then run 'corag doctor' again."
     )
     return 0 if healthy else 1
+
+
+def check_index(folder: Path) -> Checked:
+    """Whether all files of an index are as they were built, as far as it can be told."""
+    if not folder.is_dir():
+        return Checked(False, f"{folder}: there is no such folder. Check the path.")
+    try:
+        manifest = read_manifest(folder)
+        if manifest is None:
+            return Checked(
+                False,
+                f"{folder}: there is no {INDEX_FILE}, which is written last: no complete index of ours.",
+            )
+        changed = changed_files(folder, manifest)
+    except IndexMismatchError as error:
+        return Checked(False, str(error))
+    files, size = len(manifest.files), sum(size for _, size in manifest.files) / 1e6
+    if changed is None:
+        return Checked(
+            True,
+            f"{folder}: {files} files of the right sizes, {size:,.1f} MB. Its content cannot be checked: an "
+            f"older version built it, so it has no hashes ({HASHES}).",
+        )
+    if changed:
+        return Checked(False, f"{folder}: not as built: {', '.join(changed)}. {REBUILD}")
+    return Checked(True, f"{folder}: {files} files, {size:,.1f} MB, all as they were built.")
 
 
 def machine() -> Iterator[Checked]:
@@ -163,6 +203,27 @@ def folders(config: DoctorOptions) -> Iterator[Checked]:
         yield Checked(True, f"No index in {' or '.join(config.indexes)} yet: 'corag index' builds one.")
     runs = sum(is_run(path.parent) for path in Path(config.runs).glob(f"**/{MANIFEST}"))
     yield Checked(True, f"{runs} run(s) in {config.runs}.")
+
+
+def servers(config: ModelConfig) -> Iterator[Checked]:
+    """What the servers that were named can do, as far as they can be reached."""
+    if not config.urls:
+        return
+    from generation.open import open_generator
+
+    async def ask() -> Sequence[str]:
+        generator = await open_generator(config)
+        about = getattr(generator, "about", ()) or [f"{', '.join(config.urls)}: ready."]
+        await generator.close()
+        return tuple(about)
+
+    try:
+        found = asyncio.run(ask())
+    except CoragError as error:
+        yield Checked(False, f"The model's servers: {error}")
+        return
+    for line in found:
+        yield Checked(True, line)
 
 
 def is_run(folder: Path) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from core.errors import ConfigError
+from core.runs.failures import Failures, check_max_failed
 from core.runs.manifest import CHAINS, Manifest
 from core.runs.shards import join
 from eval.tables.printing import print_table_parts
@@ -19,6 +20,8 @@ from eval.tables.results import table_of_runs
 from eval.tables.runs import Runs
 from scripts.ended import Ended
 from training.chains import describe, read_chains
+
+ADVICE = "The commands that answered the shards try them again; then join again"
 
 
 @dataclass(frozen=True)
@@ -28,14 +31,17 @@ class JoinOptions(Runs):
     Attributes:
         runs: one or more runs, each named by its folder or by any one of its shards.
         out: folder to write the joined run to; "auto" is the run's own. For one run only.
+        max_failed: questions that may have failed; if more did, the exit status is 1.
     """
 
     USAGE = "corag join RUN, where RUN.shard-1-of-8 and so on are its shards."
 
     out: str = "auto"
+    max_failed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_max_failed(self.max_failed)
         if self.out != "auto" and len(self.runs) > 1:
             raise ConfigError(
                 f"--out names the folder of one joined run, but {len(self.runs)} runs were given: join them "
@@ -44,23 +50,25 @@ class JoinOptions(Runs):
 
 
 def main(config: JoinOptions) -> Ended:
-    """Join the runs and print their table. The status is 1 if every question of some method failed.
+    """Join the runs and print their table. The status is 1 if more questions failed than may.
 
     Sampled chains have no answers to make a table of: what there is to say about them is printed instead.
     """
     joined = [join(Path(run), None if config.out == "auto" else Path(config.out)) for run in config.runs]
     chains = [run for run in joined if Manifest.read(run).method == CHAINS]
-    records = []
+    records, failures = [], Failures()
     for run in chains:
         found = describe(read_chains([run]))
+        failures += found.failures
         print("\n".join([*found.lines(), f"Joined: {run}"]))
         records.append(asdict(found) | {"folder": str(run)})
     answered = [run for run in joined if run not in chains]
     if not answered:
-        return Ended(0, records)
+        return Ended(0, records, failures, config.max_failed, ADVICE)
     table = table_of_runs(one_table(answered))
     print_table_parts(table)
-    return Ended(table.status, [*records, table.to_json()])
+    failures += table.failures
+    return Ended(table.status, [*records, table.to_json()], failures, config.max_failed, ADVICE)
 
 
 def one_table(joined: list[Path]) -> dict[str, Path]:

@@ -13,8 +13,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from core.runs.failures import Failures
 from core.runs.manifest import Manifest
 from eval.experiment.judging import Judged, JudgingConfig, judge_runs
+from eval.statistics.intervals import INTERVALS
 from eval.tables.conditions import conditions_record
 from eval.tables.printing import figures_table, wide_console
 from eval.tables.table import percent
@@ -22,7 +24,7 @@ from scripts.ended import Ended
 
 
 def main(config: JudgingConfig) -> Ended:
-    """Judge the runs and print a table. The status is 1 if the judge failed at every question of some run."""
+    """Judge the runs and print a table. The status is 1 if the judge failed at more questions than it may."""
     runs = config.by_name()
     judged = asyncio.run(judge_runs(runs, config))
     (prompt,) = config.judge.templates()
@@ -31,7 +33,9 @@ def main(config: JudgingConfig) -> Ended:
     print(f"Verdicts: {', '.join(one.folder for one in judged.values())}")
     records = {name: one.to_json() for name, one in judged.items()}
     failed = any(one.judge_always_failed for one in judged.values())
-    return Ended(int(failed), [{"judged": records, "prompt": prompt.identity, "conditions": known}])
+    failures = sum((one.failures for one in judged.values()), Failures())
+    record = {"judged": records, "prompt": prompt.identity, "conditions": known}
+    return Ended(int(failed), [record], failures, config.max_failed)
 
 
 def print_judged(judged: Mapping[str, Judged], who: str, known: Mapping[str, Any]) -> None:
@@ -43,8 +47,8 @@ def print_judged(judged: Mapping[str, Judged], who: str, known: Mapping[str, Any
     console = wide_console()
     console.print(table)
     console.print(
-        f"Percent with 95% bootstrap intervals; what failed or cannot be read counts as wrong. Judge: {who}. "
-        "A judge is a model: look at some of its verdicts before you believe it.",
+        f"Percent with 95% intervals: {INTERVALS}; what failed or cannot be read counts as wrong. "
+        f"Judge: {who}. A judge is a model: look at some of its verdicts before you believe it.",
         soft_wrap=True,
         markup=False,
     )

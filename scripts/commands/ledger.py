@@ -86,6 +86,11 @@ def remarks(ledger: Ledger) -> list[str]:
             f"Of {searching.calls:,} searches {ledger.remembered_searches:,} were remembered: an equal one "
             "had been made."
         )
+    if estimated := ledger.total.usage.estimated:
+        lines.append(
+            f"Of these tokens {estimated:,} were not counted by the server, but estimated, one for four "
+            "bytes of text: --model.tokenizer counts them."
+        )
     if ledger.retried:
         lines.append(
             f"Besides: {ledger.retried} failed attempts that were tried again, "

@@ -41,7 +41,8 @@ INDEX = (sys.executable, "-m", "scripts.cli", "index")
 NEXT = """\
 Next:
   source .venv/bin/activate                                   for the commands below
-  corag ask --index {indexes} --model.adapter default --method corag --corag.preset small_model
+  corag ask --index {indexes} --model.adapter default --method corag --corag.preset small_model \\
+    --corag.max_hops 4 --corag.stop learned
   corag index FOLDER --out indexes/mine                       your own .txt, .md, .html, .pdf, .docx"""
 
 

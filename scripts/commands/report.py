@@ -31,6 +31,8 @@ class ReportOptions(Runs):
         out: the HTML file to write; a file of that name is replaced.
         scorer: how answers are scored; "auto" takes that of the first run.
         recall_at: recall is measured over so many collected passages; 0 takes that of the first run.
+        baseline: the run, by its name in the table or the end of its path, that the page opens with as the
+            one that every other is tested against; "" for the first.
         retriever: the index that the runs searched, for the passages' texts; without it they are shown by
             title.
     """
@@ -40,6 +42,7 @@ class ReportOptions(Runs):
     out: str = "report.html"
     scorer: str = "auto"
     recall_at: int = 0
+    baseline: str = ""
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
 
     ALIASES: ClassVar[dict[str, str]] = {"index": "retriever.index"}
@@ -58,7 +61,9 @@ async def _write(config: ReportOptions) -> tuple[Report, TextBlocks]:
     if config.retriever.index or config.retriever.url:
         index = await open_index_quietly(config.retriever)
     try:
-        return await write_report(config.by_name(), Path(config.out), index, config.scorer, config.recall_at)
+        return await write_report(
+            config.by_name(), Path(config.out), index, config.scorer, config.recall_at, config.baseline
+        )
     finally:
         if index is not None:
             await index.close()

@@ -35,4 +35,7 @@ def main(config: RoundsConfig) -> Ended:
     table = table_of_new_runs(tested, tests, chosen_scorer("auto", test.dataset), test.recall_at)
     print_table_parts(table)
     print(ending)
-    return Ended(table.status, [made | table.to_json()])
+    # Each stage may have so many failed questions, as its chains may.
+    status = table.status or int(any(each.failed > config.max_failed for each in table.summaries))
+    allowed = config.max_failed if status else table.failures.failed
+    return Ended(status, [made | table.to_json()], table.failures, allowed)

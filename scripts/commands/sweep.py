@@ -18,6 +18,8 @@ import asyncio
 import importlib.util
 import sys
 
+from core.runs.failures import Failures
+from core.runs.folder import writable_folder
 from eval.experiment.opening import ENGINE_LOG, log_to
 from eval.sweeps.printing import print_findings, print_spending
 from eval.sweeps.record import read_sweep, reading_notes, write_sweep
@@ -30,8 +32,9 @@ BACK_ENDS = Openers()
 
 
 def main(config: SweepConfig) -> Ended:
-    """Answer every cell and report. The status is 1 if every question of some cell failed."""
+    """Answer every cell and report. The status is 1 if more questions failed than may."""
     test_cells, dev_cells = planned(config)
+    writable_folder(config.folder)
     log_to(config.folder / ENGINE_LOG)
     asyncio.run(answer_cells([*test_cells, *dev_cells], BACK_ENDS))
     sweep = read_sweep(test_cells, dev_cells, config.reporting)
@@ -48,4 +51,6 @@ def main(config: SweepConfig) -> Ended:
     console.print(f"Written: {', '.join(map(str, written))}.", soft_wrap=True, markup=False)
     shown = {name: value for name, value in record.items() if name not in ("cells", "dev_cells")}
     figures = {"runs": record["cells"], **shown, "sweep": str(config.folder / "sweep.json")}
-    return Ended(int(all_failed([each.summary for each in sweep.cells])), [figures])
+    failures = sum((each.summary.failures for each in sweep.cells), Failures())
+    status = int(all_failed([each.summary for each in sweep.cells]))
+    return Ended(status, [figures], failures, config.max_failed)

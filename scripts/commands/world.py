@@ -25,6 +25,8 @@ class WorldOptions:
         train: training questions.
         dev: questions for choosing settings.
         test: questions for reporting.
+        references: pages end in "See also ..." with the things that they tell of, for methods that follow
+            references; all else is the same.
     """
 
     out: str = ""
@@ -33,6 +35,7 @@ class WorldOptions:
     train: int = 500
     dev: int = 100
     test: int = 200
+    references: bool = False
 
     def __post_init__(self) -> None:
         if not self.out:
@@ -48,6 +51,7 @@ def main(config: WorldOptions) -> Ended:
         train=config.train,
         dev=config.dev,
         test=config.test,
+        references=config.references,
         report=lambda line: print(line, file=sys.stderr),
     )
     print(f"Index it: corag index {config.out}/corpus.jsonl --out INDEX")

@@ -9,7 +9,8 @@
 #   LOGS=folder bash scripts/recipes/batch_inference.sh ...               each shard's log; else in runs/logs
 # SLURM, one shard per task of an array (run scripts/install.sh before); afterwards, on any machine, the
 # joining and the table:
-#   sbatch --array=1-8 --gpus=1 --wrap '.venv/bin/corag run --config my.yaml --shard $SLURM_ARRAY_TASK_ID/8'
+#   sbatch --array=1-8 --gpus=1 --wrap 'export PATH="$PWD/.venv/bin:$PATH"
+#       corag run --config my.yaml --shard $SLURM_ARRAY_TASK_ID/8'
 #   corag join runs/NAME/*.shard-1-of-8
 set -euo pipefail
 if [ $# = 0 ] || [ "$1" = --help ]; then
@@ -22,18 +23,36 @@ export PATH="$root/.venv/bin:$PATH"
 
 per_engine=${GPUS_PER_ENGINE:-1}
 visible=${CUDA_VISIBLE_DEVICES:-}
-list_gpus() { nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null; }
-if [ -z "${CUDA_VISIBLE_DEVICES+set}" ] && listed=$(list_gpus); then
-    visible=${listed//$'\n'/,}
+# Numbers of whole GPUs; of one that is cut into instances (MIG) their names, since it cannot be used whole.
+list_gpus() {
+    { nvidia-smi -L 2>/dev/null || true; } | awk '
+        function whole() { if (gpu != "") print gpu; gpu = "" }
+        /^GPU [0-9]+:/ { whole(); gpu = $2; sub(":", "", gpu) }
+        /^ +MIG .*MIG-/ { gpu = ""; match($0, /MIG-[^)]*/); print substr($0, RSTART, RLENGTH) }
+        END { whole() }'
+}
+if [ -z "${CUDA_VISIBLE_DEVICES+set}" ]; then
+    visible=$(list_gpus | paste -sd, -)
 fi
-IFS=, read -ra gpus <<<"$visible"
+# CUDA reads numbers and names (GPU-..., MIG-...) up to the first entry that is none, such as -1 or what SLURM
+# writes where there is no GPU (NoDevFiles).
+IFS=, read -ra listed <<<"$visible"
+gpus=()
+for each in "${listed[@]}"; do
+    [[ ${each// /} =~ ^([0-9]+|GPU-.+|MIG-.+)$ ]] || break
+    gpus+=("${each// /}")
+done
+if [ "$per_engine" -gt 1 ] && [[ ${gpus[*]} == *MIG-* ]]; then
+    echo "corag: an engine cannot run on several instances of a GPU (MIG): leave GPUS_PER_ENGINE out." >&2
+    exit 2
+fi
 engines=$((${#gpus[@]} / per_engine))
 if [ ${#gpus[@]} = 0 ]; then
     engines=${AT_ONCE:-1}
     # More threads than cores wait for each other in torch, many times slower than one thread each.
     [ "$engines" = 1 ] || export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((($(nproc) + engines - 1) / engines))}
 elif [ $engines = 0 ]; then
-    echo "corag: GPUS_PER_ENGINE is $per_engine, but the GPUs are only $visible: give a smaller one." >&2
+    echo "corag: GPUS_PER_ENGINE is $per_engine, but the GPUs are only ${gpus[*]}: give a smaller one." >&2
     exit 2
 fi
 shards=${SHARDS:-$engines}
@@ -56,7 +75,8 @@ engine() {
         # In a process group of its own (setsid), an engine can be stopped with all processes that it starts.
         setsid corag run "${options[@]}" "$@" --shard "$shard/$shards" --json >"$log.out" 2>"$log.err" </dev/null &
         running=$!
-        if ! wait "$running"; then
+        # A shard that ends with a table is finished, though questions may have failed: joining counts those.
+        if ! wait "$running" && [[ $(tail -n 1 "$log.out") != '{"runs"'* ]]; then
             printf 'corag: shard %s of %s failed; its log is %s, which ends with:\n%s\n' \
                 "$shard" "$shards" "$log.err" "$(tail -n 2 "$log.err")" >&2
             failed=1
@@ -87,6 +107,8 @@ if [ $failed = 1 ]; then
 fi
 folders='import json, sys; print(*(run["folder"] for run in json.load(sys.stdin)["runs"].values()), sep="\n")'
 mapfile -t runs < <(tail -n 1 "$logs/shard-1-of-$shards.out" | python -c "$folders")
-json=()
-[[ " $* " != *" --json "* ]] || json=(--json)
-corag join "${runs[@]}" "${json[@]}"
+allowed=$(tail -n 1 "$logs/shard-1-of-$shards.out" |
+    python -c 'import json, sys; print(json.load(sys.stdin)["max_failed"])')
+options=(--max_failed "$allowed")
+[[ " $* " != *" --json "* ]] || options+=(--json)
+corag join "${runs[@]}" "${options[@]}"

@@ -96,9 +96,12 @@ async def test_a_lookup_shows_sentences_of_all_passages_with_their_numbers_and_t
         "[2] Glass Parts: Glass has part 1."
     )
     assert observed[2] == "(Results 1 to 5 / 6)\n" + "\n".join(
-        f"[2] Glass Parts: Glass has part {number}." for number in range(1, 6)
+        f"[2] Glass Parts, sentence {number}: Glass has part {number}." for number in range(1, 6)
     )
-    assert observed[3:5] == ["(Result 6 / 6) [2] Glass Parts: Glass has part 6.", "No more results."]
+    assert observed[3:5] == [
+        "(Result 6 / 6) [2] Glass Parts, sentence 6: Glass has part 6.",
+        "No more results.",
+    ]
     assert f"Observation 3: {observed[2]}\n" in generator.prompts[-1]
 
 
@@ -318,7 +321,9 @@ def hits(*passages):
 
 def looked_up(library, term, limit=1):
     said, found = library.look_up(term, limit)
-    return said.strip(), [f"[{shown['place']}] {shown['title']}: {shown['text']}" for shown in found]
+    return said.strip(), [
+        f"[{shown['place']}] {shown['title']}{shown['sentence']}: {shown['text']}" for shown in found
+    ]
 
 
 def test_lookups_go_over_all_documents_and_advance():
@@ -327,11 +332,12 @@ def test_lookups_go_over_all_documents_and_advance():
     library.add(hits(BOOK, NOISE), 5)
     again = library.add(hits(AUTHOR, BOOK), 5)
     assert [shown["place"] for shown in again] == ["3", "1"], "a passage keeps its number"
-    book, author = f"[1] The Glass Orchard: {BOOK.text}", f"[3] Mara Velden: {AUTHOR.text}"
+    book = f"[1] The Glass Orchard, sentence 1: {BOOK.text}"
+    author = f"[3] Mara Velden, sentence 1: {AUTHOR.text}"
     assert looked_up(library, "Mara Velden") == ("(Result 1 / 2)", [book])
     assert looked_up(library, " mara velden") == ("(Result 2 / 2)", [author])
     assert looked_up(library, "mara velden") == looked_up(library, "mara velden") == ("No more results.", [])
-    assert looked_up(library, "sand") == ("(Result 1 / 1)", [f"[2] Glassware: {NOISE.text}"])
+    assert looked_up(library, "sand") == ("(Result 1 / 1)", [f"[2] Glassware, sentence 1: {NOISE.text}"])
     assert looked_up(library, "Mara Velden", 9) == ("(Results 1 to 2 / 2)", [book, author]), (
         "another term starts again"
     )
@@ -344,8 +350,8 @@ def test_lookups_go_over_all_documents_and_advance():
 def test_lookups_count_sentences():
     library = Library()
     library.add(hits(Passage("p", "P", "Dr. A. Smith met Lee. Lee left. He stayed.")), 5)
-    assert looked_up(library, "lee") == ("(Result 1 / 2)", ["[1] P: Dr. A. Smith met Lee."])
-    assert looked_up(library, "lee") == ("(Result 2 / 2)", ["[1] P: Lee left."])
+    assert looked_up(library, "lee") == ("(Result 1 / 2)", ["[1] P, sentence 1: Dr. A. Smith met Lee."])
+    assert looked_up(library, "lee") == ("(Result 2 / 2)", ["[1] P, sentence 2: Lee left."])
 
 
 @given(st.text('ab. A!?\n"', max_size=40))

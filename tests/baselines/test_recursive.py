@@ -8,7 +8,7 @@ import pytest
 
 from baselines.recursive.config import RecursiveConfig
 from baselines.recursive.method import recursive
-from baselines.recursive.rounds import references
+from baselines.recursive.rounds import found_references
 from core.errors import ConfigError, SearchFailedError
 from core.runner import answer_question
 from core.tools import GenerateStep, SearchStep, Tools
@@ -135,7 +135,7 @@ async def test_five_references_of_a_step_are_followed_at_the_same_time():
     ],
 )
 def test_what_counts_as_a_reference(text, found):
-    assert references(text) == found
+    assert [reference for reference, _ in found_references(text)] == found
 
 
 # Multi_hop and self_query: rounds of searching and judging

@@ -9,7 +9,7 @@ import pytest
 
 from baselines.recursive.config import RecursiveConfig
 from baselines.recursive.replies import parse_plan
-from baselines.recursive.rounds import references
+from baselines.recursive.rounds import found_references
 from core.errors import ConfigError
 from core.types import Hit, Passage, Question
 from tests.baselines.test_recursive import CHAIN, WORDS, decomposing, queries, replay
@@ -30,7 +30,7 @@ class FreshIds(WordRetriever):
 def test_defect_1_references_keep_their_order_whatever_the_hash_seed():
     names = [f"Town number {number}" for number in range(40)]
     text = " ".join(f"See also {name}." for name in [*names, *reversed(names)])
-    assert references(text) == names
+    assert [reference for reference, _ in found_references(text)] == names
 
 
 async def test_defect_2_a_document_without_an_id_is_known_by_its_content():
@@ -99,7 +99,7 @@ async def test_defect_7_a_malformed_line_repeats_no_sub_question():
 def test_defect_7_lists_of_dependencies_are_heeded(needs):
     plan = parse_plan(f"SUB1: a?\nDEPENDS: none\nSUB2: b?\nDEPENDS: N/A\nSUB3: c?\nDEPENDS: {needs}", 5)
     assert [[part.number for part in wave] for wave in plan.waves] == [[1, 2], [3]]
-    assert plan.parts[2].needs == (1, 2)
+    assert plan.sub_questions[2].needs == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_defect_12_so_are_the_labels_of_a_plan():
         "SUB1)",
         5,
     )
-    assert [(part.number, part.text, part.needs) for part in plan.parts] == [
+    assert [(part.number, part.text, part.needs) for part in plan.sub_questions] == [
         (1, "Who?", ()),
         (2, "Where is SUB1?", (1,)),
     ]

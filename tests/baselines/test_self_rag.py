@@ -7,7 +7,8 @@ from functools import partial
 
 import pytest
 
-from baselines.self_rag.method import SelfRAGConfig, self_rag
+from baselines.self_rag.critique import JudgedSegment
+from baselines.self_rag.method import Hypothesis, SelfRAGConfig, rank_key, self_rag
 from baselines.self_rag.prompted import SelfRAGPromptedConfig
 from core.errors import ConfigError
 from core.options import changed
@@ -268,3 +269,9 @@ def test_impossible_options_are_refused():
             SelfRAGConfig(**options)
     with pytest.raises(ConfigError, match="max_segments"):
         SelfRAGPromptedConfig(max_segments=0)
+
+
+def test_a_hypothesis_whose_score_is_no_number_comes_after_all_that_have_one():
+    scored = [Hypothesis((JudgedSegment("x", "", None, score),)) for score in (math.nan, -2.0, 0.5)]
+    ordered = sorted(scored, key=lambda each: rank_key(each, CONFIG), reverse=True)
+    assert [each.score for each in ordered[:2]] == [0.5, -2.0]

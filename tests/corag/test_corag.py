@@ -206,6 +206,7 @@ STRATEGIES = [
     {"strategy": "best_of_n", "chains": 3},
     {"strategy": "best_of_n", "chains": 3, "rank_by": "vote"},
     {"strategy": "tree", "expand": 2, "beam": 2},
+    {"strategy": "tree", "expand": 2, "beam": 2, "value_all": False, "reuse": False},
     {"strategy": "adaptive", "chains": 3, "expand": 2},
 ]
 

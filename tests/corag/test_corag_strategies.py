@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import random
 import re
 
@@ -12,7 +13,7 @@ from corag.chain import Chain
 from corag.config import CoRAGConfig
 from corag.decode import decode_chain
 from corag.method import corag
-from corag.rank import Candidate
+from corag.rank import Candidate, gold_log_likelihood
 from corag.tree import Tree
 from core.runner import answer_question
 from core.runs.rows import SavedRow
@@ -66,6 +67,33 @@ def test_best_of_n_keeps_the_lowest_score_and_the_first_of_equals():
     assert all(
         sampling.temperature == 0.7 for sampling in (r.sampling for r in generator.requests) if sampling.seed
     )
+
+
+@pytest.mark.parametrize("strategy", ["best_of_n", "tree", "adaptive"])
+def test_a_score_that_is_no_number_never_wins(strategy):
+    """The first chains of each search cannot be scored: another one is chosen, by its score."""
+    scored = []
+
+    def score(request):
+        scored.append(request)
+        return math.nan if len(scored) <= 2 else -float(len(scored))
+
+    answer, *_ = run(seeded, strategy=strategy, chains=4, max_hops=2, expand=2, rollouts=2, score=score)
+    chosen = answer.chains[answer.chosen]
+    assert len(scored) > 2 and not any(chain.score != chain.score for chain in answer.chains)
+    if strategy == "best_of_n":
+        assert [chain.score for chain in answer.chains] == [None, None, -3.0, -4.0]
+        assert chosen.score == -4.0
+
+
+def test_gold_answers_that_cannot_be_scored_never_make_the_best_chain():
+    def score(request):
+        return math.nan if request.target == "Issel" else -3.0
+
+    tools = Tools(QUESTION, ScriptedGenerator(seeded, log_likelihood=score), WordRetriever(WORLD))
+    config, chain = CoRAGConfig(**PROMPTS), Chain()
+    for answers, likeliest in ((["Issel", "river"], -3.0), (["Issel"], -math.inf)):
+        assert asyncio.run(gold_log_likelihood(chain, answers, tools, config)).sum == likeliest
 
 
 def test_eight_chains_begin_with_the_four_of_best_of_four():

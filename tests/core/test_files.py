@@ -1,6 +1,7 @@
 """Records in every shape are read; folders of the cache are there whole or not at all."""
 
 import errno
+import gzip
 
 import pytest
 
@@ -60,3 +61,31 @@ def test_records_in_every_shape(tmp_path):
         list(read_jsonl(tmp_path / "broken.jsonl"))
     with pytest.raises(DataError, match=r"there is no file"):
         list(read_jsonl(tmp_path / "missing.jsonl"))
+
+
+def test_json_is_told_off_in_words(tmp_path):
+    file = tmp_path / "torn.jsonl"
+    for text, said in (
+        ('{"a": "x', "Unterminated string starting at column 7"),
+        ('{"a": "x\ty"}', "Invalid control character at column 9"),
+        ('{"a" 1}', "Expecting ':' delimiter at column 6"),
+    ):
+        file.write_text(text)
+        with pytest.raises(DataError, match=rf"torn\.jsonl, line 1: not valid JSON \({said}\)"):
+            list(read_jsonl(file))
+
+
+def test_text_in_utf16_and_a_torn_character_are_named(tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_bytes('{"a": 1}'.encode("utf-16"))
+    with pytest.raises(DataError, match=r"line 1: byte 1 \(0xff\) is not UTF-8\..*iconv -f UTF-16"):
+        list(read_jsonl(file))
+    file.write_bytes(b'{"a": 1}\n{"a": "\xc3')
+    with pytest.raises(DataError, match=r"line 2: byte 8 \(0xc3\) is not UTF-8"):
+        list(read_jsonl(file))
+    packed = tmp_path / "a.jsonl.gz"
+    packed.write_bytes(gzip.compress(b'{"a": "caf\xe9"}'))
+    with pytest.raises(
+        DataError, match=r"zcat '.*a\.jsonl\.gz' \| iconv -f LATIN1 -t UTF-8 > 'utf8-a\.jsonl'"
+    ):
+        list(read_jsonl(packed))

@@ -32,6 +32,7 @@ from core.options import parse
 from eval.experiment.registry import called
 from eval.experiment.run import RunConfig
 from scripts.cli import COMMANDS
+from tests.serving import OPTIONS, SERVER
 from training.config import SftConfig
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +46,10 @@ LINES, COLUMNS, PARAGRAPH = 120, 110, 5
 # What else pages call: noted, so that nothing of it is performed.
 OTHERS = ("source", "vllm", "sbatch", "export", "cd")
 # Further options that pages name: of every command, of other programs, of a method that a page makes.
-FOREIGN = set("--cpu --config_file --no-deps --help --print_config --config --json --my_method.k".split())
+FOREIGN = set(
+    "--cpu --config_file --no-deps --help --print_config --config --json --my_method.k "
+    "--no-enable-chunked-prefill".split()
+)
 
 
 @dataclass(frozen=True)
@@ -186,6 +190,10 @@ def check_command(words: list[str]) -> None:
         parse(options, given, "", "", command.positional)
     elif program == "accelerate":
         parse(SftConfig, arguments[arguments.index("training/sft.py") + 1 :], "", "")
+    elif words[:2] == ["python", "-m"]:
+        # The command that tests/serving.py runs, so it is known to start.
+        assert arguments[: len(SERVER)] == SERVER and arguments[len(SERVER)] == "--model"
+        assert arguments[len(SERVER) + 2 :] == OPTIONS
     elif program in ("bash", "python"):
         assert (ROOT / arguments[0]).is_file(), f"there is no {arguments[0]}"
 

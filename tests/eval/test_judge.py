@@ -119,7 +119,7 @@ def test_verdicts_are_kept_and_only_what_is_new_is_asked(tmp_path):
     assert len(list(run.glob("judge-*"))) == 2 and len(again.requests) == 4, "another prompt is another judge"
     (tmp_path / "world").mkdir()
     (tmp_path / "world/manifest.json").write_text('{"version": 1}')
-    *_, counted = doctor.folders(doctor.DoctorOptions((), str(tmp_path)))
+    *_, counted = doctor.folders(doctor.DoctorOptions(indexes=(), runs=str(tmp_path)))
     assert counted.sentence == f"1 run(s) in {tmp_path}."
 
 
@@ -128,7 +128,7 @@ def test_what_cannot_be_judged_is_refused(tmp_path, capsys):
     with pytest.raises(ConfigError, match="nothing to judge"):
         judged(bare, ScriptedGenerator(reply))
     run = a_run(tmp_path / "run")
-    with pytest.raises(ConfigError, match=r"uses the field \{gold\}"):
+    with pytest.raises(ConfigError, match=r"lacks \{answers\}.*its fields: \{gold\}"):
         judged(run, ScriptedGenerator(reply), prompt="{gold}?")
     judged(run, ScriptedGenerator(reply))
     (folder,) = (folder for folder in run.glob("judge-*") if (folder / TRACES).stat().st_size)

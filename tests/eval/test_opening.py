@@ -108,7 +108,7 @@ def test_the_command_shows_where_the_log_is_when_an_index_fails(
 
     monkeypatch.setattr(opening, "open_retriever", failing)
     asked = ["ask", "Who?", "--method", "one_step", "--index", "x", "--model.backend", "vllm"]
-    assert main(asked) == 2
+    assert main(asked) == 1
     first, second, third = capsys.readouterr().err.splitlines()
     assert first == "corag: Java did not start." and second == f"The last lines of {log}:"
     assert third == "  | # There is insufficient memory for the Java Runtime Environment to continue."
@@ -136,6 +136,22 @@ def test_a_folder_that_cannot_be_written_is_no_matter(
     with quiet("opening"):
         print("noise")
     assert last_words().endswith("| noise") and capfd.readouterr().out == ""
+
+
+def test_a_log_on_a_full_disk_loses_its_lines_and_nothing_of_ours(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(opening, "_chatter", opening._Chatter())
+    log_to(Path("/dev/full"))
+    with quiet("opening a model", "a model is open"):
+        print("noise" * 9_999)
+        print("an error", file=sys.stderr)
+        sys.stdout.write("the beginning of a line")
+    print("after")
+    print("an error of ours", file=sys.stderr)
+    seen = capfd.readouterr()
+    assert seen.out == "after\n" and seen.err.startswith("corag: a model is open (")
+    assert seen.err.endswith(" s)\nan error of ours\n") and last_words() == ""
 
 
 PROGRAM = """

@@ -14,6 +14,7 @@ from core.runs.folder import TRACES, RunFolder, read_rows
 from core.runs.manifest import Manifest
 from core.runs.rows import Row, SavedRow
 from core.types import Answer, Question
+from eval.experiment.results import Results
 from eval.report.page import ASSETS, SCRIPTS, STYLES, chunked, html_page, report_of, text_blocks
 from eval.report.traces import Passages, trace
 from scripts.cli import main
@@ -312,6 +313,16 @@ def test_shortened_prompts_and_cut_off_replies_are_kept():
 def refused(capsys, *argv):
     assert main(["report", *map(str, argv)]) == 2
     return capsys.readouterr().err
+
+
+def test_the_page_opens_with_the_baseline_that_was_asked_for(page, runs, tmp_path, capsys):
+    out = tmp_path / "report.html"
+    command = ["report", *map(str, runs.values()), "--out", str(out)]
+    assert page.overview["baseline"] == 0
+    assert main([*command, "--baseline", "greedy"]) == 0
+    assert Page(out).overview["baseline"] == 2
+    assert Page(Results(runs).report(out, baseline="tree")).overview["baseline"] == 4
+    assert "no run 'ircto' in the table" in refused(capsys, *command[1:], "--baseline", "ircto")
 
 
 def test_bad_input_is_answered_with_sentences(runs, tmp_path, capsys):

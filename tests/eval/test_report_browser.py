@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from eval.report.page import TextBlocks, html_page, report_of, text_blocks
+from eval.report.page import TextBlocks, html_page, report_of, text_blocks, write_report
 from tests.eval.browser import CHROMIUM, DRIVER, Browser, Keys, NoAlertPresentException, Select
 from tests.eval.report_runs import EVIL, World, kilt_report, multiply, write
 
@@ -78,6 +78,16 @@ def test_figures_are_painted_before_two_seconds_and_nothing_is_loaded(browser, b
     )
     assert browser.run("return performance.getEntriesByType('resource').length") == 0
     browser.picture("overview")
+
+
+def test_the_page_opens_with_the_baseline_that_was_asked_for(browser, tmp_path):
+    world = World(tmp_path, 6)
+    runs = {name: write(tmp_path / "runs", name, world, 0.5) for name in ("one_step", "greedy")}
+    file = tmp_path / "report.html"
+    asyncio.run(write_report(runs, file, baseline="greedy"))
+    browser.open(file)
+    assert browser.run("return document.querySelector('#baseline').value") == "1"
+    assert "baseline" in browser.texts(".results tbody tr")[1]
 
 
 def test_the_list_is_searched_filtered_and_scrolled_to_its_end(browser, big):
@@ -179,6 +189,13 @@ def test_markup_in_questions_and_passages_stays_text(browser, big):
     with pytest.raises(NoAlertPresentException):
         _ = browser.driver.switch_to.alert
     assert browser.run("return document.querySelectorAll('#trace script, #list script').length") == 0
+
+
+def test_a_mark_that_turns_text_around_ends_with_its_element(browser, small):
+    browser.open(small)
+    browser.find("#list .row").click()
+    loose = "[...document.querySelectorAll('body *')].filter((each) => getComputedStyle(each).unicodeBidi"
+    assert browser.run(f"return {loose} === 'normal').length") == 0
 
 
 def test_everything_can_be_reached_by_keyboard(browser, big):

@@ -78,6 +78,28 @@ def test_one_cell_that_failed_does_not_bend_the_curve():
     assert np.abs(fit.curve.at(at) - without.curve.at(at)).max() < 1.0
 
 
+def test_the_curve_does_not_depend_on_how_the_scores_of_a_level_cell_are_rounded():
+    """Of cells whose questions all score alike, rounding leaves a spread that tells of no chance at all."""
+    bends = np.array([0.0, 0.25, -0.25, 0.5, 0.0, -0.5, 0.25, 0.0])
+    scores = [round(64 * float(value)) / 6400 for value in TRUTH.at(np.array(TOKENS)) + bends]
+    level = [cell(str(x), [x] * 4, [score] * 4) for x, score in zip(TOKENS, scores, strict=True)]
+    jitter = 1e-16 * np.array([1, -1, 2, -2])
+    rounded = [cell(each.name, each.tokens, each.scores * (1 + 10 * jitter)) for each in level]
+    assert all(each.scores.std() > 0 for each in rounded)
+    curves = [fit_curve(cells, resamples=1).curve for cells in (level, rounded)]
+    at = np.array(TOKENS, dtype=float)
+    assert curves[1].at(at) == pytest.approx(curves[0].at(at), abs=1e-3)
+
+
+def test_a_score_that_is_no_number_never_wins():
+    nan = float("nan")
+    assert pareto_set([1, 2, 3], [nan, 0.2, 0.3]) == [1, 2]
+    assert pareto_set([1, 2, 3], [0.1, nan, 0.3]) == [0, 2]
+    cells = [cell("nan", [100], [nan]), cell("plain", [100], [0.1])]
+    assert best_under(1000, cells).name == best_under(1000, cells[::-1]).name == "plain"
+    assert best_under(1000, cells[:1]) is None
+
+
 def test_points_that_do_not_tell_b_say_so():
     straight = [cell(str(x), [x, x], [x / 1e5, x / 1e5]) for x in TOKENS]
     fit = fit_curve(straight, resamples=5)

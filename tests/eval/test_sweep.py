@@ -8,22 +8,23 @@ import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from core.errors import ConfigError, RequestRefusedError
-from core.options import parse
+from core.options import chosen_options, parse
 from core.protocols import GenerateRequest, Generator, Retriever
 from core.runs.folder import TRACES
+from core.runs.manifest import Manifest
 from core.seeds import derive_seed
 from core.types import Question
 from eval.datasets.world.write import write_world
 from eval.statistics.scaling import CellScores
-from eval.sweeps.cells import Cell, read_cells
+from eval.sweeps.cells import Cell, full_digest_of, read_cells
 from eval.sweeps.findings import choose
 from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, is_answered, scored
 from generation.cached import CachedGenerator
@@ -124,11 +125,11 @@ ENVIRONMENT = [
 
 
 def swept(*more: str) -> dict[str, Any]:
-    """Run the sweep and return what its sweep.json says, without how tokens were come by."""
+    """Run the sweep and return what its sweep.json says, without how tokens were come by, and seconds."""
     assert main([*COMMAND, *more]) == 0
     record: dict[str, Any] = json.loads(Path("out/sweep.json").read_text())
     for cell in [*record["cells"].values(), *record["dev_cells"].values()]:
-        del cell["computed_tokens"], cell["remembered_tokens"]
+        del cell["computed_tokens"], cell["remembered_tokens"], cell["seconds_p50"], cell["seconds_p95"]
     del record["shared_work"]
     return record
 
@@ -368,6 +369,61 @@ def test_a_folder_that_was_not_named_changes_with_what_the_cells_share(backends:
     )
 
 
+def test_what_is_left_at_its_default_does_not_name_an_automatic_folder() -> None:
+    @dataclass(frozen=True)
+    class Method:
+        PRESETS: ClassVar[dict[str, dict[str, object]]] = {"small": {"hops": 2, "k": "3"}}
+        preset: str = ""
+        hops: int = 6
+        k: int = 5
+        threads: int = 1
+        ENVIRONMENT: ClassVar[tuple[str, ...]] = ("threads",)
+
+    @dataclass(frozen=True)
+    class Before:
+        method: Method = field(default_factory=Method)
+        names: list[str] = field(default_factory=list)
+        seed: int = 0
+
+    @dataclass(frozen=True)
+    class After(Before):
+        seed: int = 1  # another default
+        added: str = "x"
+
+    for options in ({}, {"names": ["a"]}, {"method": Method(hops=4)}, {"method": Method("small", 2, 3, 8)}):
+        assert chosen_options(After(**options)) == chosen_options(Before(**options))
+    assert chosen_options(Before(Method(hops=4, threads=9), seed=7)) == {"method": {"hops": 4}, "seed": 7}
+    assert chosen_options(Before(Method("small", 2, 4))) == {"method": {"preset": "small", "k": 4}}
+
+
+def test_an_automatic_folder_of_another_default_is_refused_by_name(
+    backends: Backends, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [*COMMAND[:-2], "--grid", "{corag.L: [1, 2]}"]
+    assert main(command) == 0
+    (folder,) = Path("runs/test").glob("sweep-*")
+    cell = folder / "corag-L=2"
+    begun = Manifest.read(cell)  # by a version with another default
+    options = {**begun.options, "max_sub_answer_tokens": 3}
+    Manifest({**begun.settings, "options": options}, begun.starts).write(cell)
+    opened = len(backends.opened)
+    assert main(command) == 2 and len(backends.opened) == opened
+    said = capsys.readouterr().err
+    assert "options.max_sub_answer_tokens: 3 -> " in said and f"Go on with it by --out {folder} and" in said
+    assert list(Path("runs/test").glob("sweep-*")) == [folder]
+    again = [*COMMAND[:5], "--grid", "{corag.L: 2}", "--out", str(folder)]
+    assert main([*again, "--corag.max_sub_answer_tokens", "3"]) == 0, "as it was advised"
+
+
+def test_an_automatic_folder_of_an_earlier_version_is_gone_on_with(backends: Backends) -> None:
+    given = ["--config", "sweep.yaml", "--questions", "test.jsonl"]
+    config = parse(SweepConfig, given, "corag sweep", "")
+    earlier = Path("runs/test") / f"sweep-{full_digest_of(config)}"
+    assert config.folder != earlier
+    earlier.mkdir(parents=True)
+    assert config.folder == earlier
+
+
 def test_questions_without_answers_are_refused() -> None:
     with pytest.raises(ConfigError, match="1 of the questions have no gold answers, such as 'b'"):
         scored([Question("a", "Who?", ("x",)), Question("b", "Where?")])
@@ -393,7 +449,11 @@ def test_the_best_cell_is_chosen_on_dev_and_reported_on_test() -> None:
     assert [(choice.budget, choice.cell) for choice in chosen] == [(4000, "c"), (8000, "c"), (16_000, "d")]
     first = chosen[0]
     assert (first.chosen_tokens, first.chosen_score, first.tokens) == (3500, pytest.approx(2 / 3), 4100)
-    assert (first.score.mean, first.score.low, first.score.high) == (0.5, 0.0, 1.0)
+    assert (first.score.mean, first.score.low, first.score.high) == (
+        0.5,
+        pytest.approx(0.0945, abs=1e-4),
+        pytest.approx(0.9055, abs=1e-4),
+    )
     assert chosen[2].score.mean == 0, "the best on dev need not be the best on test"
     assert [choice.cell for choice in choose(test, test, [4000, 16_000])] == ["a", "a"]
 

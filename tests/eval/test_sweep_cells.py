@@ -2,7 +2,7 @@
 sentence.
 """
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -163,7 +163,10 @@ def test_a_plots_groups_call_indexes_by_what_tells_them_apart(tmp_path: Path) ->
             "a: {method: corag, corag.max_hop: 2}",
             "cell 'a' of .*unknown option '--corag.max_hop': did you mean 'corag.max_hops'",
         ),
-        ("a: {method: corag, corag.max_hops: two}", "cell 'a' of .*'--corag.max_hops'.*Expected a int.*two"),
+        (
+            "a: {method: corag, corag.max_hops: two}",
+            "cell 'a' of .*'--corag.max_hops': expected a whole number, but got 'two'",
+        ),
         ("a: {method: corag, corag.strategy: beam}", "cell 'a' of .*'--corag.strategy'.*best_of_n"),
         ("a: {method: [corag, ircot]}", "cell 'a' of .* has the methods corag, ircot: a cell has one"),
         ("a: {method: corag, corag.chains: 0}", "cell 'a' of .*chains must be at least 1"),
@@ -203,9 +206,35 @@ def test_wrong_configurations_are_named(tmp_path: Path, text: str, complaint: st
         cells_of(config_of(tmp_path, text))
 
 
-@pytest.mark.parametrize("name", ["world", "hotpotqa", "musique"])
+def shipped(name: str, *options: str) -> dict[str, Cell]:
+    argv = ["--config", str(ROOT / f"eval/configs/{name}.yaml"), "--questions", "q.jsonl", *options]
+    return cells_of(parse(SweepConfig, argv, "corag sweep", ""))
+
+
+@pytest.mark.parametrize("name", ["world", "hotpotqa", "musique", "popqa", "bamboogle"])
 def test_shipped_configurations_are_whole(name: str) -> None:
-    argv = ["--config", str(ROOT / f"eval/configs/{name}.yaml"), "--questions", "q.jsonl"]
-    cells = cells_of(parse(SweepConfig, argv, "corag sweep", ""))
+    cells = shipped(name)
     assert len(cells) >= 12
+    trees = {(each.options.expand, each.options.rollouts) for each in cells.values() if "tree" in each.name}
+    assert trees == {(2, 1), (2, 2), (4, 1), (4, 2)}
     assert len({tuple(told.items()) for told in varying(list(cells.values())).values()}) == len(cells)
+
+
+def test_react_is_configured_for_each_retriever_at_the_baselines_k() -> None:
+    cells = shipped("react")
+    searches = {"bm25": "bm25", "dense": "dense", "hybrid": "bm25 dense"}
+    assert set(cells) == {f"{method} {each}" for method in ("one_step", "react") for each in searches}
+    for name, cell in cells.items():
+        kinds = [index.rsplit("-", 1)[1] for index in cell.config.retriever.index]
+        assert " ".join(kinds) == searches[cell.name.split()[1]]
+        assert cell.method == name.split()[0] and cell.config.of(cell.method).k == 5
+    assert shipped("react", "--limit", "100")["react bm25"].config.limit == 100
+    assert cells["react bm25"].config.limit == 0, "without a limit it is the full set"
+
+
+def test_the_cells_of_references_differ_in_them_alone() -> None:
+    without, following = shipped("references").values()
+    assert without.config.of("recursive") == replace(
+        following.config.of("recursive"), follow_references=False
+    )
+    assert following.config.of("recursive").follow_references

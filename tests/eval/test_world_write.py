@@ -50,6 +50,24 @@ def test_another_seed_is_another_world(folder: Path, tmp_path: Path) -> None:
     assert len(mine & other) < 0.01 * len(mine)
 
 
+def test_pages_refer_to_the_things_they_tell_of_on_request(folder: Path, tmp_path: Path) -> None:
+    write_world(tmp_path, passages=1050, train=60, dev=20, test=20, references=True)
+    plain, linked = (list(read_jsonl(path / "corpus.jsonl")) for path in (folder, tmp_path))
+    titles = {record["title"] for record in linked}
+    referring = [(a, b) for a, b in zip(plain, linked, strict=True) if a["text"] != b["text"]]
+    assert len(referring) > 700, "pages of things, not the passages that answer nothing"
+    for before, after in referring[:700]:  # the last province is cut short
+        text, _, named = after["text"].partition(" See also ")
+        assert (text, after["title"]) == (before["text"], before["title"]), "all else is the same"
+        for name in named.removesuffix(".").split("; see also "):
+            assert name in titles or name.removeprefix("the ") in titles
+            assert name in before["text"] or name.title() in before["text"].title()
+    asked = [record["question"] for record in read_jsonl(folder / "test.jsonl")]
+    assert asked == [record["question"] for record in read_jsonl(tmp_path / "test.jsonl")]
+    found = {record["id"] for record in linked}
+    assert all(set(record["supporting"]) <= found for record in read_jsonl(tmp_path / "test.jsonl"))
+
+
 def test_files_hold_what_the_manifest_says(folder: Path) -> None:
     manifest = WorldManifest(**json.loads((folder / "manifest.json").read_text()))
     passages = {record["id"]: record for record in read_jsonl(folder / "corpus.jsonl")}

@@ -6,31 +6,29 @@ Scores and replies against a real vLLM server.
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
-import uvicorn
-from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from core.errors import BackendError, ConfigError, RequestRefusedError
 from core.prompting.prompt import Prompt
 from core.protocols import GenerateRequest, Sampling, ScoreRequest
+from generation import endpoints
 from generation.config import ModelConfig
 from generation.server import ServerGenerator
 from generation.transformers_engine import TransformersGenerator
 from tests.fakes import chat_prompt
-from tests.serving import free_port
+from tests.generation.standing_in import FAULTS, HANGS_S, Served, now_and_then
 
 
-class StandIn:
+class StandIn(Served):
     """A server that speaks vLLM's protocol, forces nothing, and fails as told."""
 
     def __init__(self, models: tuple[str, ...] = ("only",), pause: float = 0.0, root: str = "") -> None:
@@ -38,19 +36,15 @@ class StandIn:
         self.status: list[int] = []  # what the next completions are answered with instead
         self.logprobs: dict[str, Any] = {}  # what takes the place of its log-probabilities
         self.bodies: list[dict[str, Any]] = []
-        self.url = f"http://127.0.0.1:{free_port()}"
-        routes = [Route("/v1/models", self._list), Route("/v1/completions", self._complete, methods=["POST"])]
-        config = uvicorn.Config(
-            Starlette(routes=routes), port=int(self.url.rpartition(":")[2]), log_level="error"
+        super().__init__(
+            [Route("/v1/models", self._list), Route("/v1/completions", self._complete, methods=["POST"])]
         )
-        self.server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self.server.run, daemon=True)
 
-    async def _list(self, _: Request) -> JSONResponse:
+    async def _list(self, _: Request) -> Response:
         shown = [{"id": name, "root": self.root or name, "max_model_len": 512} for name in self.models]
         return JSONResponse({"data": shown})
 
-    async def _complete(self, request: Request) -> JSONResponse:
+    async def _complete(self, request: Request) -> Response:
         body = await request.json()
         if body.get("priority"):
             return JSONResponse({"error": "priority scheduling is not enabled"}, 400)
@@ -71,22 +65,14 @@ class StandIn:
             ]
         return JSONResponse({"choices": [choice], "usage": {}})
 
-    def __enter__(self) -> StandIn:
-        self._thread.start()
-        while not self.server.started:
-            time.sleep(0.01)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.server.should_exit = True
-        self._thread.join(5)
-
 
 @asynccontextmanager
-async def opened(*servers: StandIn, retries: int = 2, adapter: str = "") -> AsyncIterator[ServerGenerator]:
+async def opened(
+    *servers: StandIn, retries: int = 2, adapter: str = "", timeout_s: float = 600.0
+) -> AsyncIterator[ServerGenerator]:
     urls = tuple(server.url for server in servers)
     generator = await ServerGenerator.open(
-        ModelConfig(backend="server", urls=urls, retries=retries, adapter=adapter)
+        ModelConfig(backend="server", urls=urls, retries=retries, adapter=adapter, timeout_s=timeout_s)
     )
     for server in servers:
         server.bodies.clear()
@@ -122,6 +108,55 @@ async def test_a_failing_server_is_left_for_another_and_in_the_end_given_up() ->
             a.status, b.status = [400], [400]
             with pytest.raises(RequestRefusedError, match=r"status 400.*as told"):
                 await generator.generate(request())
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_with_faults_of_every_kind_now_and_then_each_request_is_answered(
+    hurried: None, seed: int
+) -> None:
+    met, faults = now_and_then(0.15, seed)
+    with StandIn() as a, StandIn() as b:
+        a.faults = b.faults = faults
+        async with opened(a, b, retries=7, timeout_s=HANGS_S / 2) as generator:
+            while len(met) < 60 or set(met) != set(FAULTS):
+                asked = [replace(request(str(i)), sampling=Sampling(3, logprobs=True)) for i in range(50)]
+                replies = await asyncio.gather(*map(generator.generate, asked))
+                assert {reply.text for reply in replies} == {" yes"}
+                scoring = ScoreRequest(Prompt.of_text("Is it so?"), (40, 50))
+                scores = await asyncio.gather(*(generator.score(scoring) for _ in range(20)))
+                assert {score.token_logprobs for score in scores} == {(-0.04, -0.05)}
+            assert 0 < generator.retried <= len(met)  # the others were met while the servers were opened
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_server_that_fails_for_good_is_given_up_with_one_sentence(hurried: None, fault: str) -> None:
+    options = {"retries": 1, "timeout_s": HANGS_S / 2}
+    with StandIn() as a:
+        a.faults = lambda: fault
+        with pytest.raises(BackendError, match=rf"{a.url}/v1/models does not answer.*after 2 attempts"):
+            await ServerGenerator.open(ModelConfig(backend="server", urls=(a.url,), **options))  # type: ignore[arg-type]
+        first = iter([""])  # it tells its models, and fails from then on
+        a.faults = lambda: next(first, fault)
+        with pytest.raises(BackendError, match=rf"{a.url}/.*does not answer.*after 2 attempts"):
+            await ServerGenerator.open(ModelConfig(backend="server", urls=(a.url,), **options))  # type: ignore[arg-type]
+        a.faults = lambda: ""
+        async with opened(a, retries=1, timeout_s=HANGS_S / 2) as generator:
+            a.faults = lambda: fault
+            for ask in (
+                generator.generate(replace(request(), sampling=Sampling(3, logprobs=True))),
+                generator.score(ScoreRequest(Prompt.of_text("Is it so?"), (40, 50))),
+            ):
+                with pytest.raises(BackendError, match=rf"no reply after 2 attempts.*{a.url}") as told:
+                    await ask
+                assert str(told.value).isprintable()  # one line, nothing that a terminal obeys
+            assert generator.retried == 2
+
+
+def test_a_key_that_a_server_repeats_is_not_in_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORAG_API_KEY", "sk-secret")
+    client = endpoints.connect(ModelConfig())
+    told = endpoints._told(client, httpx.Response(401, text="the key sk-secret is not known"))
+    assert told == "'the key (the key) is not known'"
 
 
 async def test_a_server_that_dies_is_reported_with_its_address() -> None:
@@ -187,7 +222,7 @@ async def test_a_real_server_scores_forced_and_by_prompt_logprobs_as_transformer
     vllm_server: str, hf_generator: TransformersGenerator
 ) -> None:
     generator = await ServerGenerator.open(ModelConfig(backend="server", urls=(vllm_server,)))
-    assert all(endpoint.forces and endpoint.priorities for endpoint in generator._endpoints)
+    assert all(endpoint.forces and endpoint.priorities for endpoint in generator._endpoints.servers)
     prompt = chat_prompt(
         "The river runs through the valley to the sea. " * 12 + "Where does the river run to?"
     )

@@ -4,12 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import vllm.utils.cpu_resource_utils as resources
+from vllm import envs
 
-from generation.vllm_engine import CPU_KV_CACHE_GB, cpu_kv_cache_gb
-from generation.vllm_processes import OWNER
+from generation.vllm_engine import CPU_KV_CACHE_GB, _set_environment, cpu_kv_cache_gb
+from generation.vllm_processes import OWNER, OWNER_STARTED
 
 WORKER = """
 import time
@@ -18,25 +20,118 @@ end_with_owner()
 print("up", flush=True)
 time.sleep(60)
 """
-ENGINE = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
 
 
 @pytest.mark.parametrize("while_starting", [True, False])
-def test_engine_and_worker_end_with_the_process_that_opened_them(while_starting: bool) -> None:
+def test_a_worker_ends_with_the_process_that_opened_its_engine(while_starting: bool) -> None:
     owner = subprocess.Popen(["sleep", "60"])
     if while_starting:
         owner.kill()
         owner.wait()
     environment = os.environ | {OWNER: str(owner.pid)}
-    engine = subprocess.Popen([sys.executable, "-c", ENGINE, WORKER], env=environment, stdout=subprocess.PIPE)
-    assert engine.stdout is not None
+    worker = subprocess.Popen([sys.executable, "-c", WORKER], env=environment, stdout=subprocess.PIPE)
+    assert worker.stdout is not None
     if not while_starting:
-        assert engine.stdout.readline() == b"up\n" and engine.poll() is None
+        assert worker.stdout.readline() == b"up\n" and worker.poll() is None
         owner.kill()
         owner.wait()
-    assert engine.wait(30) == -signal.SIGKILL
-    assert engine.stdout.read() == b"", "and the worker, which holds the other end"
-    engine.stdout.close()
+    assert worker.wait(30) == -signal.SIGKILL
+    assert worker.stdout.read() == b""
+    worker.stdout.close()
+
+
+STARTING = """
+import multiprocessing, os, signal, time
+from generation.vllm_processes import OwnerWatch, own_engines
+
+def engine(vllm_config):
+    "One that waits for its owner's first word, and then starts workers."
+    time.sleep(300)
+
+if __name__ == "__main__":
+    own_engines()
+    from vllm.config import VllmConfig
+    config = VllmConfig(additional_config={"corag": OwnerWatch("owner")})
+    config.compute_hash()  # a part of it must be something that JSON knows
+    process = multiprocessing.get_context("spawn").Process(target=engine, args=(config,))
+    process.start()  # returns when the configuration is written to it
+    print(process.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+def test_an_engine_ends_whose_owner_was_killed_before_they_spoke(tmp_path: Path) -> None:
+    """vLLM's engine waits five minutes for it, and loads none of our plug-ins meanwhile."""
+    file = tmp_path / "owner.py"
+    file.write_text(STARTING)
+    owner = subprocess.run([sys.executable, str(file)], stdout=subprocess.PIPE, text=True, timeout=120)
+    assert owner.returncode == -signal.SIGKILL  # and so the engine has let go of the pipe, too
+    engine = Path(f"/proc/{owner.stdout.strip()}/stat")
+    assert not engine.exists() or engine.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+ADOPTED = """
+import ctypes, multiprocessing, os, signal, subprocess, sys, time
+from generation.vllm_processes import end_with_owner, own_engines
+
+def engine(up):
+    "An engine that is its own worker, as vLLM's is with one GPU."
+    owner = os.getppid()
+    if sys.argv[1] == "running":
+        end_with_owner()
+    up.set()
+    while os.getppid() == owner:
+        time.sleep(0.01)
+    end_with_owner()
+    time.sleep(60)
+
+if __name__ == "__main__":
+    if sys.argv[2:] == ["owner"]:
+        own_engines()
+        context = multiprocessing.get_context("spawn")
+        up = context.Event()
+        context.Process(target=engine, args=(up,)).start()
+        up.wait()
+        os.kill(os.getpid(), signal.SIGKILL)
+    ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: orphans become its own, as slurmstepd's do
+    subprocess.Popen([sys.executable, __file__, sys.argv[1], "owner"])
+    ended = []
+    try:
+        while True:
+            ended.append(os.waitstatus_to_exitcode(os.wait()[1]))
+    except ChildProcessError:
+        print(ended.count(-signal.SIGKILL), "killed", flush=True)
+"""
+
+
+@pytest.mark.parametrize("when", ["starting", "running"])
+def test_who_adopts_an_engine_of_a_killed_process_is_left_alone(when: str, tmp_path: Path) -> None:
+    file = tmp_path / "adopter.py"
+    file.write_text(ADOPTED)
+    adopter = subprocess.run([sys.executable, str(file), when], capture_output=True, text=True, timeout=60)
+    assert (adopter.returncode, adopter.stdout) == (0, "2 killed\n"), adopter.stderr
+
+
+def test_a_process_that_got_the_number_of_the_owner_is_left_alone() -> None:
+    """The owner has ended and its number belongs to another, which started at another time."""
+    stranger = subprocess.Popen(["sleep", "60"])
+    environment = os.environ | {OWNER: str(stranger.pid), OWNER_STARTED: "1"}
+    worker = subprocess.run([sys.executable, "-c", WORKER], env=environment, capture_output=True, timeout=60)
+    assert worker.returncode == -signal.SIGKILL and worker.stdout == b""
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+
+
+def test_engines_are_spawned_for_a_running_java_does_not_survive_a_fork(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """vLLM's own reading of the environment, which for GPUs says fork unless told otherwise."""
+    monkeypatch.delenv("VLLM_WORKER_MULTIPROC_METHOD", raising=False)
+    assert envs.VLLM_WORKER_MULTIPROC_METHOD == "fork", "vLLM has another default: is this still needed?"
+    _set_environment()
+    assert envs.VLLM_WORKER_MULTIPROC_METHOD == "spawn"
 
 
 @pytest.mark.slow

@@ -1,8 +1,12 @@
 """IRCoT replayed by hand: two hops, the cap, the early stop, and every rule that ports lose."""
 
+import json
+
 import pytest
 
 from core.errors import ConfigError
+from core.options import identity_of
+from core.seeds import stable_hash
 from core.text import strip_question_words
 from core.tools import SearchStep, Tools
 from ircot.method import IRCoTConfig, ircot, is_inference, next_query
@@ -173,7 +177,109 @@ def test_impossible_options_are_refused():
         IRCoTConfig(max_steps=0)
     with pytest.raises(ConfigError, match="no prompt 'nope'"):
         IRCoTConfig(reasoning_prompt="nope").templates()
-    with pytest.raises(ConfigError, match=r"\{cot\}.*cot_history"):
+    with pytest.raises(ConfigError, match=r"lacks \{cot_history\}.*its fields: \{cot\}"):
         IRCoTConfig(reasoning_prompt="{query} {cot}").reasoning_template().render(
             {"query": "q", "cot_history": ""}
         )
+
+
+@pytest.mark.parametrize("preset", ["paper", "paper_code", "paper_flan"])
+async def test_every_few_shot_preset_works_with_the_shipped_demonstrations(preset):
+    config = IRCoTConfig.of_preset(preset, demonstrations="default", k_per_step=1)
+    replies = ["The Glass Orchard is by Mara Velden.", "So the answer is: Issel.", "Issel."]
+    answer, generator, _ = await replay(replies, config)
+    assert (answer.text, answer.stopped, answer.steps) == ("Issel", "answer", 2)
+    thoughts, reader = generator.prompts[:2], generator.prompts[2]
+    shown, asked = f"Q: {'{}'}Which river is longer", f"Q: {'{}'}{QUESTION.text}\nA:"
+    before = "Answer the following question by reasoning step-by-step.\n" if preset == "paper_flan" else ""
+    for prompt in thoughts:
+        assert prompt.count("\nQ: ") == 5, "four examples and the question"
+        assert shown.format(before) in prompt and asked.format(before) in prompt
+        assert "A: The Seine is 777 kilometres long." in prompt
+    flan = preset == "paper_flan"
+    before = "Answer the following question.\n" if flan else ""
+    assert shown.format(before) in reader and reader.endswith(asked.format(before))
+    assert ("A: the Rhine\n" in reader) == flan, "its reader is direct"
+    most = [request.sampling.max_tokens for request in generator.requests]
+    assert most == [200 if flan else 300] * 3
+
+
+async def test_a_prompt_without_any_paragraph_is_the_examples_and_the_question():
+    config = IRCoTConfig.of_preset("paper", demonstrations="default", demonstration_ids=["rivers"])
+    replies = ["Nobody knows it.", "So the answer is: Issel.", "Issel"]
+    answer, generator, _ = await replay(replies, config, WordRetriever([]))
+    assert (answer.text, answer.steps, answer.passage_ids) == ("Issel", 2, ())
+    example = generator.prompts[0].split("\n\n\n")[0]
+    assert example.startswith("Wikipedia Title: Seine") and example.endswith("So the answer is: the Rhine.")
+    assert generator.prompts[0] == generator.prompts[2] == f"{example}\n\n\nQ: {QUESTION.text}\nA:"
+    assert generator.prompts[1] == f"{example}\n\n\nQ: {QUESTION.text}\nA: Nobody knows it."
+
+
+async def test_the_last_demonstrations_go_until_the_rest_fit_with_room_for_the_longest():
+    sizes = {}
+    for window in (0, 686, 685, 500, 250):
+        config = IRCoTConfig.of_preset(
+            "paper",
+            demonstrations="default",
+            k_per_step=1,
+            demonstration_window=window,
+            max_thought_tokens=50,
+        )
+        _, generator, _ = await replay(["It is by Mara Velden.", "The answer is Issel", "Issel"], config)
+        thoughts = [prompt.split("\n\n\n")[:-1] for prompt in generator.prompts[:2]]
+        assert thoughts[0] == thoughts[1]
+        sizes[window] = thoughts[0]
+    whole = sizes[0]
+    assert len(whole) == 4 and sizes[686] == whole
+    assert [len(sizes[window]) for window in (685, 500, 250)] == [3, 2, 1]
+    assert all(shown == whole[: len(shown)] for shown in sizes.values()), "the first stay"
+    lengths = [len(shown.split()) for shown in whole]
+    assert sum(lengths) + max(lengths) + 50 == 686
+
+
+def test_a_direct_readers_examples_lie_beside_those_with_chains_of_thought(tmp_path):
+    thinking, reading = (tmp_path / f"gold_{kind}_qa_x.txt" for kind in ("cot", "direct"))
+    thinking.write_text(DEMONSTRATIONS)
+    alone = IRCoTConfig(demonstrations=str(thinking), reader="direct")
+    assert [shown.answer for shown in alone.reader_examples()] == ["Beta"]
+    assert set(alone.files()) == {str(thinking)}
+    reading.write_text("Wikipedia Title: Other\nOther text.\n\nQ: Who founded Alpha?\nA: Beta Inc.")
+    (shown,) = alone.reader_examples()
+    assert (shown.answer, shown.titles) == ("Beta Inc.", ("Other",)), "as it stands, and its own paragraphs"
+    assert set(alone.files()) == {str(thinking), str(reading)}, "the run's manifest has both"
+    cot = IRCoTConfig(demonstrations=str(thinking), reader="cot")
+    assert [shown.titles for shown in cot.reader_examples()] == [("Alpha",)]
+    own = IRCoTConfig(demonstrations=str(thinking), reader="direct", reader_demonstrations=str(thinking))
+    assert [shown.answer for shown in own.reader_examples()] == ["Beta"]
+
+
+def test_a_prefix_of_a_file_is_not_written_twice_and_gives_way_to_the_readers(tmp_path):
+    file = tmp_path / "demos.txt"
+    prefix = "Answer the following question by reasoning step-by-step.\n"
+    file.write_text(DEMONSTRATIONS.replace("Q: ", f"Q: {prefix}"))
+    config = IRCoTConfig.of_preset("paper_flan", demonstrations=str(file))
+    assert [shown.question for shown in config.examples()] == [f"{prefix}Who founded Alpha?"]
+    read = [shown.question for shown in config.reader_examples()]
+    assert read == ["Answer the following question.\nWho founded Alpha?"]
+
+
+async def test_a_stop_sequence_is_heard_or_refused():
+    for preset in ("paper", "paper_code", "paper_flan"):
+        with pytest.raises(
+            ConfigError, match=f"stop_sequence is 'Done:'.*'strict' .preset '{preset}'.*lenient"
+        ):
+            IRCoTConfig.of_preset(preset, demonstrations="default", stop_sequence="Done:")
+        config = IRCoTConfig.of_preset(
+            preset, demonstrations="default", stop_sequence="Done:", stop_rule="lenient", k_per_step=1
+        )
+        answer, _, _ = await replay(["It is by Mara Velden.", "DONE: Issel.", "Issel"], config)
+        assert (answer.stopped, answer.steps) == ("answer", 2)
+    with pytest.raises(ConfigError, match="stop_sequence is blank"):
+        IRCoTConfig(stop_sequence=" ")
+
+
+def test_the_usual_settings_say_nothing_of_options_that_came_later():
+    """So runs that were made before go on."""
+    usual, paper = IRCoTConfig(), IRCoTConfig.of_preset("paper", demonstrations="default")
+    known = [stable_hash(json.dumps(identity_of(each), sort_keys=True)) for each in (usual, paper)]
+    assert known == ["62257f1fdd144c5e", "e6e2673b9e25ae1d"], "of the version before them"

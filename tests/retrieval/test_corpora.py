@@ -81,7 +81,7 @@ def test_repeats_and_empties_are_dropped_and_counted(tmp_path: Path) -> None:
     path.write_text("\n".join(json.dumps({"id": i, "title": title, "text": text}) for i, title, text in rows))
     report = CorpusReport()
     assert [passage.id for passage in read_corpus([path], "jsonl", report)] == ["1", "4"]
-    assert report == CorpusReport(kept=2, empty=1, repeated_ids=1, repeated_texts=1)
+    assert report == CorpusReport(kept=2, empty=1, repeated_ids=1, repeated_texts=1, taken_ids=["1"])
     assert "1 with an id already taken" in str(report)
 
 

@@ -3,9 +3,14 @@ encoding.
 """
 
 import asyncio
+import os
 import shutil
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -205,6 +210,44 @@ def test_encoders_that_are_not_there() -> None:
     with pytest.raises(ConfigError, match="no encoder folder"):
         Encoder("./no/such/encoder")
     assert encoder_folder("intfloat/e5-base-v2") == "intfloat/e5-base-v2"
+
+
+class Hub(BaseHTTPRequestHandler):
+    """A Hugging Face that is out of order."""
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)  # type: ignore[attr-defined]
+        self.send_error(503)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_what_cannot_be_fetched_is_given_up_at_once() -> None:
+    """Libraries that fetch by themselves ask for file after file, each several times: 77 s, 34 lines."""
+    code = (
+        "import sys; from core.errors import ConfigError\n"
+        "from retrieval.dense.encoder import Encoder; from retrieval.wrappers import RerankedRetriever\n"
+        "for load in (lambda: Encoder('no/such'), lambda: RerankedRetriever(None, 'no/such', 5)):\n"
+        "    try: load()\n"
+        "    except ConfigError as error: print(error)"
+    )
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as hub:
+        hub.asked = []  # type: ignore[attr-defined]
+        threading.Thread(target=hub.serve_forever, daemon=True).start()
+        place = {"HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}"}
+        ended = subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | place, capture_output=True, text=True, check=True
+        )
+        hub.shutdown()
+        assert 1 <= len(hub.asked) <= 4  # type: ignore[attr-defined]
+    encoder, reranker = ended.stdout.splitlines()
+    assert ended.stderr == ""
+    said = "'no/such' is no local folder and could not be fetched from Hugging Face ("
+    assert encoder.startswith(f"the encoder {said}") and encoder.endswith("a local folder or 'default'.")
+    assert reranker.startswith(f"the reranker {said}") and "503" in reranker
 
 
 def test_the_store_finds_passages_by_row_and_id(passages: list[Passage], tmp_path: Path) -> None:

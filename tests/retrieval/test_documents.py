@@ -427,7 +427,7 @@ def test_encodings_are_found_and_guesses_are_told(
         ("secret.pdf", encrypted(pdf_bytes([["Read me."]]), "key"), "it is encrypted: save a copy without"),
         ("scan.pdf", pdf_bytes([[], []]), "there is no text in its 2 pages: are they pictures"),
         ("bad.jsonl", b'{"id": "1", "text": "x"}\n{"id": 2}', "record 2: expected the fields"),
-        ("half.jsonl", b'{"id": "1", "text": "\\ud800"}', "surrogates not allowed"),
+        ("half.jsonl", b'{"id": "1", "text": "\\ud800"}', "half of a character"),
         ("notes.rst", b"Text.", "its ending is none of .docx, .htm,"),
     ],
 )

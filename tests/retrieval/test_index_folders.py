@@ -1,6 +1,7 @@
 """Index folders: built once, reused, refused with the difference named, never half-open."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,8 +14,17 @@ from core.types import Passage
 from eval.experiment import extensions  # noqa: F401 - the preset of IRCoT
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.index_manifest import INDEX_FILE, IndexSettings, begin_build, hash_corpus, read_manifest
+from retrieval.index_manifest import (
+    HASHES,
+    INDEX_FILE,
+    IndexSettings,
+    begin_build,
+    hash_corpus,
+    read_manifest,
+)
+from retrieval.lucene.java import require_passages
 from retrieval.open import open_retriever
+from scripts.cli import main
 from tests.retrieval.conftest import ignore, write_jsonl
 
 pytestmark = pytest.mark.slow
@@ -52,7 +62,8 @@ def test_another_index_is_refused_unless_overwritten(
 ) -> None:
     fewer = replace(built, corpus=[str(write_jsonl(tmp_path / "fewer.jsonl", passages[:10]))])
     with pytest.raises(
-        IndexMismatchError, match=r"corpus: corpus\.jsonl \(\w+\) -> fewer\.jsonl \(\w+\)\n.*overwrite"
+        IndexMismatchError,
+        match=r"corpus: corpus\.jsonl \(\w+\) -> fewer\.jsonl \(\w+\)\n.* --overwrite true\.",
     ):
         build_index(fewer, ignore)
     assert build_index(replace(fewer, overwrite=True), ignore).passages == 10
@@ -165,3 +176,59 @@ def test_the_stamp_of_something_else_makes_no_folder_ours(
     with pytest.raises(IndexMismatchError, match="not an index of ours"):
         begin_build(cell, settings, overwrite=overwrite)
     assert (cell / "traces.jsonl").exists()
+
+
+@pytest.mark.parametrize("kind", ["bm25", "dense", "lucene_flat"])
+def test_doctor_reads_an_index_whole(
+    kind: str, index_of: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = shutil.copytree(index_of(kind), tmp_path / "index")
+    assert main(["doctor", str(index)]) == 0
+    assert "all as they were built" in capsys.readouterr().out
+    largest = max((file for file in index.iterdir()), key=lambda file: file.stat().st_size)
+    contents = largest.read_bytes()
+    largest.write_bytes(contents[:1000] + bytes(3000) + contents[4000:])
+    assert main(["doctor", index_of(kind), str(index)]) == 1
+    good, bad = capsys.readouterr().out.splitlines()
+    assert good.startswith("  ok ") and bad.startswith(f"  DAMAGED {index}: not as built: {largest.name}. ")
+    (index / HASHES).unlink()  # as older versions left it: readable, and said to be unknown
+    assert main(["doctor", str(index)]) == 0
+    assert "Its content cannot be checked: an older version built it" in capsys.readouterr().out
+    (index / HASHES).write_text("[]")
+    assert main(["doctor", str(index)]) == 1
+    assert "does not say what was built" in capsys.readouterr().out
+    largest.unlink()
+    assert main(["doctor", str(index), str(tmp_path)]) == 1
+    assert "lacks its file" in (said := capsys.readouterr().out) and "no complete index of ours" in said
+
+
+def test_the_same_build_again_has_the_same_manifest(built: IndexConfig) -> None:
+    """What was made from an index knows it by its manifest."""
+    again = replace(built, overwrite=True, threads=1)
+    build_index(again, ignore)
+    before = Path(built.out, INDEX_FILE).read_bytes()
+    build_index(again, ignore)
+    assert Path(built.out, INDEX_FILE).read_bytes() == before
+
+
+async def test_vectors_of_another_dimension_in_a_file_of_the_right_size_are_refused(
+    index_of: Callable[[str], str], tmp_path: Path
+) -> None:
+    import faiss
+
+    index = shutil.copytree(index_of("dense"), tmp_path / "index")
+    vectors = faiss.read_index(str(index / "index")).reconstruct_n(0, 72)
+    halves = faiss.IndexFlatIP(192)
+    halves.add(vectors.reshape(144, 192))
+    size = (index / "index").stat().st_size
+    faiss.write_index(halves, str(index / "index"))
+    assert (index / "index").stat().st_size == size
+    said = "has 144 vectors of 192 dimensions and 72 passages, but its manifest says 72 of 384: it is damaged"
+    with pytest.raises(IndexMismatchError, match=said):
+        await open_retriever(RetrieverConfig([str(index)]))
+
+
+def test_what_lucene_could_not_write_is_told(tmp_path: Path) -> None:
+    """On a full disk it logs an error, and goes on."""
+    with pytest.raises(DataError, match=r"cannot write the index .*: Lucene wrote 0 of 5 passages"):
+        require_passages(tmp_path, 5)

@@ -4,19 +4,25 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from dataclasses import fields
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from core.errors import ConfigError
 from core.runs.folder import TRACES
+from eval.experiment.registry import METHODS
+from eval.scoring.judge import JudgeConfig
 from scripts.cli import main
 from tests.eval.runs import make_run
 
 ASK = ["ask", "Who wrote The Glass Orchard?"]
 
 
-def refused(capsys, argv):
-    """Run a command that must fail with status 2 and one message, and return the message."""
-    assert main(argv) == 2
+def refused(capsys, argv, status=2):
+    """Run a command that must fail with this status and one message, and return the message."""
+    assert main(argv) == status
     printed = capsys.readouterr()
     assert "corag: " in printed.err and "Traceback" not in printed.err
     return printed.err
@@ -47,7 +53,7 @@ def test_folder_that_is_no_index(capsys, tmp_path):
 
 
 def test_unreachable_search_server(capsys):
-    message = refused(capsys, [*ASK, "--retriever.url", "http://127.0.0.1:9", "--retriever.retries", "0"])
+    message = refused(capsys, [*ASK, "--retriever.url", "http://127.0.0.1:9", "--retriever.retries", "0"], 1)
     assert "http://127.0.0.1:9" in message
 
 
@@ -65,6 +71,7 @@ def test_unreachable_model_server(capsys):
             "--model.retries",
             "0",
         ],
+        status=1,
     )
     assert "http://127.0.0.1:9" in message
 
@@ -97,12 +104,174 @@ def test_broken_line_in_a_corpus(capsys, tmp_path):
     assert "is not a complete index" in message, "what was indexed before the broken line is no corpus"
 
 
+LATIN = "Café".encode("latin-1")
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "argv"),
+    [
+        ("corpus.jsonl", b'{"id": "1", "title": "T", "text": "', b'"}\n', "index FILE --out OUT"),
+        ("corpus.tsv", b"1\tT\t", b"\n", "index FILE --format dpr --out OUT"),
+        ("questions.jsonl", b'{"id": "1", "question": "', b'", "answers": ["X"]}\n', "run --questions FILE"),
+        ("list.json", b'[{"id": "1",\n"question": "', b'", "answers": ["X"]}]', "run --questions FILE"),
+        ("experiment.yaml", b"seed: 1\n# ", b"\n", "run --config FILE"),
+        ("prompt.txt", b"version: 1\n--- user\n{query} ", b"\n", "ask Who? --closed_book.qa_prompt FILE"),
+        ("shown.txt", b"Q: ", b"?\nA: It is.\n", "ask Who? --closed_book.demonstrations FILE"),
+        ("turns.txt", b"Question: ", b"\n", "ask Who? --method react --react.demonstrations FILE"),
+    ],
+)
+def test_bytes_that_are_not_utf8_are_named_by_file_and_line(capsys, tmp_path, name, before, after, argv):
+    file, out = tmp_path / name, tmp_path / "index"
+    file.write_bytes(before + LATIN + after)
+    words = [{"FILE": str(file), "OUT": str(out)}.get(word, word) for word in argv.split()]
+    if "closed_book" in argv:
+        words += ["--method", "closed_book"]
+    message = refused(capsys, words)
+    *above, line = before.split(b"\n")
+    assert f"{file}, line {len(above) + 1}: byte {len(line) + 4} (0xe9) is not UTF-8" in message
+    assert f"iconv -f LATIN1 -t UTF-8 '{file}' > 'utf8-{name}'" in message
+    assert not (out / "corag_index.json").exists()
+
+
+def test_an_index_is_not_written_where_a_file_is(capsys, tmp_path):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"id": "1", "title": "T", "text": "x"}\n')
+    for out in (corpus, corpus / "index"):
+        message = refused(capsys, ["index", str(corpus), "--out", str(out)])
+        assert f"cannot write the index '{out}': '{out}' is a file or lies in one." in message
+    assert corpus.read_text().startswith("{"), "the file is as it was"
+    message = refused(capsys, ["index", str(corpus), "--out", "/proc/index"])
+    assert "cannot write the index '/proc/index': " in message, "nobody can write there"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("options", "limit"), [((), 20), (("--kind", "dense"), 100)])
+def test_an_index_on_a_full_disk_is_a_sentence_and_looks_unfinished(capsys, tmp_path, options, limit):
+    """The operating system refuses to let a file grow beyond ``limit`` kB, as a full disk does."""
+    corpus, out = tmp_path / "corpus.jsonl", tmp_path / "index"
+    texts = (f"Passage {number} is about the river {number * 7919}." * 2 for number in range(400))
+    corpus.write_text(
+        "".join(json.dumps({"id": str(n), "title": "T", "text": t}) + "\n" for n, t in enumerate(texts))
+    )
+    command = f"ulimit -f {limit}; exec {sys.executable} -m scripts.cli index {corpus} --out {out}"
+    ended = subprocess.run(
+        ["bash", "-c", " ".join([command, *options])], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2 and "Traceback" not in ended.stderr
+    assert "cannot write " in ended.stderr.splitlines()[-1] and str(out) in ended.stderr
+    assert "is not a complete index" in refused(capsys, [*ASK, "--retriever.index", str(out)])
+    assert main(["index", str(corpus), "--out", str(out), *options]) == 0, (
+        "with room, the same command builds"
+    )
+
+
+def test_a_repeated_passage_id_is_named(capsys, tmp_path):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text(
+        "".join(f'{{"id": "p{n}", "title": "T{n}{m}", "text": "x"}}\n' for m in range(2) for n in range(7))
+    )
+    assert main(["index", str(corpus), "--out", str(tmp_path / "index")]) == 0
+    told = "7 passages kept; dropped: 7 with an id already taken (p0, p1, p2, p3, p4, ...)."
+    assert told in capsys.readouterr().err
+
+
+@pytest.fixture
+def web_page():
+    """The address of a server that answers whatever it is asked with a page."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200 if self.path.startswith("/found") else 404)
+            self.end_headers()
+            self.wfile.write(b"<!DOCTYPE HTML>\n<html>\n<head>\n<title>Error</title>\n</head>\n" * 9)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("place", ["", "/found"])
+def test_a_web_page_is_no_search_server(capsys, web_page, place):
+    asked = [*ASK, "--retriever.url", web_page + place, "--retriever.retries", "0"]
+    message = refused(capsys, asked, status=1)  # a server's fault: another try may find it mended
+    (line,) = (line for line in message.splitlines() if "search server" in line)
+    assert f"{web_page}{place}/health" in line and "a web page" in line and "<" not in message
+    message = refused(
+        capsys,
+        [*ASK, "--method", "closed_book", "--model.backend", "server", "--model.urls", web_page + place],
+        status=1,
+    )
+    assert "does not answer as " in message and "a web page" in message and "<" not in message
+    assert len(message.splitlines()[-1]) < 250
+
+
 def test_unknown_and_missing_fields_of_a_question(capsys, tmp_path):
     message = refused(capsys, ["run", "--questions", write_questions(tmp_path, GOOD | {"anwsers": ["X"]})])
     assert "anwsers" in message and "answers" in message
     assert "question" in refused(
         capsys, ["run", "--questions", write_questions(tmp_path, {"id": "1", "answers": ["X"]})]
     )
+
+
+# What a method needs to be told so that it has use for a prompt.
+USED_WITH = {
+    "question_prompt": {"query": "questions"},
+    "stop_check_prompt": {"stop": "check"},
+    "relevance_prompt": {"w_rel": 1.0},
+    "support_prompt": {"w_sup": 1.0},
+    "utility_prompt": {"w_use": 1.0},
+}
+PROMPTS = [
+    (name, option.name)
+    for name, entry in METHODS.items()
+    for option in fields(entry.config)
+    if option.name == "prompt" or option.name.endswith("_prompt")
+]
+
+
+@pytest.mark.parametrize(("method", "option"), PROMPTS)
+def test_a_prompt_without_a_field_that_its_method_needs_is_refused(tmp_path, method, option):
+    config = METHODS[method].config
+    file = tmp_path / "mine.txt"
+    file.write_text("version: 1\n--- user\nSay {something}.\n")
+    for source, called in ((str(file), "'mine'"), ("Say {something}.", "given as text")):
+        with pytest.raises(ConfigError, match=rf"prompt {called} lacks {{\w+}}.*its fields: {{something}}"):
+            config(**USED_WITH.get(option, {}), **{option: source}).check_files()
+
+
+@pytest.mark.parametrize(
+    ("options", "lacks"),
+    [
+        (["one_step", "--one_step.qa_prompt", "Question: {query}"], "{paragraphs}"),
+        (["ircot", "--ircot.reasoning_prompt", "{paragraphs}{query}"], "{cot_history}"),
+        (["closed_book", "--closed_book.qa_prompt", "Answer {question}"], "{query}"),
+        (["self_ask", "--self_ask.demonstrations", "default", "--self_ask.prompt", "{query}{transcript}"],
+         "{demonstrations}"),
+        (["corag", "--corag.sub_answer_prompt", "{sub_query}{passages}\n--- passage\n{title}"],
+         "{text} in its section '--- passage'"),
+        (["corag", "--corag.final_answer_prompt", "{query}{passages}{hops}\n--- hop\n{number}. {sub_query}"],
+         "{sub_answer} in its section '--- hop'"),
+    ],
+)  # fmt: skip
+def test_the_field_that_a_prompt_lacks_is_named(capsys, tmp_path, options, lacks):
+    message = refused(capsys, [*ASK, "--retriever.index", str(tmp_path), "--method", *options])
+    assert f"corag: the prompt given as text lacks {lacks}" in message
+
+
+def test_a_misspelt_field_is_told_beside_the_one_that_was_meant(capsys, tmp_path):
+    options = ["one_step", "--one_step.qa_prompt", "{queri} {paragraphs}"]
+    message = refused(capsys, [*ASK, "--retriever.index", str(tmp_path), "--method", *options])
+    assert "lacks {query} (its fields: {paragraphs}, {queri}). Is {queri} meant to be {query}?" in message
+
+
+def test_a_judge_needs_the_answer_that_it_judges():
+    with pytest.raises(ConfigError, match=r"lacks {prediction}"):
+        JudgeConfig(prompt="{query} {answers}").check_files()
 
 
 def test_unknown_dataset(capsys, tmp_path):
@@ -188,7 +357,7 @@ def test_no_java(tmp_path):
         env=os.environ | {"CORAG_JAVA_HOME": "/nowhere"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (
-        ended.returncode == 2
+        ended.returncode == 1
         and "CORAG_JAVA_HOME is '/nowhere'" in ended.stderr
         and "Traceback" not in ended.stderr
     )

@@ -56,12 +56,28 @@ def test_presets_of_ircot():
     assert configure(*few_shot, "paper").ircot == IRCoTConfig.of_preset("paper", demonstrations="demos.txt")
 
 
+def test_options_of_all_methods_that_came_later_change_no_identity():
+    def later(config):
+        for each in fields(config):
+            section = getattr(config, each.name)
+            for base in type(section).__mro__:
+                yield from ((each.name, name) for name in vars(base).get("LATER", ()))
+
+    usual = configure()
+    noted = identity_of(usual)
+    found = set(later(usual))
+    assert {("recursive", "answer"), ("recursive", "reader_question_prefix")} <= found
+    assert not [(section, name) for section, name in found if name in noted[section]]
+
+
 def test_the_environment_is_left_out_of_what_results_depend_on():
     usual = configure()
-    assert identity_of(usual) == asdict(usual), (
-        "what was made before some options were set apart is still recognised"
-    )
-    assert identity_of(configure("--model.kv_cache_gb", "8", "--retriever.threads", "3")) == asdict(usual)
+    noted = asdict(usual)
+    noted["model"] |= {"retries": 3}  # a former default
+    assert identity_of(usual, whole=True) == noted, "what was made with former defaults is still recognised"
+    assert "tokenizer" not in identity_of(usual)["model"], "an option that came later changes no identity"
+    elsewhere = configure("--model.kv_cache_gb", "8", "--retriever.threads", "3")
+    assert identity_of(elsewhere) == identity_of(usual)
     assert identity_of(configure("--model.max_context", "512"))["model"]["max_context"] == 512
     for section in (ModelConfig, RetrieverConfig):
         assert set(section.ENVIRONMENT) <= {each.name for each in fields(section)}
@@ -89,8 +105,13 @@ def test_limits_of_passages_answer_to_their_former_names():
     ("argv", "complaint"),
     [
         (["--ircot.max_stepz", "3"], "unknown option '--ircot.max_stepz': did you mean 'ircot.max_steps'"),
-        (["--ircot.max_steps", "many"], "--ircot.max_steps.*Expected a int.*many"),
-        (["--ircot.preset", "papr"], "--ircot.preset.*paper_code"),
+        (["--ircot.max_steps", "many"], "--ircot.max_steps.*expected a whole number, but got 'many'"),
+        (
+            ["--ircot.preset", "papr"],
+            "expected one of paper, paper_code, paper_flan, zero_shot, but got 'papr'",
+        ),
+        (["--corag.unsure_above", "x"], "'--corag.unsure_above': expected a number or null, but got 'x'"),
+        (["--retriver", "x"], "unknown option '--retriver': did you mean the section 'retriever'"),
         (["--ircot.max_steps", "0"], "at least 1"),
         (["--ircot.preset", "paper"], "few-shot: name a file"),
         (["--method", "irct"], "no method 'irct': did you mean 'ircot'"),
@@ -115,6 +136,9 @@ def test_mistakes_in_a_file(tmp_path):
         match=r"c\.yaml' has the unknown option 'ircot\.budget_polcy': did you mean 'ircot\.budget_policy'",
     ):
         configure("--config", str(file))
+    file.write_text("retriver:\n  index: indexes/mine\n")
+    with pytest.raises(ConfigError, match="unknown option 'retriver': did you mean the section 'retriever'"):
+        configure("--config", str(file))
     file.write_text("- a list")
     with pytest.raises(ConfigError, match="holds a list"):
         configure("--config", str(file))
@@ -131,6 +155,7 @@ def test_mistakes_in_a_file(tmp_path):
         (["ask", "  "], "the question is empty"),
         (["bench", "speed"], "no benchmark 'speed'"),
         (["world"], "no folder was given"),
+        (["index"], "these options are missing: --corpus, --out."),
         (["compare", "one"], "two run folders"),
         (["run", "--questions", "missing.jsonl", "--method", "closed_book"], "missing.jsonl"),
     ],

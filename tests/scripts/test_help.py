@@ -123,7 +123,7 @@ MISSPELT = {
     "--method reat": "there is no method 'reat': did you mean 'react'?",
     "--method best-of-n": "there is no method 'best-of-n': write --method corag --corag.strategy best_of_n.",
     # What has another meaning here is no alias, but is pointed to.
-    "--corag.max_len 3": "write --corag.max_prompt_tokens for the final prompt",
+    "--corag.max_len 3": "write --corag.max_prompt_tokens and --corag.max_passage_tokens",
     "--ircot.prompt_file x": "write --ircot.demonstrations",
     "--self_ask.max_iterations 3": "write --self_ask.max_follow_ups.",
 }

@@ -8,6 +8,7 @@ import pytest
 
 from core.runs.manifest import Manifest
 from core.types import Passage, Question
+from eval.experiment.results import Results
 from retrieval.index_manifest import IndexSettings, hash_corpus, write_manifest
 from retrieval.store import storing
 from scripts.cli import main
@@ -52,6 +53,22 @@ def test_a_table_says_that_a_method_did_not_search(tmp_path, capsys):
     printed, _ = table(capsys, usual, idle)
     assert "idle: it searched not once: the model did not do what the method asks of it." in printed
     assert "usual: it searched" not in printed
+
+
+def test_a_table_tells_the_seconds_of_a_question(tmp_path, capsys):
+    slow = [replace(row(each, "x"), seconds=1.0 + 2 * n) for n, each in enumerate(QUESTIONS)]
+    run = make_run(tmp_path / "run", slow)
+    old = run_of(tmp_path / "old", range(4), {"seed": 1})
+    lines = [json.loads(line) for line in (old / "traces.jsonl").read_text().splitlines()]
+    for line in lines:
+        del line["seconds"]
+    (old / "traces.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    printed, record = table(capsys, run, old)
+    assert "s p50/p95" in printed and " 24.0/44.7 " in printed
+    assert (record["runs"]["run"]["seconds_p50"], record["runs"]["run"]["seconds_p95"]) == (24.0, 44.7)
+    assert (record["runs"]["old"]["seconds_p50"], record["runs"]["old"]["seconds_p95"]) == (None, None)
+    widest = max(map(len, str(Results({"run": run, "old": old}).table()).splitlines()[:7]))
+    assert widest <= 160, "figures are not cut where there is no terminal"
 
 
 def test_a_table_says_what_it_leaves_out_and_how_many_questions_a_measure_is_of(tmp_path, capsys):

@@ -16,7 +16,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from core.errors import ConfigError
+from core.errors import ConfigError, DataError
 from core.prompting.prompt import Prompt
 from core.protocols import GenerateRequest, Generation, Generator, Sampling, ScoreRequest
 from generation.adapters import adapter_folder, check_adapter, read_manifest
@@ -134,12 +134,72 @@ def test_a_copy_of_the_base_model_is_the_base_model(adapter: str, tiny_model: st
     )
 
 
+def says_its_base(adapter: str, base: str) -> None:
+    file = Path(adapter, "adapter_config.json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"base_model_name_or_path": base}))
+
+
 def test_an_adapter_that_does_not_say_its_base_is_refused_by_its_shape(
     tiny_model: str, tmp_path: Path
 ) -> None:
     wider = save_tiny_model(tmp_path / "wider", seed=0, hidden=96)
+    adapter = random_adapter(tmp_path / "adapter", tiny_model)
+    says_its_base(adapter, "")
     with pytest.raises(ConfigError, match="does not fit the model"):
-        transformers_with(wider, random_adapter(tmp_path / "adapter", tiny_model))
+        transformers_with(wider, adapter)
+
+
+def test_an_adapter_of_others_that_names_another_base_is_refused(
+    tiny_model: str, other_model: str, tmp_path: Path
+) -> None:
+    """Of the same shape, so nothing else would tell."""
+    adapter = random_adapter(tmp_path / "adapter", tiny_model)
+    said = (
+        rf"'{adapter}' is for the model '\S+', says its adapter_config.json, but '{other_model}' is another"
+    )
+    for named in (tiny_model, "meta-llama/Llama-3.1-8B", "default"):
+        says_its_base(adapter, named)
+        with pytest.raises(ConfigError, match=said):
+            transformers_with(other_model, adapter)
+    with pytest.raises(ConfigError, match=said):
+        VllmGenerator.open(ModelConfig(name=other_model, adapter=adapter))
+    kept = tmp_path / "hub/models--meta-llama--Llama-3.1-8B/snapshots/0123"
+    shutil.copytree(tiny_model, kept)
+    for named in (str(kept), tiny_model, "meta-llama/Llama-3.1-8B", "/elsewhere/llama-3.1-8b"):
+        says_its_base(adapter, named)
+        check_adapter(adapter, str(kept))
+    says_its_base(adapter, "HuggingFaceTB/SmolLM2-135M-Instruct")
+    check_adapter(adapter, model_folder("default"))
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("adapter_config.json", '{"r": ', "is not valid JSON"),
+        ("adapter_config.json", "[]", "is not valid JSON"),
+        ("adapter_config.json", "Caf\xe9", "is not UTF-8"),
+        ("training.json", "{", "is not valid JSON"),
+        ("training.json", '{"settings": {"base": "x"}, "result": 1}', "does not say what .* was trained for"),
+    ],
+)
+def test_the_files_of_a_damaged_adapter_are_named(
+    file: str, text: str, said: str, tiny_model: str, tmp_path: Path
+) -> None:
+    adapter = random_adapter(tmp_path / "adapter", tiny_model)
+    Path(adapter, file).write_bytes(text.encode("latin-1"))
+    with pytest.raises(DataError, match=f"{file}.* {said}"):
+        check_adapter(adapter, tiny_model)
+
+
+def test_damaged_weights_are_a_sentence(tiny_model: str, tmp_path: Path) -> None:
+    model, adapter = shutil.copytree(tiny_model, tmp_path / "model"), tmp_path / "adapter"
+    random_adapter(adapter, tiny_model)
+    says_its_base(str(adapter), "")
+    for folder in (adapter, model):
+        (weights,) = folder.glob("*.safetensors")
+        weights.write_bytes(weights.read_bytes()[:1000])
+        with pytest.raises(ConfigError, match=f"'{folder}' has damaged weights .*: copy or fetch its files"):
+            transformers_with(str(model), str(adapter))
 
 
 @pytest.mark.parametrize("missing", [".", "nowhere"])

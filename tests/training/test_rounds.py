@@ -33,13 +33,15 @@ from training.rounds import (
     RoundsConfig,
     Stage,
     TrainingTurn,
+    check_held_out,
     command_of,
     default_launch,
     perform,
+    perform_rounds,
     stages,
     turns,
 )
-from training.rows import MakeRowsConfig
+from training.rows import MakeRowsConfig, RowsReport, held_out_named
 from training.sample import SampleRunConfig
 
 
@@ -194,6 +196,35 @@ def test_test_questions_are_read_as_the_training_questions_unless_something_else
     assert tested(HeldOut("test.jsonl", dataset="jsonl")) == ("jsonl", "")
     with pytest.raises(ConfigError, match="test questions are not sharded"):
         HeldOut("test.json", shard="1/2")
+
+
+def test_test_questions_that_are_trained_on_are_refused_before_the_first_stage(
+    config: Callable[..., RoundsConfig], tmp_path: Path
+) -> None:
+    def check(records: list[tuple[str, str]], **options: Any) -> None:
+        file = tmp_path / "test.jsonl"
+        lines = [json.dumps({"id": name, "question": text, "answers": ["x"]}) for name, text in records]
+        file.write_text("\n".join(lines) + "\n")
+        asked = config(test=HeldOut(str(file)), **options)
+        check_held_out(asked, asked.load(), plan(asked))
+
+    check([("q1", "An own question under a number that the other file has too?")])
+    with pytest.raises(ConfigError, match="1 of the 2 test questions are trained on, such as 'other'"):
+        check([("mine", "Question of my own?"), ("other", "  question 3")])
+    with pytest.raises(ConfigError, match="1 of the 1 test questions are trained on, such as 'other'"):
+        perform_rounds(config(test=HeldOut(str(tmp_path / "test.jsonl"), skip=1)))
+    with pytest.raises(ConfigError, match="trained on, such as 't'"):
+        check([("t", "Question 3?")], per_round=4)
+    check([("t", "Question 9?")], per_round=4)  # no round takes it
+    check([("t", "Question 1?")], skip=2)
+
+
+def test_rows_of_questions_that_are_for_testing_are_told_by_their_names() -> None:
+    settings = {"chains": [{"questions": {"split": ""}}, {"questions": {"split": "validation"}}]}
+    files = ["data/hotpot_dev_distractor_v1.json", "data/latest_train.jsonl", "data/latest_train.jsonl"]
+    named = ["hotpot_dev_distractor_v1.json", "validation"]
+    assert held_out_named(RowsReport(settings, files=files)) == named
+    assert held_out_named(RowsReport({"chains": [{}]})) == [], "older reports name no files"
 
 
 def test_a_learner_is_trained_on_chains_of_another_model(config: Callable[..., RoundsConfig]) -> None:

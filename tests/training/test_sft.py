@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -166,6 +167,24 @@ def test_a_row_with_nothing_to_learn_is_named(options: Options, rows: str, tmp_p
     ):
         main(options(rows=str(tmp_path / "spoilt")))
     assert not (tmp_path / "adapter").exists()
+
+
+def test_rows_of_questions_that_are_for_testing_are_warned_of(
+    options: Options, rows: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(*files: str) -> str:
+        folder = tmp_path / "named"
+        shutil.copytree(rows, folder, dirs_exist_ok=True)
+        report = json.loads((folder / "report.json").read_text())
+        (folder / "report.json").write_text(json.dumps(report | {"files": files}))
+        config = options(rows=str(folder))
+        load_rows(config, config.model)
+        return capsys.readouterr().err
+
+    assert "teaches questions of hotpot_dev_distractor_v1.json, which by that name are for testing" in said(
+        "data/hotpot_dev_distractor_v1.json", "data/train.jsonl"
+    )
+    assert "for testing" not in said("data/train.jsonl")
 
 
 def test_rows_for_another_chat_template_are_refused(

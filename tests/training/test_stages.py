@@ -23,12 +23,12 @@ from training.sample import SampleRunConfig
 INDEX = RetrieverConfig(index=["index"])
 
 
-def performed(stage, may_fail=0):
+def performed(stage, max_failed=0):
     """Perform a stage by a command that only notes that it was run."""
     load_template.cache_clear()  # as in another process
     log = stage.result.with_suffix(".log")
     log.unlink(missing_ok=True)
-    perform(stage, [sys.executable, "-c", f"open({str(log)!r}, 'w')"], may_fail)
+    perform(stage, [sys.executable, "-c", f"open({str(log)!r}, 'w')"], max_failed)
     return log.exists()
 
 
@@ -106,10 +106,10 @@ def test_chains_are_finished_when_every_question_is_answered(tmp_path):
             BackendError, match=r"of the 2 questions of .*, 1 failed, the first, 'q2', with:\n  Search"
         ) as stopped:
             performed(stage)
-        assert "asks them again, before it trains" in str(stopped.value) and "--may_fail 1" in str(
+        assert "asks them again, before it trains" in str(stopped.value) and "--max_failed 1" in str(
             stopped.value
         )
-    assert performed(stage, may_fail=1) and not performed(stage)
+    assert performed(stage, max_failed=1) and not performed(stage)
     write_chains(chains, SAMPLE, CORAG, questions=many(2)[1:])
     other = replace(stage, options=replace(options, seed=1))
     assert performed(other) and not performed(other), "q1, which failed, is not asked"

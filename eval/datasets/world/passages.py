@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from string import Formatter
 
@@ -46,8 +46,8 @@ def _possessive(word: str) -> str:
 class _Writer:
     """Writes the pages of one province."""
 
-    def __init__(self, facts: Facts, rng: random.Random) -> None:
-        self.facts, self.rng = facts, rng
+    def __init__(self, facts: Facts, rng: random.Random, references: bool) -> None:
+        self.facts, self.rng, self.references = facts, rng, references
 
     def words(self) -> dict[str, str]:
         """Choose the small words of one passage."""
@@ -73,7 +73,19 @@ class _Writer:
         fillers = self.rng.sample(COLOUR[thing.kind], len(COLOUR[thing.kind]))
         while len(" ".join([text, *body]).split()) < length:
             body.insert(self.rng.randint(min(1, len(body)), len(body)), fillers.pop())
-        return _passage(thing.name, " ".join([sentence(text), *self.refer(thing, body)]))
+        further = self.see_also(about) if self.references else []
+        return _passage(thing.name, " ".join([sentence(text), *self.refer(thing, body), *further]))
+
+    def see_also(self, about: Mapping[str, Sequence[Entity]]) -> list[str]:
+        """Refer to the pages of the things that a page tells of, in a sentence."""
+        named = dict.fromkeys(
+            each.mention for found in about.values() for each in found if self.has_page(each)
+        )
+        return [sentence("; ".join(f"see also {name}" for name in named)) + "."] * bool(named)
+
+    def has_page(self, thing: Entity) -> bool:
+        """Whether a thing is more than a value."""
+        return thing.name in self.facts.about
 
     def join(self, clauses: Sequence[str]) -> list[str]:
         """Sometimes make one sentence of two that have the same subject."""
@@ -124,9 +136,14 @@ def _passage(title: str, text: str) -> Passage:
     return Passage(passage_id(title, text), title, text)
 
 
-def write_passages(facts: Facts, rng: random.Random) -> tuple[dict[str, Passage], list[Passage]]:
-    """Return the pages of a province's things by name, and its distractors: :data:`PASSAGES` in all."""
-    writer = _Writer(facts, rng)
+def write_passages(
+    facts: Facts, rng: random.Random, references: bool = False
+) -> tuple[dict[str, Passage], list[Passage]]:
+    """Return the pages of a province's things by name, and its distractors: :data:`PASSAGES` in all.
+
+    ``references``: pages end in "See also ..." with the things that they tell of; all else is the same.
+    """
+    writer = _Writer(facts, rng, references)
     pages = {thing.name: writer.page(thing) for thing in facts.things}
     families: dict[str, list[Entity]] = {}
     for person in facts.of_kind(Kind.PERSON):

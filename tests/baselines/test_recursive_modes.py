@@ -1,0 +1,284 @@
+"""Recursive RAG's five modes on a small corpus whose pages refer to each other, by traces checked by hand.
+
+Also what the tutorial does and the default does not: references of sub-questions, a single follow-up, the
+earliest passages, long answers.
+"""
+
+import json
+
+from baselines.recursive.config import RecursiveConfig
+from baselines.recursive.method import recursive
+from core.options import identity_of
+from core.runner import answer_question
+from core.runs.rows import SavedRow
+from core.tools import GenerateStep, Tools
+from core.types import Question
+from eval.experiment.ask import Answered
+from eval.experiment.drawing import Drawing
+from tests.baselines.test_recursive import WORDS, replay
+from tests.fakes import ScriptedGenerator, WordRetriever, passage
+
+MILL = passage("Orne Mill", "Orne Mill grinds flour. Its miller is unknown. See also Brask family.")
+BRASK = passage("Brask family", "The Brask family came from Lund ([the census](c.md)). See also Orne Mill.")
+CENSUS = passage("The census", "It counts 40 households. For more information, see parish book.")
+BOOK = passage("Parish book", "A parish book of 1702 names Ada Brask as the founder.")
+OVEN = passage("Town oven", "Bread is baked in the town oven. Jon Pell set it up.")
+CORPUS = [BOOK, CENSUS, BRASK, MILL, OVEN]  # of equal hits the earlier one wins
+ASKED = Question("q", "Who founded Orne Mill, which grinds flour?", ("Ada Brask",))
+PLAN = "SUB1: Which mill grinds flour?\nSUB2: Who set up the town oven?\nSUB3: Who owned #1?\nDEPENDS: SUB1"
+
+
+async def on_the_corpus(replies, **options):
+    options = {"k": 1, "k_per_step": 1, **options}
+    return await replay(replies, question=ASKED, retriever=WordRetriever(CORPUS), **options)
+
+
+def path_of(answer):
+    """What was searched for: its step in the trace, round, reason, query, and what it was first to find."""
+    return [(step.path, step.depth, step.why, step.query, step.found) for step in answer.retrieval_path]
+
+
+def references_of(answer):
+    return [(each.passage_id, each.reference, each.why, each.outcome) for each in answer.references_found]
+
+
+# The five modes
+
+
+async def test_the_trace_of_simple():
+    answer, _, _ = await on_the_corpus(["Ada Brask"], mode="simple")
+    assert path_of(answer) == [("step 1", 1, "question", ASKED.text, ("orne mill",))]
+    assert (answer.references_found, answer.depth) == ((), 1), "nobody looks for references"
+    assert answer.context_length == len(f"{MILL.title}\n{MILL.text}")
+
+
+async def test_the_trace_of_recursive():
+    answer, _, tools = await on_the_corpus(["Ada Brask"], mode="recursive")
+    assert path_of(answer) == [
+        ("step 1", 1, "question", ASKED.text, ("orne mill",)),
+        ("step 2", 2, "reference", "Brask family", ("brask family",)),
+        ("step 3/query 1", 3, "reference", "the census", ("the census",)),
+        ("step 3/query 2", 3, "reference", "Orne Mill", ()),
+    ]
+    assert [step.path for step in tools.steps][:4] == [step.path for step in answer.retrieval_path]
+    assert references_of(answer) == [
+        ("orne mill", "Brask family", "see also", "followed"),
+        ("brask family", "the census", "link", "followed"),
+        ("brask family", "Orne Mill", "see also", "followed"),
+        ("the census", "parish book", "for more information, see", "max_depth"),
+    ]
+    assert [each.depth for each in answer.references_found] == [1, 2, 2, 3]
+    assert (answer.depth, answer.steps, answer.stopped) == (3, 3, "max_depth")
+    assert answer.context_length == sum(len(each.contents) for each in (MILL, BRASK, CENSUS))
+
+
+async def test_a_trace_says_why_a_reference_was_not_followed():
+    deep = {"mode": "recursive", "max_depth": 9}
+    answer, _, _ = await on_the_corpus(["x"], **deep, max_references=1)
+    assert references_of(answer)[1:3] == [
+        ("brask family", "the census", "link", "followed"),
+        ("brask family", "Orne Mill", "see also", "over_limit"),
+    ]
+    answer, _, _ = await on_the_corpus(["x"], **deep, max_documents=2)
+    assert [each.outcome for each in answer.references_found] == [
+        "followed",
+        "max_documents",
+        "max_documents",
+    ]
+    assert answer.stopped == "max_documents"
+    there_and_back = Question("q", "Brask family", ())
+    answer, _, _ = await replay(
+        ["x"], question=there_and_back, retriever=WordRetriever([BRASK, MILL]), k=1, mode="recursive"
+    )
+    assert ("orne mill", "Brask family", "see also", "repeated") not in references_of(answer), "never found"
+    answer, _, _ = await replay(
+        ["x"], question=there_and_back, retriever=WordRetriever([BRASK, MILL]), k=2, mode="recursive"
+    )
+    assert references_of(answer)[2] == ("orne mill", "Brask family", "see also", "repeated")
+
+
+async def test_the_trace_of_multi_hop():
+    judged = ["ANSWERABLE: no\nNEXT_QUERY: Brask", "ANSWERABLE: no\nNEXT_QUERY: parish book", "Ada Brask"]
+    answer, _, _ = await on_the_corpus(judged, mode="multi_hop")
+    assert path_of(answer) == [
+        ("step 1", 1, "question", ASKED.text, ("orne mill",)),
+        ("step 2", 2, "next_query", "Brask", ("parish book",)),
+        ("step 3", 3, "next_query", "parish book", ()),
+    ]
+    assert (answer.depth, answer.references_found, answer.stopped) == (3, (), "max_steps")
+
+
+async def test_the_trace_of_self_query():
+    gaps = "SUFFICIENT: no\nGAP: family\nFOLLOW_UP: Brask family\nGAP: book\nFOLLOW_UP: parish book"
+    answer, _, _ = await on_the_corpus([gaps, "SUFFICIENT: yes", "Ada Brask"], mode="self_query")
+    assert path_of(answer) == [
+        ("step 1", 1, "question", ASKED.text, ("orne mill",)),
+        ("step 2/query 1", 2, "follow_up", "Brask family", ("brask family",)),
+        ("step 2/query 2", 2, "follow_up", "parish book", ("parish book",)),
+    ]
+    assert (answer.depth, answer.stopped) == (2, "sufficient")
+
+
+def answering(request):
+    """Reply to the prompts of "decompose" by what the passages hold."""
+    asked, *shown = request.prompt.text.split("\n", 1)
+    if asked.startswith(("PLAN", "COMBINE")):
+        return PLAN if asked.startswith("PLAN") else "Ada Brask"
+    if "mill grinds" in asked:
+        return "Orne Mill"
+    known = "Jon Pell" if "oven" in asked else "Ada Brask"
+    return known if known in "".join(shown) else "unknown"
+
+
+async def test_the_trace_of_decompose_without_references():
+    answer, _, _ = await on_the_corpus(answering, mode="decompose", **WORDS)
+    assert path_of(answer) == [
+        ("sub-question 1/step 1", 1, "sub_question", "Which mill grinds flour?", ("orne mill",)),
+        ("sub-question 2/step 1", 1, "sub_question", "Who set up the town oven?", ("town oven",)),
+        ("sub-question 3/step 1", 1, "sub_question", "Who owned Orne Mill?", ("brask family",)),
+    ]
+    assert [found.sub_answer for found in answer.findings] == ["Orne Mill", "Jon Pell", ""]
+    assert (answer.depth, answer.steps, answer.references_found) == (1, 2, ())
+
+
+async def test_decompose_follows_references_for_each_sub_question():
+    answer, generator, _ = await on_the_corpus(
+        answering, mode="decompose", follow_references=True, max_depth=4, **WORDS
+    )
+    third = [step for step in path_of(answer) if step[0].startswith("sub-question 3")]
+    assert third == [
+        ("sub-question 3/step 1", 1, "sub_question", "Who owned Orne Mill?", ()),
+        ("sub-question 3/step 2/query 1", 2, "reference", "the census", ()),
+        ("sub-question 3/step 2/query 2", 2, "reference", "Orne Mill", ()),
+        ("sub-question 3/step 3", 3, "reference", "parish book", ()),
+    ], "the first sub-question had found these four"
+    first = [step for step in path_of(answer) if step[0].startswith("sub-question 1")]
+    assert [(step[3], step[4]) for step in first] == [
+        ("Which mill grinds flour?", ("orne mill",)),
+        ("Brask family", ("brask family",)),
+        ("the census", ("the census",)),
+        ("Orne Mill", ()),
+        ("parish book", ("parish book",)),
+    ]
+    assert [found.sub_answer for found in answer.findings] == ["Orne Mill", "Jon Pell", "Ada Brask"], (
+        "what only a reference leads to answers the third"
+    )
+    assert (answer.depth, answer.steps) == (4, 2), "four rounds in one of two waves"
+    assert ("brask family", "the census", "link", "followed") in references_of(answer)
+    asked = next(prompt for prompt in generator.prompts if prompt.startswith("SUB Who owned Orne Mill?"))
+    assert asked.index(BRASK.text) < asked.index(BOOK.text), "its own hits stand first"
+    assert answer.passage_ids == ("orne mill", "brask family", "the census", "parish book", "town oven")
+
+
+async def test_worked_plans_are_continued_and_end_before_a_question_that_the_model_makes_up():
+    answer, generator, _ = await on_the_corpus(
+        ["\nSUB1: Which mill grinds flour?\n\nQuestion: Who?\nSUB2: Who is it?", "Orne Mill", "Ada Brask"],
+        mode="decompose",
+        plan_prompt="recursive_plan_few_shot",
+    )
+    assert generator.requests[0].prompt.plain and generator.prompts[0].endswith(f"Question: {ASKED.text}")
+    assert [found.sub_question for found in answer.findings] == ["Which mill grinds flour?"]
+
+
+async def test_references_of_sub_questions_keep_to_depth_and_documents():
+    options = {"mode": "decompose", "follow_references": True, **WORDS}
+    answer, _, _ = await on_the_corpus(answering, max_depth=2, **options)
+    assert answer.depth == 2 and {each.outcome for each in answer.references_found} >= {"max_depth"}
+    answer, _, _ = await on_the_corpus(answering, max_documents=1, **options)
+    assert answer.depth == 1 and len(answer.passage_ids) == 1
+    assert [found.status for found in answer.findings][:2] == ["answered", "answered"], "each has its own"
+    answer, _, _ = await on_the_corpus(["no plan", "x"], **options)
+    assert (answer.stopped, answer.depth) == ("fallback", 3), "so does a question without a plan"
+
+
+async def test_the_trace_is_in_what_ask_returns_and_in_a_row():
+    def method(question, tools):
+        return recursive(question, tools, RecursiveConfig(mode="recursive", k=1))
+
+    tools = Tools(ASKED, ScriptedGenerator(["Ada Brask"]), WordRetriever(CORPUS))
+    row = await answer_question(ASKED, method, tools)
+    asked = Answered("recursive", row, [], Drawing(ASKED.text, "")).metadata
+    assert asked["retrieval_path"][2]["found"] == ("the census",)
+    assert asked["references_found"][1]["why"] == "link"
+    length = sum(len(each.contents) for each in (MILL, BRASK, CENSUS))
+    assert (asked["depth"], asked["context_length"]) == (3, length)
+    further = SavedRow.from_json(json.loads(row.to_json())).further
+    assert further["references_found"][0] == {
+        "passage_id": "orne mill", "reference": "Brask family", "why": "see also", "depth": 1,
+        "outcome": "followed",
+    }  # fmt: skip
+    assert further["retrieval_path"][1]["query"] == "Brask family"
+    assert (further["depth"], further["context_length"] > 0) == (3, True)
+
+
+# As the tutorial does it
+
+
+async def test_the_preset_searches_once_for_what_a_judgement_misses():
+    config = RecursiveConfig.of_preset("tutorial")
+    gaps = "SUFFICIENT: no\nGAP: family\nFOLLOW_UP: Brask family\nGAP: book\nFOLLOW_UP: parish book"
+    tools = Tools(
+        Question("q", "Who founded Orne Mill? Which mill?"),
+        ScriptedGenerator([gaps, "SUFFICIENT: yes", "Ada Brask."]),
+        WordRetriever(CORPUS),
+    )
+    answer = await recursive(tools.question, tools, config)
+    assert (answer.mode, answer.queries[1:]) == ("self_query", ("Brask family",)), "the first gap's only"
+    assert config.follow_references
+
+
+async def test_the_earliest_passages_are_kept():
+    judged = ["ANSWERABLE: no\nNEXT_QUERY: Bread town oven", "ANSWERABLE: yes"]
+    shown = {}
+    for policy in ("keep_first", "keep_last"):
+        answer, generator, _ = await on_the_corpus(
+            [*judged, "x"], mode="multi_hop", context_tokens=20, context_policy=policy
+        )
+        shown[policy] = [each for each in (MILL, OVEN) if each.text in generator.prompts[-1]]
+        assert answer.passage_ids == ("orne mill", "town oven") and answer.left_out == 1
+    assert shown == {"keep_first": [MILL], "keep_last": [OVEN]}
+
+
+async def test_the_earliest_passages_are_also_the_last_to_go_for_a_budget():
+    options = {"mode": "simple", "k": 3, "k_per_step": 3, "max_answer_tokens": 8}
+    _, _, tools = await on_the_corpus(["x"], **options)
+    most = tools.cost(tools.generator.requests[0].prompt, 8)
+    seen = {}
+    for policy in ("keep_first", "keep_last"):
+        _, generator, _ = await on_the_corpus(["x"], budget=most - 1, context_policy=policy, **options)
+        seen[policy] = MILL.text in generator.prompts[0]
+    assert seen == {"keep_first": True, "keep_last": False}
+
+
+LONG = "The parish book names her.\n\nIt was Ada Brask."
+
+
+async def test_a_first_line_is_noted_and_a_whole_answer_kept():
+    answer, _, _ = await on_the_corpus([LONG], mode="simple")
+    assert (answer.text, answer.note) == ("The parish book names her", "the first of 2 lines of the reply")
+    answer, _, _ = await on_the_corpus([LONG], mode="simple", answer="whole")
+    assert (answer.text, answer.note) == (LONG, "")
+    for reply in ("Ada Brask.", "She is named.\nSo the answer is: Ada Brask."):
+        answer, _, _ = await on_the_corpus([reply], mode="simple")
+        assert (answer.text, answer.note) == ("Ada Brask", ""), "a stated answer is all of it"
+    replies = ["SUB1: Which mill grinds?", "Ada\nas said.", "Ada"]
+    answer, _, _ = await on_the_corpus(replies, mode="decompose")
+    assert answer.findings[0].note == "the first of 2 lines of the reply"
+
+
+async def test_the_preset_asks_for_a_long_answer_and_takes_all_of_it():
+    for mode, replies in (("simple", [LONG]), ("decompose", ["SUB1: Which mill grinds?", "Ada Brask", LONG])):
+        config = RecursiveConfig.of_preset("tutorial", mode=mode)
+        tools = Tools(ASKED, ScriptedGenerator(replies), WordRetriever(CORPUS))
+        answer = await recursive(ASKED, tools, config)
+        assert answer.text == LONG
+        asked = [step for step in tools.steps if isinstance(step, GenerateStep)]
+        assert asked[-1].role == "reader" and "full sentences" in tools.generator.prompts[-1]
+
+
+def test_options_that_joined_later_leave_older_runs_what_they_were():
+    """Their manifests have none of these, and go on under the defaults."""
+    usual = identity_of(RecursiveConfig())
+    assert not {"follow_references", "context_policy", "answer"} & set(usual) and usual["max_depth"] == 3
+    assert identity_of(RecursiveConfig(answer="whole")) == usual | {"answer": "whole"}
+    assert identity_of(RecursiveConfig(k=4)) == usual | {"k": 4}

@@ -1,0 +1,96 @@
+"""A run of IRCoT in a process of its own, over a scripted model and an index of four passages.
+
+    python -m tests.drills.answering OUT [--questions 40] [--pause 0.005] [--search URL]
+
+It opens, answers, resumes and fails as 'corag run' does, for it calls what that calls, but starts in half a
+second. A :class:`CoragError` is printed and ends it with status 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from core.errors import CoragError
+from core.protocols import GenerateRequest, ScoreRequest
+from core.types import Question
+from eval.experiment.run import RunConfig, answer_run
+from ircot.method import IRCoTConfig
+from retrieval.config import RetrieverConfig
+from retrieval.open import open_retriever
+from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.story import WORLD
+
+METHOD = "ircot"
+CONFIG = IRCoTConfig(
+    reasoning_prompt="THINK {query}\n{paragraphs}\n{cot_history}", qa_prompt="READ {query}\n{paragraphs}",
+    max_steps=3, k_per_step=1, strip_question_words=False,
+)  # fmt: skip
+ROOT = Path(__file__).parents[2]
+
+
+def questions(count: int) -> list[Question]:
+    return [Question(f"q{n}", f"Who wrote The Glass Orchard, part {n}?", (f"A{n}",)) for n in range(count)]
+
+
+def reply(request: GenerateRequest) -> str:
+    """Think twice of what the story is about, then answer with the question's own number."""
+    text = request.prompt.text
+    number = text.split("?")[0].split()[-1]
+    if text.startswith("READ"):
+        return f"A{number}"
+    if "Velden" not in text.rpartition("\n")[2]:
+        return "The author is Mara Velden."
+    return f"She was born in Tarn Hollow. So the answer is: A{number}."
+
+
+async def answer(out: Path, count: int, pause: float, search: str) -> Path:
+    async def wait(_: GenerateRequest | ScoreRequest) -> None:
+        await asyncio.sleep(pause * random.random())
+
+    retriever: Any = WordRetriever(WORLD)
+    if search:
+        retriever = await open_retriever(RetrieverConfig(url=[search], timeout_s=1, retries=1))
+    where = RetrieverConfig(url=[search]) if search else RetrieverConfig()
+    config = RunConfig(
+        questions="drill", method=[METHOD], out=str(out), batch_size=4, retriever=where, **{METHOD: CONFIG}
+    )  # type: ignore[arg-type]
+    return await answer_run(config, METHOD, questions(count), ScriptedGenerator(reply, wait), retriever)
+
+
+def started(out: Path, *more: object, **options: Any) -> subprocess.Popen[str]:
+    """Start such a process; ``options`` go to Popen."""
+    command = [sys.executable, "-m", "tests.drills.answering", str(out), *map(str, more)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, cwd=ROOT, **(pipes | options))
+
+
+def ended(process: subprocess.Popen[str], seconds: float = 60) -> tuple[int, str]:
+    """Wait for it; return its status and what it said, which is never a traceback."""
+    said = "".join(process.communicate(timeout=seconds))
+    assert "Traceback" not in said, said
+    return process.returncode, said
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--questions", type=int, default=40)
+    parser.add_argument("--pause", type=float, default=0.005)
+    parser.add_argument("--search", default="")
+    given = parser.parse_args()
+    try:
+        asyncio.run(answer(given.out, given.questions, given.pause, given.search))
+    except CoragError as error:
+        print(f"corag: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

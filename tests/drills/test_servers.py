@@ -1,0 +1,268 @@
+"""What befalls a server while a run goes on: it is stopped, it dies, it comes back with something else."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from core.errors import BackendError, RequestRefusedError
+from core.runs.folder import TRACES, read_rows
+from generation.config import ModelConfig
+from generation.server import ServerGenerator
+from retrieval.config import RetrieverConfig
+from retrieval.open import open_retriever
+from tests.drills.answering import METHOD, ROOT, ended, started
+from tests.failing_search import FAULTS as SEARCH_FAULTS
+from tests.failing_search import Failing
+from tests.generation import standing_in
+from tests.generation.test_openai_server import HOSTED
+from tests.generation.test_openai_server import StandIn as OpenAIStandIn
+from tests.generation.test_server import StandIn, opened, request
+from tests.story import BOOK
+
+
+@contextmanager
+def searching(port: int = 0, name: str = "words") -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Serve the story's passages, under a fingerprint, in a process of its own; yield the address and it."""
+    code = (
+        "import asyncio, sys; from retrieval.http.server import serve; from tests.story import WORLD; "
+        "from tests.fakes import WordRetriever; index = WordRetriever(WORLD); "
+        "index.fingerprint = sys.argv[2]; "
+        "asyncio.run(serve(index, '127.0.0.1', int(sys.argv[1]), lambda said: print(said, flush=True)))"
+    )
+    command = [sys.executable, "-c", code, str(port), name]
+    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        yield re.findall(r"http://\S+", server.stdout.readline())[0], server
+    finally:
+        server.kill()
+        server.communicate()
+
+
+def stop(server: subprocess.Popen[str]) -> None:
+    """Stop a process, and wait until all of its threads stand still."""
+    server.send_signal(signal.SIGSTOP)
+    threads = list(Path(f"/proc/{server.pid}/task").glob("*/stat"))
+    while any(each.read_text().rpartition(")")[2].split()[0] != "T" for each in threads):
+        time.sleep(0.001)
+
+
+def wait_for_lines(run: subprocess.Popen[str], traces: Path, count: int) -> None:
+    while not (traces.exists() and traces.read_bytes().count(b"\n") >= count):
+        assert run.poll() is None, run.communicate()
+        time.sleep(0.01)
+
+
+@contextmanager
+def replying() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Serve a model that says little in a process of its own; yield the address and it."""
+    code = (
+        "import time; from tests.generation.test_openai_server import HOSTED, StandIn\n"
+        "with StandIn(HOSTED) as server: print(server.url, flush=True); time.sleep(600)"
+    )
+    server = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        yield server.stdout.readline().strip(), server
+    finally:
+        server.kill()
+        server.communicate()
+
+
+SEVEN = ("500", "503", "429", "truncated", "hang", "garbage", "no choices")
+QUESTIONS = 60
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a server that hangs hang for longer than any of these runs takes."""
+    monkeypatch.setattr(standing_in, "HANGS_S", 90.0)
+
+
+def drawn(share: float, faults: Sequence[str]) -> Callable[[], str]:
+    """Return what makes a share of all requests fail."""
+    dice = random.Random(7)
+    return lambda: dice.choice(faults) if dice.random() < share else ""
+
+
+def command(folder: Path, model: str, search: str, *more: object) -> subprocess.Popen[str]:
+    """Start 'corag run' on sixty questions."""
+    records = [{"id": f"q{n}", "question": f"Is it so, {n}?", "answers": ["so"]} for n in range(QUESTIONS)]
+    file = folder / "questions.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    words = [
+        "--questions", file, "--method", METHOD, "--ircot.max_steps", 2, "--out", folder / "runs",
+        "--model.backend", "openai", "--model.urls", model, "--retriever.url", search, *more,
+    ]  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, "-m", "scripts.cli", "run", *map(str, words)],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_sixty_questions_outlive_fifteen_percent_of_seven_faults_at_both_servers(
+    hanging: None, tmp_path: Path
+) -> None:
+    with OpenAIStandIn(HOSTED) as model, Failing() as search:
+        model.faults, fault = drawn(0.15, SEVEN), drawn(0.15, SEARCH_FAULTS)
+        search.faults = iter(fault, None)
+        quick = "--model.timeout_s", 2, "--retriever.timeout_s", 2, "--retriever.retries", 5
+        status, said = ended(command(tmp_path, model.url, search.url, *quick), 240)
+    rows = read_rows(tmp_path / "runs" / METHOD)
+    assert status == 0 and len(rows) == QUESTIONS, said
+    assert not [row.error for row in rows.values() if row.error]
+    for where in ("the model's servers", "the search servers"):
+        (times,) = re.findall(rf"corag: (\d+) requests failed at {where} and were sent again", said)
+        assert int(times) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("faults", [SEVEN, ("hang",)], ids=["all", "hang"])
+def test_a_model_server_that_always_fails_ends_a_run_of_default_options_within_a_minute(
+    hanging: None, faults: Sequence[str], tmp_path: Path
+) -> None:
+    with OpenAIStandIn(HOSTED) as model, Failing() as search:
+        model.faults = drawn(1, faults)
+        status, said = ended(command(tmp_path, model.url, search.url), 60)
+    (sentence,) = [line for line in said.splitlines() if "does not answer as it should" in line]
+    assert status == 1 and sentence.startswith(f"corag: {model.url}/v1/models")
+    assert not (tmp_path / "runs" / METHOD).exists()
+
+
+@pytest.mark.slow
+def test_a_model_server_that_always_fails_from_then_on_ends_a_run_within_a_minute(
+    hanging: None, tmp_path: Path
+) -> None:
+    with OpenAIStandIn(HOSTED) as model, Failing() as search:
+        fault = drawn(1, SEVEN)
+        model.faults = lambda: fault() if search.asked > 1 else ""  # the first is the greeting
+        status, said = ended(command(tmp_path, model.url, search.url, "--model.timeout_s", 2), 60)
+    (sentence,) = [line for line in said.splitlines() if "no reply after 6 attempts" in line]
+    assert status == 1 and sentence.startswith("corag: ") and model.url in sentence
+    assert not [row.error for row in read_rows(tmp_path / "runs" / METHOD).values() if row.error]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stopped", ["model", "search"])
+def test_a_server_that_is_stopped_for_half_a_minute_is_told_of(stopped: str, tmp_path: Path) -> None:
+    with replying() as (model, answering), searching() as (search, finding):
+        url, server = (model, answering) if stopped == "model" else (search, finding)
+        run = command(tmp_path, model, search, "--batch_size", 1, "--retriever.timeout_s", 60)
+        wait_for_lines(run, tmp_path / "runs" / METHOD / TRACES, 3)
+        server.send_signal(signal.SIGSTOP)
+        time.sleep(33)
+        server.send_signal(signal.SIGCONT)
+        status, said = ended(run)
+    assert status == 0
+    told = [line for line in said.splitlines() if f"waiting for {url}: no reply for 30 s." in line]
+    again = [line for line in said.splitlines() if f"{url} replies again, after 3" in line]
+    assert len(told) == len(again) == 1, said
+
+
+@pytest.mark.slow
+def test_a_search_server_that_is_stopped_for_longer_than_the_limit(tmp_path: Path) -> None:
+    with searching() as (url, server):
+        run = started(tmp_path, "--search", url, "--pause", 0.1)
+        wait_for_lines(run, tmp_path / METHOD / TRACES, 3)
+        stop(server)
+        time.sleep(4)  # two attempts of a second each, and the pause between them
+        server.send_signal(signal.SIGCONT)
+        assert ended(run)[0] == 0
+        rows = read_rows(tmp_path / METHOD)
+        failed = [row.error for row in rows.values() if row.error]
+        assert len(rows) == 40 and 0 < len(failed) < 40
+        assert all("did not answer within 1 s: raise timeout_s" in error for error in failed)
+        assert ended(started(tmp_path, "--search", url))[0] == 0
+    rows = read_rows(tmp_path / METHOD)
+    assert {name: row.text for name, row in rows.items()} == {f"q{n}": f"A{n}" for n in range(40)}
+
+
+@pytest.mark.slow
+def test_a_search_server_that_is_killed_ends_the_run_in_a_sentence(tmp_path: Path) -> None:
+    with searching() as (url, server):
+        run = started(tmp_path, "--search", url, "--pause", 0.1)
+        wait_for_lines(run, tmp_path / METHOD / TRACES, 3)
+        server.kill()
+        status, said = ended(run)
+    assert (
+        status == 2 and f"{url}/search cannot be reached" in said and "is the search server running" in said
+    )
+    assert not [row.error for row in read_rows(tmp_path / METHOD).values() if row.error]
+
+
+@pytest.mark.slow
+async def test_a_search_server_that_comes_back_with_another_index_is_refused() -> None:
+    with searching() as (url, _):
+        remote = await open_retriever(RetrieverConfig(url=[url], cache_size=0))
+        assert [hit.passage for hit in await remote.search("orchard", 1)] == [BOOK]
+    port = int(url.rpartition(":")[2])
+    with searching(port, "another"):
+        for asking in (remote.search("orchard", 1), remote.passages([BOOK.id])):
+            with pytest.raises(BackendError, match=r"another index now \(another\) than .* began \(words\)"):
+                await asking
+    with searching(port):
+        assert len(await remote.search("orchard", 1)) == 1
+    await remote.close()
+
+
+class Restarting(StandIn):
+    """A server that refuses models that it does not have, as vLLM's does."""
+
+    async def _complete(self, asked: Request) -> Any:
+        if (wanted := (await asked.json())["model"]) not in self.models:
+            return JSONResponse({"error": {"message": f"The model `{wanted}` does not exist."}}, 404)
+        return await super()._complete(asked)
+
+
+@contextmanager
+def answering() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Serve a model that says yes, in a process of its own; yield the address and it."""
+    code = (
+        "import time; from tests.generation.test_server import StandIn\n"
+        "with StandIn() as server: print(server.url, flush=True); time.sleep(600)"
+    )
+    server = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        yield server.stdout.readline().strip(), server
+    finally:
+        server.kill()
+        server.communicate()
+
+
+@pytest.mark.slow
+async def test_a_model_server_that_is_stopped_for_longer_than_the_limit() -> None:
+    with answering() as (url, server):
+        config = ModelConfig(backend="server", urls=(url,), name="default", retries=0, timeout_s=1.0)
+        generator = await ServerGenerator.open(config)
+        stop(server)
+        said = rf"no reply .* {url} .* raise timeout_s"
+        with pytest.raises((RequestRefusedError, BackendError), match=said):
+            await generator.generate(request())
+        server.send_signal(signal.SIGCONT)
+        assert (await generator.generate(request())).completions[0].text
+        await generator.close()
+
+
+async def test_a_model_server_that_comes_back_with_another_model_says_so() -> None:
+    with Restarting(("only",)) as server:
+        async with opened(server, retries=0) as generator:
+            await generator.generate(request())
+            server.models = ("another",)
+            with pytest.raises((RequestRefusedError, BackendError), match="model `only` does not exist"):
+                await generator.generate(request(text="And now?"))

@@ -1,0 +1,14 @@
+"""What the tests of models share."""
+
+from __future__ import annotations
+
+import pytest
+
+from generation import endpoints
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pause for milliseconds between attempts."""
+    for pause in ("_FIRST_PAUSE_S", "_FIRST_PAUSE_OPENING_S"):
+        monkeypatch.setattr(endpoints, pause, 0.001)

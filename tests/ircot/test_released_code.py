@@ -1,0 +1,92 @@
+"""IRCoT against what the authors' code did on the same scripted model, index and worked examples."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from core.protocols import Completion, GenerateRequest, Generation
+from core.text import extract_answer
+from core.tools import SearchStep, Tools
+from core.types import Hit, Passage, Question, TokenUsage
+from ircot.method import IRCoTConfig, ircot
+from tests.fakes import before_stop
+from tests.ircot.released import count, digest, examples, found, reply
+
+RUNS = json.loads((Path(__file__).parent / "released_code.json").read_text(encoding="utf-8"))
+
+
+class Scripted:
+    """A script as a model and as an index."""
+
+    fingerprint = "script"
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self.prompts: list[str] = []
+        self.limits: set[int] = set()
+
+    def count_tokens(self, text: str) -> int:
+        return count(text)
+
+    async def generate(self, request: GenerateRequest) -> Generation:
+        prompt = request.prompt.text
+        self.prompts.append(prompt)
+        self.limits.add(request.sampling.max_tokens)
+        text = before_stop(reply(self._seed, prompt), request.sampling.stop)
+        return Generation((Completion(text, (), "stop"),), TokenUsage(1, 1, 1, 1, 1))
+
+    async def search(self, query: str, k: int) -> list[Hit]:
+        return [Hit(Passage(title, title, text), 1.0) for title, text in found(self._seed, query, k)]
+
+    async def close(self) -> None:
+        return None
+
+
+def preset(case, folder):
+    """A case's settings in our names; only the file with chains of thought is named."""
+    flan = case["flan"]
+    for kind in ("cot", "direct"):
+        name = f"gold_context_{kind}_qa_{'flan_t5' if flan else 'codex'}.txt"
+        (folder / name).write_text(examples(kind, flan, case["examples"]))
+    options = {"k_per_step": case["k"], "max_steps": case["steps"], "reader": case["reader"]}
+    if not flan:
+        options["demonstration_window"] = case["window"]
+    file = folder / f"gold_context_cot_qa_{'flan_t5' if flan else 'codex'}.txt"
+    return IRCoTConfig.of_preset("paper_flan" if flan else "paper_code", demonstrations=str(file), **options)
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run['case']['reader']}-{run['case']['seed']}")
+async def test_the_presets_ask_what_the_authors_code_asked(run, tmp_path):
+    case, did = run["case"], run["did"]
+    model = Scripted(case["seed"])
+    question = Question("q", f"Which river is of book {case['seed']}?", ())
+    tools = Tools(question, model, model)
+    answer = await ircot(question, tools, preset(case, tmp_path))
+    queries = [step.query for step in tools.steps if isinstance(step, SearchStep)]
+    assert list(answer.cot_sentences) == did["thoughts"]
+    assert [query for query in queries if query.strip()] == did["queries"], "blank ones are not asked for"
+    assert digest(model.prompts) == did["prompts"]
+    assert sorted(model.limits) == did["limits"]
+    # Their direct reader's reply is the answer as it stands; ours is read as every reader's.
+    assert answer.text == (extract_answer(did["answer"]) if case["reader"] == "direct" else did["answer"])
+
+
+async def test_the_codex_preset_leaves_out_the_last_examples_that_have_no_room(tmp_path):
+    """Three of 3,000 words each: beside one of them, a question as long as it and the reply fit in 8,000."""
+    blocks = [
+        f"Wikipedia Title: P\n{'w ' * 3000}\n\nQ: Who made {name}?\nA: B. So the answer is: B."
+        for name in "XYZ"
+    ]
+    file = tmp_path / "examples.txt"
+    file.write_text("\n\n\n".join(blocks) + "\n")
+    question = Question("q", "Which river is it?", ())
+    shown = {}
+    for preset in ("paper", "paper_code"):
+        model = Scripted(3)
+        config = IRCoTConfig.of_preset(preset, demonstrations=str(file), max_steps=1)
+        await ircot(question, Tools(question, model, model), config)
+        shown[preset] = [
+            [name for name in "XYZ" if f"Who made {name}?" in prompt] for prompt in model.prompts
+        ]
+    assert shown == {"paper": [["X", "Y", "Z"]] * 2, "paper_code": [["X"]] * 2}

@@ -1,0 +1,154 @@
+"""The lock files are whole, and installing ends with a torch that works on this machine, or says why not."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+GPU_LOCK = ROOT / "requirements/gpu.lock"
+TORCH = """
+class version: cuda = {cuda!r}
+class cuda: is_available = staticmethod(lambda: {available})
+"""
+
+
+def pinned(lock: Path) -> dict[str, str]:
+    """Return the versions of a lock file by package."""
+    lines = [line for line in lock.read_text().splitlines() if not line.startswith("#")]
+    return {
+        canonicalize_name(name): version for name, version in (re.split("={2,3}", line) for line in lines)
+    }
+
+
+@pytest.mark.parametrize(("lock", "extra"), [("cpu", "cpu"), ("gpu", "gpu")])
+def test_what_the_project_asks_for_is_locked(lock: str, extra: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    versions = pinned(ROOT / f"requirements/{lock}.lock")
+    for line in [*project["dependencies"], *extras[extra], *extras["train"], *extras["dev"]]:
+        wanted = Requirement(line)
+        assert wanted.specifier.contains(versions[canonicalize_name(wanted.name)]), line
+
+
+def test_qlora_has_its_package_and_nothing_is_compiled_for_minutes() -> None:
+    versions = pinned(GPU_LOCK)
+    assert "bitsandbytes" in versions and "llama-cpp-python" not in versions
+
+
+def test_a_build_of_torch_for_cpus_is_not_taken_for_gpus(tmp_path: Path) -> None:
+    """pip may be configured to find such builds, and ranks 2.13.0+cpu above 2.13.0."""
+    line = next(line for line in GPU_LOCK.read_text().splitlines() if line.startswith("torch="))
+    version = pinned(GPU_LOCK)["torch"]
+    for offered in (version, f"{version}+cpu"):
+        about = f"torch-{offered}.dist-info"
+        with zipfile.ZipFile(tmp_path / f"torch-{offered}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {offered}\n")
+            wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+            wheel.writestr(f"{about}/RECORD", "")
+    words = (
+        "install --dry-run --quiet --ignore-installed --no-deps --no-index --report - --find-links".split()
+    )
+    pip = subprocess.run(
+        [sys.executable, "-m", "pip", "--isolated", *words, str(tmp_path), line],
+        capture_output=True,
+        text=True,
+    )
+    assert pip.returncode == 0, pip.stderr
+    (chosen,) = json.loads(pip.stdout)["install"]
+    assert chosen["metadata"]["version"] == version
+
+
+@pytest.mark.slow
+def test_the_lock_for_gpus_is_what_its_head_says_makes_it() -> None:
+    """The whole resolution, without a download: complete, without conflicts, and of wheels."""
+    text = GPU_LOCK.read_text()
+    command = "".join(re.findall(r"^#   (.*\n)", text, re.MULTILINE))
+    found = shutil.which("uv") or shutil.which("uv", path=Path(sys.executable).parent)
+    if not found:
+        pytest.skip("uv is not installed")
+    search = f"{Path(found).parent}:{os.environ['PATH']}"
+    resolved = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, env=os.environ | {"PATH": search}, capture_output=True, text=True
+    )
+    if resolved.returncode and re.search("(?i)failed to fetch|connect|timed out|network", resolved.stderr):
+        pytest.skip("no package index can be reached")
+    assert resolved.returncode == 0, resolved.stderr
+    made = {
+        canonicalize_name(name): version
+        for name, version in re.findall(r"(?m)^(\S+)==(\S+)$", resolved.stdout)
+    }
+    assert made == pinned(GPU_LOCK)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository whose .venv has a python that installs nothing and a torch of the test's own making."""
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts/install.sh", tmp_path / "scripts")
+    shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    write_program(
+        tmp_path / ".venv/bin/python",
+        f'[ "$1" != -m ] || exit 0\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"',
+    )
+    return tmp_path
+
+
+def write_program(file: Path, script: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cuda", "available", "driver", "status", "said"),
+    [
+        ("1", "13.0", True, "580.65.06", 0, "corag: installed in"),
+        ("", "13.0", True, "580.65.06", 0, "corag: installed in"),
+        ("1", None, False, "580.65.06", 2, "torch is a build for CPUs"),
+        (
+            "1",
+            "13.0",
+            False,
+            "550.54.14",
+            2,
+            "wants NVIDIA driver 580 (R580) or newer; this machine's is 550.54.14",
+        ),
+        (
+            "1",
+            "13.0",
+            False,
+            "",
+            0,
+            "there is no GPU here. Machines that corag is to run on want NVIDIA driver 580",
+        ),
+        ("0", None, False, "550.54.14", 0, "corag: installed in"),
+    ],
+)
+def test_installing_for_gpus_ends_with_a_torch_that_finds_them(
+    root: Path, kind: str, cuda: str | None, available: bool, driver: str, status: int, said: str
+) -> None:
+    (root / "torch.py").write_text(TORCH.format(cuda=cuda, available=available))
+    write_program(root / "bin/nvidia-smi", f"[ -n '{driver}' ] && echo {driver}")
+    environment = os.environ | {"CORAG_GPU": kind, "PATH": f"{root}/bin:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", str(root / "scripts/install.sh")], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == status, done.stderr
+    assert said in done.stderr
+    assert (root / ".venv/corag-lock").exists() == (status == 0), (
+        "a torch that does not work is not remembered"
+    )
+    assert f"requirements/{'cpu' if kind == '0' else 'gpu'}.lock" in done.stderr

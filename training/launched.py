@@ -1,0 +1,88 @@
+"""How this process of a training was started: which of how many it is, and on what device it will work.
+
+accelerate, torchrun and mpirun say it in the environment. All of this is asked before torch looks for GPUs.
+"""
+
+from __future__ import annotations
+
+import os
+
+from core.errors import ConfigError
+
+# The names under which torchrun, Intel MPI, Open MPI and MVAPICH say it.
+_SIZE = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+_RANK = ("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
+_LOCAL_RANK = ("LOCAL_RANK", "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK")
+# What accelerate lets the processes of a training on CPUs find each other by, unless it is told otherwise.
+_ACCELERATES_ADDRESS = "127.0.0.1"
+
+
+def process_count() -> int:
+    """Return how many processes train together, on all machines."""
+    return _number(_SIZE, 1)
+
+
+def is_first() -> bool:
+    """Whether this process speaks and writes for all."""
+    return _number(_RANK, 0) == 0
+
+
+def is_first_here() -> bool:
+    """Whether this process speaks for those on its machine: errors may be of one machine alone."""
+    return _number(_LOCAL_RANK, 0) == 0
+
+
+def pin_one_gpu() -> str:
+    """Keep a process that trains alone to one GPU; return what to say about it, "" if there is one at most.
+
+    transformers would copy the model to all GPUs that it sees (DataParallel), which scatters the positions of
+    ``logits_to_keep`` as if they were rows, and makes each update one of so many times the rows.
+    """
+    import torch
+
+    # Counted through the driver's library: CUDA would keep to what was visible when it was first asked.
+    gpus = torch.cuda.device_count() if process_count() == 1 else 0
+    if gpus < 2:
+        return ""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    os.environ["CUDA_VISIBLE_DEVICES"] = chosen
+    return (
+        f"one process trains on one of the {gpus} GPUs (CUDA_VISIBLE_DEVICES={chosen}). For all of them: "
+        f"corag train --launch=--multi_gpu,--num_processes,{gpus} ..."
+    )
+
+
+def check_launch() -> str:
+    """Refuse a launch that would not be what was asked for; return what to say about the device, or "".
+
+    Raises :class:`ConfigError` if accelerate was asked for several processes on a CPU, of which it starts
+    one, or for a model spread over GPUs where there is none.
+    """
+    import torch
+
+    by_choice = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes")
+    alone = not any(name in os.environ for name in _SIZE)
+    # accelerate's launcher for CPUs counts on mpirun to start the others; without a file of hosts it starts
+    # one process, and has only set the address at which the others would have found it.
+    if by_choice and alone and os.environ.get("MASTER_ADDR") == _ACCELERATES_ADDRESS:
+        raise ConfigError(
+            "accelerate was asked for several processes on a CPU, but starts only one without mpirun: start "
+            "them with torchrun --nproc_per_node 2 training/sft.py ..., or ask for --num_processes 1."
+        )
+    if by_choice or torch.cuda.is_available():
+        return ""
+    if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
+        raise ConfigError(
+            f"accelerate was asked to spread the model over GPUs (FSDP), but torch {torch.__version__} finds "
+            "none: see what nvidia-smi says and what CUDA_VISIBLE_DEVICES is, or leave its configuration out."
+        )
+    if torch.version.cuda and is_first():
+        return (
+            f"torch {torch.__version__} is made for GPUs but finds none, so this trains on the CPU. If there "
+            "should be one, see what nvidia-smi says and what CUDA_VISIBLE_DEVICES is."
+        )
+    return ""
+
+
+def _number(names: tuple[str, ...], default: int) -> int:
+    return next((int(os.environ[name]) for name in names if name in os.environ), default)
