@@ -43,8 +43,10 @@ from generation.probing import (
     OpenAIEndpoint,
     choice_text,
     extra_settings,
+    distribution_body,
     forced_logprob,
     forcing_body,
+    listed_logprob,
     probe_servers,
     tokenize_body,
 )
@@ -342,15 +344,20 @@ class OpenAIGenerator:
         """
         logprobs, computed = [], 0
         for done, token in enumerate(target):
-            body = forcing_body([*ids, *target[:done]], token)
-            found, logprob, read = await self._endpoints.ask(
-                NATIVE, partial(_named, body), forced_logprob, affinity
-            )
-            if found != token:
-                raise BackendError(
-                    "a server did not generate the token that it was forced to: is it llama.cpp's, and of "
-                    "one version with the others?"
-                )
+            before = [*ids, *target[:done]]
+            body = forcing_body(before, token)
+            forced = await self._endpoints.ask(NATIVE, partial(_named, body), forced_logprob, affinity)
+            if forced is None:
+                body = distribution_body(before)
+                listed = partial(listed_logprob, token=token)
+                logprob, read = await self._endpoints.ask(NATIVE, partial(_named, body), listed, affinity)
+            else:
+                found, logprob, read = forced
+                if found != token:
+                    raise BackendError(
+                        "a server did not generate the token that it was forced to: is it llama.cpp's, and "
+                        "of one version with the others?"
+                    )
             logprobs.append(logprob)
             computed = computed or read
         return tuple(logprobs), min(computed, len(ids))

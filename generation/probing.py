@@ -32,6 +32,7 @@ _NAMES_SHOWN = 10
 # before the bias must not call it certain.
 _UNLIKELY = 7
 _CERTAIN = -0.001  # log-probability
+_WHOLE_VOCABULARY = 10_000_000  # more tokens than any model has
 _MOST_SPECIAL = 3  # tokens that a tokenizer adds to a text: the shortest chat templates take seven
 _PROMPT = "The river runs through the valley to the"
 # Where tokenizers differ: letters beyond ASCII, digits, an apostrophe.
@@ -479,34 +480,52 @@ def tokenize_body(model: str, text: str, *, special: bool = False) -> dict[str, 
     }  # fmt: skip
 
 
-def forcing_body(prompt: str | Sequence[int], token: int) -> dict[str, Any]:
-    """Ask llama.cpp's server to generate this one token, and for its log-probability before it was forced."""
+def forcing_body(prompt: str | Sequence[int], token: int, told: int = 1) -> dict[str, Any]:
+    """Ask llama.cpp's server to generate this one token, and for its log-probability before it was forced.
+
+    ``told``: of how many of the likeliest tokens it tells the log-probability as well.
+    """
     return {
         "prompt": prompt,
         "n_predict": 1,
         "temperature": 0,
         "logit_bias": [[token, 1e6]],
-        "n_probs": 1,
+        "n_probs": told,
         "post_sampling_probs": False,
         "cache_prompt": True,
     }
 
 
-def forced_logprob(reply: Any) -> tuple[int, float, int]:
+def distribution_body(prompt: str | Sequence[int]) -> dict[str, Any]:
+    """Ask llama.cpp's server for the log-probability of every token that may come next: some megabytes.
+
+    The token that it is forced to generate is one that it tells of.
+    """
+    return forcing_body(prompt, _UNLIKELY, _WHOLE_VOCABULARY)
+
+
+def forced_logprob(reply: Any) -> tuple[int, float, int] | None:
     """Read which token was generated, its log-probability, and how many prompt tokens were computed.
 
-    Raises :class:`RequestRefusedError` for one that llama.cpp says nothing of.
+    None for the first bytes of a character: they wait in the server for the token that completes them, and
+    nothing is told of them.
     """
-    # Bytes that are no whole character yet wait there for the token that completes them, which never comes.
     held_back = isinstance(reply, dict) and str(reply.get("content", "")).endswith("\ufffd")
     if held_back and not reply.get("completion_probabilities"):
-        raise RequestRefusedError(
-            "llama.cpp tells no log-probability of a token that is the beginning of a character, and "
-            "the text to score has one: score it with another back end."
-        )
+        return None
     token = part(reply, "completion_probabilities", 0, kind=dict)
     computed = _number(reply, "timings", "prompt_n") or _number(reply, "tokens_evaluated")
     return part(token, "id", kind=int), part(token, "logprob", kind=float), computed
+
+
+def listed_logprob(reply: Any, token: int) -> tuple[float, int]:
+    """Read one token's log-probability out of all, and how many prompt tokens were computed."""
+    told = parts(reply, "completion_probabilities", 0, "top_logprobs", kind=dict)
+    computed = _number(reply, "timings", "prompt_n") or _number(reply, "tokens_evaluated")
+    for entry in told:
+        if entry.get("id") == token:
+            return part(entry, "logprob", kind=float), computed
+    raise NonsenseError(f"a reply that tells of {len(told)} tokens, but not of token {token}")
 
 
 def choice_text(choice: Mapping[str, Any], *, chat: bool) -> str:

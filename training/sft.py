@@ -214,8 +214,9 @@ def settings_of(config: SftConfig, folder: str) -> dict[str, Any]:
 def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
     """Build TRL's trainer."""
     from transformers import AutoTokenizer
+    from transformers.trainer_callback import PrinterCallback
 
-    from training.trainer import CompletionTrainer
+    from training.trainer import CompletionTrainer, SpokenSteps
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     # The collator wants some token to pad with; which one does not matter, as padding is never looked at.
@@ -238,7 +239,9 @@ def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
         eval_dataset=evaluated,
         processing_class=tokenizer,
         peft_config=peft_config,
+        callbacks=[SpokenSteps()],
     )
+    trainer.remove_callback(PrinterCallback)
     # CompletionTrainer computes the loss itself, and knows of no other term.
     if trainer.aux_loss_enabled:
         raise ConfigError(
@@ -357,6 +360,7 @@ def arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
         logging_steps=config.logging_steps,
         logging_first_step=True,
         report_to=list(config.report_to),
+        disable_tqdm=True,  # SpokenSteps says how far it is
         seed=config.seed,
         data_seed=config.seed,
         dataloader_pin_memory=on_gpu,

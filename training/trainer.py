@@ -5,14 +5,18 @@ It stands apart from sft.py since its classes inherit from torch's and TRL's, wh
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import torch
+from transformers import TrainerCallback
 from transformers.trainer_pt_utils import LengthGroupedSampler
 from trl import SFTTrainer
 
 from core.seeds import derive_seed
+from eval.experiment.progress import clock
 
 
 class EpochSampler(LengthGroupedSampler):  # type: ignore[misc]
@@ -34,6 +38,32 @@ class EpochSampler(LengthGroupedSampler):  # type: ignore[misc]
     def __iter__(self) -> Iterator[int]:
         self.generator = torch.Generator().manual_seed(derive_seed(self._seed, "epoch", self._epoch))
         return iter(super().__iter__())
+
+
+class SpokenSteps(TrainerCallback):  # type: ignore[misc]
+    """Says how far a training is, in a line of standard error whenever the loss is logged.
+
+    In the place of transformers' bar and its dictionaries, which go to standard output.
+    """
+
+    def __init__(self) -> None:
+        self._began, self._first = time.monotonic(), 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Count from the step that a resumed training goes on from."""
+        self._began, self._first = time.monotonic(), state.global_step
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **_: Any) -> None:
+        """Say a step; what is logged of an evaluation, or at the end, has no loss of a step."""
+        if not state.is_world_process_zero or "loss" not in logs:
+            return
+        done = state.global_step - self._first
+        left = (time.monotonic() - self._began) / done * (state.max_steps - state.global_step)
+        remaining = f", about {clock(left)} left" if left >= 1 else ""
+        loss = float(logs["loss"])
+        sys.stderr.write(
+            f"corag: step {state.global_step} of {state.max_steps}, loss {loss:.3f}{remaining}\n"
+        )
 
 
 class CompletionTrainer(SFTTrainer):  # type: ignore[misc]

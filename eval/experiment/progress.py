@@ -69,7 +69,7 @@ class RunProgress:
             said += [f"{self._counted / seconds:.2f} {self._parts[0]}/s"] if self._parts else []
             said.append(f"{self._tokens / seconds:,.0f} computed tokens/s")
         if done < self._total and self._new >= FEWEST_FOR_TIME_LEFT:
-            said.append(f"{_clock((self._total - done) * seconds / self._new)} left")
+            said.append(f"{clock((self._total - done) * seconds / self._new)} left")
         said += [f"{self._failed} failed"] if self._failed else []
         return ", ".join(said)
 
@@ -102,10 +102,10 @@ def _bar(console: Console) -> progress.Progress:
     return progress.Progress(*columns, console=console, redirect_stdout=sys.stdout.isatty())
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
     """Write a time as hours, minutes and seconds.
 
-    >>> _clock(3725.4), _clock(59)
+    >>> clock(3725.4), clock(59)
     ('1:02:05', '0:59')
     """
     minutes, rest = divmod(round(seconds), 60)

@@ -80,7 +80,9 @@ class StandIn(Served):
             ((token, _),) = body["logit_bias"]
             if token >= 0xC0:  # the first byte of several: held back, and nothing is told of it
                 return JSONResponse({"content": "\ufffd", "tokens_predicted": 1})
-            forced = {"id": token, "logprob": -token / 1000}
+            forced: dict[str, Any] = {"id": token, "logprob": -token / 1000}
+            likeliest = range(min(body["n_probs"], 256))
+            forced["top_logprobs"] = [{"id": other, "logprob": -other / 1000} for other in likeliest]
             read = {"prompt_n": len(body["prompt"]) if len(body["prompt"]) % 5 else 1}
             return JSONResponse({"completion_probabilities": [forced], "timings": read})
         if route == "/v1/chat/completions" and "chat" in self.offers:
@@ -484,12 +486,15 @@ async def test_scores_come_out_of_the_echo_or_step_by_step() -> None:
                 await generator.score(scoring)
 
 
-async def test_a_token_that_llama_cpp_says_nothing_of_is_refused_at_once() -> None:
+async def test_a_token_that_llama_cpp_holds_back_is_read_out_of_all_tokens() -> None:
     with StandIn(EVERYTHING) as server:
         async with opened(server) as generator:
-            with pytest.raises(RequestRefusedError, match="the beginning of a character"):
-                await generator.score(ScoreRequest(chat_prompt("Who composed it?"), "Dvořák"))
-            assert len(server.bodies("/completion")) == 4 and not generator.retried
+            score = await generator.score(ScoreRequest(chat_prompt("Who composed it?"), "Dvořák"))
+            assert score.token_logprobs == tuple(-byte / 1000 for byte in "Dvořák".encode())
+            told = [body["n_probs"] > 1 for body in server.bodies("/completion")[-10:]]
+            # "ř" and "á" have two bytes, the first of which is asked for twice.
+            assert told == [False, False, False, False, True, False, False, True, False, False]
+            assert not generator.retried
 
 
 @pytest.mark.parametrize("reply", ["<model>{}</model>", "[/INST] {}</s>", "<Assistant>{}<end>"])

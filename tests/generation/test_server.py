@@ -223,9 +223,8 @@ async def test_a_real_server_scores_forced_and_by_prompt_logprobs_as_transformer
 ) -> None:
     generator = await ServerGenerator.open(ModelConfig(backend="server", urls=(vllm_server,)))
     assert all(endpoint.forces and endpoint.priorities for endpoint in generator._endpoints.servers)
-    prompt = chat_prompt(
-        "The river runs through the valley to the sea. " * 12 + "Where does the river run to?"
-    )
+    # The server is shared with other tests: none of them may have warmed its cache with this prompt.
+    prompt = chat_prompt("A brook runs through the meadows to the lake. " * 12 + "Where does it run to?")
     asked = GenerateRequest(prompt, Sampling(6, logprobs=True), priority=2)
     reply, oracle_reply = await generator.generate(asked), await hf_generator.generate(asked)
     assert reply.completions[0].token_ids == oracle_reply.completions[0].token_ids
