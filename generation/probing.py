@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 import httpx
 
-from core.errors import BackendError, ConfigError, RequestRefusedError
+from core.errors import BackendError, ConfigError
 from core.protocols import Ability
 from generation.config import ModelConfig
 from generation.endpoints import Endpoint, NonsenseError, StatusError, part, parts, send_opening
