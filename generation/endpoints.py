@@ -28,7 +28,9 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # a server that comes back has a m
 # When servers are opened a wrong address is likelier than a fault, and somebody waits for the sentence.
 _FIRST_PAUSE_OPENING_S, _LONGEST_PAUSE_OPENING_S = 0.2, 2.0
 _LOOKING_UP_S = 5.0  # for what generates nothing, such as a list of models: six attempts take half a minute
-_PATIENT_S = 60.0  # who gave a server so long to load its model, in vain, does not ask it again
+# Who gave a server so long to load its model, in vain, does not ask it again; in a run once more: it may have
+# died, and another be there.
+_PATIENT_S = 60.0
 # Far more questions than are in flight: one that is forgotten loses a cached prefix.
 _MAX_AFFINITIES = 100_000
 _SHOWN = 300  # characters of a reply in a message
@@ -68,6 +70,10 @@ class UnreachableError(FaultError):
 
 class SilentError(FaultError):
     """Nothing came within the time limit."""
+
+
+class FaultyServerError(BackendError):
+    """A server is there, but fails at a request whenever it is asked."""
 
 
 class StatusError(Exception):
@@ -147,16 +153,23 @@ class Endpoints(Generic[Server]):
         raises :class:`NonsenseError` if it is not there. Raises as :class:`core.protocols.Generator` says.
         """
         failed: Server | None = None
+        waited_in_vain = False
 
         async def attempt(number: int) -> Result:
-            nonlocal failed
+            nonlocal failed, waited_in_vain
             server = failed = self._choose(affinity, avoid=failed)
             self.retried += number > 0
             server.load += 1
+            begun = time.monotonic()
             try:
                 return await send(self._client, server.url + route, body(server), read, heard)
             except FaultError as fault:
-                raise TryAgainError(self._no_reply(server, fault)) from None
+                error = self._no_reply(server, fault, number + 1)
+                patient = isinstance(fault, SilentError) and time.monotonic() - begun >= _PATIENT_S
+                if patient and waited_in_vain:
+                    raise error from None
+                waited_in_vain |= patient
+                raise TryAgainError(error) from None
             except StatusError as refusal:
                 raise RequestRefusedError(
                     f"the server {server.url} refused a request with {refusal}"
@@ -186,10 +199,10 @@ class Endpoints(Generic[Server]):
                 self._homes.popitem(last=False)
         return home
 
-    def _no_reply(self, server: Server, fault: FaultError) -> BackendError:
+    def _no_reply(self, server: Server, fault: FaultError, attempts: int) -> BackendError:
         return BackendError(
-            f"no reply after {self._retries + 1} attempts, the last to {server.url} ({fault}). Look at "
-            "the server's log; raise timeout_s or retries if it is only slow."
+            f"no reply after {attempts} attempt{'s' * (attempts > 1)}, the last to {server.url} ({fault}). "
+            "Look at the server's log; raise timeout_s or retries if it is only slow."
         )
 
 
@@ -215,8 +228,17 @@ def require_one_model(endpoints: Sequence[Endpoint]) -> None:
 
 
 def connect(config: ModelConfig) -> httpx.AsyncClient:
-    """Return a client with the key that the environment holds, if it does. It knows the key, nobody else."""
-    key = os.environ.get(config.api_key_variable, "")
+    """Return a client with the key that the environment holds, if it does. It knows the key, nobody else.
+
+    Raises :class:`ConfigError` if a variable was named that is not set.
+    """
+    variable = config.api_key_variable
+    if variable != ModelConfig.api_key_variable and variable not in os.environ:
+        raise ConfigError(
+            f"the environment variable {variable} is not set: put the server's API key there, or correct "
+            "--model.api_key_variable, which is its name."
+        )
+    key = os.environ.get(variable, "")
     return httpx.AsyncClient(
         timeout=httpx.Timeout(config.timeout_s, connect=min(10.0, config.timeout_s)),
         # No limit: the run bounds what is in flight, and the server's queue knows priorities, ours does not.
@@ -272,25 +294,28 @@ async def send_opening(
 ) -> Result:
     """Do what :func:`send` does, again after short pauses if it fails, while a server is being opened.
 
-    Raises :class:`BackendError` if nobody is there, which waiting would not change, or the last attempt
-    failed; :class:`StatusError`.
+    Raises :class:`BackendError` if nobody is there, which waiting would not change, or nothing came in time;
+    :class:`FaultyServerError` if the last attempt failed; :class:`StatusError`.
     """
     server = url.partition("/v1/")[0]
+    silence = Silence(server)
 
     async def attempt(number: int) -> Result:
         begun = time.monotonic()
         try:
-            return await send(client, url, body, read)
+            with silence.waiting() as heard:
+                return await send(client, url, body, read, heard)
         except UnreachableError as fault:
             raise BackendError(
                 f"the server {server} cannot be reached ({fault}): start it, or correct --model.urls."
             ) from None
         except FaultError as fault:
-            error = BackendError(
+            silent = isinstance(fault, SilentError)
+            error = (BackendError if silent else FaultyServerError)(
                 f"{url} does not answer as it should, after {number + 1} attempt{'s' * (number > 0)} "
                 f"({fault}): look at the server's log, or correct --model.urls."
             )
-            if isinstance(fault, SilentError) and time.monotonic() - begun >= _PATIENT_S:
+            if silent and time.monotonic() - begun >= _PATIENT_S:
                 raise error from None
             raise TryAgainError(error) from None
 

@@ -41,6 +41,7 @@ from generation.probing import (
     TOKENIZE,
     Features,
     OpenAIEndpoint,
+    after_thought,
     choice_text,
     distribution_body,
     extra_settings,
@@ -62,6 +63,8 @@ from generation.rendering import (
 
 # The share of the window that is filled where tokens are estimated: the estimate may be too low.
 _FILLED = 0.9
+_CUT = frozenset({"length", "max_tokens"})  # why a reply ended before it was done
+_GIVEN_UP = frozenset({"abort", "error"})
 _REPLY = "Certainly"  # a word that no chat template has of its own
 _BEGIN = "\n\nBegin your reply with: {prefix}"
 
@@ -405,17 +408,31 @@ def _count(value: Any) -> int | None:
 def _completion(choice: dict[str, Any], sampling: Sampling, *, chat: bool, prefix: str) -> Completion:
     """Read one sample, and take away what it was asked to begin with and where it was asked to end."""
     whole = choice_text(choice, chat=chat)
-    begun = _repeated(whole, prefix)
+    begun = after_thought(whole) if chat else 0
+    begun += _repeated(whole[begun:], prefix)
     # Servers leave the stop string out. One that forgets must not change what a method reads.
     ends = [whole.find(stop, begun) for stop in sampling.stop]
     end = min((place for place in ends if place >= 0), default=len(whole))
-    finish = "length" if choice.get("finish_reason") == "length" and end == len(whole) else "stop"
+    finish = "length" if _reason(choice) in _CUT and end == len(whole) else "stop"
     if not sampling.logprobs:
         return Completion(whole[begun:end], (), finish)
     pieces, logprobs = _logprobs(choice, empty=not whole)
     starts = pairwise([*accumulate(map(len, spelled(whole, pieces)), initial=0)])
     texts = tuple(whole[max(start, begun) : min(stop, end)] for start, stop in starts)
     return Completion(whole[begun:end], (), finish, logprobs, texts)
+
+
+def _reason(choice: dict[str, Any]) -> str:
+    """Return why a sample ended.
+
+    Raises :class:`NonsenseError` where the server gave it up, :class:`RequestRefusedError` for a filter.
+    """
+    reason = str(choice.get("finish_reason"))
+    if reason in _GIVEN_UP:
+        raise NonsenseError(f"a reply that was given up ('{reason}')")
+    if reason == "content_filter":
+        raise RequestRefusedError("the server's filter took a reply away, or a part of it.")
+    return reason
 
 
 def _repeated(text: str, prefix: str) -> int:

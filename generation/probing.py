@@ -19,7 +19,15 @@ import httpx
 from core.errors import BackendError, ConfigError
 from core.protocols import Ability
 from generation.config import ModelConfig
-from generation.endpoints import Endpoint, NonsenseError, StatusError, part, parts, send_opening
+from generation.endpoints import (
+    Endpoint,
+    FaultyServerError,
+    NonsenseError,
+    StatusError,
+    part,
+    parts,
+    send_opening,
+)
 from generation.rendering import Renderer
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -33,7 +41,9 @@ _NAMES_SHOWN = 10
 _UNLIKELY = 7
 _CERTAIN = -0.001  # log-probability
 _WHOLE_VOCABULARY = 10_000_000  # more tokens than any model has
+_OPTIONAL_RETRIES = 4  # of what a server may not support: some say so with a status like that of a fault
 _MOST_SPECIAL = 3  # tokens that a tokenizer adds to a text: the shortest chat templates take seven
+_THOUGHT, _THOUGHT_END = "<think>", "</think>"
 _PROMPT = "The river runs through the valley to the"
 # Where tokenizers differ: letters beyond ASCII, digits, an apostrophe.
 TOKENIZER_TEXT = "Ein Dutzend Äpfel, 1984 and the river's end."
@@ -60,6 +70,7 @@ class Features:
         settings: takes top_k and repetition penalties, and does not refuse a request for them.
         sampling: obeys them too. Some take them and do as if they had not, as Ollama does.
         special_tokens: spells special tokens out on request.
+        thinks: its model writes reasoning before each reply.
         window: context length in tokens; 0 if it does not tell.
     """
 
@@ -76,6 +87,7 @@ class Features:
     settings: bool = False
     sampling: bool = False
     special_tokens: bool = False
+    thinks: bool = False
     window: int = 0
 
     @property
@@ -132,10 +144,11 @@ class OpenAIEndpoint(Endpoint):
             f"{name} {value if isinstance(value, str) else 'yes' if value else 'no'}"
             for name, value in supported.items()
         )
+        thinks = "; it thinks before it replies, out of each reply's tokens" if features.thinks else ""
         kind = f" ({self.kind})" if self.kind else ""
         return (
             f"{self.url}{kind} serves '{self.model}': {listed}; context {self.window} tokens "
-            f"({self.window_from})"
+            f"({self.window_from}){thinks}"
         )
 
 
@@ -151,10 +164,11 @@ class _Probe:
         return await send_opening(self.client, self.url + route, body, read, self.config.retries)
 
     async def attempt(self, route: str, body: dict[str, Any], read: Callable[[Any], Result]) -> Result | None:
-        """Ask for what may be refused; None then."""
+        """Ask for what may be refused, if only by failing whenever it is asked; None then."""
+        retries = min(self.config.retries, _OPTIONAL_RETRIES)
         try:
-            return await self.require(route, body, read)
-        except StatusError as refusal:
+            return await send_opening(self.client, self.url + route, body, read, retries)
+        except (StatusError, FaultyServerError) as refusal:
             self.refusal = str(refusal)
             return None
 
@@ -185,6 +199,9 @@ async def probe_server(
     models = await _list_models(probe)
     model, named = _choose_model(models, config, url)
     listed = next((each for each in models if each["id"] == model), {"id": model})
+    # vLLM tells a window of the base model only, not of its adapters.
+    base = next((each for each in models if each["id"] == listed.get("parent")), {})
+    listed = {**base, **{name: value for name, value in listed.items() if value is not None}}
     kind, window, source = await _identify(probe, listed)
     if config.max_context:
         window = min(window or config.max_context, config.max_context)
@@ -338,6 +355,7 @@ async def _probe_features(probe: _Probe, model: str, kind: str, renderer: Render
         logprobs=all(found.logprobs for found in known),
         settings=all(found.settings for found in known),
         special_tokens=kind in ("vLLM", "SGLang"),
+        thinks=chat is not None and chat.thinks,
     )
     features = await _probe_sampling(probe, asked, turns, features)
     if kind == "llama.cpp":
@@ -371,6 +389,7 @@ async def _applies_template(probe: _Probe, asked: dict[str, Any]) -> bool:
 class _RouteFeatures:
     logprobs: bool
     settings: bool
+    thinks: bool = False
 
 
 async def _probe_route(
@@ -382,18 +401,18 @@ async def _probe_route(
     read: Callable[[Any], float | None],
 ) -> _RouteFeatures | None:
     """Find out what a route takes, the most first; None if there is no such route."""
-    for further in (settings | logprobs, logprobs, settings, {}):
-        try:
-            logprob = await probe.require(route, body | further, read)
-        except StatusError as refusal:
-            probe.refusal = str(refusal)
-            if refusal.status in _NOT_HERE:
-                return None
-            continue
-        # One that is certain was computed after the bias, so is not the model's own.
-        raw = logprob is not None and logprob < _CERTAIN
-        return _RouteFeatures(raw, settings.items() <= further.items())
-    return None
+    try:
+        thinks = await probe.require(route, body, lambda reply: (read(reply), _thinks(reply))[1])
+    except StatusError as refusal:
+        probe.refusal = str(refusal)
+        return None
+    for further in (settings | logprobs, logprobs, settings):
+        told = await probe.attempt(route, body | further, lambda reply: (read(reply),))
+        if told is not None:
+            # One that is certain was computed after the bias, so is not the model's own.
+            raw = told[0] is not None and told[0] < _CERTAIN
+            return _RouteFeatures(raw, settings.items() <= further.items(), thinks)
+    return _RouteFeatures(logprobs=False, settings=False, thinks=thinks)
 
 
 async def _probe_sampling(
@@ -418,7 +437,9 @@ async def _probe_sampling(
     alike = [
         await probe.attempt(route, hot | {"seed": seed}, texts) for seed in (11, 12, 13) if features.settings
     ]
-    sampling = bool(alike) and None not in alike and alike[0] == alike[1] == alike[2]
+    # Texts that are all empty, where a model only thought, show nothing.
+    said = [text for text in alike if text is not None and any(text)]
+    sampling = len(said) == 3 and said[0] == said[1] == said[2]
     samples = several is not None and len(several) == 2
     return replace(features, seeds=obeyed, samples=samples, sampling=sampling)
 
@@ -529,14 +550,51 @@ def listed_logprob(reply: Any, token: int) -> tuple[float, int]:
 
 
 def choice_text(choice: Mapping[str, Any], *, chat: bool) -> str:
-    """Read a sample's text. One that spent all its tokens on hidden reasoning has none."""
+    """Read a sample's text. One that spent all its tokens on hidden reasoning has none.
+
+    Raises :class:`NonsenseError`.
+    """
     if not chat:
         return part(choice, "text", kind=str)
     message = part(choice, "message", kind=dict)
-    thought = message.get("reasoning_content") or message.get("reasoning")
-    if message.get("content") is None and isinstance(thought, str):
+    content = message.get("content")
+    # SGLang has null for an empty text, beside a field for reasoning that is null as well.
+    if content is None and (_thought(message) or {"reasoning_content", "reasoning"} & message.keys()):
         return ""
+    if isinstance(content, list):  # in parts, as some proxies have it
+        return "".join(part(each, "text", kind=str) for each in content)
     return part(message, "content", kind=str)
+
+
+def after_thought(text: str) -> int:
+    r"""Return where a reply begins behind the reasoning that some models write before it; 0 if there is none.
+
+    >>> text = "<think>Rome? no</think>\n\nParis"
+    >>> text[after_thought(text):]
+    'Paris'
+    """
+    begun = len(text) - len(text.lstrip())
+    if not text.startswith(_THOUGHT, begun):
+        return 0
+    end = text.find(_THOUGHT_END, begun)
+    if end < 0:  # cut off before it came to a reply
+        return len(text)
+    end += len(_THOUGHT_END)
+    return end + len(text[end:]) - len(text[end:].lstrip())
+
+
+def _thought(message: Mapping[str, Any]) -> str:
+    """Return what a server tells of the reasoning before a reply, "" if nothing."""
+    told = message.get("reasoning_content") or message.get("reasoning")
+    return told if isinstance(told, str) else ""
+
+
+def _thinks(reply: Any) -> bool:
+    """Whether a model began with reasoning."""
+    message = part(reply, "choices", 0, kind=dict).get("message")
+    if not isinstance(message, dict):
+        return False
+    return bool(_thought(message)) or str(message.get("content")).lstrip().startswith(_THOUGHT)
 
 
 def _text_logprob(reply: Any) -> float | None:

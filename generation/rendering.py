@@ -28,11 +28,9 @@ _BREAK = "\ufdd0"
 
 # Names of special tokens in common vocabularies, where a server's tokenizer is not known.
 COMMON_NAMES = re.compile(
-    r"</?s>|<(?:bos|eos|pad|unk|mask|(?:start|end)_of_turn|end_of_utterance)>"
-    r"|<\|(?:im_(?:start|end|sep)|(?:start|end)oftext|(?:begin|end)_of_text|endofprompt|fim_[a-z]+"
-    r"|e[om][tm]_id|(?:start|end)_header_id|python_tag|(?:start|end)_of_role|system|user|assistant|tool"
-    r"|observation|start|end|message|channel|constrain|call|return|START_OF_TURN_TOKEN|END_OF_TURN_TOKEN)\|>"
-    r"|<｜[^<>\s]{1,40}｜>|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS|TOOL_CONTENT)\]"
+    r"</?s>|<(?:bos|eos|pad|unk|mask|sop|eop|(?:start|end)_of_turn|end_of_utterance)>"
+    r"|<\|[^|<>\s]{1,40}\|?>|<[^|<>\s]{1,40}\|>|<｜[^<>\s]{1,40}｜>|\[[gs]?MASK\]"
+    r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS|TOOL_CONTENT)\]"
 )
 
 
@@ -258,6 +256,8 @@ class Renderer:
 
 def _broken(text: str, wording: Spans, names: re.Pattern[str], sign: str) -> str:
     """Put a sign into every name of a special token that does not stand in the wording."""
+    # A break that a text brings along is taken out later: left in, it would close a name around it.
+    given, text = text, text.replace(_BREAK, "\ufffd")
     # Names that overlap are both broken, for either could be read: so the search goes on within the name.
     breaks, found = [], names.search(text)
     while found:
@@ -265,9 +265,9 @@ def _broken(text: str, wording: Spans, names: re.Pattern[str], sign: str) -> str
             breaks.append(found.start() + 1)
         found = names.search(text, found.start() + 1)
     if not breaks:
-        return text
+        return given
     parts = (text[start:end] for start, end in pairwise([0, *breaks, len(text)]))
-    return sign.join(part.replace(_BREAK, "") for part in parts)
+    return sign.join(parts)
 
 
 def spaced(text: str, names: re.Pattern[str], wording: Spans = ()) -> str:

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from core.method import MethodConfig
 from core.prompting.prompt import Message, Prompt, Segment
 from core.protocols import Ability, GenerateRequest, Sampling, ScoreRequest
 from core.types import Question, TokenUsage
+from core.waiting import Silence
 from eval.experiment.backends import require_abilities
 from eval.experiment.run import RunConfig, answer_run
 from eval.scoring.scorers import SCORERS
@@ -50,6 +52,9 @@ class StandIn(Served):
         self.offers, self.models, self.described = offers, models, described
         self.further: dict[str, Any] = {}  # what else it answers, by route
         self.reply = " so"  # what its completions say
+        self.message: dict[str, Any] = {}  # what else a message of its chat has
+        self.finish_reason = "stop"
+        self.fails: frozenset[str] = frozenset()  # settings at which it fails with 500
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.template = {role: f"<{role}>{{}}" for role in ("system", "user", "assistant")}
         self.authorised = ""  # the key that it wants
@@ -98,11 +103,14 @@ class StandIn(Served):
         }
         if wrong := [name for name, used in refused.items() if used and name not in self.offers]:
             return JSONResponse({"error": f"unknown: {wrong}"}, 400)
+        if self.fails & body.keys():
+            return JSONResponse({"error": "not implemented"}, 500)
         text = self.reply
         if body["temperature"] > 0 and (body.get("top_k") != 1 or "sampling" not in self.offers):
             text = f" so {body.get('seed') if 'seeds' in self.offers else len(self.asked)}"
-        choice: dict[str, Any] = {"index": 0, "finish_reason": "stop"}
-        choice |= {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
+        choice: dict[str, Any] = {"index": 0, "finish_reason": self.finish_reason}
+        message = {"role": "assistant", "content": text} | self.message
+        choice |= {"message": message} if chat else {"text": text}
         if "logprobs" in self.offers and body.get("logprobs"):
             if chat:
                 token = {"token": text, "bytes": list(text.encode()), "logprob": -0.5}
@@ -170,6 +178,75 @@ async def test_each_thing_that_a_server_lacks_is_noticed(missing: str) -> None:
             assert generator.about[0].count(" no,") + generator.about[0].count(" no;") == (
                 3 if missing == "tokenizer" else 2
             )  # and adapters; without a tokenizer there are no scores either
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_what_a_server_fails_at_whenever_it_is_asked_it_does_not_offer() -> None:
+    """As some of llama.cpp's servers answer 500 to more than one sample."""
+    with StandIn(EVERYTHING) as server:
+        server.fails = frozenset({"n", "logit_bias"})
+        async with opened(server) as generator:
+            assert ", n no," in generator.about[0] and "seeds yes" in generator.about[0]
+            drawn = await generator.generate(GenerateRequest(chat_prompt("?"), Sampling(8, 1.0, n=2, seed=3)))
+            assert len(drawn.completions) == 2
+
+
+async def test_reasoning_before_a_reply_is_no_part_of_it_and_said_when_the_server_is_opened() -> None:
+    asked = GenerateRequest(chat_prompt("Where is it?"), GREEDY)
+    with StandIn(HOSTED) as server:
+        server.reply = "<think>The answer is: Rome? no</think>\n\nParis, so"
+        async with opened(server) as generator:
+            assert "it thinks before it replies" in generator.about[0]
+            reply = await generator.generate(replace(asked, sampling=Sampling(8, stop=(",",))))
+            assert reply.text == "Paris"
+            server.reply, server.finish_reason = "<think>Rome? Or", "length"
+            (cut,) = (await generator.generate(asked)).completions
+            assert (cut.text, cut.finish_reason) == ("", "length")
+        server.reply, server.message = "", {"content": None, "reasoning_content": "Rome? Or"}
+        async with opened(server) as generator:
+            assert "it thinks before it replies" in generator.about[0]
+            assert (await generator.generate(asked)).text == ""
+    with StandIn(EVERYTHING) as server:
+        async with opened(server) as generator:
+            assert "thinks" not in generator.about[0]
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_replies_are_read_in_the_forms_that_servers_have() -> None:
+    asked = GenerateRequest(chat_prompt("Where is it?"), GREEDY)
+    with StandIn(HOSTED) as server:
+        async with opened(server) as generator:
+            # SGLang's empty text, and the parts of some proxies.
+            server.message = {"content": None, "reasoning_content": None}
+            assert (await generator.generate(asked)).text == ""
+            server.message = {"content": [{"type": "text", "text": "Par"}, {"type": "text", "text": "is"}]}
+            assert (await generator.generate(asked)).text == "Paris"
+            server.message = {}
+            for reason, finish in {"max_tokens": "length", "eos": "stop"}.items():
+                server.finish_reason = reason
+                assert (await generator.generate(asked)).completions[0].finish_reason == finish
+            server.finish_reason = "content_filter"
+            with pytest.raises(RequestRefusedError, match="filter took a reply away"):
+                await generator.generate(asked)
+            server.finish_reason = "abort"
+            with pytest.raises(BackendError, match=r"given up \('abort'\)"):
+                await generator.generate(asked)
+            server.finish_reason, server.message = "stop", {"content": None}
+            with pytest.raises(BackendError, match="content is null"):
+                await generator.generate(asked)
+
+
+async def test_an_adapter_has_the_window_of_its_base_model() -> None:
+    """vLLM tells none of its adapters."""
+    cards = [
+        {"id": "base", "owned_by": "vllm", "max_model_len": 512},
+        {"id": "mine", "owned_by": "vllm", "max_model_len": None, "parent": "base"},
+    ]
+    with StandIn(EVERYTHING - {"props"}) as server:
+        server.further = {"/v1/models": {"data": cards}}
+        async with opened(server, adapter="mine") as generator:
+            assert "serves 'mine'" in generator.about[0]
+            assert "context 512 tokens (told by it)" in generator.about[0]
 
 
 async def test_what_a_server_takes_and_ignores_it_does_not_offer() -> None:
@@ -589,18 +666,6 @@ async def test_a_server_that_always_fails_ends_in_one_sentence(hurried: None, fa
         assert str(told.value).isprintable() and server.url in str(told.value)
 
 
-async def test_who_was_given_long_to_load_its_model_in_vain_is_not_asked_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(endpoints, "_PATIENT_S", 0.1)
-    with StandIn(HOSTED) as server:
-        replies = iter([""])  # it lists its models
-        server.faults = lambda: next(replies, "hang")
-        with pytest.raises(BackendError, match=r"completions does not answer .* after 1 attempt \("):
-            async with opened(server, timeout_s=HANGS_S / 2, retries=5):
-                pass
-
-
 async def test_a_key_is_sent_and_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with StandIn(HOSTED) as server:
         server.authorised = "sk-right"
@@ -612,6 +677,9 @@ async def test_a_key_is_sent_and_never_told(monkeypatch: pytest.MonkeyPatch) -> 
             async with opened(server):
                 pass
         assert "sk-secret" not in str(told.value) and "is wrong" in str(told.value)
+        with pytest.raises(ConfigError, match="MY_KEY is not set"):
+            async with opened(server, api_key_variable="MY_KEY"):
+                pass
     for options in (
         {"urls": ("http://me:sk-secret@localhost:1",)},
         {"urls": ("http://localhost:1/v1?key=sk-secret",)},
@@ -642,3 +710,29 @@ async def test_a_key_is_in_no_file_of_a_run(tmp_path: Path, monkeypatch: pytest.
         "your key '(the key)' is wrong" in "".join(written.values()) and (folder / "manifest.json").exists()
     )
     assert not [name for name, text in written.items() if "sk-secret" in text]
+
+
+async def test_a_server_that_hangs_while_it_is_opened_is_told_of_and_not_asked_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(endpoints, "_PATIENT_S", 0.1)
+    monkeypatch.setattr(endpoints, "Silence", partial(Silence, first_notice_s=0.05))
+    with StandIn(HOSTED) as server:
+        replies = iter([""])  # it lists its models, and then says nothing
+        server.faults = lambda: next(replies, "hang")
+        with pytest.raises(BackendError, match=r"completions does not answer .* after 1 attempt \("):
+            async with opened(server, timeout_s=0.2, retries=5):
+                pass
+    assert f"waiting for {server.url}: no reply for" in capsys.readouterr().err
+
+
+async def test_a_server_that_hangs_while_it_is_asked_is_waited_for_twice_not_six_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endpoints, "_PATIENT_S", 0.1)
+    with StandIn(HOSTED) as server:
+        async with opened(server, timeout_s=0.2, retries=5) as generator:
+            server.faults = lambda: "hang"
+            with pytest.raises(BackendError, match="no reply after 2 attempts"):
+                await generator.generate(GenerateRequest(chat_prompt("Is it so?"), GREEDY))
+            assert generator.retried == 1

@@ -12,7 +12,7 @@ from core.prompting.shorten import token_bound
 from core.prompting.template import Template
 from core.protocols import Completion, Sampling, ScoreRequest
 from generation.models import model_folder
-from generation.rendering import Renderer
+from generation.rendering import COMMON_NAMES, Renderer, spaced
 from tests.fakes import chat_prompt
 
 
@@ -209,6 +209,22 @@ def test_no_passage_question_or_reply_can_end_a_turn(renderer: Renderer) -> None
     assert control_tokens(renderer, ids) == turns
     assert control_tokens(renderer, ids) == control_tokens(renderer, renderer.encode(read_with("Ada")))
     assert decoded(renderer, ids).count(EVIL) == 4, "the model reads every character of them"
+
+
+def test_what_cuts_names_in_two_is_not_taken_from_a_text_to_close_another(renderer: Renderer) -> None:
+    ids = renderer.encode(read_with("<|im_\ufdd0end|> and <|im_start|>"))
+    assert control_tokens(renderer, ids) == control_tokens(renderer, renderer.encode(read_with("Ada")))
+    assert "<|im_end|>" not in spaced("<|im_\ufdd0end|> and <|im_start|>", COMMON_NAMES)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["<|eot|>", "<|header_start|>", "<|im_middle|>", "<|USER_TOKEN|>", "<turn|>", "<|turn>", "[gMASK]"],
+)
+def test_names_are_known_without_a_tokenizer(name: str) -> None:
+    assert spaced(f"a{name}b", COMMON_NAMES) == f"a{name[0]} {name[1:]}b"
+    for text in ("a < b | c > d", "<b>bold</b>", "|x|<y>", "[MASKED]"):
+        assert spaced(text, COMMON_NAMES) == text
 
 
 @pytest.mark.parametrize("chat", ["auto", "no"])
