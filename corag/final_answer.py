@@ -141,8 +141,8 @@ def final_prompt(
 def remaining(passages: list[Passage], before: Prompt, after: Prompt, config: CoRAGConfig) -> list[Passage]:
     """Return the passages of which a prompt still shows something after it was cut, best first."""
 
-    # Each passage is a segment with a rank of its own, which a cut leaves as it is. One that the prompt writes
-    # blank, as a title alone where only texts are written, has a rank too, though nothing of it is shown.
+    # Each passage is a segment with a rank of its own, which a cut leaves as it is. One that is written as a
+    # blank, having a title alone where only texts are written, has a rank too, though none of it is shown.
     def ranks(prompt: Prompt, *, blank: bool) -> list[int | None]:
         segments = [each for message in prompt.messages for each in message.segments]
         return [each.drop for each in segments if each.kind == "passage" and (blank or each.text.strip())]
