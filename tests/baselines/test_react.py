@@ -254,9 +254,10 @@ async def test_a_prompt_file_that_says_nothing_of_sentences_is_good_enough(tmp_p
         "[1] The Glass Orchard",
         "(Result 1 / 1) [1] The Glass Orchard",
     ]
-    mine.write_text(mine.read_text().replace(": {text}", ""))
+    textless = tmp_path / "textless.txt"
+    textless.write_text(mine.read_text().replace(": {text}", ""))
     with pytest.raises(ConfigError, match=r"lacks {text} in its section '--- passage'"):
-        ReActConfig(prompt=str(mine)).check_files()
+        ReActConfig(prompt=str(textless)).check_files()
 
 
 # Parsing and looking up
