@@ -140,16 +140,14 @@ def final_prompt(
 
 def remaining(passages: list[Passage], before: Prompt, after: Prompt, config: CoRAGConfig) -> list[Passage]:
     """Return the passages of which a prompt still shows something after it was cut, best first."""
-    # Each passage is a segment with a rank of its own, which a cut leaves as it is.
-    ranks, kept = (
-        [
-            each.drop
-            for message in prompt.messages
-            for each in message.segments
-            if each.kind == "passage" and each.text.strip()
-        ]
-        for prompt in (before, after)
-    )
+
+    # Each passage is a segment with a rank of its own, which a cut leaves as it is. One that is written as a
+    # blank, having a title alone where only texts are written, has a rank too, though none of it is shown.
+    def ranks(prompt: Prompt, *, blank: bool) -> list[int | None]:
+        segments = [each for message in prompt.messages for each in message.segments]
+        return [each.drop for each in segments if each.kind == "passage" and (blank or each.text.strip())]
+
+    every, kept = ranks(before, blank=True), ranks(after, blank=False)
     if config.context_order == "best_last":
-        ranks.reverse()
-    return [passage for passage, rank in zip(passages, ranks, strict=True) if rank in kept]
+        every.reverse()
+    return [passage for passage, rank in zip(passages, every, strict=True) if rank in kept]

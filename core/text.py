@@ -15,6 +15,12 @@ from collections.abc import Iterable
 _COMMANDS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
+# Whole sequences after an escape character or its one-character form: of colours and the cursor (CSI), and
+# what ends in a bell or a string terminator on the same line, as titles and links (OSC, DCS, SOS, PM, APC).
+_SEQUENCES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\r\n]*(?:\x07|\x1b\\|\x9c)"
+)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _SENTENCE_END = re.compile(r"[.!?;\n]")
@@ -26,10 +32,12 @@ _NOTHING = re.compile(
 def printable(text: str) -> str:
     r"""Return a text of anybody's for a terminal: with spaces for what would command it, or turn text around.
 
-    >>> printable("Oslo\x1b[2J, \u202eolsO\nor not")
-    'Oslo [2J,  olsO\nor not'
+    Sequences that set colours, move the cursor or name the window go as a whole.
+
+    >>> printable("\x1b[31mOslo\x1b[0m, \u202eolsO\nor\x07 not")
+    'Oslo,  olsO\nor  not'
     """
-    return _COMMANDS.sub(" ", text)
+    return _COMMANDS.sub(" ", _SEQUENCES.sub("", text))
 
 
 def reply_shown(text: str, most: int) -> str:

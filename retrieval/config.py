@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from core.addresses import hold_secrets
 from core.errors import ConfigError, nearest
 from retrieval.corpora import AUTO, check_format
 from retrieval.documents.passages import Cutting
@@ -126,7 +127,8 @@ class RetrieverConfig:
     Attributes:
         index: Index folders, plain Lucene indexes or names of Pyserini's prebuilt ones; several are fused by
             reciprocal rank.
-        url: Addresses of search servers over one and the same index; searches are spread over them.
+        url: Addresses of search servers over one and the same index, without user name, password or query;
+            searches are spread over them.
         bm25: Preset: "pyserini" (k1 0.9, b 0.4, title and text as one field), or one that a method registers,
             such as "ircot" (k1 1.2, b 0.75, two fields whose scores add).
         k1: Replaces the preset's k1.
@@ -148,7 +150,7 @@ class RetrieverConfig:
         cache_size: Searches remembered (query and k); 0 = none.
 
     Raises:
-        ConfigError: For an unknown preset, or a number that cannot work.
+        ConfigError: For an unknown preset, an address that holds a secret, or a number that cannot work.
     """
 
     # How fast a search is, and how long a server is waited for. None of them is in a retriever's fingerprint
@@ -178,6 +180,11 @@ class RetrieverConfig:
     def __post_init__(self) -> None:
         if self.bm25 not in BM25_PRESETS:
             raise ConfigError(f"unknown BM25 preset '{self.bm25}': {nearest(self.bm25, BM25_PRESETS)}")
+        if hold_secrets(self.url):
+            raise ConfigError(
+                "an address in --retriever.url holds a user name, a password or a query: give the address "
+                "alone. A search server that wants a key is reached through a proxy of yours that adds it."
+            )
         _refuse_below(self, 1, ("ef_search", "nprobe", "fusion_depth", "rerank_depth"))
         _refuse_below(self, 0, ("rrf_k", "threads", "retries", "cache_size"))
         if self.timeout_s <= 0:

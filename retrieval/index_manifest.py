@@ -92,7 +92,7 @@ class IndexManifest:
     """The manifest of a complete index. ``files``: (name, bytes) of every file that belongs to it.
 
     ``notes``: sentences about the corpus, such as how many passages were dropped or longer than the encoder's
-    limit.
+    limit. ``hashed``: that ``HASHES`` was written, with this manifest's own hash; older versions did not.
     """
 
     settings: IndexSettings
@@ -100,6 +100,7 @@ class IndexManifest:
     notes: tuple[str, ...]
     files: tuple[tuple[str, int], ...]
     versions: tuple[tuple[str, str], ...]
+    hashed: bool = False
 
     @property
     def fingerprint(self) -> str:
@@ -121,7 +122,11 @@ def hash_corpus(paths: Sequence[str | Path]) -> tuple[CorpusFile, ...]:
 
 def _hash_of(path: Path) -> str:
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
+        return hashlib.file_digest(stream, _blake2b).hexdigest()
+
+
+def _blake2b(content: bytes = b"") -> hashlib.blake2b:
+    return hashlib.blake2b(content, digest_size=8)
 
 
 def hash_documents(files: Iterable[tuple[Path, str]]) -> tuple[CorpusFile, ...]:
@@ -151,10 +156,12 @@ def write_manifest(
     found = [file for file in sorted(folder.iterdir()) if file.name not in (BUILDING, HASHES)]
     files = tuple((file.name, file.stat().st_size) for file in found)
     hashes = {file.name: _hash_of(file) for file in found if file.is_file()}
-    write_atomically(folder / HASHES, json.dumps(hashes, indent=1) + "\n")
     versions = tuple((package, version) for package in _PACKAGES if (version := version_of(package)))
-    manifest = IndexManifest(settings, passages, tuple(notes), files, versions)
-    write_atomically(folder / INDEX_FILE, json.dumps(dataclasses.asdict(manifest), indent=1) + "\n")
+    manifest = IndexManifest(settings, passages, tuple(notes), files, versions, hashed=True)
+    text = json.dumps(dataclasses.asdict(manifest), indent=1) + "\n"
+    hashes[INDEX_FILE] = _blake2b(text.encode()).hexdigest()
+    write_atomically(folder / HASHES, json.dumps(hashes, indent=1) + "\n")
+    write_atomically(folder / INDEX_FILE, text)
     (folder / BUILDING).unlink(missing_ok=True)
     return manifest
 
@@ -162,8 +169,8 @@ def write_manifest(
 def read_manifest(folder: Path) -> IndexManifest | None:
     """Return the manifest of an index folder, None if it has none.
 
-    Raises :class:`IndexMismatchError` if the manifest cannot be read, or a file that it lists is missing or
-    has another size.
+    Raises :class:`IndexMismatchError` if the manifest cannot be read, or lists no files, or one that is
+    missing or has another size.
     """
     path = folder / INDEX_FILE
     if not path.is_file():
@@ -181,7 +188,10 @@ def read_manifest(folder: Path) -> IndexManifest | None:
             notes=tuple(record["notes"]),
             files=tuple((name, size) for name, size in record["files"]),
             versions=tuple((name, version) for name, version in record["versions"]),
+            hashed=record.get("hashed") is True,
         )
+        if not manifest.files:
+            raise ValueError("it lists no files")
     except (ValueError, KeyError, TypeError) as error:
         raise IndexMismatchError(
             f"'{path}' is not a manifest that this version reads ({error!r}). {REBUILD}"
@@ -203,17 +213,27 @@ def read_manifest(folder: Path) -> IndexManifest | None:
 def changed_files(folder: Path, manifest: IndexManifest) -> list[str] | None:
     """Return the files of an index whose content is not what was built; None if nothing tells what was.
 
-    It reads the whole index. Raises :class:`IndexMismatchError` if the hashes cannot be read.
+    The manifest is one of them, where its own hash was kept, and where it does not list all files that were
+    hashed. It reads the whole index. Raises :class:`IndexMismatchError` if the hashes are missing that the
+    manifest says were made, or cannot be read.
     """
+    file, listed = folder / HASHES, dict(manifest.files)
+    if not file.is_file():
+        if manifest.hashed:
+            raise IndexMismatchError(
+                f"the index '{folder}' lacks its file '{HASHES}', so its content cannot be checked. Copy it "
+                f"back or rebuild. {REBUILD}"
+            )
+        return None  # older versions wrote none
     try:
-        hashes: dict[str, str] = json.loads((folder / HASHES).read_text(encoding="utf-8"))
-        return [name for name, _ in manifest.files if hashes.get(name) != _hash_of(folder / name)]
-    except FileNotFoundError:  # older versions wrote none
-        return None
+        hashes: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
+        known = manifest.hashed or INDEX_FILE in hashes
+        altered = known and hashes.get(INDEX_FILE) != _hash_of(folder / INDEX_FILE)
+        fewer = hashes.keys() - listed.keys() - {INDEX_FILE}
+        changed = [name for name in listed if hashes.get(name) != _hash_of(folder / name)]
     except (ValueError, AttributeError) as error:
-        raise IndexMismatchError(
-            f"'{folder / HASHES}' does not say what was built ({error}). {REBUILD}"
-        ) from None
+        raise IndexMismatchError(f"'{file}' does not say what was built ({error}). {REBUILD}") from None
+    return [INDEX_FILE] * bool(altered or fewer) + changed
 
 
 def begin_build(

@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -238,23 +239,47 @@ def turns(config: RoundsConfig, total: int) -> list[TrainingTurn]:
 def check_held_out(config: RoundsConfig, asked: Sequence[Question], planned: Sequence[TrainingTurn]) -> None:
     """Raise :class:`ConfigError` if a test question is trained on: its figures would say nothing.
 
-    Questions are the same by their normalised texts, and by their ids where both are of one published
-    dataset; in files of one's own ids such as "1" may be anything's.
+    Questions are the same by their texts, however these are typed (see :func:`same_words`), and by their ids
+    where both are of one published dataset. In files of one's own an id such as "1" may be anything's, so
+    there a question of the same id is the same if they have a gold answer in common, too.
     """
     if not config.test.questions:
         return
     starts = [(turn.skip - config.skip, turn.limit) for turn in planned]
     trained = [question for start, limit in starts for question in asked[start : start + limit]]
-    texts = {normalize_answer(question.text) for question in trained}
+    texts = {same_words(question.text) for question in trained}
+    answers: dict[str, set[str]] = {}
+    for question in trained:
+        answers.setdefault(question.id, set()).update(map(same_words, question.answers))
     published = config.held_out.dataset == config.dataset != "jsonl"
-    ids = {question.id for question in trained} if published else set[str]()
+
+    def known(test: Question) -> bool:
+        if same_words(test.text) in texts or (published and test.id in answers):
+            return True
+        return not answers.get(test.id, set()).isdisjoint(map(same_words, test.answers))
+
     tests = config.held_out.load()
-    if shared := [each.id for each in tests if each.id in ids or normalize_answer(each.text) in texts]:
+    if shared := [each.id for each in tests if known(each)]:
         raise ConfigError(
             f"{len(shared)} of the {len(tests)} test questions are trained on, such as '{shared[0]}': "
             "measured on them a model only remembers. Take others with --test.skip and --test.limit, or from "
             "another file."
         )
+
+
+def same_words(text: str) -> str:
+    """Return what is left of a text that two files may hold in different typing: its letters and digits.
+
+    Neither case, punctuation, the kind or place of spaces, full-width and other forms of a character (NFKC),
+    nor articles make another question.
+
+    >>> same_words("Who wrote\u00a0the Co-op\uff1f") == same_words("who wrote  Coop?")
+    True
+    """
+    # Letters, marks, numbers and symbols stay; of what is left the answers' rule drops articles.
+    typed = unicodedata.normalize("NFKC", text).casefold()
+    words = "".join(each if unicodedata.category(each)[0] in "LMNS" else " " for each in typed)
+    return normalize_answer(words).replace(" ", "")
 
 
 def keep_plan(root: Path, planned: Sequence[TrainingTurn]) -> None:

@@ -252,6 +252,10 @@ _HELD_OUT = re.compile(r"(?:^|[^a-z])(test|dev|valid|validation|eval)(?:[^a-z]|$
 def held_out_named(report: RowsReport) -> list[str]:
     """Return the question files and splits of some rows that are for testing by their names.
 
+    Names are all that there is to go by: of questions from Hugging Face the split that was loaded, of files
+    what they are called, since what a file is for stands nowhere in it. A test set called questions.jsonl is
+    not noticed. ('corag rounds' compares the questions themselves with those of its option ``test``.)
+
     >>> held_out_named(RowsReport({"chains": [{"questions": {"split": "validation"}}]}, files=["x/dev.json"]))
     ['dev.json', 'validation']
     """

@@ -11,7 +11,8 @@ demonstration`` hold one item of each, followed by a line break, ``--- no_passag
 stands there when the list is empty. What a user's own prompt does not say of that is as in a shipped one.
 
 What a field stands for reaches the model nowhere else. So a user's prompt must have the fields of the shipped
-one whose place it takes, but those that this one lists at its head: ``optional: task, refusal``.
+one whose place it takes, but those that this one lists at its head: ``optional: task, refusal``. That holds
+for the fields of its lists' items, too.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _WHEN_EMPTY: dict[Item, Piece] = {"passage": "no_passages", "hop": "no_hops"}
 _HEADING = re.compile(r"^--- (\w+)[ \t]*\n", re.MULTILINE)
 _FIELD = re.compile(r"\{(\w+)\}")
 _INLINE = "inline"  # the name of a prompt that is given as text
-# What the item of a list may do without: its number or name, and a worked example its passages.
+# What the item of a list may do without in any prompt: its number or name, and a worked example its passages.
 _OF_ITEMS = frozenset({"number", "index", "place", "step", "title", "passages"})
 
 
@@ -44,7 +45,7 @@ class Template:
     """A parsed prompt file.
 
     ``identity`` (name, version and hash of the text) goes into the run's manifest. ``optional``: fields that
-    a prompt in this one's place may leave out.
+    a prompt in this one's place may leave out, of its sections or of its pieces.
     """
 
     name: str
@@ -81,7 +82,7 @@ class Template:
         self.require(shipped.fields - shipped.optional)
         others = dict(shipped.pieces)
         for piece, body in self.pieces:
-            needed = set(_FIELD.findall(others.get(piece, ""))) - _OF_ITEMS
+            needed = set(_FIELD.findall(others.get(piece, ""))) - _OF_ITEMS - shipped.optional
             if missing := sorted(needed - set(_FIELD.findall(body))):
                 raise ConfigError(
                     f"{self._called} lacks {{{missing[0]}}} in its section '--- {piece}', which says how "

@@ -87,17 +87,29 @@ def bootstrap_mean(
     exact one of Clopper and Pearson (1934) for how many other values there may be, each of them as far away
     as a fraction can be.
 
+    Raises :class:`DataError` for a value that is not a finite number, as :func:`compare_paired` does.
+
     >>> bootstrap_mean([0.0] * 100)
     Interval(mean=0.0, low=0.0, high=0.0362..., n=100)
     >>> bootstrap_mean([0.0] * 99 + [1.0])
     Interval(mean=0.01, low=0.0017..., high=0.0544..., n=100)
     """
-    data = np.sort(np.asarray(values, dtype=np.float64))
+    data = np.sort(_finite(values))
     if not data.size:
         return None
     if 0 < (right := int((data == 1).sum())) < data.size == right + int((data == 0).sum()):
         return _wilson(right, data.size, level)
     return _bootstrap(data, (0.0, 1.0), level, resamples, seed)
+
+
+def _finite(values: Sequence[float]) -> NDArray[np.float64]:
+    data = np.asarray(values, dtype=np.float64)
+    if (wrong := np.flatnonzero(~np.isfinite(data))).size:
+        raise DataError(
+            f"value {wrong[0] + 1} of {data.size} is {data[wrong[0]]}: a mean needs finite numbers. Leave it "
+            "out, or mend what scored it."
+        )
+    return data
 
 
 def _wilson(right: int, n: int, level: float) -> Interval:
@@ -158,14 +170,14 @@ def compare_paired(
 def spread(values: Sequence[float]) -> Spread:
     """Return mean and standard deviation of one measure over runs that differ only in, say, their seed.
 
-    Raises :class:`DataError` if there are no values.
+    Raises :class:`DataError` if there are no values, or one is not a finite number.
 
     >>> spread([0.25, 0.5, 0.75])
     Spread(mean=0.5, deviation=0.25, n=3)
     """
     if not len(values):
         raise DataError("there is no run to take a mean over.")
-    data = np.asarray(values, dtype=np.float64)
+    data = _finite(values)
     return Spread(float(data.mean()), float(data.std(ddof=1)) if data.size > 1 else None, data.size)
 
 

@@ -161,7 +161,7 @@ def fit_curve(
     """Fit the paper's curve to the cells' means, robustly, with intervals by resampling questions.
 
     Args:
-        cells: the points, on the same questions.
+        cells: the points, on the same questions. One whose score or cost is not a number is left out.
         level: of the intervals, which are percentiles over fits to resamples. A resample takes the same
             questions from all cells; the cells stay those that were given, also if they were chosen as Pareto
             optimal, so the choice adds nothing to the intervals.
@@ -171,6 +171,7 @@ def fit_curve(
     Raises:
         DataError: if the cells have fewer than four different x, or different numbers of questions.
     """
+    cells = [cell for cell in cells if math.isfinite(cell.mean_score) and math.isfinite(cell.mean_tokens)]
     if len({cell.scores.size for cell in cells} | {cell.tokens.size for cell in cells}) > 1:
         raise DataError(
             "the cells have different numbers of questions: a curve needs the same questions in all of them."

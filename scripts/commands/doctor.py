@@ -96,7 +96,8 @@ def check_index(folder: Path) -> Checked:
         )
     if changed:
         return Checked(False, f"{folder}: not as built: {', '.join(changed)}. {REBUILD}")
-    return Checked(True, f"{folder}: {files} files, {size:,.1f} MB, all as they were built.")
+    rest = "" if manifest.hashed else f" An older version built it, and kept no hash of {INDEX_FILE} itself."
+    return Checked(True, f"{folder}: {files} files, {size:,.1f} MB, all as they were built.{rest}")
 
 
 def machine() -> Iterator[Checked]:

@@ -243,6 +243,23 @@ def test_presets_from_the_command_line_and_impossible_options(tmp_path, paper):
         ReActConfig(demonstrations=str(broken)).check_files()
 
 
+async def test_a_prompt_file_that_says_nothing_of_sentences_is_good_enough(tmp_path):
+    """As the shipped one was written before lookups numbered sentences; the text must be there."""
+    mine = tmp_path / "mine.txt"
+    whole = "version: 2\n--- passage\n[{place}] {title}: {text}\n--- user\nQuestion: {query}\n{hops}\n"
+    mine.write_text(f"{whole}--- assistant\n{{cue}}")
+    looked_up = [SOLUTION[0], " Its town?\nAction 2: lookup[Velden]", SOLUTION[4]]
+    answer, _, _ = await replay(looked_up, ReActConfig(k=1, prompt=str(mine)))
+    assert [step.observation.split(":")[0] for step in answer.trajectory[:2]] == [
+        "[1] The Glass Orchard",
+        "(Result 1 / 1) [1] The Glass Orchard",
+    ]
+    textless = tmp_path / "textless.txt"
+    textless.write_text(mine.read_text().replace(": {text}", ""))
+    with pytest.raises(ConfigError, match=r"lacks {text} in its section '--- passage'"):
+        ReActConfig(prompt=str(textless)).check_files()
+
+
 # Parsing and looking up
 
 

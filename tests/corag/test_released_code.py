@@ -142,6 +142,21 @@ def test_context_ids_are_the_passages_that_a_cut_in_the_middle_left():
         assert list(answer.context_ids) == sorted(answer.context_ids), "best first"
 
 
+def test_a_passage_that_the_prompt_writes_blank_is_none_that_was_shown():
+    """A title without a text, in a prompt of one's own that writes texts alone."""
+    world = [passage("Glass 0", "glass"), passage("Glass 1", ""), passage("Glass 2", "glass glass")]
+    texts_alone = "--- passage\n{text}\n--- user\nFINAL {query}\n{passages}{hops}"
+    for order in ("best_last", "best_first"):
+        config = CoRAGConfig.of_preset(
+            "released_code",
+            **SHORT_PROMPTS | {"final_answer_prompt": texts_alone},
+            max_hops=1,
+            context_order=order,
+        )
+        answer, _, _ = run(replies, config, retriever=WordRetriever(world))
+        assert sorted(answer.context_ids) == ["glass 0", "glass 2"]
+
+
 def test_prompts_of_hops_lose_whole_passages_then_whole_hops_to_a_limit_of_their_own():
     asked = iter(range(1, 5))
 

@@ -7,7 +7,7 @@ from core.prompting.demonstrations import parse_demonstrations, read_demonstrati
 from core.prompting.prompt import Prompt, Segment
 from core.prompting.render import load_layout, render_demonstrations, render_passages
 from core.prompting.shorten import shorten
-from core.prompting.template import load_template, parse_template
+from core.prompting.template import load_prompt, load_template, parse_template
 from core.reader import ReaderConfig, reader_prompt
 from core.text import stated_answer
 from core.types import Question
@@ -68,6 +68,20 @@ def test_a_users_own_prompt_file_and_text(tmp_path):
     file.write_text("version: 7\n--- plain\nQ {query}")
     assert load_template(str(file), tmp_path / "none").render({"query": "Who?"}).text == "Q Who?"
     assert load_template("Ask: {query}", tmp_path).render({"query": "Who?"}).messages[0].role == "user"
+
+
+def test_what_is_optional_may_be_left_out_of_sections_and_of_how_an_item_is_written(tmp_path):
+    shipped = (
+        "version: 1\n{}--- passage\n{{title}}: {{text}}{{source}}\n--- user\n{{passages}}{{task}}{{query}}"
+    )
+    mine = "--- passage\n{text}\n--- user\n{passages}{query}"
+    for optional in ("", "optional: task\n", "optional: task, source\n"):
+        (tmp_path / f"s{len(optional)}.txt").write_text(shipped.format(optional))
+    with pytest.raises(ConfigError, match=r"lacks {task} "):
+        load_prompt(mine, "s0", tmp_path)
+    with pytest.raises(ConfigError, match=r"lacks {source} in its section '--- passage'"):
+        load_prompt(mine, "s15", tmp_path)
+    assert dict(load_prompt(mine, "s23", tmp_path).pieces) == {"passage": "{text}"}
 
 
 @pytest.mark.parametrize(("goes_first", "passages"), [("first", ["1 P", "2 Q"]), ("last", ["2 Q", "1 P"])])

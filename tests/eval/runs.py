@@ -40,10 +40,11 @@ def make_run(folder: Path, rows: Iterable[Row], settings: Mapping[str, Any] = {}
 
 
 def searched(folder: Path, form: str) -> dict[str, Any]:
-    """What a start says of the index that it searched: one of a corpus read in this format, of which only the
-    manifest is there.
+    """What a start says of the index that it searched: one of a corpus read in this format, of which little
+    more than the manifest is there.
     """
     folder.mkdir()
+    (folder / "segments").write_text("x")  # no index is without files
     write_manifest(folder, IndexSettings("bm25", (), (("format", form),)), 0, ())
     return {"index": [str(folder)], "url": []}
 

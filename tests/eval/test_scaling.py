@@ -100,6 +100,15 @@ def test_a_score_that_is_no_number_never_wins():
     assert best_under(1000, cells[:1]) is None
 
 
+def test_a_cell_whose_score_is_no_number_has_no_part_in_the_curve():
+    cells, wrong = drawn(0), np.full(60, 0.5)
+    wrong[7] = np.nan
+    fit = fit_curve([*cells, cell("nan", cells[0].tokens + 17, wrong)], resamples=2)
+    assert fit == fit_curve(cells, resamples=2) and fit.points == len(cells)
+    with pytest.raises(DataError, match="at least 4 points"):
+        fit_curve([*cells[:3], cell("nan", cells[0].tokens + 17, wrong)])
+
+
 def test_points_that_do_not_tell_b_say_so():
     straight = [cell(str(x), [x, x], [x / 1e5, x / 1e5]) for x in TOKENS]
     fit = fit_curve(straight, resamples=5)

@@ -146,6 +146,12 @@ def test_runs_on_different_questions_are_refused():
         compare_paired({"a": 1.0}, {"a": float("nan")})
 
 
+@pytest.mark.parametrize("mean", [bootstrap_mean, spread])
+def test_a_mean_of_what_is_no_number_is_refused(mean):
+    with pytest.raises(DataError, match="value 3 of 3 is nan: a mean needs finite numbers"):
+        mean([1, 0, float("nan")])
+
+
 def test_holm_adjusts_and_keeps_order():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.9, 0.8]) == [1.0, 1.0]

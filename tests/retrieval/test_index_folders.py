@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from retrieval.index_manifest import (
     begin_build,
     hash_corpus,
     read_manifest,
+    write_manifest,
 )
 from retrieval.lucene.java import require_passages
 from retrieval.open import open_retriever
@@ -178,6 +180,65 @@ def test_the_stamp_of_something_else_makes_no_folder_ours(
     assert (cell / "traces.jsonl").exists()
 
 
+def rewrite(file: Path, **changes: Any) -> None:
+    """Change fields of a JSON object; None takes one out."""
+    record = json.loads(file.read_text()) | changes
+    file.write_text(json.dumps({name: value for name, value in record.items() if value is not None}))
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Path:
+    """A folder that is an index as far as its manifest goes."""
+    index = tmp_path / "sealed"
+    index.mkdir()
+    for name in ("index", "docid"):
+        (index / name).write_text(name)
+    details = (("query_prefix", "query: "), ("max_passage_tokens", "256"))
+    write_manifest(index, IndexSettings("dense", (), details, "default", "abc", 384), 72, ())
+    return index
+
+
+def test_doctor_reads_the_manifest_too(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = sealed / INDEX_FILE
+    assert main(["doctor", str(sealed)]) == 0
+    whole = file.read_text()
+    settings = json.loads(whole)["settings"]
+    prefix = [["query_prefix", ""], ["max_passage_tokens", "256"]]
+    for change in (
+        {"passages": 71},
+        {"settings": settings | {"dimension": 383}},
+        {"settings": settings | {"details": prefix}},
+        {"files": [["index", 5]]},
+        {"hashed": None, "files": [["index", 5]]},
+    ):
+        file.write_text(whole)
+        rewrite(file, **change)
+        assert main(["doctor", str(sealed)]) == 1
+        assert f"not as built: {INDEX_FILE}. " in capsys.readouterr().out
+    file.write_text(whole)
+    assert main(["doctor", str(sealed)]) == 0
+
+
+def test_an_index_of_a_version_that_hashed_all_but_the_manifest_is_told_as_such(
+    sealed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rewrite(sealed / INDEX_FILE, hashed=None)
+    rewrite(sealed / HASHES, **{INDEX_FILE: None})
+    assert main(["doctor", str(sealed)]) == 0
+    assert f"An older version built it, and kept no hash of {INDEX_FILE}" in capsys.readouterr().out
+    rewrite(sealed / INDEX_FILE, files=[["index", 5]])
+    assert main(["doctor", str(sealed)]) == 1
+
+
+async def test_a_manifest_that_lists_no_files_opens_nothing(
+    sealed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rewrite(sealed / INDEX_FILE, files=[])
+    with pytest.raises(IndexMismatchError, match="it lists no files"):
+        await open_retriever(RetrieverConfig([str(sealed)]))
+    assert main(["doctor", str(sealed)]) == 1
+
+
 @pytest.mark.parametrize("kind", ["bm25", "dense", "lucene_flat"])
 def test_doctor_reads_an_index_whole(
     kind: str, index_of: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -191,7 +252,10 @@ def test_doctor_reads_an_index_whole(
     assert main(["doctor", index_of(kind), str(index)]) == 1
     good, bad = capsys.readouterr().out.splitlines()
     assert good.startswith("  ok ") and bad.startswith(f"  DAMAGED {index}: not as built: {largest.name}. ")
-    (index / HASHES).unlink()  # as older versions left it: readable, and said to be unknown
+    (index / HASHES).unlink()
+    assert main(["doctor", str(index)]) == 1
+    assert f"lacks its file '{HASHES}'" in capsys.readouterr().out
+    rewrite(index / INDEX_FILE, hashed=None)  # as older versions left it: readable, and said to be unknown
     assert main(["doctor", str(index)]) == 0
     assert "Its content cannot be checked: an older version built it" in capsys.readouterr().out
     (index / HASHES).write_text("[]")

@@ -284,6 +284,13 @@ def test_empty_question_in_a_file(capsys, tmp_path):
     assert "field 'question'" in message
 
 
+@pytest.mark.parametrize("url", ["http://bob:SECRET@host:1", "http://host:1/?key=SECRET"])
+def test_an_address_of_a_search_server_that_holds_a_secret_is_refused_and_not_repeated(capsys, url):
+    message = refused(capsys, [*ASK, "--method", "one_step", "--retriever.url", url])
+    assert "--retriever.url holds a user name, a password or a query" in message
+    assert "SECRET" not in message and "bob" not in message
+
+
 def test_missing_demonstrations(capsys, tmp_path):
     message = refused(
         capsys,

@@ -219,6 +219,48 @@ def test_test_questions_that_are_trained_on_are_refused_before_the_first_stage(
     check([("t", "Question 1?")], skip=2)
 
 
+@pytest.mark.parametrize(
+    ("trained", "test"),
+    [
+        ("Who wrote the co-op's rules?", "Who wrote\u00a0the co-op's rules?"),
+        ("Who wrote the co-op's rules?", "Who wrote the co-op's rules\uff1f"),
+        ("Who wrote the co-op's rules?", "Who wrote the co op\u2019s rules?"),
+        ("Who wrote the co-op's rules?", "Who wrote the co\u2011op's rules ?"),
+        ("Was the U.S. first?", "was the US first"),
+        ("Wo liegt die Stra\u00dfe von Caf\u00e9 Eins?", "WO LIEGT DIE STRASSE VON CAFE\u0301 EINS?"),
+    ],
+)
+def test_test_questions_are_known_again_in_other_typing(
+    config: Callable[..., RoundsConfig], tmp_path: Path, trained: str, test: str
+) -> None:
+    asked = own_files(config, tmp_path, ("a", trained, "Mara"), ("b", test, "Velden"))
+    with pytest.raises(ConfigError, match="1 of the 1 test questions are trained on, such as 'b'"):
+        check_held_out(asked, asked.load(), plan(asked))
+
+
+def test_the_same_id_and_answer_are_the_same_question_in_whatever_words(
+    config: Callable[..., RoundsConfig], tmp_path: Path
+) -> None:
+    train = ("17", "Who wrote The Glass Orchard?", "Mara Velden")
+    asked = own_files(config, tmp_path, train, ("17", "Name the author of The Glass Orchard.", "mara velden"))
+    with pytest.raises(ConfigError, match="such as '17'"):
+        check_held_out(asked, asked.load(), plan(asked))
+    for other in (("17", "Which river is it?", "Issel"), ("18", "Who is it?", "Mara Velden")):
+        asked = own_files(config, tmp_path, train, other)
+        check_held_out(asked, asked.load(), plan(asked))
+
+
+def own_files(
+    config: Callable[..., RoundsConfig], folder: Path, train: tuple[str, str, str], test: tuple[str, str, str]
+) -> RoundsConfig:
+    """Options for one question, (id, text, answer), to train on and one to test with."""
+    for name, (number, text, answer) in (("one.jsonl", train), ("other.jsonl", test)):
+        record = {"id": number, "question": text, "answers": [answer]}
+        (folder / name).write_text(json.dumps(record) + "\n", encoding="utf-8")
+    options = config(test=HeldOut(str(folder / "other.jsonl")))
+    return replace(options, questions=str(folder / "one.jsonl"))
+
+
 def test_rows_of_questions_that_are_for_testing_are_told_by_their_names() -> None:
     settings = {"chains": [{"questions": {"split": ""}}, {"questions": {"split": "validation"}}]}
     files = ["data/hotpot_dev_distractor_v1.json", "data/latest_train.jsonl", "data/latest_train.jsonl"]
