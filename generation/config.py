@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
+from core.addresses import hold_secrets
 from core.errors import ConfigError
 
 
@@ -100,7 +101,7 @@ class ModelConfig:
                 f"only the backend 'openai' is told a tokenizer: '{self.backend}' takes that of --model.name."
             )
         # Both would be noted in every run's manifest. So they are not repeated here either.
-        if any("@" in url.partition("?")[0] or "?" in url for url in self.urls):
+        if hold_secrets(self.urls):
             raise ConfigError(
                 "an address in --model.urls holds a user name, a password or a query: give the address "
                 "alone, and the key in the environment (see --model.api_key_variable)."
