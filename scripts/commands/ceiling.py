@@ -56,7 +56,7 @@ def main(config: CeilingOptions) -> Ended:
     """Print the oracle and the rankers of each run."""
     baseline = Path(config.baseline) if config.baseline else None
     found = ceilings_of(config.by_name(), baseline, config.metric, config.scorer)
-    console = wide_console(150)
+    console = wide_console(190)
     for name, ceiling in found.runs.items():
         show(console, name, ceiling, found)
     for note in [*found.notes, *remarks(found)]:
