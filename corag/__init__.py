@@ -31,9 +31,9 @@ __all__, __getattr__, __dir__ = lazy_exports(
             "longrag one_step react recursive search_o1 self_ask self_rag self_rag_prompted"
         ),
         "core": (
-            "Answer BackendError BudgetExhaustedError Completion ConfigError CoragError DataError "
-            "GenerateRequest Generation Generator Hit IndexMismatchError MethodConfig Passage Question "
-            "ReaderConfig Retriever Sampling Score ScoreRequest SearchFailedError TokenUsage Tools "
+            "Answer BackendError BudgetExhaustedError CandidateAnswer Completion ConfigError CoragError "
+            "DataError GenerateRequest Generation Generator Hit IndexMismatchError MethodConfig Passage "
+            "Question ReaderConfig Retriever Sampling Score ScoreRequest SearchFailedError TokenUsage Tools "
             "answer_all answer_question passage_id"
         ),
         "core.prompting": "Prompt Template load_layout load_prompt parse_template render_passages",

@@ -13,7 +13,8 @@ from core.method import MethodConfig
 from core.prompting.template import Template, load_prompt
 from core.protocols import Ability
 from core.runs.rows import SavedRow
-from core.text import normalize_answer
+from core.text import extract_answer, normalize_answer
+from core.types import CandidateAnswer
 
 PROMPTS = Path(__file__).parent / "prompts"
 
@@ -35,7 +36,7 @@ class CoRAGConfig(MethodConfig):
         chains: chains sampled by best_of_n (the paper's N).
         temperature: of sampled sub-queries; sub-answers and final answers are greedy.
         first_chain_greedy: the first of the N chains is the greedy one (released code; the paper samples
-            all).
+            all; also ``greedy_chain``).
         expand: sub-queries tried per state of the tree.
         rollouts: continuations sampled to value a state of the tree.
         rollout_hops: hops of a rollout at most; 0 values states by themselves.
@@ -51,6 +52,9 @@ class CoRAGConfig(MethodConfig):
         rank_by: which chain is best: "refusal" (mean log-likelihood of the refusal sentence given the chain,
             lower is better), "refusals" (fewest refused hops) or "vote" (most frequent final answer); the
             last two need no log-probabilities.
+        measure_candidates: every candidate is answered from and scored, also where the choice does not need
+            it: for 'corag ceiling'. No answer changes, and no budget or table counts these tokens: they stand
+            in the ledger as "measure".
         stop: "length" runs to max_hops; "check" asks the model after every hop whether to stop; "settled"
             stops when the answer drafted from the chain alone is the same after two hops; "learned" compares
             the likelihoods of Yes and No.
@@ -69,8 +73,12 @@ class CoRAGConfig(MethodConfig):
         passage_order: how these are ordered: "best_first", which the prefix cache likes, since similar
             sub-queries share their best passages; or "best_last" (released code).
         search_depth: hits kept per search, for recall and for fusing; at least passages_per_hop are searched.
-        context: passages shown to the final answer: those of the "question" (paper), of the "chain", or of
-            both "fused".
+        merge: how the lists of a chain's searches become one, where they are counted, shown and trained on:
+            by "reciprocal_rank" (paper, table 4), or in "turns": the first hit of the question's own search
+            and of each hop's, then the second of each. Turns lift no passage for being found by many.
+        context: passages shown to the final answer: those of the "question" (paper), of the "chain", of both
+            "fused" as ``merge`` says, or as "evidence" only those that a sub-answer stands in, one a hop;
+            where none does, those of both.
         context_passages: so many of them.
         context_order: "best_last" puts the best passage next to the question, "best_first" at the top.
         cuts: how what is too long is cut: "whole" ends a passage's text at a word, and a prompt loses whole
@@ -113,6 +121,7 @@ class CoRAGConfig(MethodConfig):
     round_samples: Literal["up", "down"] = "up"
     value_all: bool = True
     rank_by: Literal["refusal", "refusals", "vote"] = "refusal"
+    measure_candidates: bool = False
     stop: Literal["length", "check", "settled", "learned"] = "length"
     yes_bias: float = 0.0
     repeats: Literal["normalised", "exact"] = "normalised"
@@ -122,7 +131,8 @@ class CoRAGConfig(MethodConfig):
     passages_per_hop: int = 5
     passage_order: Literal["best_first", "best_last"] = "best_first"
     search_depth: int = 20
-    context: Literal["question", "chain", "fused"] = "question"
+    merge: Literal["reciprocal_rank", "turns"] = "reciprocal_rank"
+    context: Literal["question", "chain", "fused", "evidence"] = "question"
     context_passages: int = 20
     context_order: Literal["best_last", "best_first"] = "best_last"
     cuts: Literal["whole", "tokens"] = "whole"
@@ -142,12 +152,17 @@ class CoRAGConfig(MethodConfig):
     stop_check_prompt: str = "stop_check"
 
     GROUPED_BY: ClassVar[tuple[str, ...]] = ("strategy",)
+    KEEPS_CANDIDATES: ClassVar[str] = (
+        "answer with --corag.strategy best_of_n (or tree, adaptive) and --corag.measure_candidates true, or "
+        "--corag.rank_by vote."
+    )
     LATER: ClassVar[tuple[str, ...]] = (
         "repeated_children", "round_samples", "value_all", "replies", "ask_without_passages", "cuts",
-        "max_hop_prompt_tokens",
+        "max_hop_prompt_tokens", "merge", "measure_candidates",
     )  # fmt: skip
     ALIASES: ClassVar[dict[str, str]] = {
         "top_k": "passages_per_hop", "n": "chains", "L": "max_hops", "N": "chains", "max_depth": "max_hops",
+        "greedy_chain": "first_chain_greedy",
         # As in the released code.
         "decode_strategy": "strategy", "max_path_length": "max_hops", "best_n": "chains",
         "sample_temperature": "temperature", "expand_size": "expand", "num_rollouts": "rollouts",
@@ -167,8 +182,8 @@ class CoRAGConfig(MethodConfig):
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
         "small_model": {
-            "passages_per_hop": 3, "context": "fused", "context_passages": 5, "max_sub_query_tokens": 32,
-            "max_sub_answer_tokens": 24, "max_answer_tokens": 16,
+            "passages_per_hop": 3, "merge": "turns", "context": "fused", "context_passages": 5,
+            "max_sub_query_tokens": 32, "max_sub_answer_tokens": 24, "max_answer_tokens": 16,
         },
         "released_code": {
             "first_chain_greedy": True, "reuse": False, "repeated_children": True, "round_samples": "down",
@@ -216,11 +231,52 @@ class CoRAGConfig(MethodConfig):
             found.append(f"--corag.rank_by {others}")
         if self.stop == "learned":
             found.append("--corag.stop check")
+        if self.measure_candidates:
+            found.append("--corag.measure_candidates false")
         return {Ability.SCORES: f"choose {' and '.join(found)}"} if found else {}
 
     def shared_state(self, rows: Iterable[SavedRow]) -> SharedBudget | None:
         """Return the budget that the questions of an adaptive run share; other strategies share nothing."""
         return SharedBudget.of_rows(rows, self.mean_budget) if self.strategy == "adaptive" else None
+
+    @classmethod
+    def candidates(cls, row: SavedRow, options: Mapping[str, Any]) -> tuple[CandidateAnswer, ...]:
+        """Return the chains that were answered from, with what their rankers say: higher is better.
+
+        All of a run that measures or votes; else the chosen one alone, whose answer is the run's.
+        """
+        chains, chosen = row.further.get("chains", ()), row.further.get("chosen", 0)
+        said = _answers_by_path(row, options) | {
+            chain["path"]: chain["answer"] for chain in chains if chain.get("answer") is not None
+        }
+        if chains:
+            said[chains[chosen]["path"]] = row.text
+        return tuple(
+            CandidateAnswer(said[chain["path"]], chain["path"], _scores_of(chain, options))
+            for chain in chains
+            if chain["path"] in said
+        )
+
+
+def _answers_by_path(row: SavedRow, options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the answers of chains by path, from the steps: votes of older versions have them there only."""
+    replies = {
+        step["path"]: step["texts"][0]
+        for step in row.written
+        if step.get("role") == "final" and step["path"] and step.get("texts")
+    }
+    if options.get("replies") == "as_written":
+        return replies
+    return {path: extract_answer(text) for path, text in replies.items()}
+
+
+def _scores_of(chain: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, float]:
+    """Return what is said of a chain in the trace, by what it might have been ranked by."""
+    scores = {"refusals": -float(sum(hop["refused"] for hop in chain["hops"]))}
+    ranked_by = options.get("rank_by", "refusal")
+    if chain["score"] is not None and ranked_by != "vote":  # votes are counted anew among any candidates
+        scores[ranked_by] = -chain["score"]
+    return scores | dict(chain.get("scores", {}))
 
 
 def _at_least(config: CoRAGConfig, least: int, *names: str) -> None:

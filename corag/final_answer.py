@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from corag.chain import Chain, top_passages
+from corag.chain import Chain, Hop, top_passages
 from corag.config import CoRAGConfig
 from corag.costs import NO_COSTS, Costs, expected_costs
 from corag.prompting import clip, cut_middle, final_answer_prompt
 from core.errors import BudgetExhaustedError, DataError
-from core.fusion import fuse
+from core.fusion import fuse, interleave
 from core.prompting.prompt import Prompt
 from core.prompting.shorten import token_bound
-from core.text import extract_answer
+from core.text import extract_answer, mentions
 from core.tools import Tools
 from core.types import Hit, Passage
 
@@ -28,21 +28,47 @@ class Context:
     def passages(self, chain: Chain, config: CoRAGConfig) -> list[Passage]:
         """Return the passages for the final answer, best first, as ``config.context`` says.
 
-        Those of the question (paper), of the chain's searches, or both fused by reciprocal rank.
+        Those of the question (paper), of the chain's searches, both, or the chain's evidence.
         """
         if config.context == "question":
             return top_passages(self.hits, config.context_passages)
+        if config.context == "evidence" and (found := evidence(chain, config)):
+            return found[: config.context_passages]
         lists = [hop.hits for hop in chain.hops]
-        if config.context == "fused":
+        if config.context != "chain":
             lists.insert(0, self.hits)
-        return top_passages(fuse(lists) or self.hits, config.context_passages)
+        return top_passages(merged(lists, config) or self.hits, config.context_passages)
 
-    def gathered(self, chain: Chain) -> tuple[str, ...]:
-        """Ids of all that the chain's searches found, fused by reciprocal rank (paper, table 4).
+    def gathered(self, chain: Chain, config: CoRAGConfig) -> tuple[str, ...]:
+        """Ids of all that was found: by the chain's searches, fused by reciprocal rank (paper, table 4).
 
-        Without hops, the question's.
+        In turns the question's own search is the first of the lists. Without hops, it is all there is.
         """
-        return tuple(hit.passage.id for hit in fuse([hop.hits for hop in chain.hops]) or self.hits)
+        lists = [hop.hits for hop in chain.hops]
+        if config.merge == "turns":
+            lists.insert(0, self.hits)
+        return tuple(hit.passage.id for hit in merged(lists, config) or self.hits)
+
+
+def merged(lists: Sequence[Sequence[Hit]], config: CoRAGConfig) -> list[Hit]:
+    """Make one list of several searches', best first, as ``config.merge`` says."""
+    return interleave(lists) if config.merge == "turns" else fuse(lists)
+
+
+def evidence(chain: Chain, config: CoRAGConfig) -> list[Passage]:
+    """Return the passages that carry the chain: of each hop the best one that its sub-answer stands in.
+
+    In the order of the hops, each once. Refused hops have none, nor has a sub-answer that was made up.
+    """
+    found = {passage.id: passage for hop in chain.hops for passage in _evidence_of(hop, config)}
+    return list(found.values())
+
+
+def _evidence_of(hop: Hop, config: CoRAGConfig) -> list[Passage]:
+    if hop.refused:
+        return []
+    read = top_passages(hop.hits, config.passages_per_hop)
+    return [passage for passage in read if mentions([passage.contents], [hop.sub_answer])][:1]
 
 
 @dataclass(frozen=True, slots=True)

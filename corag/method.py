@@ -7,12 +7,14 @@ passages.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from corag.adaptive import adaptive
 from corag.chain import Chain, Hop
 from corag.config import CoRAGConfig
 from corag.final_answer import Context, final_answer, retrieve_context
+from corag.measure import Measured, measure
 from corag.rank import Candidate, Outcome
 from corag.shared_budget import QuestionBudget
 from corag.strategies import best_of_n, greedy
@@ -40,7 +42,9 @@ class HopRecord:
 class ChainRecord:
     """A candidate chain as it stands in the trace. ``path`` is its place in the search.
 
-    ``score``: of the chain; ``value``: of a state of the tree, by its rollouts. Lower is better.
+    ``score``: of the chain; ``value``: of a state of the tree, by its rollouts. Lower is better. ``answer``:
+    the final answer from it, if that was asked for; ``scores``: what was only measured, by the name that
+    ``rank_by`` has for it, and "likelihood", of that answer; higher is better.
     """
 
     path: str
@@ -49,13 +53,15 @@ class ChainRecord:
     value: float | None
     stopped: str
     repeats: int
+    answer: str | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class CoRAGAnswer(Answer):
     """CoRAG's result.
 
-    ``passage_ids``: all that the chosen chain's searches found, fused; ``context_ids``: what the final answer
+    ``passage_ids``: all that was found for the chosen chain, merged; ``context_ids``: what the final answer
     was shown, best first. ``steps``: hops of the chosen chain. ``stopped``: why it ended, "budget" if tokens
     ran out before the final answer. ``refusals``, ``repeats``: of the chosen chain. ``chains``: every
     candidate; ``chosen``: the index of the one that was kept.
@@ -82,15 +88,17 @@ async def corag(question: Question, tools: Tools, config: CoRAGConfig) -> CoRAGA
         # A: P(A | Q, Q_1:L, A_1:L, D). Only a vote has answered already.
         chain = outcome.best.chain
         final = outcome.final_answer or await final_answer(chain, context, tools, config)
+    # Not in the paper: what the other candidates would have answered, for whoever asks what choosing costs.
+    measured = await measure(outcome, final, context, tools, config) if config.measure_candidates else {}
     return CoRAGAnswer(
         text=final.text,
-        passage_ids=context.gathered(chain),
+        passage_ids=context.gathered(chain, config),
         steps=len(chain),
         stopped=chain.stopped if final.affordable else "budget",
         context_ids=tuple(passage.id for passage in final.passages),
         refusals=chain.refusals,
         repeats=chain.repeats,
-        chains=tuple(map(record, outcome.candidates)),
+        chains=tuple(record(each, measured.get(each.path)) for each in outcome.candidates),
         chosen=outcome.chosen,
     )
 
@@ -112,11 +120,20 @@ async def decode_and_rank(
             return await adaptive(tools, config, context, budget)
 
 
-def record(candidate: Candidate) -> ChainRecord:
+def record(candidate: Candidate, measured: Measured | None = None) -> ChainRecord:
     """Write a candidate for the trace: passages by id."""
     chain = candidate.chain
-    hops = tuple(map(hop_record, chain.hops))
-    return ChainRecord(candidate.path, hops, candidate.score, candidate.value, chain.stopped, chain.repeats)
+    answer = candidate.answer.text if candidate.answer else None
+    return ChainRecord(
+        candidate.path,
+        tuple(map(hop_record, chain.hops)),
+        candidate.score,
+        candidate.value,
+        chain.stopped,
+        chain.repeats,
+        measured.answer if measured else answer,
+        measured.scores if measured else {},
+    )
 
 
 def hop_record(hop: Hop) -> HopRecord:

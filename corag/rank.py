@@ -26,13 +26,14 @@ class Candidate:
 
     ``score``: of this chain; lower is better; None if it was never needed, could not be afforded or is no
     number. ``value``: of a state of the tree: what its rollouts, which are longer chains, scored. The two are
-    never compared.
+    never compared. ``answer``: the final answer from this chain, if one was asked for.
     """
 
     chain: Chain
     path: str
     score: float | None = None
     value: float | None = None
+    answer: FinalAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,8 +73,8 @@ async def by_vote(
         )
     counts = votes([each.text for each in answers])
     voted = [
-        Candidate(each.chain, each.path, -float(count))
-        for each, count in zip(candidates, counts, strict=True)
+        Candidate(each.chain, each.path, -float(count), answer=answer)
+        for each, count, answer in zip(candidates, counts, answers, strict=True)
     ]
     chosen = counts.index(max(counts))
     return Outcome(tuple(voted), chosen, answers[chosen])

@@ -10,7 +10,7 @@ from core.lazy import lazy_exports
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "core.types": "Answer GoldHop Hit Passage Question TokenUsage passage_id",
+        "core.types": "Answer CandidateAnswer GoldHop Hit Passage Question TokenUsage passage_id",
         "core.errors": (
             "BackendError BudgetExhaustedError ConfigError CoragError DataError IndexMismatchError "
             "RequestRefusedError SearchFailedError"

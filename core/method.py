@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 from core.prompting.template import Template
 from core.protocols import Ability
 from core.runs.rows import SavedRow
+from core.types import CandidateAnswer
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class MethodConfig:
     so a plot gives each of their values a colour of its own. ``ALSO_CALLED``: names that others have for the
     method. ``LATER``: options that came after runs had been made, whose default does as was done before: only
     other values stand among a run's settings, so older runs keep their identity.
+    ``LOG_ODDS``: of the rankers of its candidates those whose scores are log odds of being right.
+    ``KEEPS_CANDIDATES``: how its runs come to keep the answers of all candidates, as a sentence.
     """
 
     SEARCHES: ClassVar[bool] = True
@@ -27,6 +30,8 @@ class MethodConfig:
     PRESETS: ClassVar[dict[str, dict[str, Any]]]
     GROUPED_BY: ClassVar[tuple[str, ...]] = ()
     LATER: ClassVar[tuple[str, ...]] = ()
+    LOG_ODDS: ClassVar[tuple[str, ...]] = ()
+    KEEPS_CANDIDATES: ClassVar[str] = ""
 
     @classmethod
     def of_preset(cls, preset: str, **options: Any) -> Self:
@@ -63,3 +68,15 @@ class MethodConfig:
         only as far as they are looked at.
         """
         return None
+
+    @classmethod
+    def candidates(cls, row: SavedRow, options: Mapping[str, Any]) -> tuple[CandidateAnswer, ...]:
+        """Return the answers among which a method chose, in a fixed order, as far as its trace tells.
+
+        Here those that the answer brings as a field ``candidates``. ``options``: of the run, as its manifest
+        has them.
+        """
+        return tuple(
+            CandidateAnswer(each["text"], each.get("path", ""), each.get("scores", {}))
+            for each in row.further.get("candidates", ())
+        )

@@ -24,7 +24,7 @@ from core.protocols import (
     ScoreRequest,
 )
 from core.seeds import derive_seed
-from core.types import Hit, Passage, Question, TokenUsage
+from core.types import MEASURING, Hit, Passage, Question, TokenUsage, spent_of
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -121,11 +121,12 @@ class Tools:
     _sampled: set[tuple[str, str]] = field(default_factory=set)
     _held: int = 0  # tokens held back
     _trunk: Tools | None = None
+    _measures: bool = False
 
     @property
     def spent(self) -> TokenUsage:
-        """The sum of the ledger."""
-        return sum(self.ledger.values(), TokenUsage())
+        """The sum of the ledger, without what was only measured."""
+        return spent_of(self.ledger)
 
     @property
     def left(self) -> int | None:
@@ -169,6 +170,13 @@ class Tools:
             return prompt
         kept, _ = shorten(prompt, lambda smaller: self.cost(smaller, max_tokens) - left, self.count_tokens)
         return kept
+
+    def measuring(self) -> Tools:
+        """Return tools for what is asked only to be measured, and no answer depends on.
+
+        All of it stands in the ledger under :data:`core.types.MEASURING`, and no budget is charged for it.
+        """
+        return replace(self, budget=0, ledger={}, _held=0, _trunk=self, _measures=True)
 
     def branch(self, parts: int, budget: int | None = None) -> list[Tools]:
         """Return tools for ``parts`` branches that go on at the same time, with equal shares of ``budget``.
@@ -284,7 +292,7 @@ class Tools:
         with self._allow(prompt, n * max_tokens):
             reply = await self.generator.generate(request)
         step = GenerateStep(
-            role,
+            MEASURING if self._measures else role,
             path,
             tuple(completion.text for completion in reply.completions),
             tuple(completion.finish_reason for completion in reply.completions),
@@ -316,7 +324,7 @@ class Tools:
         with self._allow(prompt, len(target) if isinstance(target, tuple) else self.count_tokens(target) + 1):
             reply = await self.generator.score(request)
         step = ScoreStep(
-            role,
+            MEASURING if self._measures else role,
             path,
             reply.sum,
             len(reply.token_ids),

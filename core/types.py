@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 
 from core.errors import DataError
 
@@ -161,6 +162,32 @@ class TokenUsage:
     def remembered(self) -> TokenUsage:
         """Return the cost of giving the same reply again from memory: counted in full, not computed."""
         return TokenUsage(self.calls, self.prompt, self.generated, 0, 0, self.estimated)
+
+
+MEASURING = "measure"
+"""The role of what is asked only to be measured, and no answer depends on."""
+
+
+def spent_of(ledger: Mapping[str, TokenUsage]) -> TokenUsage:
+    """Add up what answering cost, all roles together: what was only measured is no part of it.
+
+    >>> spent_of({"final": TokenUsage(1, 9, 2), MEASURING: TokenUsage(5, 50, 5)})
+    TokenUsage(calls=1, prompt=9, generated=2, computed_prompt=0, computed_generated=0, estimated=0)
+    """
+    return sum((usage for role, usage in ledger.items() if role != MEASURING), TokenUsage())
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateAnswer:
+    """An answer that a method might have given: of several chains or samples, one each.
+
+    ``path``: its place in the method, as in the steps. ``scores``: what rankers say of it, by their names,
+    higher is better; a ranker that says nothing of it is left out.
+    """
+
+    text: str
+    path: str = ""
+    scores: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

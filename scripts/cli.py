@@ -58,6 +58,11 @@ COMMANDS = {
     "compare": Command(
         "scripts.commands.compare", "test two runs against each other on the same questions", "runs"
     ),
+    "ceiling": Command(
+        "scripts.commands.ceiling",
+        "say what the best choice among the candidates of runs would score",
+        "runs",
+    ),
     "judge": Command(
         "scripts.commands.judge", "let a language model say which answers of finished runs are right", "runs"
     ),

@@ -12,7 +12,7 @@ import orjson
 from core.errors import DataError
 from core.prompting.prompt import Shortening
 from core.tools import GenerateStep, ScoreStep, SearchStep, Step
-from core.types import Answer, GoldHop, Hit, Passage, Question, TokenUsage
+from core.types import Answer, GoldHop, Hit, Passage, Question, TokenUsage, spent_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Row:
 
     @property
     def total_usage(self) -> TokenUsage:
-        """The sum over all roles."""
-        return sum(self.usage.values(), TokenUsage())
+        """The sum over all roles but that of what was only measured."""
+        return spent_of(self.usage)
 
     def to_json(self, opened: float = 0.0) -> bytes:
         """Write the row as one line. Passages appear by id, title and score.
@@ -160,8 +160,8 @@ class SavedRow:
 
     @property
     def total_usage(self) -> TokenUsage:
-        """The sum over all roles."""
-        return sum(self.usage.values(), TokenUsage())
+        """The sum over all roles but that of what was only measured."""
+        return spent_of(self.usage)
 
     @property
     def steps(self) -> tuple[Step, ...]:

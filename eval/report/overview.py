@@ -9,19 +9,20 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from core.runs.folder import read_attempts
 from core.runs.manifest import Manifest, Start
 from core.runs.rows import SavedRow
-from core.types import Question, TokenUsage
+from core.types import CandidateAnswer, Question, TokenUsage
 from eval.scoring.rows import FURTHER, Scores, score_row
 from eval.scoring.scorers import Scorer, scorer_title
 from eval.statistics.comparisons import against_each_other
 from eval.statistics.intervals import Interval, bootstrap_mean
 from eval.statistics.scaling import pareto_set
+from eval.tables.ceiling import METRICS, candidates_in, choice_of
 from eval.tables.table import Summary, summarise
 
 SHOWN_MEASURES = ("em", "f1")
@@ -37,6 +38,7 @@ class Run:
         corpus: what its index was built from; "" if that is not known.
         manifest: its settings and starts.
         rows: by question id, without steps and what its method adds to answers: many runs fit into memory.
+        candidates: by question id, the texts of the answers among which the method chose.
     """
 
     name: str
@@ -44,13 +46,18 @@ class Run:
     corpus: str
     manifest: Manifest
     rows: Mapping[str, SavedRow]
+    candidates: Mapping[str, Sequence[CandidateAnswer]] = field(default_factory=dict)
 
 
 def load_run(name: str, folder: Path, corpus: str = "") -> Run:
     """Read a run. Raises :class:`core.errors.DataError` if the folder is not one."""
     manifest = Manifest.read(folder)
-    rows = {row.question.id: _light(row) for row in read_attempts(folder)}
-    return Run(name, folder, corpus, manifest, rows)
+    rows, candidates = {}, {}
+    for row in read_attempts(folder):
+        rows[row.question.id] = _light(row)
+        candidates[row.question.id] = candidates_in(row, manifest)
+    several = any(len(found) > 1 for found in candidates.values())
+    return Run(name, folder, corpus, manifest, rows, candidates if several else {})
 
 
 def _light(row: SavedRow) -> SavedRow:
@@ -105,6 +112,7 @@ class RunFigures:
         by_kind: its scores by type of question.
         conditions: what must be known beside the figures, in words.
         settings: everything that the results depend on, as dotted names and JSON values.
+        oracle: by measure, what the best of its candidates would score; {} if it does not keep several.
     """
 
     name: str
@@ -117,6 +125,7 @@ class RunFigures:
     by_kind: Sequence[Group]
     conditions: Mapping[str, str]
     settings: Mapping[str, str]
+    oracle: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +264,21 @@ def _figures(
         by_kind=_groups(rows, scores, lambda question: question.kind),
         conditions=_conditions(run),
         settings=dict(_flat(run.manifest.settings)),
+        oracle=_oracle(run, rows, scorer),
     )
+
+
+def _oracle(run: Run, rows: Sequence[SavedRow], scorer: Scorer) -> dict[str, float]:
+    scored = [row for row in rows if row.question.answers]
+    if not run.candidates or not scored:
+        return {}
+    sets = {
+        measure: [
+            choice_of(row, row.question, run.candidates[row.question.id], scorer, measure) for row in scored
+        ]
+        for measure in METRICS
+    }
+    return {measure: statistics.fmean(max(each.values) for each in found) for measure, found in sets.items()}
 
 
 def _conditions(run: Run) -> dict[str, str]:

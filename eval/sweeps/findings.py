@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from core.errors import ConfigError, DataError
+from core.options import identity_of
 from core.runs.folder import read_rows
 from core.runs.rows import SavedRow
+from core.types import CandidateAnswer
 from eval.scoring.rows import FURTHER, score_row
-from eval.scoring.scorers import chosen_scorer
+from eval.scoring.scorers import Scorer, chosen_scorer
 from eval.statistics.intervals import Interval, bootstrap_mean
 from eval.statistics.scaling import CellScores, Fit, best_under, fit_curve, pareto_set, telling_budgets
 from eval.sweeps.cells import Cell, varying
+from eval.tables.ceiling import choice_of, oracle_of
 from eval.tables.ledger import Spending, spending_of
 from eval.tables.table import Summary, summarise
 
@@ -59,6 +62,9 @@ class FinishedCell:
         spent: all its tokens, by where they came from.
         searches: how many it made.
         remembered_searches: those that an equal one had made before.
+        oracle: what the best of k candidates would score in the sweep's metric, by k; {} for cells that do
+            not keep several, and for a metric that answers by themselves do not have.
+        passed: the same in EM, pass@k.
     """
 
     cell: Cell
@@ -68,6 +74,8 @@ class FinishedCell:
     spent: Spending
     searches: int
     remembered_searches: int
+    oracle: Mapping[int, Interval] = field(default_factory=dict)
+    passed: Mapping[int, Interval] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -130,6 +138,7 @@ def _score_cell(cell: Cell, options: dict[str, Any], metric: str) -> FinishedCel
     recall_at = cell.config.recall_at
     tokens = [row.total_usage.total for row in rows]
     scores = [score_row(row, scorer, recall_at, searches=cell.searches).measured[metric] for row in rows]
+    candidates = [cell.options.candidates(row, identity_of(cell.options)) for row in rows]
     return FinishedCell(
         cell,
         options,
@@ -138,6 +147,22 @@ def _score_cell(cell: Cell, options: dict[str, Any], metric: str) -> FinishedCel
         sum((each for row in rows for each in spending_of(row.steps, row.usage).values()), Spending()),
         sum(row.searches for row in rows),
         sum(row.remembered_searches for row in rows),
+        _oracle(rows, candidates, scorer, metric),
+        _oracle(rows, candidates, scorer, "em"),
+    )
+
+
+def _oracle(
+    rows: Sequence[SavedRow], candidates: Sequence[Sequence[CandidateAnswer]], scorer: Scorer, metric: str
+) -> Mapping[int, Interval]:
+    """Return what the best of k candidates would score; {} if no question has several."""
+    if metric not in ("em", "f1") or max(map(len, candidates), default=0) < 2:
+        return {}
+    return oracle_of(
+        [
+            choice_of(row, row.question, found, scorer, "em" if metric == "em" else "f1")
+            for row, found in zip(rows, candidates, strict=True)
+        ]
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eval.statistics.scaling import Curve, Fit
+from eval.statistics.scaling import Curve, Fit, pareto_set
 from eval.sweeps.cells import OPENED, Cell, short_value
 from eval.sweeps.findings import MEASURES, Findings, FinishedCell
 
@@ -46,6 +46,7 @@ class Point:
         tokens: per question.
         score: in percent; ``low`` and ``high`` are its interval, None for a single question.
         on_frontier: whether it is in the Pareto set.
+        oracle: what the best of its candidates would score, in percent; None without candidates.
     """
 
     label: str
@@ -55,6 +56,7 @@ class Point:
     low: float | None
     high: float | None
     on_frontier: bool
+    oracle: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ def _point(each: FinishedCell, group: str, found: Findings, metric: str) -> Poin
         None if low is None else 100 * low,
         None if high is None else 100 * high,
         each.name in found.pareto,
+        100 * each.oracle[max(each.oracle)].mean if each.oracle else None,
     )
 
 
@@ -153,12 +156,14 @@ def draw_scaling(
     with matplotlib.rc_context({"svg.hashsalt": "corag", "font.size": 10}):
         groups = len({point.group for point in points})
         columns = 2 if groups <= 10 else 3
-        legend_rows = math.ceil((groups + 1 + (line is not None)) / columns)
+        oracle = any(point.oracle is not None for point in points)
+        legend_rows = math.ceil((groups + 1 + (line is not None) + oracle) / columns)
         figure = Figure(figsize=(8.4, 4.7 + 0.2 * legend_rows), dpi=160, layout="constrained")
         axes = figure.add_subplot()
         ticks = tick_places(min(point.tokens for point in points), max(point.tokens for point in points))
         frontier = sorted((point for point in points if point.on_frontier), key=lambda point: point.tokens)
         _draw_lines(axes, frontier, ticks[-1], line)
+        _draw_oracle(axes, points)
         _draw_groups(axes, points)
         _draw_axes(axes, ticks, f"{measure} (%)")
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=_INK)
@@ -181,6 +186,18 @@ def _draw_lines(axes: Axes, frontier: Sequence[Point], most: float, line: DrawnC
         places = np.geomspace(line.start, line.end, 300)
         along, dashed = line.curve.at(places), (0, (5, 2))
         axes.plot(places, along, color=_INK, linewidth=1.6, linestyle=dashed, label="fitted curve")
+
+
+def _draw_oracle(axes: Axes, points: Sequence[Point]) -> None:
+    """Draw what choosing could win: a dotted line through the best choices for so many tokens or fewer."""
+    known = [(point.tokens, point.oracle) for point in points if point.oracle is not None]
+    best = [known[index] for index in pareto_set(*zip(*known, strict=True))] if known else []
+    if best:
+        tokens, scores = zip(*sorted(best), strict=True)
+        axes.plot(
+            tokens, scores, color=_INK, linewidth=1.4, linestyle=":", marker=".", markersize=5, zorder=1,
+            label="oracle: the best candidate",
+        )  # fmt: skip
 
 
 def _draw_labels(figure: Figure, axes: Axes, frontier: Sequence[Point], points: Sequence[Point]) -> None:

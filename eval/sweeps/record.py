@@ -16,6 +16,7 @@ from eval.scoring.scorers import chosen_scorer, scorer_title
 from eval.sweeps.cells import Cell
 from eval.sweeps.findings import MEASURES, Findings, FinishedCell, Reporting, find, score_cells
 from eval.sweeps.plots import plot
+from eval.tables.ceiling import sizes_record
 from eval.tables.conditions import conditions
 from eval.tables.ledger import Spending
 from eval.tables.table import json_record
@@ -134,7 +135,10 @@ def cell_record(each: FinishedCell, notes: ReadingNotes) -> dict[str, Any]:
     """Write a cell as a JSON object: its figures, and the options and conditions that tell it from others."""
     told = {"method": each.cell.method, "options": each.options, "folder": str(each.cell.folder)}
     told["conditions"] = notes.own[each.name]
-    return json_record(each.summary) | {"remembered_tokens": each.spent.remembered} | told
+    figures = json_record(each.summary) | {"remembered_tokens": each.spent.remembered}
+    if each.passed:
+        figures |= {"pass_at": sizes_record(each.passed), "oracle": sizes_record(each.oracle)}
+    return figures | told
 
 
 def spending_record(cells: Sequence[FinishedCell]) -> dict[str, int | None]:
@@ -153,8 +157,8 @@ def spending_record(cells: Sequence[FinishedCell]) -> dict[str, int | None]:
 def csv_of(sweep: Sweep) -> str:
     """Write a line per cell, then one per cell on the dev questions.
 
-    Options that differ are columns, scores fractions. The last two columns say how the line is scored, and
-    all that must be known beside it.
+    Options that differ are columns, scores fractions. "oracle" is what the best of all candidates would score
+    in the metric. The last two columns say how the line is scored, and all that must be known beside it.
     """
     options = list(
         dict.fromkeys(name for each in sweep.test_cells for name in each.options if name != "method")
@@ -163,7 +167,9 @@ def csv_of(sweep: Sweep) -> str:
     scores = [f"{name}{end}" for name in measures for end in ("", "_low", "_high")]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    heads = ["questions", "cell", "method", *options, "metric", "pareto", *scores, *_PLAIN]
+    sizes = sorted({k for each in sweep.cells for k in each.passed})
+    passes = [f"pass@{k}" for k in sizes]
+    heads = ["questions", "cell", "method", *options, "metric", "pareto", *scores, *_PLAIN, *passes, "oracle"]
     writer.writerow([*heads, "folder", "scorer", "conditions"])
     for asked, cells in (("test", sweep.test_cells), ("dev", sweep.dev_cells)):
         if not cells:
@@ -174,8 +180,16 @@ def csv_of(sweep: Sweep) -> str:
             pareto = int(each.name in sweep.found.pareto) if asked == "test" else ""
             line = [asked, each.name, each.cell.method, *told, sweep.options.metric, pareto]
             said = " ".join([*notes.shared, notes.own[each.name]])
-            writer.writerow([*line, *_figures(each, measures), each.cell.folder, notes.scorer, said])
+            figures = [*_figures(each, measures), *_oracles(each, sizes)]
+            writer.writerow([*line, *figures, each.cell.folder, notes.scorer, said])
     return text.getvalue()
+
+
+def _oracles(each: FinishedCell, sizes: Sequence[int]) -> Iterator[Any]:
+    """Yield a cell's pass@k, blank where it has not so many candidates, then its oracle's score."""
+    for k in sizes:
+        yield round(each.passed[k].mean, 4) if k in each.passed else ""
+    yield round(each.oracle[max(each.oracle)].mean, 4) if each.oracle else ""
 
 
 def _figures(each: FinishedCell, measures: Sequence[str]) -> Iterator[Any]:

@@ -65,7 +65,7 @@ async def one_after_another(question: Question, tools: Tools, config: CoRAGConfi
         )
         found.append(await score(chain, path, tools, config))
     chain = rank(found).best.chain
-    return Answer((await final_answer(chain, context, tools, config)).text, context.gathered(chain))
+    return Answer((await final_answer(chain, context, tools, config)).text, context.gathered(chain, config))
 
 
 async def main(questions: int = 16, adapter: str = "", preset: str = "paper") -> dict[str, float]:

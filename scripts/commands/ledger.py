@@ -16,6 +16,7 @@ from rich.table import Table
 
 from core.runs.manifest import Manifest
 from core.tools import SearchStep
+from core.types import MEASURING
 from eval.tables.ledger import Ledger, Spending, Waiting, json_record, read_ledger
 from eval.tables.printing import figures_table, wide_console
 from eval.tables.runs import Runs
@@ -86,6 +87,8 @@ def remarks(ledger: Ledger) -> list[str]:
             f"Of {searching.calls:,} searches {ledger.remembered_searches:,} were remembered: an equal one "
             "had been made."
         )
+    if MEASURING in ledger.roles:
+        lines.append(f'What stands under "{MEASURING}" was only measured: it is in this table and no other.')
     if estimated := ledger.total.usage.estimated:
         lines.append(
             f"Of these tokens {estimated:,} were not counted by the server, but estimated, one for four "

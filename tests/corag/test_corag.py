@@ -20,7 +20,7 @@ from core.errors import ConfigError, DataError
 from core.runner import answer_question
 from core.text import clean_sub_answer
 from core.tools import GenerateStep, SearchStep, Tools
-from core.types import TokenUsage
+from core.types import Hit, TokenUsage
 from tests.corag.chains import GIVEN, TOKENS, chain_of, queue, run, searches, seeded
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
 from tests.story import QUESTION, WORLD
@@ -304,6 +304,62 @@ def test_the_final_answer_sees_the_questions_the_chains_or_both_passages():
     assert shown["question"] == ("mara velden", "tarn hollow")
     assert shown["chain"] == ("mara velden", "the glass orchard")
     assert shown["fused"] == ("mara velden", "tarn hollow")
+
+
+def test_searches_are_merged_in_turns_or_by_reciprocal_rank():
+    """A passage that both hops find second is no better than what one of the searches finds first."""
+    pages = [passage(letter, letter) for letter in "qxaybz"]
+    lists = {"q?": "qx", "a?": "ayq", "b?": "byz"}
+
+    class Listed(WordRetriever):
+        async def search(self, query, k):
+            names = lists[query if query in lists else "q?"]
+            return [Hit(each, 1.0) for name in names for each in pages if each.title == name][:k]
+
+    shown = {}
+    for merge in ("reciprocal_rank", "turns"):
+        for context in ("chain", "fused"):
+            reply = queue(NEXT=["a?", "b?"], ANSWER=["1", "2"], FINAL=["Issel"])
+            answer, *_ = run(
+                reply, max_hops=2, merge=merge, context=context, context_passages=3, retriever=Listed(pages)
+            )
+            shown[merge, context] = "".join(answer.context_ids)
+        shown[merge] = "".join(answer.passage_ids)
+    assert shown == {
+        ("reciprocal_rank", "chain"): "yab", ("turns", "chain"): "aby",
+        ("reciprocal_rank", "fused"): "qya", ("turns", "fused"): "qab",
+        "reciprocal_rank": "yabqz", "turns": "qabxyz",
+    }  # fmt: skip
+
+
+def test_without_hops_what_the_question_found_is_all_there_is():
+    for merge in ("reciprocal_rank", "turns"):
+        for context in ("question", "chain", "fused", "evidence"):
+            answer, *_ = run(queue(FINAL=["Issel"]), max_hops=0, merge=merge, context=context, question=GIVEN)
+            assert answer.passage_ids == answer.context_ids == GIVEN.context_ids
+
+
+def test_a_final_prompt_of_evidence_holds_the_passages_that_sub_answers_stand_in():
+    """One a hop, none of a refused hop or of a sub-answer that was made up, each once."""
+
+    def shown(*sub_answers, **options):
+        asked = ["Orchard glass?", "Velden born?", "Velden writer?"][: len(sub_answers)]
+        reply = queue(NEXT=asked, ANSWER=list(sub_answers), FINAL=["Issel"])
+        answer, generator, _ = run(reply, max_hops=len(asked), context="evidence", **options)
+        held = [each.title for each in WORLD if f"\n{each.text}" in generator.prompts[-1]]
+        assert sorted(name.lower() for name in held) == sorted(answer.context_ids)
+        return answer.context_ids
+
+    assert shown("Mara Velden", "tarn hollow!") == ("the glass orchard", "mara velden")
+    assert shown("Mara Velden", "Tarn Hollow", "a writer") == ("the glass orchard", "mara velden")
+    assert shown("No relevant information found", "Tarn Hollow") == ("mara velden",)
+    assert shown("Berlin", "Tarn Hollow") == ("mara velden",), "Berlin stands in no passage"
+    assert shown("Mara Velden", "Tarn Hollow", context_passages=1) == ("the glass orchard",)
+    read_only = {"passages_per_hop": 1, "context_passages": 2}
+    assert shown("made of sand", **read_only) == shown("Berlin", **read_only), (
+        "what was not read is no evidence"
+    )
+    assert len(shown("Berlin", **read_only)) == 2, "without evidence, the question's and the chain's passages"
 
 
 def test_final_passages_are_cut_and_dropped_by_rule():

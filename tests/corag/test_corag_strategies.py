@@ -105,6 +105,16 @@ def test_eight_chains_begin_with_the_four_of_best_of_four():
     assert len({chain.hops for chain in many.chains}) == 8
 
 
+def test_the_first_of_the_chains_may_be_the_greedy_one_and_the_others_stay_what_they_were():
+    alone, _, _ = run(seeded, strategy="greedy", max_hops=3)
+    sampled, _, _ = run(seeded, strategy="best_of_n", chains=3, max_hops=3)
+    among, generator, _ = run(seeded, strategy="best_of_n", chains=3, max_hops=3, first_chain_greedy=True)
+    assert among.chains[0].hops == alone.chains[0].hops != sampled.chains[0].hops
+    assert among.chains[1:] == sampled.chains[1:]
+    greedy = [each for each in generator.requests if kind(each) == "NEXT" and not each.sampling.temperature]
+    assert len(greedy) == 3, "a sub-query a hop"
+
+
 def test_the_vote_keeps_the_first_chain_of_the_most_frequent_answer():
     finals = iter(["Rhine", "the Issel", "Issel!", "Oder"])
     reply = lambda request: next(finals) if kind(request) == "FINAL" else seeded(request)  # noqa: E731

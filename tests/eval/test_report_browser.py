@@ -237,6 +237,23 @@ def test_an_address_opens_its_question_and_the_back_button_works(browser, big):
     browser.until("return document.querySelector('#trace').innerText.includes('no such id')")
 
 
+def test_the_oracle_of_a_run_that_keeps_its_candidates_is_drawn_dotted(browser, tmp_path):
+    world = World(tmp_path, 20)
+    runs = {name: write(tmp_path / "runs", name, world, 0.5) for name in ("greedy", "measured", "vote")}
+    file = tmp_path / "report.html"
+    file.write_text(html_page(report_of(runs), TextBlocks(), "2026-01-02 03:04 UTC"), encoding="utf-8")
+    browser.open(file)
+    for button in ("em", "f1"):
+        path = browser.run("return document.querySelector('#plot .oracle path').getAttribute('d')")
+        assert path.startswith("M") and "NaN" not in path, button
+        assert browser.run("return document.querySelectorAll('#plot .oracle-point').length") >= 1
+        browser.find("#measure button:not([aria-pressed=true])").click()
+    told = "return document.querySelectorAll('#plot .point')[arguments[0]].getAttribute('aria-label')"
+    assert "oracle" not in browser.run(told, 0) and "oracle" in browser.run(told, 1)
+    assert "Dotted" in browser.text("#plot figcaption")
+    browser.picture("oracle")
+
+
 def test_figures_against_another_baseline(browser, small):
     browser.open(small)
     before = browser.texts(".results .is-difference")

@@ -300,6 +300,31 @@ def test_a_sweep_leaves_tables_plots_and_choices(
     assert len(set(asked)) == len(asked)
 
 
+def test_cells_that_keep_their_candidates_say_what_the_best_of_them_would_score(
+    backends: Backends,
+) -> None:
+    more = "{corag.strategy: best_of_n, corag.N: [2, 3], corag.L: 2, corag.rank_by: vote}"
+    measured = "{corag.strategy: best_of_n, corag.N: 2, corag.L: 2, corag.measure_candidates: [true, false]}"
+    record = swept("--grid", f"[{more}, {measured}, {{corag.L: 2}}]", "--resamples", "3")
+    cells = record["cells"]
+    names = [name for name, cell in cells.items() if "pass_at" in cell]
+    assert len(names) == 3 and not {"closed", "corag L=2"} & set(names)
+    for name in names:
+        most = str(cells[name]["options"].get("corag.chains", 2))
+        assert max(cells[name]["pass_at"]) == most
+        assert cells[name]["pass_at"][most]["mean"] >= cells[name]["em"] - 1e-9
+        assert cells[name]["oracle"][most]["mean"] >= cells[name]["f1"] - 1e-9
+    voted, measured = (cells[name]["pass_at"] for name in (names[0], names[2]))
+    assert voted == measured, "of the same chains"
+    plain = cells[names[2].replace("true", "false")]
+    assert plain["tokens_per_question"] == cells[names[2]]["tokens_per_question"], "measuring is free"
+    assert plain["em"] == cells[names[2]]["em"]
+    rows = {row["cell"]: row for row in csv.DictReader(Path("out/sweep.csv").read_text().splitlines())}
+    assert rows["closed"]["pass@1"] == rows["closed"]["oracle"] == "" != rows[names[0]]["pass@2"]
+    assert rows[names[0]]["pass@3"] == "" != rows[names[1]]["pass@3"]
+    assert "oracle: the best candidate" in Path("out/sweep.svg").read_text()
+
+
 def test_a_half_done_sweep_ends_in_the_same_report(backends: Backends) -> None:
     few = (
         "--grid",

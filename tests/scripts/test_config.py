@@ -8,6 +8,7 @@ from typing import get_type_hints
 
 import pytest
 
+from corag.config import CoRAGConfig
 from core.errors import ConfigError
 from core.options import identity_of, parse, parser_of
 from eval.experiment.run import RunConfig
@@ -45,6 +46,16 @@ def test_presets_of_corag():
         "exact",
     )
     assert configure().corag.preset == "paper" and not configure().corag.first_chain_greedy
+    assert configure("--corag.greedy_chain", "true").corag.first_chain_greedy
+
+
+def test_only_the_preset_that_no_paper_has_merges_searches_in_turns():
+    """And where they are merged as before, a run's settings are those of older runs."""
+    for preset, merge in (("paper", "reciprocal_rank"), ("released_code", "reciprocal_rank")):
+        config = CoRAGConfig.of_preset(preset)
+        assert config.merge == merge and "merge" not in identity_of(config)
+    assert CoRAGConfig.of_preset("small_model").merge == "turns"
+    assert identity_of(CoRAGConfig.of_preset("small_model"))["merge"] == "turns"
 
 
 def test_presets_of_ircot():

@@ -76,6 +76,8 @@ CONFIGS = {
     "fused, orders turned": {"context": "fused", "passage_order": "best_last", "context_order": "best_first"},
     "passages cut": {"max_passage_tokens": 4},
     "passages left out": {"max_prompt_tokens": 190},
+    "in turns": {"context": "fused", "merge": "turns", "context_passages": 3},
+    "evidence": {"context": "evidence", "merge": "turns", "context_passages": 3},
     "other words": PROMPTS,
     "other words, continued": {"final_answer_prompt": "corag-like.txt", "task": "guess"},
 }

@@ -1,5 +1,5 @@
 // Mean tokens per question, on a log axis, against EM or F1 with intervals; the frontier joins the runs
-// that no other beats.
+// that no other beats, a dotted line what the best of their candidates would have scored.
 
 const LABEL_LETTERS = 28;
 const PLOT = {top: 34, right: 28, bottom: 52, left: 52};
@@ -21,7 +21,8 @@ function scales(width, height) {
   const air = Math.max(1.25, (Math.max(...tokens) / Math.min(...tokens)) ** 0.09);
   const low = Math.min(...tokens) / air;
   const high = Math.max(...tokens) * air;
-  const top = scaleTop(runs.map((run) => run.summary[state.measure]));
+  const best = oraclePoints().map((point) => ({mean: point.score, low: point.score, high: point.score}));
+  const top = scaleTop([...runs.map((run) => run.summary[state.measure]), ...best]);
   const inner = {width: width - PLOT.left - PLOT.right, height: height - PLOT.top - PLOT.bottom};
   return {
     low,
@@ -81,6 +82,26 @@ function frontierPath(scale) {
   return svg("path", {class: "frontier", d: steps.join("")});
 }
 
+// The best that an oracle would choose for so many tokens or fewer, by rising tokens.
+function oraclePoints() {
+  const known = runs
+    .filter((run) => state.measure in run.oracle)
+    .map((run) => ({tokens: Math.max(1, run.summary.tokens), score: run.oracle[state.measure]}))
+    .sort((a, b) => a.tokens - b.tokens || b.score - a.score);
+  let best = -1;
+  return known.filter((point) => point.score > best && ((best = point.score), true));
+}
+
+function oraclePath(scale) {
+  const points = oraclePoints().map((point) => `${scale.x(point.tokens)} ${scale.y(point.score)}`);
+  if (!points.length) return null;
+  const dots = points.map((point) => {
+    const [x, y] = point.split(" ");
+    return svg("circle", {class: "oracle-point", cx: x, cy: y, r: 2.5});
+  });
+  return svg("g", {class: "oracle"}, svg("path", {d: `M${points.join("L")}`}), dots);
+}
+
 function describePoint(run) {
   const {summary} = runs[run];
   const interval = summary[state.measure];
@@ -88,6 +109,9 @@ function describePoint(run) {
   return [
     ["", runs[run].name],
     [measureTitle[state.measure], `${percent(interval.mean)} ${range(interval)}`],
+    ...(state.measure in runs[run].oracle
+      ? [["oracle", `${percent(runs[run].oracle[state.measure])} with the best of its candidates`]]
+      : []),
     ["tokens", `${number(summary.tokens)} per question, ${number(summary.computed_tokens)} computed`],
     [
       "frontier",
@@ -247,6 +271,7 @@ function drawPlot() {
       },
       axes(scale, width, height),
       frontierPath(scale),
+      oraclePath(scale),
       labels(scale, width),
       runs.map((_, run) => point(run, scale)),
     ),
@@ -257,6 +282,7 @@ function drawPlot() {
       overview.frontier[state.measure].length > 1
         ? "Line: the best that can be had for so many tokens or fewer. "
         : "",
+      oraclePoints().length ? "Dotted: what the best of a run's candidates would score. " : "",
       "Hover over a point, or move to it with the Tab key, for its figures.",
     ),
   );

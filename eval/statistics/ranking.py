@@ -1,0 +1,206 @@
+"""Choosing among candidates: what the best choice, and a ranker's, would score; how well its scores tell.
+
+A question has n candidates, each with a value (a fraction) and with scores of rankers. Figures "at k" are
+expectations over all subsets of k of the n: exact, so without the noise of drawing some, and unbiased for k
+fresh samples (as pass@k of Chen et al. 2021, arXiv 2107.03374, is for right and wrong). That holds where no
+candidate differs from the others in how it was made. Scores: higher is better; one that is not there (NaN) is
+the worst. Of equal scores each is as likely chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.seeds import derive_seed
+from eval.statistics.intervals import Interval
+
+Floats = NDArray[np.float64]
+
+BINS = 10  # of equal width, as in most papers that report calibration
+RESAMPLES = 2000
+_TOO_FEW = 0.05  # a figure that so many resamples do not have gets no interval
+
+
+def pass_at(values: Sequence[float], k: int) -> float:
+    """Return what the best of k candidates is worth on average: an oracle's choice.
+
+    ``values``: of all n candidates. For k above n, of all of them.
+
+    >>> pass_at([1, 0, 0, 0], 1), pass_at([1, 0, 0, 0], 2), pass_at([1, 0, 0, 0], 8)
+    (0.25, 0.5, 1.0)
+    """
+    return selected_at(values, values, k)
+
+
+def selected_at(scores: Sequence[float], values: Sequence[float], k: int) -> float:
+    """Return what the candidate of the highest score among k is worth on average.
+
+    >>> selected_at([3, 2, 1], [0, 1, 1], 2)  # two of the three pairs have the first, which wins
+    0.333...
+    """
+    n, k = len(values), min(k, len(values))
+    worth: dict[float, list[float]] = defaultdict(list)
+    for score, value in zip(scores, values, strict=True):
+        worth[-math.inf if math.isnan(score) else score].append(value)
+    expected, better = 0.0, 0
+    for score in sorted(worth, reverse=True):
+        alike = worth[score]
+        # The best of the subset is one of these: none that is better is in it, and not only worse ones.
+        ways = math.comb(n - better, k) - math.comb(n - better - len(alike), k)
+        expected += ways / math.comb(n, k) * sum(alike) / len(alike)
+        better += len(alike)
+    return expected
+
+
+def voted_at(answers: Sequence[Hashable], values: Sequence[float], k: int) -> float:
+    """Return what the most frequent answer among k is worth on average (self-consistency, Wang et al. 2023).
+
+    ``answers``: as they are compared; those that are false, such as "", have no votes. Of equally frequent
+    answers the first wins, which in a random order is any of them.
+    """
+    n, k = len(values), min(k, len(values))
+    worth: dict[Hashable, list[float]] = defaultdict(list)
+    for answer, value in zip(answers, values, strict=True):
+        worth[answer or None].append(value)
+    blank = worth.pop(None, [])
+    sizes = {answer: len(alike) for answer, alike in worth.items()}
+    expected = math.comb(len(blank), k) * (sum(blank) / len(blank)) if blank else 0.0
+    for answer, alike in worth.items():
+        others = [size for other, size in sizes.items() if other != answer]
+        for votes in range(1, min(k, len(alike)) + 1):
+            rest = _ways_to_lose(others, votes, k - votes, len(blank))
+            expected += math.comb(len(alike), votes) * rest * sum(alike) / len(alike)
+    return expected / math.comb(n, k)
+
+
+def _ways_to_lose(sizes: Sequence[int], votes: int, seats: int, blank: int) -> float:
+    """Count how ``seats`` of the others can be drawn with none having more than ``votes``.
+
+    A draw with t others of just as many counts 1 / (t + 1): so often the one that is asked for comes first.
+    ``sizes``: of the other answers; ``blank``: how many have no votes.
+    """
+    ways: dict[tuple[int, int], int] = {(0, 0): 1}  # by seats taken and ties
+    for size in sizes:
+        further: dict[tuple[int, int], int] = defaultdict(int)
+        for (taken, ties), count in ways.items():
+            for more in range(min(votes, size, seats - taken) + 1):
+                further[taken + more, ties + (more == votes)] += count * math.comb(size, more)
+        ways = further
+    return sum(
+        count * math.comb(blank, seats - taken) / (ties + 1)
+        for (taken, ties), count in ways.items()
+        if seats - taken <= blank
+    )
+
+
+def vote_shares(answers: Sequence[str]) -> list[float]:
+    """Return for each answer the share of all candidates that give it: 0 for blank ones.
+
+    >>> vote_shares(["a", "b", "a", ""])
+    [0.5, 0.25, 0.5, 0.0]
+    """
+    counts = Counter(filter(None, answers))
+    return [counts[answer] / len(answers) for answer in answers]
+
+
+def auc(scores: Floats, right: NDArray[np.bool_], weights: Floats | None = None) -> float:
+    """Return how often a right candidate has a higher score than a wrong one, a tie counting half.
+
+    The area under the ROC curve, over all pairs. ``weights``: how often each candidate counts. NaN without a
+    right one or without a wrong one.
+    """
+    weights = np.ones(len(scores)) if weights is None else weights
+    _, level = np.unique(np.nan_to_num(scores, nan=-np.inf), return_inverse=True)
+    good = np.bincount(level, weights * right)
+    bad = np.bincount(level, weights * ~right)
+    pairs = good.sum() * bad.sum()
+    below = np.cumsum(bad) - bad
+    return float((good * (below + bad / 2)).sum() / pairs) if pairs else math.nan
+
+
+def calibration_error(
+    chances: Floats, right: NDArray[np.bool_], weights: Floats | None = None, bins: int = BINS
+) -> float:
+    """Return the expected calibration error (Naeini et al. 2015; Guo et al. 2017).
+
+    How far the mean chance of a bin is from its share of right ones, averaged over the candidates. Bins are
+    of equal width on [0, 1], each with its upper end. NaN without any.
+    """
+    weights = np.ones(len(chances)) if weights is None else weights
+    if not weights.sum():
+        return math.nan
+    place = np.clip(np.ceil(chances * bins).astype(int) - 1, 0, bins - 1)
+    apart = np.bincount(place, weights * (chances - right), minlength=bins)
+    return float(np.abs(apart).sum() / weights.sum())
+
+
+def calibrated(scores: Floats, right: NDArray[np.bool_], halves: NDArray[np.bool_]) -> Floats:
+    """Turn scores into chances of being right: each half's by isotonic regression on the other half.
+
+    So no chance was fitted to the answer that it is judged by. Between the scores that the other half has,
+    chances are interpolated, beyond them they go on level. Candidates without a score get the share of right
+    ones among such, or 0. ``halves``: which half each is in; a question's candidates are in one.
+    """
+    chances = np.zeros(len(scores))
+    for half in (False, True):
+        here, there = halves == half, halves != half
+        known = there & ~np.isnan(scores)
+        if known.any():
+            places, levels = _isotonic(scores[known], right[known])
+            chances[here] = np.interp(scores[here], places, levels)
+        unknown = there & np.isnan(scores)
+        chances[here & np.isnan(scores)] = right[unknown].mean() if unknown.any() else 0.0
+    return chances
+
+
+def _isotonic(scores: Floats, right: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    from scipy.optimize import isotonic_regression  # slow to import
+
+    places, level = np.unique(scores, return_inverse=True)
+    count = np.bincount(level)
+    share = np.bincount(level, right) / count
+    return places, np.asarray(isotonic_regression(share, weights=count).x, dtype=np.float64)
+
+
+def resampled(
+    n: int,
+    figure: Callable[[Floats], float],
+    *,
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Interval | None:
+    """Return a figure and its percentile bootstrap interval over n questions; None if it has no value.
+
+    ``figure``: of how often each question counts, float64 [n]. The same numbers are drawn for every figure of
+    n questions, so figures are paired. Without an interval if many resamples have no value.
+    """
+    value = figure(np.ones(n))
+    if math.isnan(value):
+        return None
+    found = np.array([figure(counts) for counts in _counts(n, resamples, seed)])
+    if n < 2 or np.isnan(found).mean() > _TOO_FEW:
+        return Interval(value, None, None, n)
+    low, high = np.nanquantile(found, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(value, float(low), float(high), n)
+
+
+def _counts(n: int, resamples: int, seed: int) -> Iterator[Floats]:
+    """Yield how often each of n questions is drawn."""
+    rng = np.random.default_rng(derive_seed("questions", seed))
+    for _ in range(resamples):
+        yield np.bincount(rng.integers(n, size=n), minlength=n).astype(np.float64)
+
+
+def share_of_gain(reached: Floats, least: Floats, most: Floats, counts: Floats) -> float:
+    """Return which part of the way from ``least`` to ``most`` is gone; NaN where there is no way to go.
+
+    All are values by question; ``counts``: how often each question counts.
+    """
+    gain = float(counts @ (most - least))
+    return float(counts @ (reached - least)) / gain if gain > 1e-9 else math.nan

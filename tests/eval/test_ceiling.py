@@ -1,0 +1,186 @@
+"""The ceiling over runs with candidates: by hand, the command, the part of sweeps and of the report."""
+
+import json
+from dataclasses import dataclass, replace
+
+import pytest
+
+from core.types import Answer, CandidateAnswer, Question, TokenUsage
+from eval.experiment.registry import METHODS
+from eval.report.overview import describe, load_run
+from eval.scoring.scorers import default_scorer
+from eval.tables.ceiling import CHOSEN, ceilings_of, choice_of
+from scripts.cli import main
+from tests.eval.runs import make_run, row, saved
+from tests.scripts.test_bad_input import refused
+from tests.scripts.test_old_runs import OLD, last_line
+
+ASKED = [Question(str(n), f"Where was {n} born?", (f"Town {n}",)) for n in range(6)]
+# Right candidates are "T", wrong ones spelled out. By question: answers, then a ranker's scores of them.
+TOLD = [
+    (["T", "Rome", "T", "Oslo"], [4, 3, 2, 1]),  # the vote and the ranker are right
+    (["Rome", "Rome", "T", "Oslo"], [1, 1, 5, 0]),  # only the ranker is
+    (["T", "T", "Rome", "Rome"], [0, 1, 2, 3]),  # the vote ties, the ranker is wrong
+    (["Rome", "Oslo", "Rome", "Oslo"], [1, 2, 3, 4]),  # nobody can be right
+    (["T", "T", "T", "T"], [1, 1, 1, 1]),  # everybody is
+    None,  # failed
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Several(Answer):
+    """An answer of a method of a user's, which offers candidates by the field of that name."""
+
+    candidates: tuple[CandidateAnswer, ...] = ()
+
+
+def answered(question, told):
+    if told is None:
+        return row(question, None)
+    texts = [question.answers[0] if text == "T" else text for text in told[0]]
+    candidates = tuple(
+        CandidateAnswer(text, f"chain {n}", {"guess": float(score)})
+        for n, (text, score) in enumerate(zip(texts, told[1], strict=True), 1)
+    )
+    done = row(question, texts[0])  # the run takes the first
+    return replace(done, answer=Several(texts[0], (), 1, "read", candidates))
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """A run of a user's own method with candidates, and one that answers the first three questions right."""
+    mine = make_run(
+        tmp_path / "mine", [answered(*each) for each in zip(ASKED, TOLD, strict=True)], {"method": "mine"}
+    )
+    base = make_run(
+        tmp_path / "base",
+        [row(each, each.answers[0] if n in (0, 3, 4) else "Rome") for n, each in enumerate(ASKED)],
+    )
+    return mine, base
+
+
+def test_figures_by_hand(runs):
+    mine, _ = runs
+    (ceiling,) = ceilings_of({"mine": mine}).runs.values()
+    assert (ceiling.questions, ceiling.sizes, ceiling.base_name) == (6, [1, 2, 4], "one candidate")
+    one = (2 / 4 + 1 / 4 + 2 / 4 + 0 + 1 + 0) / 6
+    assert ceiling.base.mean == pytest.approx(one)
+    pairs = (5 / 6 + 3 / 6 + 5 / 6 + 0 + 1 + 0) / 6
+    assert [ceiling.oracle[k].mean for k in (1, 2, 4)] == pytest.approx([one, pairs, 4 / 6])
+    assert ceiling.oracle_gain.difference.mean == pytest.approx(4 / 6 - one)
+    own, vote, guess = ceiling.rankers
+    assert (own.name, vote.name, guess.name) == (CHOSEN, "vote", "guess")
+    assert own.selected.keys() == {4} and own.selected[4].mean == pytest.approx(3 / 6) and own.auc is None
+    assert vote.selected[4].mean == pytest.approx((1 + 0 + 0.5 + 0 + 1 + 0) / 6)
+    assert guess.selected[4].mean == pytest.approx((1 + 1 + 0 + 0 + 1 + 0) / 6)
+    # The guess's pairs: of the first question 4 of 4 but one; of the second all; of the third none.
+    assert guess.auc.mean == pytest.approx((3 / 4 + 1 + 0) / 3)
+    assert guess.share.mean == pytest.approx((3 / 6 - one) / (4 / 6 - one))
+    assert guess.selected[1].mean == vote.selected[1].mean == pytest.approx(one)
+    assert vote.chances == "its share of the votes" and guess.chances.startswith("isotonic")
+    for ranked in (vote, guess):
+        assert 0 <= ranked.calibration.mean <= 1 and ranked.pooled_auc.low <= ranked.pooled_auc.mean
+        assert ranked.p_holm >= ranked.gain.p_value
+
+
+def test_votes_are_calibrated_by_hand(runs):
+    (ceiling,) = ceilings_of({"mine": runs[0]}).runs.values()
+    # Each level of shares has a bin of its own; the failed question's blank answer has 0 votes, rightly.
+    shares, right = [], []
+    for told in filter(None, TOLD):
+        shares += [told[0].count(text) / 4 for text in told[0]]
+        right += [text == "T" for text in told[0]]
+    expected = sum(
+        abs(sum(share - good for share, good in zip(shares, right, strict=True) if share == level))
+        for level in (0.25, 0.5, 1.0)
+    ) / (len(shares) + 1)
+    assert ceiling.rankers[1].calibration.mean == pytest.approx(expected)
+
+
+def test_gains_over_another_run_are_paired_by_question(runs):
+    mine, base = runs
+    (ceiling,) = ceilings_of({"mine": mine}, base).runs.values()
+    assert (ceiling.base.mean, ceiling.base_name) == (0.5, "the baseline")
+    assert ceiling.oracle_gain.difference.mean == pytest.approx(4 / 6 - 3 / 6)
+    assert ceiling.rankers[0].gain.difference.mean == 0 == ceiling.rankers[0].share.mean
+
+
+def test_a_failed_question_has_no_right_candidate_though_its_text_be_right():
+    question = Question("q", "?", ("",))
+    found = choice_of(saved(question, None), question, (), default_scorer("squad"), "em")
+    assert (found.values, found.right, found.own) == ([0.0], [False], 0.0)
+
+
+def test_f1_is_a_worth_while_right_stays_exact(tmp_path):
+    question = Question("q", "?", ("Big Town",))
+    told = (["Town", "Big Town", "Rome"], [3, 2, 1])
+    run = make_run(tmp_path / "run", [answered(question, told)], {"method": "mine"})
+    (ceiling,) = ceilings_of({"run": run}, metric="f1").runs.values()
+    assert ceiling.oracle[1].mean == pytest.approx((2 / 3 + 1) / 3) and ceiling.oracle[3].mean == 1
+    guess = ceiling.rankers[2]
+    assert guess.selected[3].mean == pytest.approx(2 / 3) and guess.auc.mean == 0.5
+
+
+# ---- the command
+
+
+def test_the_command_prints_and_says_its_figures_in_json(runs, capsys):
+    mine, base = runs
+    assert main(["ceiling", str(mine), "--baseline", str(base), "--json"]) == 0
+    out = capsys.readouterr().out
+    record = json.loads(out.splitlines()[-1])
+    (run,) = record["runs"].values()
+    assert run["oracle"]["4"]["mean"] == pytest.approx(0.6667, abs=1e-4)
+    assert run["rankers"]["guess"]["selected"]["4"]["mean"] == 0.5 and record["metric"] == "em"
+    for word in ("oracle", "EM@4", "vote", "guess", CHOSEN, "AUC", "ECE", "mine"):
+        assert word in out
+    assert main(["ceiling", str(mine), str(mine), "--json"]) == 2
+
+
+def test_runs_that_keep_one_answer_are_refused_with_what_to_do(runs, tmp_path, capsys):
+    mine, base = runs
+    assert "does not choose among answers" in refused(capsys, ["ceiling", str(base)])
+    said = refused(capsys, ["ceiling", str(OLD / "corag")])
+    assert "keeps no more than one answer" in said and "measure_candidates" in said
+    assert "the baseline is among the runs" in refused(
+        capsys, ["ceiling", str(mine), "--baseline", str(mine)]
+    )
+    assert "corag ceiling RUN" in refused(capsys, ["ceiling"])
+    blank = make_run(tmp_path / "blank", [row(Question("q", "?"), "Rome")])
+    assert "no question has gold answers" in refused(capsys, ["ceiling", str(blank)])
+
+
+def test_questions_that_a_run_lacks_are_left_out_and_said(runs, tmp_path, capsys):
+    mine, _ = runs
+    short = make_run(tmp_path / "short", [row(each, "Rome") for each in ASKED[:4]])
+    assert main(["ceiling", str(mine), "--baseline", str(short), "--json"]) == 0
+    out = capsys.readouterr().out
+    assert "2 of 6 questions are left out" in out.replace("\n", " ")
+    (run,) = json.loads(out.splitlines()[-1])["runs"].values()
+    assert run["questions"] == 4
+
+
+# ---- the report
+
+
+def test_the_report_knows_the_oracle_of_runs_that_keep_candidates(runs):
+    loaded = [load_run(folder.name, folder) for folder in runs]
+    overview, _ = describe(loaded, [each.id for each in ASKED], default_scorer("squad"), 5)
+    mine, base = overview.runs
+    assert mine.oracle["em"] == pytest.approx(4 / 6) and base.oracle == {}
+    assert mine.oracle["f1"] >= mine.oracle["em"]
+
+
+def test_every_method_says_how_its_runs_keep_candidates_if_it_has_any():
+    for name, entry in METHODS.items():
+        own = "candidates" in vars(entry.config)
+        assert bool(entry.config.KEEPS_CANDIDATES) == own, name
+
+
+def test_measured_tokens_are_in_no_table(tmp_path, capsys):
+    usage = TokenUsage(1, 10, 2, 10, 2)
+    rows = [replace(row(each, "Rome"), usage={"reader": usage, "measure": usage}) for each in ASKED]
+    run = make_run(tmp_path / "run", rows)
+    assert main(["table", str(run), "--json"]) == 0
+    (figures,) = last_line(capsys)["runs"].values()
+    assert figures["tokens_per_question"] == 12
