@@ -262,8 +262,10 @@ _HELD_OUT = re.compile(r"(?:^|[^a-z])(test|dev|valid|validation|eval)(?:[^a-z]|$
 class MadeOfChains(Protocol):
     """A report of what was made of chains: which they were, and for which question files."""
 
-    settings: dict[str, Any]
-    files: list[str]
+    @property
+    def settings(self) -> dict[str, Any]: ...  # noqa: D102
+    @property
+    def files(self) -> list[str]: ...  # noqa: D102
 
 
 def held_out_named(report: MadeOfChains) -> list[str]:

@@ -133,7 +133,8 @@ def test_pairs_are_what_decoding_asks_and_how_it_replies(tmp_path: Path, rendere
             *ids, end = each[f"{name}_ids"]
             assert renderer.continuation(each["prompt_ids"], ids) == each[name]
             assert end == renderer.end_of_turn()
-    assert {(each["chosen"].strip(), each["rejected"].strip()) for each in rows if each["question_id"] == "q0"} == {
+    first = [each for each in rows if each["question_id"] == "q0"]
+    assert {(each["chosen"].strip(), each["rejected"].strip()) for each in first} == {
         ("Who wrote it?", "Where is it set?"), ("Who wrote it?", "What?"), ("Where is it set?", "What?"),
     }  # fmt: skip
 
@@ -145,7 +146,7 @@ def test_the_report_says_what_there_is_and_what_was_left_out(tmp_path: Path, ren
     )
     # Of q0's three pairs two are kept; "Who" against "Where" has a margin below 0.2 from q5 on (1/6).
     assert report.lengths["train"].pairs == 12 and report.not_kept == 5
-    assert report.margins == {"to 4": 12} and report.hops == {"1": 12}
+    assert report.margins == {"to 4": 11, "to 2": 1} and report.hops == {"1": 12}
     assert report.settings["tokenizer"] == renderer.fingerprint
     assert held_out_named(report) == ["dev.jsonl"]
     assert read_pairs_report(tmp_path / "pairs") == report and read_report(tmp_path / "pairs") is None
