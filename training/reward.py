@@ -76,7 +76,7 @@ async def reward_of(
     chain = chain_before(prefix.before)
     new, _ = read_sub_queries([reply], chain, corag)
     if not new:
-        blank = bool(read_sub_queries([reply], chain, corag, may_repeat=True)[0]) is False
+        blank = not read_sub_queries([reply], chain, corag, may_repeat=True)[0]
         penalty = options.blank_penalty if blank else options.repeat_penalty
         return Rewarded(-penalty, repeats=not blank, blank=blank)
     hop = await take_hop(new[0], tools, corag, path="next")
@@ -86,7 +86,7 @@ async def reward_of(
     gain = after.mean - before.mean
     if options.of == "probability":
         gain = math.exp(after.mean) - math.exp(before.mean)
-    return Rewarded(gain if math.isfinite(gain) else math.nan, gain)
+    return Rewarded(gain, gain) if math.isfinite(gain) else Rewarded(math.nan)
 
 
 class Rewarder:
@@ -121,8 +121,8 @@ class Rewarder:
         prefixes = [self._prefixes[each] for each in number]
         pairs = list(zip(prefixes, completion_ids, strict=True))
         found = background().run(gather(self._reward(prefix, ids) for prefix, ids in pairs))
-        for name, values in self.shares(found).items():
-            log_metric(name, values)
+        for name, value in self.shares(found).items():
+            log_metric(name, value)
         return [each.reward for each in found]
 
     @staticmethod

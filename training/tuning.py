@@ -213,6 +213,7 @@ def common_arguments(config: ProgramOptions, *, evaluates: bool) -> dict[str, An
     """
     import torch
 
+    check_report_to(config)
     on_gpu = torch.cuda.is_available()
     checkpointing = (
         on_gpu if config.gradient_checkpointing == "auto" else config.gradient_checkpointing == "yes"
@@ -245,6 +246,19 @@ def common_arguments(config: ProgramOptions, *, evaluates: bool) -> dict[str, An
         "data_seed": config.seed,
         "dataloader_pin_memory": on_gpu,
     }
+
+
+def check_report_to(config: ProgramOptions) -> None:
+    """Raise :class:`ConfigError` if a training is to be reported to a package that is not there."""
+    import importlib.util
+
+    for name in config.report_to:
+        known = name in ("tensorboard", "trackio", "wandb")
+        if known and importlib.util.find_spec(name) is None:
+            raise ConfigError(
+                f"--report_to {name} wants the package {name}, which is not installed: install it, or leave "
+                "the option out."
+            )
 
 
 def check_one_gpu(arguments: Any) -> None:

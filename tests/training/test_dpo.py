@@ -23,6 +23,7 @@ from tests.training.test_pairs import sampled
 from training.config import DpoConfig
 from training.dpo import load_pairs, main, make_trainer
 from training.pairs import PairsConfig, write_pairs
+from training.tuning import check_report_to
 
 Options = Callable[..., DpoConfig]
 DPO = str(Path(__file__).parents[2] / "training/dpo.py")
@@ -150,6 +151,15 @@ def test_what_does_not_fit_is_refused(options: Options, other_model: str, tmp_pa
     ):
         with pytest.raises(ConfigError, match=said):
             options(**changes)
+
+
+def test_a_report_to_a_package_that_is_not_there_is_refused(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="--report_to trackio wants the package trackio"):
+        check_report_to(options(report_to=("trackio",)))
+    check_report_to(options())
 
 
 def test_the_same_command_again_does_nothing_and_another_is_refused(options: Options) -> None:

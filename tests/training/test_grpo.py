@@ -18,6 +18,8 @@ from safetensors.torch import load_file
 import training.grpo
 from corag.chain import Chain
 from corag.config import CoRAGConfig
+from corag.method import HopRecord
+from corag.prompting import sub_query_prompt
 from core.errors import ConfigError
 from core.protocols import Completion
 from core.runner import answer_question
@@ -25,9 +27,14 @@ from core.runs.folder import RunFolder
 from core.runs.manifest import CHAINS
 from core.tools import Tools
 from core.types import Question
+from eval.experiment.background import background
+from eval.experiment.opening import open_index_quietly
+from eval.experiment.questions import FurtherQuestions
 from generation.config import ModelConfig
 from generation.rendering import Renderer
 from generation.transformers_engine import TransformersGenerator
+from retrieval.config import RetrieverConfig
+from scripts.cli import main as command
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.training.conftest import PASSAGES, TOWNS
 from tests.training.launching import kill_after, launched
@@ -59,18 +66,16 @@ def questions(count: int) -> list[Question]:
 @pytest.fixture(scope="module")
 def engine(tiny_model: str, start: str) -> TransformersGenerator:
     """The tiny model with the start adapter, as the reward asks it."""
-    return TransformersGenerator.open(ModelConfig(tiny_model, backend="transformers", adapter=start))
+    return TransformersGenerator.open(ModelConfig(backend="transformers", name=tiny_model, adapter=start))
 
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A real index over the passages, for programs of their own."""
-    from scripts.cli import main as corag
-
     folder = tmp_path_factory.mktemp("index")
     lines = [json.dumps({"id": each.id, "title": each.title, "text": each.text}) for each in PASSAGES]
     (folder / "corpus.jsonl").write_text("\n".join(lines) + "\n")
-    assert corag(["index", str(folder / "corpus.jsonl"), "--out", str(folder / "bm25")]) == 0
+    assert command(["index", str(folder / "corpus.jsonl"), "--out", str(folder / "bm25")]) == 0
     return str(folder / "bm25")
 
 
@@ -80,9 +85,6 @@ def chains(
 ) -> Iterator[str]:
     """Chains that the tiny model sampled with that index."""
     folder = tmp_path_factory.mktemp("sampled") / "chains"
-    from eval.experiment.background import background
-    from eval.experiment.opening import open_index_quietly
-    from retrieval.config import RetrieverConfig
 
     async def fill() -> None:
         retriever = await open_index_quietly(RetrieverConfig(index=[index]))
@@ -112,8 +114,6 @@ def chains(
 
 @pytest.fixture
 def options(chains: str, index: str, start: str, tiny_model: str, tmp_path: Path) -> Options:
-    from retrieval.config import RetrieverConfig
-
     def make(**changes: Any) -> GrpoConfig:
         quick = {
             "chains": [chains], "retriever": RetrieverConfig(index=[index]), "out": str(tmp_path / "adapter"),
@@ -128,10 +128,10 @@ def options(chains: str, index: str, start: str, tiny_model: str, tmp_path: Path
 def test_the_reward_is_the_gain_that_sampling_measured(
     chains: str, engine: TransformersGenerator, tiny_model: str, options: Options
 ) -> None:
-    """Every hop of every chain, asked again by its tokens: the sampler's score after it less that before it."""
+    """Every hop of every chain, asked again by its tokens: the score after it less the one before it."""
     renderer = Renderer.load(tiny_model)
     config = options()
-    opened = asyncio.run(training.grpo.open_all(config))
+    opened = background().run(training.grpo.open_all(config))
     checked = 0
     for row in read_chains([Path(chains)]):
         prefixes = {prefix.before: prefix for prefix in prefixes_of(row, 0, renderer, CORAG)}
@@ -163,8 +163,6 @@ def scripted(before: float, after: float) -> ScriptedGenerator:
 
 
 def rewarded(text: str, asked: tuple[str, ...] = (), **options: Any) -> Any:
-    from training.pairs import HopRecord
-
     question = Question("q", "Where is it?", ("Issel",))
     before = tuple(HopRecord(each, "x", False, ()) for each in asked)
     prefix = Prefix(question, before, "", ())
@@ -204,8 +202,6 @@ def test_a_prefix_is_asked_once_and_as_decoding_asks(chains: str, options: Optio
     assert len({(each.question.id, each.before) for each in found}) == len(found)
     assert [each.question.id for each in found if not each.before] == ["q0", "q1", "q2", "q3"]
     assert max(sum(each.question.id == f"q{number}" for each in found) for number in range(4)) <= 2
-    from corag.prompting import sub_query_prompt
-
     first = sub_query_prompt(found[0].question.text, Chain(), corag)
     assert list(found[0].prompt_ids) == renderer.encode(first)
 
@@ -227,8 +223,6 @@ def lines_of(config: GrpoConfig) -> list[dict[str, Any]]:
 @pytest.mark.slow
 def test_steps_are_taken_logged_and_gone_on_from(options: Options, tmp_path: Path) -> None:
     """Killed in the middle it ends in the weights of a training that was not."""
-    from eval.experiment.questions import FurtherQuestions
-
     dev = tmp_path / "dev.jsonl"
     asked = [{"id": each.id, "question": each.text, "answers": list(each.answers)} for each in questions(2)]
     dev.write_text("".join(json.dumps(each) + "\n" for each in asked))
