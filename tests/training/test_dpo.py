@@ -171,13 +171,13 @@ def test_the_same_command_again_does_nothing_and_another_is_refused(options: Opt
 
 @pytest.mark.slow
 def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(options: Options, tmp_path: Path) -> None:
-    once = options(max_steps=40, save_steps=2, save_precision="float32", out=str(tmp_path / "once"))
+    once = options(max_steps=14, save_steps=2, save_precision="float32", out=str(tmp_path / "once"))
     twice = replace(once, out=str(tmp_path / "twice"))
     with (tmp_path / "log").open("w") as log:
         process = launched(DPO, twice, tmp_path, log)
-        kill_after(process, tmp_path / "twice", 8)
+        kill_after(process, tmp_path / "twice", 4)
     assert process.wait() == -signal.SIGKILL, (tmp_path / "log").read_text()
-    assert "corag: step 1 of 40, loss" in (tmp_path / "log").read_text()
+    assert "corag: step 1 of 14, loss" in (tmp_path / "log").read_text()
     resumed, whole = main(twice)["result"], main(once)["result"]
     assert resumed["resumed_from"].startswith("checkpoint-") and whole["resumed_from"] == ""
     before, after = weights_of(once), weights_of(twice)
