@@ -14,7 +14,8 @@ from core.lazy import lazy_exports
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "training.config": "LoraOptions SftConfig TuningOptions",
+        "training.config": "DpoConfig GrpoConfig LoraOptions SftConfig TuningOptions",
+        "training.pairs": "MakePairsConfig PairsConfig make_pairs",
         "training.rows": "MakeRowsConfig make_rows read_report",
         "training.rounds": "RoundsConfig perform_rounds",
         "training.data": "RowsConfig",

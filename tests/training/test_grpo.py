@@ -22,6 +22,7 @@ from corag.method import HopRecord
 from corag.prompting import sub_query_prompt
 from corag.rank import gold_log_likelihood
 from core.errors import ConfigError
+from core.options import parse
 from core.protocols import Completion
 from core.runner import answer_question
 from core.runs.folder import RunFolder
@@ -201,6 +202,15 @@ def test_a_cold_start_and_groups_that_cannot_be_are_refused(options: Options) ->
         with pytest.raises(ConfigError, match=said):
             options(**changes)
     assert options(adapter="", cold_start=True).cold_start
+
+
+def test_the_shipped_configurations_are_read() -> None:
+    configs = Path(training.grpo.__file__).parent / "configs"
+    words = ["--chains", "chains", "--retriever.index", "index", "--out", "made", "--adapter", "adapter"]
+    for name in ("grpo_cpu.yaml", "grpo_1gpu.yaml"):
+        found = parse(GrpoConfig, ["--config", str(configs / name), *words], "", "")
+        assert found.engine.backend == "transformers" and found.chains == ["chains"]
+        assert found.batch_size * found.accumulation // found.generations >= 2, "several groups an update"
 
 
 def test_a_prefix_is_asked_once_and_as_decoding_asks(chains: str, options: Options, tiny_model: str) -> None:
