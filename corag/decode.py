@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from corag.chain import (
@@ -24,6 +25,7 @@ from corag.prompting import (
     sub_query_prompt,
 )
 from core.errors import BudgetExhaustedError
+from core.protocols import Completion
 from core.text import clean_sub_answer, exact_match, extract_answer, normalize_answer
 from core.tools import Tools
 
@@ -102,16 +104,22 @@ async def sample_sub_queries(
         path=path,
     )
     # One request for all samples: the prompt is computed and counted once.
+    return read_sub_queries(reply.completions, chain, config, may_repeat=may_repeat)
+
+
+def read_sub_queries(
+    replies: Sequence[Completion], chain: Chain, config: CoRAGConfig, *, may_repeat: bool = False
+) -> tuple[list[SubQuery], int]:
+    """Take the next sub-queries out of replies.
+
+    Return those new to the chain and to each other, and how many repeat the chain, blank ones among them.
+    """
     number, exact, written = len(chain) + 1, config.repeats == "exact", config.replies == "as_written"
     asked = () if may_repeat else chain.sub_queries
     cleaned = [
-        written_sub_query(each.text) if written else clean_sub_query(each.text, number)
-        for each in reply.completions
+        written_sub_query(each.text) if written else clean_sub_query(each.text, number) for each in replies
     ]
-    cut = [
-        each.finish_reason == "length" and (written or reaches_end(each.text, number))
-        for each in reply.completions
-    ]
+    cut = [each.finish_reason == "length" and (written or reaches_end(each.text, number)) for each in replies]
     repeats = sum(not fresh([text], asked, exact=exact, blank=written) for text in cleaned)
     new = fresh(cleaned, asked, exact=exact, blank=written)
     return [SubQuery(text, cut[cleaned.index(text)]) for text in new], repeats

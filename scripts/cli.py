@@ -44,6 +44,11 @@ COMMANDS = {
         "scripts.commands.sample", "sample chains for training and keep the best of each question"
     ),
     "rows": Command("scripts.commands.rows", "turn sampled chains into training rows", "chains"),
+    "pairs": Command(
+        "scripts.commands.pairs",
+        "turn sampled chains into pairs of sub-queries, chosen and rejected",
+        "chains",
+    ),
     "train": Command("scripts.commands.train", "fine-tune on training rows: training/sft.py, from anywhere"),
     "rounds": Command(
         "scripts.commands.rounds", "sample, make rows, fine-tune and decode, once or several times"

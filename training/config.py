@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from core.errors import ConfigError
+from eval.experiment.questions import FurtherQuestions
+from generation.config import ModelConfig
+from retrieval.config import RetrieverConfig
 
 WATCHING = ("report_to", "logging_steps", "eval_steps", "save_steps")
 """Options of how a training is watched and saved, which may differ when it goes on."""
@@ -100,20 +103,34 @@ class TuningOptions:
 
 
 @dataclass(frozen=True)
-class SftConfig(TuningOptions):
-    """Options of training/sft.py.
+class ProgramOptions(TuningOptions):
+    """What each of the room's training programs is told.
 
     Attributes:
-        rows: folder that 'corag rows' wrote.
         out: folder of the adapter (or, with tuning "full", of the model) and of its checkpoints.
         model: the base model: "default", a folder or a Hugging Face name.
         adapter: folder of an adapter to go on training; "" for a new one.
     """
 
-    rows: str = ""
     out: str = ""
     model: str = "default"
     adapter: str = ""
+
+    PLACES: ClassVar[tuple[str, ...]] = ("out",)
+    """Options that say where things lie: their content is noted in another way."""
+
+
+@dataclass(frozen=True)
+class SftConfig(ProgramOptions):
+    """Options of training/sft.py.
+
+    Attributes:
+        rows: folder that 'corag rows' wrote.
+    """
+
+    rows: str = ""
+
+    PLACES: ClassVar[tuple[str, ...]] = ("out", "rows")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -126,3 +143,156 @@ class SftConfig(TuningOptions):
                 "tuning 'full' trains the model itself, so there is no adapter to go on with: leave one of "
                 "them out."
             )
+
+
+@dataclass(frozen=True)
+class DpoConfig(ProgramOptions):
+    """Options of training/dpo.py: direct preference optimisation (Rafailov et al. 2023).
+
+    Attributes:
+        pairs: folder that 'corag pairs' wrote.
+        beta: how dear it is to leave the start adapter behind; higher stays closer.
+        loss: "sigmoid" (DPO), "ipo" (Azar et al. 2023) or "hinge" (SLiC).
+        sft_share: weight of the chosen sub-query's own negative log-likelihood in the loss: above 0 it does
+            not become less likely while it gets likelier than the rejected one.
+        learning_rate: its greatest value. Preferences want a tenth of fine-tuning's and less.
+        epochs: passes over the pairs.
+        batch_size: pairs per device and step; each is two sequences.
+    """
+
+    learning_rate: float = 2e-5
+    batch_size: int = 4
+    pairs: str = ""
+    beta: float = 0.1
+    loss: Literal["sigmoid", "ipo", "hinge"] = "sigmoid"
+    sft_share: float = 0.0
+
+    PLACES: ClassVar[tuple[str, ...]] = ("out", "pairs")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.pairs or not self.out:
+            raise ConfigError(
+                "name the pairs and where the result goes: accelerate launch training/dpo.py --pairs PAIRS "
+                "--adapter ADAPTER --out FOLDER."
+            )
+        if self.beta <= 0 or self.sft_share < 0:
+            raise ConfigError(
+                f"beta must be above 0 and sft_share not below it, but they are {self.beta} and "
+                f"{self.sft_share}."
+            )
+        check_start(self, "dpo.py")
+
+
+@dataclass(frozen=True)
+class RewardOptions:
+    """What a sub-query is worth.
+
+    Attributes:
+        of: the gain in the gold answer's mean "log_likelihood" per token, or in its "probability", that
+            mean's exponential (IGPO): the latter counts little as long as the answer is far away.
+        repeat_penalty: a sub-query that the chain has asked gains nothing, less this.
+        blank_penalty: the same of an empty one.
+    """
+
+    of: Literal["log_likelihood", "probability"] = "log_likelihood"
+    repeat_penalty: float = 0.5
+    blank_penalty: float = 0.5
+
+    def __post_init__(self) -> None:
+        if min(self.repeat_penalty, self.blank_penalty) < 0:
+            raise ConfigError(
+                "reward.repeat_penalty and reward.blank_penalty are taken off a reward, so they cannot be "
+                f"negative, but they are {self.repeat_penalty} and {self.blank_penalty}."
+            )
+
+
+@dataclass(frozen=True)
+class GrpoConfig(ProgramOptions):
+    """Options of training/grpo.py: group-relative policy optimisation (Shao et al. 2024).
+
+    Attributes:
+        chains: one or more folders that 'corag sample' wrote: what their chains began with is gone on from.
+        retriever: the index that they were sampled with.
+        engine: what answers and scores for the reward: the start adapter, frozen. Its model and adapter are
+            the training's own; a server has to serve them.
+        per_question: beginnings of a question's chains at most; 0 for all.
+        generations: sub-queries that are sampled and compared after the same hops.
+        temperature: at which they are sampled.
+        beta: weight of the distance (KL) from the start adapter; 0 for none.
+        reward: what a sub-query is worth.
+        cold_start: train a new adapter, without an adapter that knows the task. Small models collapse so.
+        dev: questions to answer while training goes on, greedily, every ``eval_steps`` steps.
+        dev_hops: hops of these chains at most.
+        dev_stop: their stop rule.
+        learning_rate: its greatest value.
+        batch_size: sub-queries per device and step; with the accumulation a multiple of ``generations``.
+    """
+
+    learning_rate: float = 1e-5
+    chains: list[str] = field(default_factory=list)
+    retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+    engine: ModelConfig = field(default_factory=lambda: ModelConfig(backend="transformers"))
+    per_question: int = 4
+    generations: int = 8
+    temperature: float = 1.0
+    beta: float = 0.04
+    reward: RewardOptions = field(default_factory=RewardOptions)
+    cold_start: bool = False
+    dev: FurtherQuestions = field(default_factory=FurtherQuestions)
+    dev_hops: int = 4
+    dev_stop: Literal["length", "check", "settled", "learned"] = "learned"
+
+    # The chains' manifest says which index it was; the others are how it is watched, or where.
+    PLACES: ClassVar[tuple[str, ...]] = (
+        "out",
+        "chains",
+        "retriever",
+        "engine",
+        "dev",
+        "dev_hops",
+        "dev_stop",
+    )
+    ALIASES: ClassVar[dict[str, str]] = {"index": "retriever.index"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.chains or not self.out:
+            raise ConfigError(
+                "name the chains and where the result goes: accelerate launch training/grpo.py --chains "
+                "CHAINS --retriever.index INDEX --adapter ADAPTER --out FOLDER."
+            )
+        if not self.cold_start:
+            check_start(
+                self, "grpo.py", "; small models collapse from a cold start (--cold_start true for it)"
+            )
+        elif self.adapter or self.tuning == "full":
+            raise ConfigError(
+                "a cold start trains a new adapter: leave out --adapter, with tuning lora or qlora."
+            )
+        if self.generations < 2 or self.batch_size * self.accumulation % self.generations:
+            raise ConfigError(
+                "sub-queries are compared in groups, so generations must be 2 or more and batch_size times "
+                f"accumulation a multiple of it, but they are {self.generations}, {self.batch_size} and "
+                f"{self.accumulation}."
+            )
+        if self.temperature <= 0 or self.beta < 0 or min(self.per_question, self.dev_hops) < 0:
+            raise ConfigError(
+                "temperature must be above 0, and beta, per_question and dev_hops not below it, but they are "
+                f"{self.temperature}, {self.beta}, {self.per_question} and {self.dev_hops}."
+            )
+
+
+def check_start(config: ProgramOptions, program: str, otherwise: str = "") -> None:
+    """Raise :class:`ConfigError` unless a training starts from an adapter that it can compare itself with.
+
+    ``otherwise``: what else there is to say.
+    """
+    if config.tuning == "full" or not config.adapter:
+        raise ConfigError(
+            f"training/{program} goes on from an adapter that knows the task, and compares itself with it: "
+            "name one that 'corag train' made (--adapter FOLDER, or default for the shipped one), with "
+            f"tuning lora or qlora{otherwise}."
+        )
+    if config.batching == "padding_free":
+        raise ConfigError(f"training/{program} pads its batches: choose batching auto, by_length or padded.")

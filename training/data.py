@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 from corag.chain import Chain, Hop, top_passages
 from corag.config import CoRAGConfig
@@ -250,8 +250,17 @@ def chain_of(row: ChainRow, passages: Mapping[str, Passage]) -> Chain:
     )
 
 
-def set_aside(question_id: str, config: RowsConfig) -> bool:
-    """Whether a question's rows are for validation."""
+class Split(Protocol):
+    """The options that say which questions are set aside."""
+
+    @property
+    def validation(self) -> float: ...  # noqa: D102
+    @property
+    def seed(self) -> int: ...  # noqa: D102
+
+
+def set_aside(question_id: str, config: Split) -> bool:
+    """Whether what is made of a question is for validation."""
     return derive_seed(config.seed, "validation", question_id) < config.validation * 2**31
 
 

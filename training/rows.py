@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 from corag.config import CoRAGConfig
 from core.errors import ConfigError, DataError
@@ -182,7 +182,7 @@ async def write_rows(
         return found
     report = RowsReport(settings, files=[manifest_of_chains(folder).last.questions for folder in folders])
     rows: dict[str, list[Any]] = {"train": [], "validation": []}
-    with tempfile.TemporaryDirectory(dir=_parent(out), prefix=f"{out.name}.") as temporary:
+    with tempfile.TemporaryDirectory(dir=parent_of(out), prefix=f"{out.name}.") as temporary:
         # Chains lie in the order in which they were finished, which may differ between two runs that sampled
         # the same.
         every = sorted(read_chains(folders), key=lambda row: row.question.id)
@@ -196,7 +196,7 @@ async def write_rows(
                 f"the chains in {', '.join(map(str, folders))} give no training rows: "
                 f"{dict(report.left_out)}."
             )
-        _save(rows, Path(temporary) / "rows")
+        save_tables(rows, Path(temporary) / "rows")
         text = json.dumps(asdict(report), indent=1)
         write_atomically(Path(temporary) / "rows" / REPORT, text + "\n")
         (Path(temporary) / "rows").rename(out)
@@ -207,23 +207,33 @@ def settings_of(
     folders: Sequence[Path], retriever: Retriever, renderer: Renderer, config: RowsConfig, corag: CoRAGConfig
 ) -> dict[str, Any]:
     """Everything that the rows depend on. Raises :class:`ConfigError` if the index is not the chains' own."""
-    chains = []
     for folder in folders:
-        manifest = manifest_of_chains(folder)
-        if manifest.retriever != retriever.fingerprint:
-            raise ConfigError(
-                f"the chains in '{folder}' were sampled with the index {manifest.retriever}, but this one is "
-                f"{retriever.fingerprint}: give the same --retriever options."
-            )
-        kept = {
-            name: manifest.settings[name] for name in ("options", "prompts", "questions", "model", "seed")
-        }
-        chains.append(kept | {"traces": file_digest(folder / TRACES)})  # sampling may have gone on since
-    settings = {"chains": chains, "rows": asdict(config), "tokenizer": renderer.fingerprint}
+        check_index(folder, retriever)
+    settings = {"chains": identify(folders), "rows": asdict(config), "tokenizer": renderer.fingerprint}
     if "stop" in config.tasks:  # sampling does not use its prompt, so the chains do not say which it was
         settings["stop_prompt"] = corag.prompt("stop_check").identity
     plain: dict[str, Any] = json.loads(json.dumps(settings))
     return plain
+
+
+def check_index(folder: Path, retriever: Retriever) -> None:
+    """Raise :class:`ConfigError` if an index is not the one that a folder's chains were sampled with."""
+    manifest = manifest_of_chains(folder)
+    if manifest.retriever != retriever.fingerprint:
+        raise ConfigError(
+            f"the chains in '{folder}' were sampled with the index {manifest.retriever}, but this one is "
+            f"{retriever.fingerprint}: give the same --retriever options."
+        )
+
+
+def identify(folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return what tells the chains of some folders from others: their settings and what they hold."""
+    names = ("options", "prompts", "questions", "model", "seed")
+    return [
+        {name: manifest_of_chains(folder).settings[name] for name in names}
+        | {"traces": file_digest(folder / TRACES)}  # sampling may have gone on since
+        for folder in folders
+    ]
 
 
 async def passages_of(rows: Sequence[ChainRow], retriever: Retriever) -> dict[str, Passage]:
@@ -249,7 +259,16 @@ def read_report(folder: Path) -> RowsReport | None:
 _HELD_OUT = re.compile(r"(?:^|[^a-z])(test|dev|valid|validation|eval)(?:[^a-z]|$)")
 
 
-def held_out_named(report: RowsReport) -> list[str]:
+class MadeOfChains(Protocol):
+    """A report of what was made of chains: which they were, and for which question files."""
+
+    @property
+    def settings(self) -> dict[str, Any]: ...  # noqa: D102
+    @property
+    def files(self) -> list[str]: ...  # noqa: D102
+
+
+def held_out_named(report: MadeOfChains) -> list[str]:
     """Return the question files and splits of some rows that are for testing by their names.
 
     Names are all that there is to go by: of questions from Hugging Face the split that was loaded, of files
@@ -303,7 +322,8 @@ def _table(rows: Sequence[TrainingRow]) -> Any:
     return datasets.Dataset.from_list([asdict(row) for row in rows], features=features)
 
 
-def _save(rows: Mapping[str, Sequence[Any]], folder: Path) -> None:
+def save_tables(rows: Mapping[str, Sequence[Any]], folder: Path) -> None:
+    """Write datasets by split, each of one or more tables; a split without any is left out."""
     import datasets
 
     datasets.disable_progress_bars()
@@ -311,9 +331,12 @@ def _save(rows: Mapping[str, Sequence[Any]], folder: Path) -> None:
     datasets.DatasetDict(tables).save_to_disk(folder)
 
 
-def _parent(out: Path) -> Path:
+def parent_of(out: Path) -> Path:
+    """Make room for a folder and return the one above it. Raises :class:`ConfigError` if it is in use."""
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"'{out}' is in the way: it holds no rows. Choose another --out, or remove it.")
+        raise ConfigError(
+            f"'{out}' is in the way: it holds something else. Choose another --out, or remove it."
+        )
     shutil.rmtree(out, ignore_errors=True)
     return out.parent

@@ -36,7 +36,8 @@ from training.config import SftConfig
 from training.data import RowsConfig, examples_of, tokenise
 from training.rows import passages_of
 from training.sampling import SampleConfig, sample_chains
-from training.sft import make_model, make_trainer
+from training.sft import make_trainer
+from training.tuning import make_model
 
 CPU_CONFIG = Path(training.__file__).parent / "configs" / "cpu.yaml"
 ROWS = RowsConfig(ratio=0.6, max_length=1024)

@@ -33,7 +33,7 @@ from eval.experiment.registry import called
 from eval.experiment.run import RunConfig
 from scripts.cli import COMMANDS
 from tests.serving import OPTIONS, SERVER
-from training.config import SftConfig
+from training.config import DpoConfig, GrpoConfig, SftConfig
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -44,6 +44,11 @@ SHORT = [*GUIDES, ROOT / "docs/results.md"]
 
 LINES, COLUMNS, PARAGRAPH = 120, 110, 5
 # What else pages call: noted, so that nothing of it is performed.
+PROGRAMS: dict[str, type] = {
+    "training/sft.py": SftConfig,
+    "training/dpo.py": DpoConfig,
+    "training/grpo.py": GrpoConfig,
+}
 OTHERS = ("source", "vllm", "sbatch", "export", "cd")
 # Further options that pages name: of every command, of other programs, of a method that a page makes.
 FOREIGN = set(
@@ -189,7 +194,8 @@ def check_command(words: list[str]) -> None:
         given = [word for word in arguments[1:] if word != "--json"]  # which every command takes
         parse(options, given, "", "", command.positional)
     elif program == "accelerate":
-        parse(SftConfig, arguments[arguments.index("training/sft.py") + 1 :], "", "")
+        at, kind = next((at, PROGRAMS[word]) for at, word in enumerate(arguments) if word in PROGRAMS)
+        parse(kind, arguments[at + 1 :], "", "")
     elif words[:2] == ["python", "-m"]:
         # The command that tests/serving.py runs, so it is known to start.
         assert arguments[: len(SERVER)] == SERVER and arguments[len(SERVER)] == "--model"
@@ -214,7 +220,7 @@ def test_commands_parse(page: Path, folder: Path):
 def known_options() -> set[str]:
     """Return every option of every command, by all its names."""
     known = set()
-    kinds: list[type] = [SftConfig]
+    kinds: list[type] = [*PROGRAMS.values()]
     for command in COMMANDS.values():
         hints = get_type_hints(importlib.import_module(command.module).main)
         kinds += [kind for at, kind in hints.items() if at != "return"]

@@ -20,7 +20,7 @@ from generation.models import model_folder
 from generation.rendering import Renderer
 from tests.fakes import WordRetriever, passage
 from tests.tiny import save_tiny_model
-from training.config import SftConfig
+from training.config import LoraOptions, SftConfig
 from training.data import RowsConfig
 from training.rows import write_rows
 from training.sampling import SampleConfig, SampledChain, SampledChains
@@ -49,6 +49,28 @@ def other_model(tmp_path_factory: pytest.TempPathFactory) -> str:
 def rows(tmp_path_factory: pytest.TempPathFactory, tiny_model: str) -> str:
     """Return a folder of rows: three tasks, eight questions, some of them set aside."""
     return make_rows(tmp_path_factory.mktemp("rows"), tiny_model)
+
+
+@pytest.fixture(scope="session")
+def start(tmp_path_factory: pytest.TempPathFactory, tiny_model: str, rows: str) -> str:
+    """Return an adapter of the tiny model to start from."""
+    out = str(tmp_path_factory.mktemp("start") / "adapter")
+    from training.sft import main as fine_tune
+
+    fine_tune(
+        SftConfig(
+            rows=rows,
+            out=out,
+            model=tiny_model,
+            precision="float32",
+            batch_size=4,
+            max_steps=3,
+            learning_rate=5e-3,
+            lora=LoraOptions(rank=4),
+            save_precision="float32",
+        )
+    )
+    return out
 
 
 @pytest.fixture

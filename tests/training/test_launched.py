@@ -23,7 +23,8 @@ from generation.models import native_dtype
 from tests.training.test_sft import SFT, trainer_of
 from training.config import SftConfig
 from training.launched import check_launch, pin_one_gpu
-from training.sft import arguments, load_rows, main, precision_of, save
+from training.sft import arguments, load_rows, main
+from training.tuning import precision_of, save
 
 Options = Callable[..., SftConfig]
 NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

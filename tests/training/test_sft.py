@@ -30,7 +30,8 @@ from generation.models import folder_digest
 from tests.fakes import passage
 from tests.training.conftest import PASSAGES, make_rows
 from training.config import LoraOptions, SftConfig
-from training.sft import last_checkpoint, load_rows, main, make_trainer
+from training.sft import load_rows, main, make_trainer
+from training.tuning import last_checkpoint
 
 Options = Callable[..., SftConfig]
 SFT = str(Path(__file__).parents[2] / "training/sft.py")

@@ -1,0 +1,180 @@
+"""Direct preference optimisation on pairs of sub-queries, with TRL.
+
+    accelerate launch training/dpo.py --config training/configs/dpo_cpu.yaml --pairs PAIRS --out FOLDER
+
+It goes on from an adapter that knows the task, and its reference is that adapter, frozen (Rafailov et al.
+2023). The folder gets the adapter, ``training.json``, which says how it was made, and ``metrics.jsonl``. The
+same command goes on from the last checkpoint, or does nothing if it had finished.
+
+This is a program of its own, not a command: accelerate starts it once per device, each with its own rank.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from core.errors import DataError
+from generation.models import context_window, model_folder
+from training.config import DpoConfig
+from training.pairs import read_pairs_report
+from training.tuning import (
+    batching_of,
+    check_one_gpu,
+    check_tokenizer,
+    common_arguments,
+    go_on,
+    how_to_use,
+    identity_of_training,
+    keep_float32,
+    load_tokenizer,
+    make_model,
+    perform,
+    save,
+    start_program,
+    warn_of_held_out,
+)
+
+METRICS = "metrics.jsonl"
+_IDS = ("prompt_ids", "chosen_ids", "rejected_ids")
+
+
+def main(config: DpoConfig) -> dict[str, Any]:
+    """Train, save the adapter with its manifest, and return the manifest.
+
+    Raises :class:`ConfigError` or :class:`DataError` for pairs that do not suit the model or the options,
+    before anything is trained.
+    """
+    folder = model_folder(config.model)
+    pairs = load_pairs(config, folder)
+    return perform(
+        config,
+        settings_of(config, folder),
+        f"model {config.model} and {len(pairs['train'])} pairs",
+        lambda: make_trainer(config, folder, pairs),
+        lambda trainer: train(trainer, config, pairs),
+    )
+
+
+def train(trainer: Any, config: DpoConfig, pairs: Any) -> dict[str, Any]:
+    """Train from the last checkpoint on, evaluate, save, and return figures for the manifest.
+
+    Of the pairs set aside: their loss, how often the chosen sub-query gained more than the rejected one
+    (``accuracy``), and by how much, in log-likelihood times beta (``margin``).
+    """
+    done = go_on(trainer, config)
+    found = trainer.evaluate() if "validation" in pairs else {}
+    save(trainer, config, Path(config.out))
+    names = {"loss": "eval_loss", "accuracy": "eval_rewards/accuracies", "margin": "eval_rewards/margins"}
+    return {
+        "steps": done.steps,
+        "epochs": done.epochs,
+        # After a resume transformers averages only what came since.
+        "train_loss": None if done.resumed_from else done.loss,
+        "first_loss": done.first_loss,
+        "evaluation": {name: found[key] for name, key in names.items() if key in found},
+        "pairs": len(pairs["train"]),
+        "seconds": done.seconds,
+        "resumed_from": done.resumed_from,
+    }
+
+
+def said_of(config: DpoConfig, result: dict[str, Any]) -> str:
+    """Say in two lines what a training made, and how to use it."""
+    loss = "" if result["train_loss"] is None else f", mean loss {result['train_loss']:.3f}"
+    found = "".join(f", {name} {value:.3f}" for name, value in result["evaluation"].items())
+    steps = f"{result['steps']} steps, {result['epochs']:.2f} epochs, {result['seconds']:.0f} s{loss}"
+    return how_to_use(config, f"{steps}{'; of pairs set aside' if found else ''}{found.replace(',', '', 1)}")
+
+
+def load_pairs(config: DpoConfig, folder: str) -> Any:
+    """Load the pairs that suit the model in ``folder``, each within the limits.
+
+    Raises :class:`ConfigError` for pairs of another tokenizer, :class:`DataError` naming the pair that does
+    not fit: its end is what is learned.
+    """
+    import datasets
+
+    report = read_pairs_report(Path(config.pairs))
+    if report is None:
+        raise DataError(f"'{config.pairs}' is no folder of pairs: make them with 'corag pairs'.")
+    check_tokenizer(
+        f"the pairs in '{config.pairs}'", report.settings["tokenizer"], config, folder, "corag pairs"
+    )
+    warn_of_held_out(config.pairs, report)
+    pairs = datasets.load_from_disk(config.pairs)
+    limit = config.max_length or report.settings["pairs"]["max_length"]
+    window = context_window(folder) or limit
+    for split in pairs:
+        for number, pair in enumerate(pairs[split]):
+            length = len(pair["prompt_ids"]) + max(len(pair["chosen_ids"]), len(pair["rejected_ids"]))
+            wrong = (
+                f"has {length} tokens, more than max_length {limit}: training would cut off its end"
+                if length > limit
+                else f"has {length} tokens, but '{config.model}' was made to read {window} at once"
+                if length > window
+                else ""
+            )
+            if wrong:
+                raise DataError(
+                    f"pair {number} of '{config.pairs}/{split}' (hop {pair['hop']} of question "
+                    f"'{pair['question_id']}') {wrong}. Make the pairs again with 'corag pairs', with a "
+                    "--pairs.max_length that suits."
+                )
+    return pairs
+
+
+def settings_of(config: DpoConfig, folder: str) -> dict[str, Any]:
+    """Everything that the result depends on, as it stands in training.json."""
+    report = read_pairs_report(Path(config.pairs))
+    assert report is not None
+    found = report.settings | {"questions": report.questions, "tokens": report.tokens}
+    settings = identity_of_training(config, folder, batching_of(config), config.PLACES) | {"pairs": found}
+    plain: dict[str, Any] = json.loads(json.dumps(settings))
+    return plain
+
+
+def make_trainer(config: DpoConfig, folder: str, pairs: Any) -> Any:
+    """Build TRL's trainer."""
+    from transformers.trainer_callback import PrinterCallback
+
+    from training.pair_trainer import PairTrainer
+    from training.trainer import MetricsFile, SpokenSteps
+
+    validation = pairs.get("validation")
+    # Before the model: it starts the process group.
+    chosen = arguments(config, evaluates=validation is not None)
+    model, _ = make_model(config, folder)
+    trainer = PairTrainer(
+        model=model,
+        args=chosen,
+        train_dataset=pairs["train"].select_columns(list(_IDS)),
+        eval_dataset=validation and validation.select_columns(list(_IDS)),
+        processing_class=load_tokenizer(folder),
+        callbacks=[SpokenSteps(), MetricsFile(Path(config.out) / METRICS)],
+    )
+    trainer.remove_callback(PrinterCallback)
+    keep_float32(trainer.model)
+    return trainer
+
+
+def arguments(config: DpoConfig, *, evaluates: bool) -> Any:
+    """Say it to TRL, whose own defaults cut pairs at 1,024 tokens."""
+    from trl import DPOConfig
+
+    said = DPOConfig(
+        max_length=None,  # longer ones were refused
+        beta=config.beta,
+        loss_type=[config.loss, "sft"] if config.sft_share else [config.loss],
+        loss_weights=[1.0, config.sft_share] if config.sft_share else None,
+        train_sampling_strategy="group_by_length" if batching_of(config) == "by_length" else "random",
+        **common_arguments(config, evaluates=evaluates),
+    )
+    check_one_gpu(said)
+    return said
+
+
+if __name__ == "__main__":
+    summary = "prefer the sub-queries that helped to those that did not"
+    start_program(DpoConfig, main, said_of, "training/dpo.py", summary)
