@@ -92,7 +92,7 @@ async def ray_pool(
         ConfigError: if Ray is not installed, or there is no room for the workers.
         BackendError: if an engine or index does not open.
     """
-    with _connected(config) as ray:
+    with connected(config) as ray:
         pool = RayPool(ray, config, engine, searched, in_flight)
         try:
             await pool.open()
@@ -427,7 +427,7 @@ def _share(config: WorkersConfig, ray: Any) -> tuple[int, float]:
 
 
 @contextmanager
-def _connected(config: WorkersConfig) -> Iterator[Any]:
+def connected(config: WorkersConfig) -> Iterator[Any]:
     """Connect to a cluster of Ray's, or start one on this machine, for the length of a block."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Else it would set CUDA_VISIBLE_DEVICES to nothing for workers that share a GPU's server.

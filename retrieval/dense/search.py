@@ -125,6 +125,9 @@ class FaissIndex:
 
         faiss.omp_set_num_threads(self._threads)  # it belongs to the thread, not to the index
         scores, rows = self._index.search(vectors, min(k, self.rows))
+        # FAISS has no order for equal scores; here the earlier passage comes first, as among parts.
+        order = np.lexsort((rows, -scores), axis=-1)
+        rows, scores = np.take_along_axis(rows, order, -1), np.take_along_axis(scores, order, -1)
         found = (zip(*query, strict=True) for query in zip(rows.tolist(), scores.tolist(), strict=True))
         # Where FAISS finds fewer than k it pads with row -1.
         return [[(self._id_of(row), score) for row, score in pairs if row >= 0] for pairs in found]
