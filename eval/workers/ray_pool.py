@@ -444,16 +444,29 @@ def connected(config: WorkersConfig) -> Iterator[Any]:
         return
     address = config.address or os.environ.get("RAY_ADDRESS") or "local"
     with _own_signals():
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **_local(address))
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise BackendError(
-                f"there is no Ray to work with at '{address}': {reason(error)} Check --workers.address."
-            ) from None
+        _start(ray, address)
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _start(ray: Any, address: str) -> None:
+    """Connect to a cluster, or start one; once more if that failed, as it may where a machine is busy.
+
+    Raises :class:`BackendError` if it fails again.
+    """
+    for attempt in (1, 2):
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **_local(address))
+            return
+        except Exception as error:  # noqa: BLE001 - the likeliest of what Ray raises is a plain Exception
+            ray.shutdown()
+            if attempt == 2 or address != "local":
+                where = "did not start" if address == "local" else f"does not answer at '{address}'"
+                raise BackendError(
+                    f"Ray {where}: {reason(error)} Check --workers.address, or what else this machine does."
+                ) from None
 
 
 def _local(address: str) -> dict[str, Any]:

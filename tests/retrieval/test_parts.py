@@ -132,7 +132,7 @@ def _part_of(hit: tuple[str, float]) -> int:
 async def test_four_parts_of_one_training_find_what_the_whole_of_that_training_finds(
     corpus: Path, encoder: str, tmp_path: Path
 ) -> None:
-    options = {"faiss": "ivfpq", "pq_bytes": 16, "ivf_lists": 64}
+    options = {"faiss": "ivfpq", "pq_bytes": 16, "ivf_lists": 64, "threads": 1}
     trained = built(corpus, encoder, tmp_path / "trained", train_only=True, **options)
     with pytest.raises(IndexMismatchError, match="is a training without passages"):
         await open_retriever(RetrieverConfig([trained]))
