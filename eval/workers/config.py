@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from core.errors import ConfigError, nearest
 
@@ -27,8 +27,6 @@ class WorkersConfig:
     Raises:
         ConfigError: for numbers that cannot be.
     """
-
-    OFTEN: ClassVar[tuple[str, ...]] = ("kind", "count", "gpus_per_worker")
 
     kind: Literal["none", "ray"] = "none"
     count: int = 0
