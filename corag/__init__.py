@@ -52,6 +52,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "eval.tables": "ResultsTable compare_runs read_ledger table_of_runs",
         "eval.scoring": "SCORERS Scorer scorer",
         "eval.statistics": "Comparison Interval bootstrap_mean compare_paired",
+        "eval.workers.config": "WorkersConfig ray_workers",
         "eval.sweeps": "SweepConfig read_sweep",
         "eval.sweeps.results": "SweepResults asweep sweep",
         "eval.report": "html_page make_report",

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cached_property
-from textwrap import fill
+from textwrap import fill, wrap
 from typing import Any, NamedTuple, cast
 
 from docstring_parser import parse
@@ -232,7 +232,7 @@ def _ways_on(
     if left_out:
         option = config.EXTENDED_BY
         ways.append(f"The options of another {option}: {prog} --{option} {option.upper()} --help")
-    return [fill(way, _columns()) for way in ways] + [yaml]
+    return [line for way in ways for line in wrap(way, _columns())] + [yaml]
 
 
 def _heading(section: Section) -> str:

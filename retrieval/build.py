@@ -6,10 +6,11 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from core.errors import ConfigError, DataError
-from core.files import filling
+from core.files import file_digest, filling
 from core.types import Passage
 from retrieval.config import IndexConfig
 from retrieval.corpora import DOCUMENTS, format_of, read_corpus
@@ -21,6 +22,7 @@ from retrieval.dense.build import (
     build_lucene_vectors,
     checked_ivf_lists,
     encode_corpus,
+    training_rows,
 )
 from retrieval.dense.encoder import Encoder
 from retrieval.documents.passages import Cutting
@@ -28,9 +30,13 @@ from retrieval.documents.reading import FILES, READING, DocumentCorpus, Earlier,
 from retrieval.index_manifest import (
     BEFORE,
     INDEX_FILE,
+    PART,
     SHARDS,
+    TRAINED,
+    TRAINING,
     CorpusFile,
     IndexManifest,
+    IndexPart,
     IndexSettings,
     begin_build,
     hash_corpus,
@@ -78,6 +84,12 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
         passages = sift(read, corpus, ", ".join(config.corpus))
     else:
         passages = read_corpus(config.corpus, config.format, corpus)
+    rows = range(0)
+    if config.part or config.train_only:
+        rows, lists = _chosen_rows(config, encoder)
+        config = replace(config, ivf_lists=lists)
+        report(f"{len(rows):,} passages of the corpus, from number {rows.start:,} on.")
+        passages = islice(passages, rows.start, rows.stop, rows.step)
     # The texts go to disk on their way, so that no index has to hold them in memory.
     passages = storing(passages, folder)
     if encoder is None:
@@ -99,7 +111,23 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
     if earlier:
         earlier.store.close()
     shutil.rmtree(folder / BEFORE, ignore_errors=True)
-    return write_manifest(folder, settings, corpus.kept, notes)
+    return write_manifest(folder, settings, len(rows) or corpus.kept, notes)
+
+
+def _chosen_rows(config: IndexConfig, encoder: Encoder | None) -> tuple[range, int]:
+    """Return which passages of a corpus are a part's, or are trained on: those spread evenly over it.
+
+    With them the number of lists of an "ivfpq" index over all of it. The corpus is read once more for this,
+    since nobody knows before how many passages are kept.
+    """
+    assert encoder is not None
+    total = sum(1 for _ in read_corpus(config.corpus, config.format, CorpusReport()))
+    if config.part:
+        if not (rows := IndexPart.parse(config.part).rows(total)):
+            raise ConfigError(f"part {config.part} of {total:,} passages would be empty: make fewer parts.")
+        return rows, config.ivf_lists
+    lists = checked_ivf_lists(config, total, encoder.dimension)
+    return range(0, total, max(1, total // training_rows(lists))), lists
 
 
 def _documents(config: IndexConfig) -> DocumentCorpus | None:
@@ -148,6 +176,12 @@ def _settings(config: IndexConfig, files: tuple[CorpusFile, ...], encoder: Encod
         details |= {"hnsw_m": str(config.hnsw_m), "hnsw_ef_construction": str(config.hnsw_ef_construction)}
     if config.kind == "dense" and config.faiss == "ivfpq":
         details |= {"ivf_lists": str(config.ivf_lists), "pq_bytes": str(config.pq_bytes)}
+        if config.trained:
+            details[TRAINED] = file_digest(Path(config.trained) / INDEX)
+    if config.train_only:
+        details[TRAINING] = "only"
+    if config.part:
+        details[PART] = str(IndexPart.parse(config.part))
     return IndexSettings(
         config.kind, files, tuple(details.items()), config.encoder, encoder.fingerprint, encoder.dimension
     )
@@ -164,7 +198,7 @@ def _build_dense(
     """Encode passages that are being stored, index the vectors; return how many passages the encoder cut."""
     with (folder / DOCID).open("w", encoding="utf-8") as ids:
         rows = sum(ids.write(f"{passage.id}\n") > 0 for passage in passages)
-    if config.kind == "dense" and config.faiss == "ivfpq":
+    if config.kind == "dense" and config.faiss == "ivfpq" and not config.trained and not config.train_only:
         # To refuse now what would fail after hours of encoding.
         checked_ivf_lists(config, rows, encoder.dimension)
     store = PassageStore(folder)

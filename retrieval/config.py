@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 
 from core.addresses import hold_secrets
 from core.errors import ConfigError, nearest
-from retrieval.corpora import AUTO, check_format
+from retrieval.corpora import AUTO, DOCUMENTS, check_format
 from retrieval.documents.passages import Cutting
-from retrieval.index_manifest import IndexKind
+from retrieval.index_manifest import IndexKind, IndexPart
 
 # A further kind needs: its options below; its settings in ``_settings`` of build.py, and in ``_build_dense``
 # what can be refused before encoding; how it is made, in ``build_faiss`` of dense/build.py; and what is set
@@ -50,6 +50,10 @@ class IndexConfig:
             of the index.
         threads: Threads of Lucene and FAISS while building; 0 = all cores.
         overwrite: Replace an index that is already in ``out``.
+        part: Build one part of the index, such as "2/4": the second quarter of the passages. Each is served
+            by itself, and who asks all of them finds what the whole index finds. Dense only.
+        train_only: Train an "ivfpq" index for the whole corpus, and stop: its parts share that training.
+        trained: Folder that ``train_only`` made, for an "ivfpq" index or its parts.
 
     Raises:
         ConfigError: For an unknown format, or a number that cannot work.
@@ -75,12 +79,36 @@ class IndexConfig:
     shard_size: int = 4096  # a minute of encoding on a laptop's CPU
     threads: int = 0
     overwrite: bool = False
+    part: str = ""
+    train_only: bool = False
+    trained: str = ""
 
     def __post_init__(self) -> None:
         check_format(self.format)
+        self._check_parts()
         self.cutting  # noqa: B018 - refuses what it cannot be
         _refuse_below(self, 1, ("hnsw_m", "hnsw_ef_construction", "pq_bytes", "batch_size", "shard_size"))
         _refuse_below(self, 0, ("max_passage_tokens", "ivf_lists", "threads"))
+
+    def _check_parts(self) -> None:
+        if self.part:
+            IndexPart.parse(self.part)
+            if self.kind != "dense":
+                raise ConfigError(
+                    "only dense indexes have parts: scores of Lucene's depend on how often words are in all "
+                    "passages, so its index stays whole (it needs little memory)."
+                )
+            if self.format == DOCUMENTS:
+                raise ConfigError("parts are made of passages in files, not of documents: leave out --part.")
+            if self.faiss == "ivfpq" and not self.trained:
+                raise ConfigError(
+                    "parts of an ivfpq index share one training: make it with --train_only true --out "
+                    "TRAINED, then give each part --trained TRAINED."
+                )
+        if (self.train_only or self.trained) and (self.kind, self.faiss) != ("dense", "ivfpq"):
+            raise ConfigError("only --kind dense --faiss ivfpq is trained: the others need no training.")
+        if self.train_only and (self.part or self.trained):
+            raise ConfigError("training is for all parts: leave out --part and --trained with --train_only.")
 
     @property
     def cutting(self) -> Cutting:
@@ -128,7 +156,8 @@ class RetrieverConfig:
         index: Index folders, plain Lucene indexes or names of Pyserini's prebuilt ones; several are fused by
             reciprocal rank.
         url: Addresses of search servers over one and the same index, without user name, password or query;
-            searches are spread over them.
+            searches are spread over them. Of an index in parts, those of all parts, in any order: each search
+            asks all. May stand in ``index``.
         bm25: Preset: "pyserini" (k1 0.9, b 0.4, title and text as one field), or one that a method registers,
             such as "ircot" (k1 1.2, b 0.75, two fields whose scores add).
         k1: Replaces the preset's k1.
@@ -178,6 +207,12 @@ class RetrieverConfig:
     cache_size: int = 100_000  # at 5 passages of 100 words some hundred MB at most
 
     def __post_init__(self) -> None:
+        served = [name for name in self.index if name.startswith(("http://", "https://"))]
+        if served and served == list(self.index) and not self.url:
+            object.__setattr__(self, "url", served)
+            object.__setattr__(self, "index", [])
+        elif served:
+            raise ConfigError("an index is searched here or through servers: give folders or addresses.")
         if self.bm25 not in BM25_PRESETS:
             raise ConfigError(f"unknown BM25 preset '{self.bm25}': {nearest(self.bm25, BM25_PRESETS)}")
         if hold_secrets(self.url):

@@ -9,13 +9,14 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from core.errors import DataError, IndexMismatchError
+from core.errors import ConfigError, DataError, IndexMismatchError
 from core.files import write_atomically
 from core.runs.environment import version_of
 from core.runs.stamp import Input, Stamp, refuse_differences
@@ -27,6 +28,7 @@ INDEX_FILE = "corag_index.json"
 # build for another index, since Lucene writes random names into its files.
 HASHES = "corag_hashes.json"
 SHARDS = "shards"
+PART, TRAINED, TRAINING = "part", "trained", "training"  # details that only some indexes have
 # The stamp of an index in the making; a whole one has its manifest alone. Its name is its own: folders of
 # runs have stamps too, and a folder of ours may be emptied.
 BUILDING = "corag_building.json"
@@ -36,6 +38,75 @@ _PART = 1 << 20  # bytes that are hashed at once
 _OTHER = "Choose another --out, or replace it with --overwrite true."
 REBUILD = "Build it again with `corag index ... --overwrite true`."
 _PACKAGES = ("corag", "pyserini", "faiss-cpu", "sentence-transformers")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPart:
+    """Part ``number`` (from 1) of ``count``: so many passages in a row of the whole corpus.
+
+    ``whole``: the fingerprint of the index that all parts are together; "" where none is built yet.
+
+    >>> IndexPart.parse("2/3").rows(10)
+    range(3, 6)
+    """
+
+    number: int
+    count: int
+    whole: str = ""
+
+    @classmethod
+    def parse(cls, text: str, whole: str = "") -> IndexPart:
+        """Read "2/4".
+
+        Raises :class:`ConfigError` for anything else than a number from 1 to the number of parts.
+        """
+        found = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
+        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+            raise ConfigError(
+                f"there is no part '{text}': give its number, counted from 1, and the number of parts, such "
+                "as --part 2/4."
+            )
+        return cls(int(found[1]), int(found[2]), whole)
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    def rows(self, total: int) -> range:
+        """Return which of so many passages are this part's.
+
+        In a row, so that where scores are equal the earlier passage is in the earlier part.
+        """
+        return range(total * (self.number - 1) // self.count, total * self.number // self.count)
+
+
+def require_all_parts(parts: Mapping[str, IndexPart | None]) -> dict[int, list[str]]:
+    """Return who has which part, by number, in order.
+
+    ``parts``: by name or address; None for an index that is no part. Raises :class:`IndexMismatchError` for
+    parts of several indexes, or a part that nobody has: it would be a smaller corpus without a word.
+    """
+    whole = {name: part for name, part in parts.items() if part is None}
+    if whole:
+        raise IndexMismatchError(
+            f"'{next(iter(whole))}' is a whole index, but others are parts of one: search one or the other."
+        )
+    having: dict[int, list[str]] = {}
+    for name, part in parts.items():
+        assert part is not None
+        having.setdefault(part.number, []).append(name)
+    first = next(part for part in parts.values() if part is not None)
+    for name, part in parts.items():
+        if part is not None and (part.whole, part.count) != (first.whole, first.count):
+            raise IndexMismatchError(
+                f"'{name}' is part {part} of another index than '{next(iter(parts))}' is part {first} of: "
+                "build all parts from the same corpus with the same options."
+            )
+    if missing := [str(number) for number in range(1, first.count + 1) if number not in having]:
+        raise IndexMismatchError(
+            f"of an index in {first.count} parts, part {', '.join(missing)} is missing among "
+            f"{', '.join(parts)}: name all of them, or the answers would be searched for in less."
+        )
+    return {number: having[number] for number in sorted(having)}
 
 
 @dataclass(frozen=True)
@@ -78,6 +149,14 @@ class IndexSettings:
     def detail(self, name: str) -> str:
         """Return one of the ``details``, "" if this kind has none of that name."""
         return dict(self.details).get(name, "")
+
+    @property
+    def part(self) -> IndexPart | None:
+        """Which part of an index this is, None for a whole one."""
+        if not (text := self.detail(PART)):
+            return None
+        others = tuple(pair for pair in self.details if pair[0] != PART)
+        return IndexPart.parse(text, dataclasses.replace(self, details=others).fingerprint)
 
     @property
     def stamp(self) -> Stamp:

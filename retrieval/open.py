@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from core.errors import ConfigError, IndexMismatchError
@@ -14,15 +15,31 @@ from retrieval.config import Bm25, RetrieverConfig
 from retrieval.dense.build import DOCID, INDEX
 from retrieval.dense.encoder import Encoder
 from retrieval.dense.search import DenseSearcher, FaissIndex, LuceneVectorIndex, PassageSource
-from retrieval.index_manifest import INDEX_FILE, REBUILD, IndexManifest, read_manifest, was_begun
+from retrieval.index_manifest import (
+    INDEX_FILE,
+    REBUILD,
+    TRAINING,
+    IndexManifest,
+    read_manifest,
+    require_all_parts,
+    was_begun,
+)
 from retrieval.lucene.bm25 import LuceneSearcher, is_lucene_index
 from retrieval.lucene.java import java_class
 from retrieval.store import PassageStore
-from retrieval.wrappers import BatchedRetriever, CachedRetriever, FusedRetriever, RerankedRetriever
+from retrieval.wrappers import (
+    BatchedRetriever,
+    CachedRetriever,
+    FusedRetriever,
+    PartsRetriever,
+    RerankedRetriever,
+)
 
 
-async def open_retriever(config: RetrieverConfig) -> Retriever:
+async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -> Retriever:
     """Open the indexes or search servers of a configuration, fused, reranked and cached as it says.
+
+    ``part_alone``: whether a part of an index may be opened without the others, to be served.
 
     Raises :class:`IndexMismatchError` for an index that is missing, incomplete or built with another encoder,
     :class:`core.errors.BackendError` if there is no Java or no server answers, :class:`ConfigError` for
@@ -37,7 +54,7 @@ async def open_retriever(config: RetrieverConfig) -> Retriever:
 
         retriever: Retriever = await connect(config)
     else:
-        retriever = await asyncio.to_thread(_open_indexes, config)
+        retriever = await asyncio.to_thread(_open_indexes, config, part_alone)
     if config.reranker:
         retriever = await asyncio.to_thread(
             RerankedRetriever, retriever, config.reranker, config.rerank_depth
@@ -45,8 +62,14 @@ async def open_retriever(config: RetrieverConfig) -> Retriever:
     return CachedRetriever(retriever, config.cache_size)
 
 
-def _open_indexes(config: RetrieverConfig) -> Retriever:
+def _open_indexes(config: RetrieverConfig, part_alone: bool) -> Retriever:
     opened = [_open_index(name, config) for name in config.index]
+    parts = {name: each.part for name, each in zip(config.index, opened, strict=True)}
+    if any(parts.values()) and not (part_alone and len(opened) == 1):
+        having = require_all_parts(parts)
+        by_name = dict(zip(config.index, opened, strict=True))
+        whole = next(part.whole for part in parts.values() if part is not None)
+        return PartsRetriever([by_name[names[0]] for names in having.values()], whole)
     if len(opened) == 1:
         return opened[0]
     return FusedRetriever(opened, depth=config.fusion_depth, rrf_k=config.rrf_k)
@@ -78,6 +101,11 @@ def _open_index(name: str, config: RetrieverConfig) -> BatchedRetriever:
 
 def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) -> BatchedRetriever:
     settings = manifest.settings
+    if settings.detail(TRAINING):
+        raise IndexMismatchError(
+            f"'{folder}' is a training without passages: build an index with it, corag index ... --trained "
+            f"{folder}."
+        )
     encoder = Encoder(config.encoder or settings.encoder, int(settings.detail("max_passage_tokens")))
     if encoder.fingerprint != settings.encoder_fingerprint:
         raise IndexMismatchError(
@@ -94,9 +122,11 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
     else:
         vectors = LuceneVectorIndex(folder, settings.kind, ef_search=config.ef_search, threads=config.threads)
     searcher = DenseSearcher(encoder, vectors, store, settings.detail("query_prefix"))
-    return BatchedRetriever(
-        searcher, stable_hash(f"{manifest.fingerprint}|{config.ef_search}|{config.nprobe}")
-    )
+    how = f"{config.ef_search}|{config.nprobe}"
+    part = settings.part
+    if part is not None:
+        part = replace(part, whole=stable_hash(f"{part.whole}|{how}"))
+    return BatchedRetriever(searcher, stable_hash(f"{manifest.fingerprint}|{how}"), part)
 
 
 def _refuse_other_vectors(folder: Path, vectors: FaissIndex, texts: int, manifest: IndexManifest) -> None:

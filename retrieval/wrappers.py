@@ -3,6 +3,7 @@
 BatchedRetriever    one index: who waits at the same time is searched in one batch
 FusedRetriever      several indexes as one, by reciprocal rank
 RerankedRetriever   the hits in a cross-encoder's order
+PartsRetriever      the parts of one index as the whole
 CachedRetriever     never search for the same query twice
 """
 
@@ -17,12 +18,14 @@ from typing import Any, Protocol
 from core.batching import MicroBatcher
 from core.errors import BackendError, ConfigError, SearchFailedError, reason
 from core.fusion import fuse
+from core.gather import gather
 from core.hugging_face import download, reading_weights
 from core.lazy import importing
 from core.protocols import CachedHits, Retriever
 from core.request_cache import RequestCache
 from core.seeds import stable_hash
 from core.types import Hit, Passage
+from retrieval.index_manifest import IndexPart
 
 HitsOrError = Sequence[Hit] | SearchFailedError
 
@@ -49,11 +52,13 @@ class BatchSearcher(Protocol):
 class BatchedRetriever:
     """A :class:`core.protocols.Retriever` over a :class:`BatchSearcher`, which likes batches.
 
-    ``fingerprint`` identifies corpus, index settings and encoder.
+    ``fingerprint`` identifies corpus, index settings and encoder. ``part``: which part of an index it is, if
+    it is not a whole one.
     """
 
-    def __init__(self, searcher: BatchSearcher, fingerprint: str) -> None:
+    def __init__(self, searcher: BatchSearcher, fingerprint: str, part: IndexPart | None = None) -> None:
         self.fingerprint = fingerprint
+        self.part = part
         self._searcher = searcher
         # Two threads: a look-up of passages by id does not wait behind a long batch of searches.
         self._searches = MicroBatcher(self._search_batch, max_batch=_MAX_BATCH, name="search")
@@ -137,6 +142,49 @@ class FusedRetriever:
             await each.close()
 
 
+class PartsRetriever:
+    """The parts of an index, in order, as the whole that they are: all are asked at once, the best are kept.
+
+    Their scores are of one scale: those of vectors, from one training. Where they are equal the earlier
+    passage comes first, as in a whole index. One part that fails fails the search: without it there would be
+    less to find, and nobody would know. ``fingerprint`` is the whole index's own.
+    """
+
+    def __init__(self, parts: Sequence[Retriever], fingerprint: str) -> None:
+        self._parts = tuple(parts)
+        self.fingerprint = fingerprint
+
+    @property
+    def retried(self) -> int:
+        """How many requests had to be sent again to search servers."""
+        return sum(int(getattr(each, "retried", 0)) for each in self._parts)
+
+    async def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Return up to k hits, best first."""
+        found = await gather(_hits(each, query, k) for each in self._parts)
+        # Sorting keeps the order of what is equal: part by part, each in its own order.
+        return sorted((hit for hits in found for hit in hits), key=lambda hit: -hit.score)[:k]
+
+    async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        """Return the passages with these ids, in this order; unknown ids are left out."""
+        found = await gather(_passages(each, ids) for each in self._parts)
+        by_id = {passage.id: passage for passages in found for passage in passages}
+        return [by_id[identifier] for identifier in ids if identifier in by_id]
+
+    async def close(self) -> None:
+        """Free all parts."""
+        for each in self._parts:
+            await each.close()
+
+
+async def _hits(part: Retriever, query: str, k: int) -> Sequence[Hit]:
+    return await part.search(query, k)
+
+
+async def _passages(part: Retriever, ids: Sequence[str]) -> Sequence[Passage]:
+    return await part.passages(ids)
+
+
 class RerankedRetriever:
     """Fetch ``depth`` hits (more if more is asked for), score each with a cross-encoder, return the best k.
 
@@ -210,6 +258,12 @@ class CachedRetriever:
     def fingerprint(self) -> str:
         """Identify what is searched: remembering changes nothing."""
         return self._inner.fingerprint
+
+    @property
+    def part(self) -> IndexPart | None:
+        """Which part of an index is searched, None for a whole one."""
+        part: IndexPart | None = getattr(self._inner, "part", None)
+        return part
 
     @property
     def retried(self) -> int:

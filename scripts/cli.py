@@ -95,7 +95,7 @@ COMMANDS = {
     ),
     "bench": Command(
         "scripts.commands.bench",
-        "measure scoring, retrieval, runner, decode, sweep, sample, sft or startup as ratios",
+        "measure scoring, retrieval, runner, decode, sweep, sample, sft, startup, workers or scale",
         "name",
     ),
     "doctor": Command(

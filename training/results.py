@@ -14,8 +14,11 @@ from typing import Any, Literal
 
 from corag.config import CoRAGConfig
 from eval.experiment.background import background
+from eval.experiment.crews import crew_of, options_of_index, options_of_model
 from eval.experiment.given import Questions, or_default, question_file, with_keywords
 from eval.experiment.opened import Index, Model
+from generation.config import ModelConfig
+from retrieval.config import RetrieverConfig
 from training.chains import ChainRow, Description, describe, manifest_of_chains, read_chains
 from training.data import RowsConfig
 from training.rows import MakeRowsConfig, RowsReport, make_rows_with
@@ -120,8 +123,8 @@ ChainFolder = ChainSet | str | os.PathLike[str]
 
 def sample_chains(
     questions: Questions,
-    model: Model,
-    index: Index,
+    model: Model | ModelConfig,
+    index: Index | RetrieverConfig,
     *,
     out: str | os.PathLike[str],
     config: SampleConfig | None = None,
@@ -139,7 +142,8 @@ def sample_chains(
         out: folder of the chains.
         config: how many chains, how long, which are kept; the paper's values without it.
         corag: prompts, passages and token limits, as in decoding.
-        options: further ones of :class:`training.sample.SampleRunConfig`, such as ``limit=100``.
+        options: further ones of :class:`training.sample.SampleRunConfig`, such as ``limit=100`` or
+            ``workers=ray_workers(count=2)``; then ``model`` and ``index`` may be their options.
 
     Raises:
         ConfigError: for settings that cannot be, or a folder that holds chains of other settings.
@@ -151,8 +155,8 @@ def sample_chains(
 
 async def asample_chains(
     questions: Questions,
-    model: Model,
-    index: Index,
+    model: Model | ModelConfig,
+    index: Index | RetrieverConfig,
     *,
     out: str | os.PathLike[str],
     config: SampleConfig | None = None,
@@ -205,8 +209,8 @@ async def amake_rows(
 
 async def _sample(
     questions: Questions,
-    model: Model,
-    index: Index,
+    model: Model | ModelConfig,
+    index: Index | RetrieverConfig,
     out: Path,
     config: SampleConfig | None,
     corag: CoRAGConfig | None,
@@ -218,15 +222,16 @@ async def _sample(
         out=str(out),
         sample=or_default(config, SampleConfig),
         corag=or_default(corag, CoRAGConfig),
-        model=model.options,
-        retriever=index.options,
+        model=options_of_model(model),
+        retriever=options_of_index(index),
     )
     chosen = with_keywords(base, options)
     asked = chosen.load()
     for question in asked:
         check_question(question, chosen.sample)
     chosen.corag.check_files()
-    await sample_into(chosen, asked, model.engine, index.engine)
+    async with crew_of(chosen.workers, chosen.batch_size, model, index) as crew:
+        await sample_into(chosen, asked, crew)
     return ChainSet(chosen.folder)
 
 

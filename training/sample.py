@@ -16,19 +16,20 @@ from core.errors import ConfigError
 from core.files import file_digest
 from core.options import identity_of
 from core.protocols import Ability, Generator, Retriever
-from core.runner import answer_question
 from core.runs.environment import environment
 from core.runs.failures import check_max_failed
 from core.runs.folder import RunFolder, writable_folder
 from core.runs.manifest import CHAINS
 from core.runs.rows import Row
 from core.runs.shards import Shard, note_questions
-from core.tools import Tools
 from core.types import Question
-from eval.experiment.backends import OPENED_ALIASES, Setup, open_backends, require_abilities
+from eval.experiment.backends import OPENED_ALIASES, Setup, require_abilities
+from eval.experiment.crews import open_crew
 from eval.experiment.opening import ENGINE_LOG, log_to
 from eval.experiment.progress import answer_waiting
 from eval.experiment.questions import QuestionFile
+from eval.workers.config import WORKERS_ALIASES, WorkersConfig
+from eval.workers.work import Answering, Described, Workforce
 from generation.config import ModelConfig
 from retrieval.config import RetrieverConfig
 from training.sampling import SampleConfig, SampledChains, check_question, sample_chains
@@ -44,9 +45,10 @@ class SampleRunConfig(QuestionFile):
         model: the language model and its engine.
         retriever: the index or server to search.
         seed: all randomness derives from it.
-        batch_size: questions in flight at the same time.
+        batch_size: questions in flight at the same time, with each worker if there are several.
         out: folder of the chains; "auto" is chains/NAME-OF-QUESTIONS.
         max_failed: questions that may fail; if more do, the exit status is 1.
+        workers: who samples: this process, or others.
     """
 
     sample: SampleConfig = field(default_factory=SampleConfig)
@@ -57,8 +59,9 @@ class SampleRunConfig(QuestionFile):
     batch_size: int = 64
     out: str = "auto"
     max_failed: int = 0
+    workers: WorkersConfig = field(default_factory=WorkersConfig)
 
-    ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES
+    ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES | WORKERS_ALIASES
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,32 +88,38 @@ async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question])
     setup = Setup(method=["corag"], model=config.model, retriever=config.retriever, corag=config.corag)
     writable_folder(config.folder)
     log_to(config.folder / ENGINE_LOG)
-    async with open_backends(setup) as (generator, retriever):
-        assert retriever is not None
-        await sample_into(config, questions, generator, retriever)
+    async with open_crew(setup, config.workers, config.batch_size) as crew:
+        await sample_into(config, questions, crew)
 
 
-async def sample_into(
-    config: SampleRunConfig, questions: Sequence[Question], generator: Generator, retriever: Retriever
-) -> None:
-    """Do so with a model and an index that are open."""
-    require_abilities("sampling for training", {Ability.SCORES: ""}, generator)
-    with RunFolder(config.folder, settings_of(config, generator, retriever), _chosen(config)) as run:
+async def sample_into(config: SampleRunConfig, questions: Sequence[Question], crew: Workforce) -> None:
+    """Do so with those who have a model and an index open."""
+    require_abilities("sampling for training", {Ability.SCORES: ""}, crew.model)
+    assert crew.index is not None
+    noted = _chosen(config) | dict(crew.noted())
+    with RunFolder(config.folder, settings_of(config, crew.model, crew.index), noted) as run:
         if config.shard:
             note_questions(config.folder, [question.id for question in questions])
-        method = partial(sample_chains, config=config.sample, corag=config.corag)
-
-        async def sample_one(question: Question) -> Row:
-            tools = Tools(question, generator, retriever, seed=config.seed)
-            # Steps would say all of it again, at ten times the length: the answer has every candidate.
-            return replace(await answer_question(question, method, tools), steps=())
-
+        work = SamplingOnly(partial(sample_chains, config=config.sample, corag=config.corag), config.seed)
+        in_flight, parts = crew.in_flight(config.batch_size), ("chains", _chains)
         await answer_waiting(
-            run, questions, sample_one, "sample", in_flight=config.batch_size, parts=("chains", _chains)
+            run, questions, crew.doing(work), "sample", in_flight=in_flight, parts=parts, more=crew.said
         )
 
 
-def settings_of(config: SampleRunConfig, generator: Generator, retriever: Retriever) -> dict[str, Any]:
+@dataclass(frozen=True)
+class SamplingOnly(Answering):
+    """Sample for a question, and keep no steps.
+
+    They would say all of it again, at ten times the length: the answer has every candidate.
+    """
+
+    async def __call__(self, question: Question, generator: Generator, retriever: Retriever | None) -> Row:
+        """Sample for one question."""
+        return replace(await super().__call__(question, generator, retriever), steps=())
+
+
+def settings_of(config: SampleRunConfig, generator: Described, retriever: Described) -> dict[str, Any]:
     """Everything that the chains depend on."""
     # A chain ends at a sub-answer that is an alias, and is scored by the likeliest one. Without aliases
     # nothing is noted, so that folders of older versions are gone on with.

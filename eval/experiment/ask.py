@@ -26,6 +26,7 @@ from eval.experiment.opened import Index, Model
 from eval.experiment.own_code import code_digest
 from eval.experiment.own_methods import Entry, entry_of_function
 from eval.experiment.registry import METHODS, called, check_names
+from retrieval.config import RetrieverConfig
 
 Function = Callable[..., Awaitable[Answer]]
 """A method: ``async def method(question, tools, config) -> Answer``, or without ``config``."""
@@ -152,7 +153,9 @@ def entry_of(method: Function | str) -> tuple[str, Entry]:
     return method.__name__, entry_of_function(method, method.__name__, code_digest(method))
 
 
-def options_of(name: str, entry: Entry, config: MethodConfig | None, index: Index | None) -> MethodConfig:
+def options_of(
+    name: str, entry: Entry, config: MethodConfig | None, index: Index | RetrieverConfig | None
+) -> MethodConfig:
     """Return the options of a method, its defaults if none are given, once they can be worked with.
 
     Raises:

@@ -17,6 +17,7 @@ from core.runs.stamp import Input
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from eval.experiment.own_methods import short_name
 from eval.experiment.registry import MethodOptions, called, check_names, methods_of
+from eval.workers.work import Described
 from generation.adapters import adapter_folder
 from generation.config import ModelConfig
 from generation.models import folder_digest
@@ -103,7 +104,7 @@ def check_setup(setup: Setup) -> None:
         require_index(setup.retriever)
 
 
-def require_abilities(what: str, needs: Mapping[Ability, str], generator: Generator) -> None:
+def require_abilities(what: str, needs: Mapping[Ability, str], generator: Described) -> None:
     """Raise :class:`ConfigError` if a model lacks what is needed of it, before anything is asked.
 
     ``what``: who needs it. ``needs``: as :meth:`core.method.MethodConfig.needs` returns them.

@@ -53,11 +53,11 @@ async def open_model_quietly(config: ModelConfig, capacity: int = REPLIES_KEPT) 
         return generator
 
 
-async def open_index_quietly(config: RetrieverConfig) -> Retriever:
+async def open_index_quietly(config: RetrieverConfig, *, part_alone: bool = False) -> Retriever:
     """Open an index as :func:`retrieval.open.open_retriever` does; what is printed goes to the log."""
     name = f"index {', '.join([*config.index, *config.url])}"
     with quiet(f"opening {name}", f"{name} is open"):
-        return await open_retriever(config)
+        return await open_retriever(config, part_alone=part_alone)
 
 
 @contextmanager

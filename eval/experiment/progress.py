@@ -30,6 +30,7 @@ class RunProgress:
         total: its questions.
         finished: those that an earlier start answered; they do not count for the rate.
         parts: what else to give a rate of, and how many of them a row has.
+        more: says something more, such as how busy workers are; "" for nothing.
     """
 
     def __init__(
@@ -39,8 +40,10 @@ class RunProgress:
         total: int,
         finished: int = 0,
         parts: tuple[str, Callable[[Row], int]] | None = None,
+        more: Callable[[], str] = str,
     ) -> None:
         self._name, self._total, self._finished, self._parts = name, total, finished, parts
+        self._more = more
         self._new = self._tokens = self._counted = self._failed = 0
         self._started = time.monotonic()
         self._written, self._told = 0.0, -1
@@ -71,6 +74,7 @@ class RunProgress:
         if done < self._total and self._new >= FEWEST_FOR_TIME_LEFT:
             said.append(f"{clock((self._total - done) * seconds / self._new)} left")
         said += [f"{self._failed} failed"] if self._failed else []
+        said += [more] if (more := self._more()) else []
         return ", ".join(said)
 
     def _write(self) -> None:
@@ -121,11 +125,12 @@ async def answer_waiting(
     *,
     in_flight: int,
     parts: tuple[str, Callable[[Row], int]] | None = None,
+    more: Callable[[], str] = str,
 ) -> None:
     """Answer the questions that a run does not hold yet, and show how far it is."""
     waiting = [question for question in questions if question.id not in run.answered]
     finished = len(questions) - len(waiting)
-    with RunProgress(title, total=len(questions), finished=finished, parts=parts) as shown:
+    with RunProgress(title, total=len(questions), finished=finished, parts=parts, more=more) as shown:
 
         def record(row: Row) -> None:
             run.append(row)

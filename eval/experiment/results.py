@@ -16,17 +16,19 @@ from core.runs.rows import SavedRow
 from core.types import Question
 from eval.experiment.ask import Function, entry_of, options_of
 from eval.experiment.background import background
+from eval.experiment.crews import crew_of, options_of_index, options_of_model, refuse_sharing
 from eval.experiment.given import Questions, question_file, with_keywords
 from eval.experiment.opened import Index, Model
 from eval.experiment.own_methods import Entry
 from eval.experiment.registry import METHODS, with_method
-from eval.experiment.run import RunConfig, answer_run, run_path
+from eval.experiment.run import RunConfig, answer_with, run_path
 from eval.report.page import write_report
 from eval.scoring.rows import measures_of
 from eval.scoring.scorers import Scorer
 from eval.tables.printing import print_table_parts, printed
 from eval.tables.results import ResultsTable, TableView, table_of_runs
 from eval.tables.runs import common_questions, rows_on
+from generation.config import ModelConfig
 from retrieval.config import RetrieverConfig
 
 AnyMethod = Function | str
@@ -199,8 +201,8 @@ async def _report(runs: Mapping[str, str | Path], out: Path, index: Index | None
 def run(
     questions: Questions,
     methods: Methods,
-    model: Model,
-    index: Index | None = None,
+    model: Model | ModelConfig,
+    index: Index | RetrieverConfig | None = None,
     *,
     out: str | Path,
     **options: Any,
@@ -211,12 +213,13 @@ def run(
         questions: a question file, or questions: :class:`Question` objects or records as in a file.
         methods: methods by function or name; or a mapping of names to a function or to (function, its
             config).
-        model: what :func:`open_model` returned.
-        index: what :func:`open_index` returned; None if no method searches.
+        model: what :func:`open_model` returned; for workers, its options do.
+        index: what :func:`open_index` returned; None if no method searches. For workers, its options do.
         out: folder of the run folders.
         options: further ones of :class:`eval.experiment.run.RunConfig`, such as ``dataset="hotpotqa"``,
             ``limit=100``, ``budget=8000``, ``batch_size=64``, ``recall_at=15``, ``seed=1``; or a method's,
-            such as ``corag=CoRAGConfig(chains=4)``.
+            such as ``corag=CoRAGConfig(chains=4)``; or ``workers=ray_workers(count=4)``, each of which opens
+            a model and searches an index with these options, whatever is open here.
 
     Raises:
         ConfigError: for settings that cannot be, or a folder that holds a run with other settings.
@@ -228,8 +231,8 @@ def run(
 async def arun(
     questions: Questions,
     methods: Methods,
-    model: Model,
-    index: Index | None = None,
+    model: Model | ModelConfig,
+    index: Index | RetrieverConfig | None = None,
     *,
     out: str | Path,
     **options: Any,
@@ -241,8 +244,8 @@ async def arun(
 async def _run(
     questions: Questions,
     methods: Methods,
-    model: Model,
-    index: Index | None,
+    model: Model | ModelConfig,
+    index: Index | RetrieverConfig | None,
     out: Path,
     options: dict[str, Any],
 ) -> Results:
@@ -254,11 +257,14 @@ async def _run(
             config = base.of(short)
         chosen[name] = with_section(base, short, entry, options_of(short, entry, config, index))
     check_folders(chosen)
+    if base.workers.wanted:
+        for each in chosen.values():
+            refuse_sharing(each.method[0], each.of(each.method[0]))
     asked = base.load()
     made = {}
-    for name, each in chosen.items():
-        retriever = index.engine if index is not None else None
-        made[name] = await answer_run(each, each.method[0], asked, model.engine, retriever, cell=name)
+    async with crew_of(base.workers, base.batch_size, model, index) as crew:
+        for name, each in chosen.items():
+            made[name] = await answer_with(each, each.method[0], asked, crew, cell=name)
     return Results(made, asked)
 
 
@@ -280,8 +286,8 @@ def check_folders(chosen: Mapping[str, RunConfig]) -> None:
 def base_of(
     kind: type[Config],
     questions: Questions,
-    model: Model,
-    index: Index | None,
+    model: Model | ModelConfig,
+    index: Index | RetrieverConfig | None,
     out: Path,
     options: Mapping[str, Any],
 ) -> Config:
@@ -296,8 +302,8 @@ def base_of(
         )
     file, scoring = question_file(questions, out, options.get("dataset", ""))
     scoring = {name: value for name, value in scoring.items() if name == "dataset" or name not in options}
-    searched = index.options if index is not None else RetrieverConfig()
-    base = kind(questions=file, out=str(out), model=model.options, retriever=searched)
+    searched = options_of_index(index) if index is not None else RetrieverConfig()
+    base = kind(questions=file, out=str(out), model=options_of_model(model), retriever=searched)
     # First the dataset as it was named, for what it implies; then how such questions are read and scored.
     return with_keywords(with_keywords(base, options), scoring)
 

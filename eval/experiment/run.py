@@ -5,29 +5,29 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from core.errors import ConfigError
 from core.files import file_digest
 from core.options import identity_of
 from core.protocols import Generator, Retriever
-from core.runner import answer_question
 from core.runs.environment import environment
 from core.runs.failures import check_max_failed
 from core.runs.folder import RunFolder, read_attempts, writable_folder
-from core.runs.rows import Row
 from core.runs.shards import Shard, note_questions
 from core.seeds import stable_hash
-from core.tools import Tools
 from core.types import Question
-from eval.experiment.backends import Setup, open_backends, require_abilities
+from eval.experiment.backends import OPENED_ALIASES, Setup, require_abilities
+from eval.experiment.crews import open_crew, refuse_sharing
 from eval.experiment.opening import ENGINE_LOG, log_to
 from eval.experiment.progress import answer_waiting
 from eval.experiment.questions import QuestionFile
 from eval.experiment.registry import bind
 from eval.tables.conditions import corpus_of
+from eval.workers.config import WORKERS_ALIASES, WorkersConfig
+from eval.workers.work import Answering, Described, ThisProcess, Workforce
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,14 @@ class RunConfig(Setup, QuestionFile):
     Attributes:
         scorer: how answers are scored; "auto" takes the dataset's own.
         recall_at: recall is measured over so many collected passages.
-        batch_size: questions in flight at the same time.
+        batch_size: questions in flight at the same time, with each worker if there are several.
         out: folder of the runs; "auto" is runs/NAME-OF-QUESTIONS with one folder per method and settings.
         keep_prompts: store every prompt in the traces.
         max_failed: questions that may fail; if more do, the exit status is 1.
+        workers: who answers: this process, or others.
     """
+
+    ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES | WORKERS_ALIASES
 
     scorer: str = "auto"
     recall_at: int = 15
@@ -49,6 +52,7 @@ class RunConfig(Setup, QuestionFile):
     out: str = "auto"
     keep_prompts: bool = False
     max_failed: int = 0
+    workers: WorkersConfig = field(default_factory=WorkersConfig)
 
     def __post_init__(self) -> None:
         check_max_failed(self.max_failed)
@@ -75,11 +79,9 @@ async def answer_dataset(config: RunConfig, questions: Sequence[Question]) -> di
     """
     writable_folder(config.folder)
     log_to(config.folder / ENGINE_LOG)
-    async with open_backends(config) as (generator, retriever):
+    async with open_crew(config, config.workers, config.batch_size) as crew:
         # One after another: what is interrupted has then finished the first methods.
-        return {
-            name: await answer_run(config, name, questions, generator, retriever) for name in config.method
-        }
+        return {name: await answer_with(config, name, questions, crew) for name in config.method}
 
 
 async def answer_run(
@@ -91,12 +93,22 @@ async def answer_run(
     *,
     cell: str = "",
 ) -> Path:
+    """Do what :func:`answer_with` does, with a model and an index that are open in this process."""
+    return await answer_with(config, name, questions, ThisProcess(generator, retriever), cell=cell)
+
+
+async def answer_with(
+    config: RunConfig, name: str, questions: Sequence[Question], crew: Workforce, *, cell: str = ""
+) -> Path:
     """Answer with one method what its run does not hold yet, and return the run's folder.
 
     ``cell``: its name in a sweep. Raises :class:`ConfigError` if the folder holds a run of other settings.
     """
-    require_abilities(name, config.of(name).needs(), generator)
-    settings = run_settings(config, name, generator, retriever)
+    options = config.of(name)
+    require_abilities(name, options.needs(), crew.model)
+    if crew.shares_nothing:
+        refuse_sharing(name, options)
+    settings = run_settings(config, name, crew.model, crew.index)
     folder = run_path(config, name, settings, cell)
     noted = environment() | {
         "model": asdict(config.model),
@@ -108,31 +120,22 @@ async def answer_run(
         "shard": config.shard,
         "corpus": corpus_of(config.retriever.index) if settings["retriever"] else "",
         "aliases": file_digest(config.aliases),
+        **crew.noted(),
     }
-    method = bind(name, config)
     with RunFolder(folder, settings, noted) as run:
         if config.shard:
             note_questions(folder, [question.id for question in questions])
-        shared = config.of(name).shared_state(read_attempts(folder))
-
-        async def answer_one(question: Question) -> Row:
-            tools = Tools(
-                question,
-                generator,
-                retriever,
-                seed=config.seed,
-                budget=config.budget,
-                keep_prompts=config.keep_prompts,
-                shared=shared,
-            )
-            return await answer_question(question, method, tools)
-
-        await answer_waiting(run, questions, answer_one, cell or name, in_flight=config.batch_size)
+        shared = options.shared_state(read_attempts(folder))
+        work = Answering(bind(name, config), config.seed, config.budget, config.keep_prompts, shared)
+        in_flight = crew.in_flight(config.batch_size)
+        await answer_waiting(
+            run, questions, crew.doing(work), cell or name, in_flight=in_flight, more=crew.said
+        )
     return folder
 
 
 def run_settings(
-    config: RunConfig, name: str, generator: Generator, retriever: Retriever | None
+    config: RunConfig, name: str, generator: Described, retriever: Described | None
 ) -> dict[str, Any]:
     """Return everything that the method's results depend on: a folder that holds others is refused.
 

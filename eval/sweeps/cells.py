@@ -26,7 +26,7 @@ from eval.experiment.run import RunConfig, run_path
 # other questions or another scorer, cells could not be compared.
 SHARED = {each.name for each in fields(QuestionFile)} | {
     "scorer", "recall_at", "out", "cells", "grid", "dev", "metric", "budgets", "resamples",
-    "max_failed",
+    "max_failed", "workers",
 }  # fmt: skip
 # Sections of what is opened: a plot's group tells of them, not the label of a point.
 OPENED = ("model", "retriever")

@@ -6,7 +6,7 @@ Cells of one model share its engine, prefix cache and request cache. A finished 
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,11 +19,14 @@ from core.runs.manifest import MANIFEST, Manifest
 from core.runs.stamp import STAMP, Stamp, is_finished, refuse_differences
 from core.types import Question
 from eval.experiment.backends import indexes_read, require_abilities, require_index, weights_read
+from eval.experiment.crews import hired, refuse_sharing
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from eval.experiment.questions import FurtherQuestions
-from eval.experiment.run import RunConfig, answer_run, method_settings
+from eval.experiment.run import RunConfig, answer_with, method_settings
 from eval.sweeps.cells import Cell, digest_of, full_digest_of, read_cells
 from eval.sweeps.findings import Reporting, check_metric
+from eval.workers.config import WorkersConfig
+from eval.workers.work import ThisProcess, Workforce
 from generation.config import ModelConfig
 from retrieval.config import RetrieverConfig
 
@@ -195,6 +198,9 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
     for cell in cells:
         if not is_answered(cell):
             models.setdefault(repr(cell.config.model), []).append(cell)
+    if cells and (workers := cells[0].config.workers).wanted:
+        await answer_elsewhere(models.values(), workers)
+        return
     async with AsyncExitStack() as stack:
         indexes: dict[str, Retriever] = {}
         for group in models.values():
@@ -204,17 +210,34 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
                     opened = openers.retriever(cell.config.retriever)
                     indexes[key] = await stack.enter_async_context(opened)
             async with openers.generator(group[0].config.model) as generator:
-                for cell in group:
-                    require_abilities(cell.name, cell.options.needs(), generator)
-                for cell in group:
-                    await answer_cell(cell, generator, indexes)
+                found = (
+                    indexes.get(repr(cell.config.retriever)) if cell.searches else None for cell in group
+                )
+                await answer_group(group, [ThisProcess(generator, each) for each in found])
 
 
-async def answer_cell(cell: Cell, generator: Generator, indexes: Mapping[str, Retriever]) -> None:
-    """Answer what one cell does not hold yet. ``indexes``: by the ``repr`` of their options."""
-    retriever = indexes.get(repr(cell.config.retriever)) if cell.searches else None
-    await answer_run(cell.config, cell.method, cell.questions, generator, retriever, cell=cell.name)
-    stamp_of(cell).finish(cell.folder / STAMP)
+async def answer_elsewhere(groups: Iterable[Sequence[Cell]], workers: WorkersConfig) -> None:
+    """Answer the cells of each model in workers that have it, and search whatever these cells search."""
+    groups = list(groups)
+    for cell in itertools.chain(*groups):
+        refuse_sharing(cell.name, cell.options)
+    for group in groups:
+        searched = [cell.config.retriever if cell.searches and cell.has_index else None for cell in group]
+        distinct = {repr(each): each for each in searched if each is not None}
+        in_flight = max(cell.config.batch_size for cell in group)
+        async with hired(
+            workers, group[0].config.model, [*distinct.values()], in_flight, REPLIES_KEPT
+        ) as pool:
+            await answer_group(group, [pool.crew(each) for each in searched])
+
+
+async def answer_group(group: Sequence[Cell], crews: Sequence[Workforce]) -> None:
+    """Answer what cells of one model do not hold yet, each with those who have what it searches."""
+    for cell, crew in zip(group, crews, strict=True):
+        require_abilities(cell.name, cell.options.needs(), crew.model)
+    for cell, crew in zip(group, crews, strict=True):
+        await answer_with(cell.config, cell.method, cell.questions, crew, cell=cell.name)
+        stamp_of(cell).finish(cell.folder / STAMP)
 
 
 def is_answered(cell: Cell) -> bool:

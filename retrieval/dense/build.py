@@ -20,7 +20,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from core.errors import ConfigError, DataError
+from core.errors import ConfigError, DataError, IndexMismatchError
 from core.files import replacing
 from core.types import Passage
 from retrieval.config import IndexConfig
@@ -177,7 +177,7 @@ def build_faiss(shards: Shards, folder: Path, config: IndexConfig) -> None:
         _write_flat(shards, folder / INDEX)
         return
     index = _hnsw(shards, config) if config.faiss == "hnsw" else _trained_ivfpq(shards, config)
-    for vectors in shards:
+    for vectors in () if config.train_only else shards:
         index.add(np.asarray(vectors))
     try:
         faiss.write_index(index, str(folder / INDEX))
@@ -213,10 +213,36 @@ def _hnsw(shards: Shards, config: IndexConfig) -> Any:
 def _trained_ivfpq(shards: Shards, config: IndexConfig) -> Any:
     import faiss
 
-    lists = checked_ivf_lists(config, shards.rows, shards.dimension)
+    if config.trained:
+        return _read_trained(Path(config.trained), shards.dimension)
+    # To be trained only, they are a sample that was taken for so many lists.
+    lists = config.ivf_lists
+    if not config.train_only:
+        lists = checked_ivf_lists(config, shards.rows, shards.dimension)
     coarse, inner_product = faiss.IndexFlatIP(shards.dimension), faiss.METRIC_INNER_PRODUCT
     index = faiss.IndexIVFPQ(coarse, shards.dimension, lists, config.pq_bytes, _PQ_BITS, inner_product)
-    index.train(shards.sample(_TRAINED_PER_LIST * max(lists, 1 << _PQ_BITS)))
+    index.train(shards.sample(training_rows(lists)))
+    return index
+
+
+def training_rows(lists: int) -> int:
+    """Return how many vectors an "ivfpq" index of so many lists is trained on."""
+    return _TRAINED_PER_LIST * max(lists, 1 << _PQ_BITS)
+
+
+def _read_trained(folder: Path, dimension: int) -> Any:
+    """Read an empty index that was trained before. Raises :class:`IndexMismatchError` if it is none."""
+    import faiss
+
+    try:
+        index = faiss.read_index(str(folder / INDEX))
+    except RuntimeError:
+        index = None
+    if index is None or not isinstance(index, faiss.IndexIVFPQ) or index.ntotal or index.d != dimension:
+        raise IndexMismatchError(
+            f"'{folder}' is no training for vectors of {dimension} dimensions: make it with corag index "
+            "CORPUS --kind dense --faiss ivfpq --train_only true --out FOLDER, and the same encoder."
+        )
     return index
 
 

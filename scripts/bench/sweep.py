@@ -20,7 +20,8 @@ from core.runs.rows import SavedRow
 from core.types import TokenUsage
 from eval.experiment.run import RunConfig
 from eval.sweeps.cells import read_cells
-from eval.sweeps.sweep import answer_cell
+from eval.sweeps.sweep import answer_group
+from eval.workers.work import ThisProcess
 from generation.cached import CachedGenerator
 from generation.config import ModelConfig
 from generation.vllm_engine import VllmGenerator
@@ -54,7 +55,7 @@ async def main(questions: int = 4, adapter: str = "") -> dict[str, float]:
             started = time.perf_counter()
             for cell in cells:
                 here = replace(cell, config=replace(cell.config, out=str(root / way)))
-                await answer_cell(here, await cache_of(), {repr(index): retriever})
+                await answer_group([here], [ThisProcess(await cache_of(), retriever)])
                 rows += sorted(read_rows(here.folder).values(), key=lambda row: row.question.id)
             return rows, time.perf_counter() - started
 

@@ -1,4 +1,4 @@
-"""Measure scoring, retrieval, runner, decode, sweep, sample, sft or startup: a short table.
+"""Measure scoring, retrieval, runner, decode, sweep, sample, sft, startup, workers or scale: a short table.
 
 corag bench scoring
 """
@@ -14,7 +14,9 @@ from core.errors import ConfigError, nearest
 from eval.experiment.opening import quiet
 from scripts.ended import Ended
 
-BENCHES = ("scoring", "retrieval", "runner", "decode", "sweep", "sample", "sft", "startup")
+BENCHES = (
+    "scoring", "retrieval", "runner", "decode", "sweep", "sample", "sft", "startup", "workers", "scale",
+)  # fmt: skip
 ADAPTED = ("decode", "sweep", "sample")
 
 
@@ -23,16 +25,18 @@ class BenchOptions:
     """Options of 'corag bench'.
 
     Attributes:
-        name: scoring, retrieval, runner, decode, sweep, sample, sft or startup.
+        name: scoring, retrieval, runner, decode, sweep, sample, sft, startup, workers or scale.
         adapter: folder of a LoRA adapter, or "default" for the shipped one, for decode, sweep and sample; ""
             for the model as it comes.
         answers: gold answers of each question at least, for sample; 0 leaves the one or two that they have.
+        passages: of the corpus, for scale; 0 for a million.
         preset: "paper" (five passages per hop) or "small_model" (three), for decode.
     """
 
     name: str = ""
     adapter: str = ""
     answers: int = 0
+    passages: int = 0
     preset: Literal["paper", "small_model"] = "paper"
 
     def __post_init__(self) -> None:
@@ -44,6 +48,8 @@ class BenchOptions:
             )
         if self.answers and self.name != "sample":
             raise ConfigError(f"benchmark '{self.name}' takes no answers, only sample does: leave it out.")
+        if self.passages < 0 or (self.passages and self.name != "scale"):
+            raise ConfigError(f"benchmark '{self.name}' takes no passages, only scale does: leave it out.")
         if self.preset != "paper" and self.name != "decode":
             raise ConfigError(f"benchmark '{self.name}' takes no preset, only decode does: leave it out.")
 
@@ -54,6 +60,8 @@ def main(config: BenchOptions) -> Ended:
     given: dict[str, str | int] = {"adapter": config.adapter} if config.adapter else {}
     if config.answers:
         given["answers"] = config.answers
+    if config.passages:
+        given["passages"] = config.passages
     if config.name == "decode":
         given["preset"] = config.preset
     with quiet(f"measuring {config.name}"):

@@ -46,7 +46,7 @@ def main(config: ServeOptions) -> int:
 async def _serve(config: ServeOptions) -> None:
     from retrieval.http.server import serve
 
-    retriever = await open_index_quietly(replace(config.retriever, index=config.index))
+    retriever = await open_index_quietly(replace(config.retriever, index=config.index), part_alone=True)
     try:
         await serve(retriever, config.host, config.port, lambda line: print(line, file=sys.stderr))
     finally:

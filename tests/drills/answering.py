@@ -1,6 +1,6 @@
 """A run of IRCoT in a process of its own, over a scripted model and an index of four passages.
 
-    python -m tests.drills.answering OUT [--questions 40] [--pause 0.005] [--search URL]
+    python -m tests.drills.answering OUT [--questions 40] [--pause 0.005] [--search URL] [--workers 2]
 
 It opens, answers, resumes and fails as 'corag run' does, for it calls what that calls, but starts in half a
 second. A :class:`CoragError` is printed and ends it with status 2.
@@ -13,18 +13,22 @@ import asyncio
 import random
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from core.errors import CoragError
 from core.protocols import GenerateRequest, ScoreRequest
 from core.types import Question
-from eval.experiment.run import RunConfig, answer_run
+from eval.experiment.run import RunConfig, answer_run, answer_with
+from eval.workers.config import ray_workers
+from eval.workers.ray_pool import ray_pool
 from ircot.method import IRCoTConfig
 from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import WORLD
+from tests.worker_engines import open_scripted, reply
 
 METHOD = "ircot"
 CONFIG = IRCoTConfig(
@@ -38,28 +42,21 @@ def questions(count: int) -> list[Question]:
     return [Question(f"q{n}", f"Who wrote The Glass Orchard, part {n}?", (f"A{n}",)) for n in range(count)]
 
 
-def reply(request: GenerateRequest) -> str:
-    """Think twice of what the story is about, then answer with the question's own number."""
-    text = request.prompt.text
-    number = text.split("?")[0].split()[-1]
-    if text.startswith("READ"):
-        return f"A{number}"
-    if "Velden" not in text.rpartition("\n")[2]:
-        return "The author is Mara Velden."
-    return f"She was born in Tarn Hollow. So the answer is: A{number}."
-
-
-async def answer(out: Path, count: int, pause: float, search: str) -> Path:
+async def answer(out: Path, count: int, pause: float, search: str, workers: int = 0) -> Path:
     async def wait(_: GenerateRequest | ScoreRequest) -> None:
         await asyncio.sleep(pause * random.random())
 
     retriever: Any = WordRetriever(WORLD)
-    if search:
+    if search and not workers:
         retriever = await open_retriever(RetrieverConfig(url=[search], timeout_s=1, retries=1))
     where = RetrieverConfig(url=[search]) if search else RetrieverConfig()
     config = RunConfig(
         questions="drill", method=[METHOD], out=str(out), batch_size=4, retriever=where, **{METHOD: CONFIG}
     )  # type: ignore[arg-type]
+    if workers:
+        engine = partial(open_scripted, pause)
+        async with ray_pool(ray_workers(count=workers), engine, [where], in_flight=4) as pool:
+            return await answer_with(config, METHOD, questions(count), pool.crew(where))
     return await answer_run(config, METHOD, questions(count), ScriptedGenerator(reply, wait), retriever)
 
 
@@ -83,9 +80,10 @@ def main() -> int:
     parser.add_argument("--questions", type=int, default=40)
     parser.add_argument("--pause", type=float, default=0.005)
     parser.add_argument("--search", default="")
+    parser.add_argument("--workers", type=int, default=0)
     given = parser.parse_args()
     try:
-        asyncio.run(answer(given.out, given.questions, given.pause, given.search))
+        asyncio.run(answer(given.out, given.questions, given.pause, given.search, given.workers))
     except CoragError as error:
         print(f"corag: {error}", file=sys.stderr)
         return 2

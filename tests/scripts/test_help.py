@@ -54,7 +54,7 @@ def test_help_is_on_the_method_that_was_chosen(method: str, help_on: Callable[..
         shown = help_on(command, "--method", method, "--help")
         assert len(shown.splitlines()) < LIMIT
         sections = set(re.findall(r"^  --(\w+)\.", shown, re.MULTILINE))
-        assert sections - {"model", "retriever"} == {method}
+        assert sections - {"model", "retriever", "workers"} == {method}
     ours = [name for name, _ in options_of(METHODS[method].config)]
     listed = re.findall(rf"^  --{method}\.(\w+)", help_on("ask", "--method", method, "--help"), re.MULTILINE)
     assert len(listed) >= min(len(ours), 25), "most of its options have a line"
@@ -193,8 +193,8 @@ def test_methods_answer_to_the_names_of_others() -> None:
 
 def test_no_alias_hides_an_option() -> None:
     for prefix, section in sections_of(RunConfig):
-        own = {each.name for each in fields(section)} - {"model"}
-        others = {*getattr(section, "ALIASES", {}), *getattr(section, "POINTERS", {})} - {"model"}
+        own = {each.name for each in fields(section)} - {"model", "workers"}
+        others = {*getattr(section, "ALIASES", {}), *getattr(section, "POINTERS", {})} - {"model", "workers"}
         assert not own & others, prefix
         known = dict(options_of(section))
         assert set(getattr(section, "ALIASES", {}).values()) <= known.keys()

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+#SBATCH --job-name=corag
+#SBATCH --ntasks-per-node=1
+#SBATCH --exclusive
+# One run over all GPUs of all nodes of a SLURM job: Ray is started on each, the command on the first.
+# Options are those of 'corag run', 'sample' or 'sweep' and go there unchanged. The same command again goes on
+# where it was. Recipes:
+#   sbatch --nodes 4 --gpus-per-node 8 scripts/recipes/slurm_ray.sh run --config experiment.yaml
+#   GPUS_PER_ENGINE=4 sbatch --nodes 4 --gpus-per-node 8 scripts/recipes/slurm_ray.sh run --config big.yaml \
+#       --model.tensor_parallel 4
+#   DRY=1 NODES=2 bash scripts/recipes/slurm_ray.sh run --config experiment.yaml      says what it would do
+# Run scripts/install.sh before, where all nodes see it; run folders and indexes lie where all nodes see them.
+set -euo pipefail
+if [ $# = 0 ] || [ "$1" = --help ]; then
+    sed -n '2,/^set/{/^#/p}' "${BASH_SOURCE[0]}"
+    exit 2
+fi
+# SLURM runs a copy of this file: the checkout is where the job was submitted.
+root=${CORAG_ROOT:-${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}}
+export PATH="$root/.venv/bin:$PATH" RAY_USAGE_STATS_ENABLED=0
+nodes=${SLURM_JOB_NUM_NODES:-${NODES:-1}}
+per_engine=${GPUS_PER_ENGINE:-1}
+command=$1
+shift
+if [ -n "${SLURM_JOB_NODELIST:-}" ]; then
+    head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+else
+    head=$(hostname)
+fi
+# A port of the job's own: two jobs may share their first node.
+port=$((6379 + ${SLURM_JOB_ID:-0} % 1000))
+wanted=(ray symmetric-run --address "$head:$port" --min-nodes "$nodes" --
+    corag "$command" --workers ray --workers.gpus_per_worker "$per_engine" "$@")
+if [ "${DRY:-}" = 1 ]; then
+    echo "srun --nodes $nodes --ntasks $nodes ${wanted[*]}"
+    exit 0
+fi
+exec srun --nodes "$nodes" --ntasks "$nodes" "${wanted[@]}"

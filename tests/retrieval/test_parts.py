@@ -1,0 +1,182 @@
+"""An index in parts, each behind a server of its own, is the whole index to whoever asks all of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from core.errors import BackendError, ConfigError, IndexMismatchError
+from core.protocols import Retriever
+from core.types import Passage
+from retrieval.build import build_index
+from retrieval.config import IndexConfig, RetrieverConfig
+from retrieval.open import open_retriever
+from tests.retrieval.conftest import ignore, write_jsonl
+from tests.retrieval.test_http import served
+
+COUNT, PASSAGES = 4, 20_000
+WORDS = [f"{first}{last}" for first in ("bar", "cor", "dun", "fen", "gal") for last in ("as", "el", "ith")]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A static encoder, the mean of random vectors of tokens: fast, and blind for upper case."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import StaticEmbedding
+    from transformers import AutoTokenizer
+
+    from retrieval.dense.encoder import encoder_folder
+
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folder("default")).backend_tokenizer
+    folder = tmp_path_factory.mktemp("static")
+    modules = [StaticEmbedding(tokenizer, embedding_dim=64)]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder))
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """20,000 passages, a tenth of them equal to another but for upper case, often parts away."""
+    chance = random.Random(5)
+    passages: list[Passage] = []
+    for number in range(PASSAGES):
+        if number % 10 == 9:
+            letters = list(chance.choice(passages).text)
+            for place in chance.sample(range(len(letters)), 12):
+                letters[place] = letters[place].swapcase()
+            text = "".join(letters)
+        else:
+            text = " ".join([*chance.choices(WORDS, k=6), str(chance.randrange(900)), "river"])
+        passages.append(Passage(f"p{number}", "", text))
+    return write_jsonl(tmp_path_factory.mktemp("corpus") / "corpus.jsonl", passages)
+
+
+def built(corpus: Path, encoder: str, out: Path, **more: object) -> str:
+    options = {"kind": "dense", "encoder": encoder, "shard_size": 5_000, **more}
+    build_index(IndexConfig([str(corpus)], str(out), **options), ignore)  # type: ignore[arg-type]
+    return str(out)
+
+
+@asynccontextmanager
+async def served_parts(folders: Sequence[str]) -> AsyncIterator[list[str]]:
+    async with AsyncExitStack() as stack:
+        urls = []
+        for folder in folders:
+            part = await open_retriever(RetrieverConfig([folder]), part_alone=True)
+            stack.push_async_callback(part.close)
+            urls.append(await stack.enter_async_context(served(part)))
+        yield urls
+
+
+async def rankings(retriever: Retriever, k: int) -> list[list[tuple[str, float]]]:
+    """One after another: in a batch, equal vectors may get scores that differ in the last bit."""
+    chance = random.Random(7)
+    found = []
+    for _ in range(25):
+        query = f"{' '.join(chance.choices(WORDS, k=4))} {chance.randrange(900)}"
+        found.append([(hit.passage.id, hit.score) for hit in await retriever.search(query, k)])
+    return found
+
+
+@pytest.mark.slow
+async def test_four_served_flat_parts_rank_as_one_flat_index(
+    corpus: Path, encoder: str, tmp_path: Path
+) -> None:
+    whole = await open_retriever(RetrieverConfig([built(corpus, encoder, tmp_path / "whole")]))
+    parts = [
+        built(corpus, encoder, tmp_path / f"part{number}", part=f"{number}/{COUNT}")
+        for number in range(1, COUNT + 1)
+    ]
+    async with served_parts(parts) as urls:
+        # In whatever order they are named, in the option for folders too, and with two servers of a part.
+        asked = await open_retriever(RetrieverConfig([urls[2], urls[0], urls[3], urls[1], urls[2]]))
+        assert asked.fingerprint == whole.fingerprint, "a run over parts is the run over the whole"
+        for k in (10, 150):
+            expected = await rankings(whole, k)
+            assert await rankings(asked, k) == expected
+            ties = [
+                (one, two) for hits in expected for one, two in pairwise(hits)
+                if one[1] == two[1]
+            ]  # fmt: skip
+            assert len(ties) > 10, "equal scores are among them"
+            far = [pair for pair in ties if _part_of(pair[0]) != _part_of(pair[1])]
+            assert far, "also of passages in different parts"
+            assert all(int(one[0][1:]) < int(two[0][1:]) for one, two in ties), "the earlier one first"
+        wanted = ["p19999", "nobody", "p0", "p7000"]
+        assert [each.id for each in await asked.passages(wanted)] == ["p19999", "p0", "p7000"]
+
+        with pytest.raises(IndexMismatchError, match="an index in 4 parts, part 2, 4 is missing"):
+            await open_retriever(RetrieverConfig(url=[urls[0], urls[2]]))
+        with pytest.raises(IndexMismatchError, match="part 2, 3, 4 is missing"):
+            await open_retriever(RetrieverConfig([parts[0]]))  # nobody searches a part by mistake
+        here = await open_retriever(RetrieverConfig(parts))
+        assert here.fingerprint == whole.fingerprint and await rankings(here, 10) == await rankings(whole, 10)
+        impatient = await open_retriever(RetrieverConfig(url=urls, retries=1, timeout_s=2))
+    # A part's server has ended: no answer rather than one from three quarters of the corpus.
+    with pytest.raises(BackendError, match="cannot be reached"):
+        await impatient.search("baras corel", 3)
+    for each in (whole, asked, here, impatient):
+        await each.close()
+
+
+def _part_of(hit: tuple[str, float]) -> int:
+    return int(hit[0][1:]) * COUNT // PASSAGES
+
+
+@pytest.mark.slow
+async def test_four_parts_of_one_training_find_what_the_whole_of_that_training_finds(
+    corpus: Path, encoder: str, tmp_path: Path
+) -> None:
+    options = {"faiss": "ivfpq", "pq_bytes": 16, "ivf_lists": 64, "threads": 1}
+    trained = built(corpus, encoder, tmp_path / "trained", train_only=True, **options)
+    with pytest.raises(IndexMismatchError, match="is a training without passages"):
+        await open_retriever(RetrieverConfig([trained]))
+    options["trained"] = trained
+    whole = await open_retriever(RetrieverConfig([built(corpus, encoder, tmp_path / "whole", **options)]))
+    parts = [
+        built(corpus, encoder, tmp_path / f"part{number}", part=f"{number}/{COUNT}", **options)
+        for number in range(1, COUNT + 1)
+    ]
+    asked = await open_retriever(RetrieverConfig(parts))
+    assert asked.fingerprint == whole.fingerprint
+    expected, found = await rankings(whole, 10), await rankings(asked, 10)
+    shared = sum(len({*map(_id, one)} & {*map(_id, two)}) for one, two in zip(expected, found, strict=True))
+    assert shared >= 0.99 * sum(map(len, expected))
+    other = built(corpus, encoder, tmp_path / "flat", part="2/4")
+    with pytest.raises(IndexMismatchError, match="is part 2/4 of another index than"):
+        await open_retriever(RetrieverConfig([parts[0], other, *parts[2:]]))
+    for each in (whole, asked):
+        await each.close()
+
+
+def _id(hit: tuple[str, float]) -> str:
+    return hit[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"part": "5/4", "kind": "dense"}, "there is no part '5/4'"),
+        ({"part": "1/4"}, "only dense indexes have parts"),
+        ({"part": "1/4", "kind": "dense", "faiss": "ivfpq"}, "share one training"),
+        ({"train_only": True, "kind": "dense"}, "need no training"),
+        (
+            {"train_only": True, "part": "1/2", "kind": "dense", "faiss": "ivfpq", "trained": "x"},
+            "for all parts",
+        ),
+    ],
+)
+def test_parts_that_cannot_be_are_refused(options: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        IndexConfig(["c.jsonl"], "out", **options)  # type: ignore[arg-type]
+
+
+def test_addresses_and_folders_are_not_mixed() -> None:
+    assert RetrieverConfig(["http://a:1", "https://b"]).url == ["http://a:1", "https://b"]
+    with pytest.raises(ConfigError, match="give folders or addresses"):
+        RetrieverConfig(["http://a:1", "indexes/b"])
