@@ -98,19 +98,8 @@ async def answer_run(
     require_abilities(name, config.of(name).needs(), generator)
     settings = run_settings(config, name, generator, retriever)
     folder = run_path(config, name, settings, cell)
-    noted = environment() | {
-        "model": asdict(config.model),
-        "retriever": asdict(config.retriever),
-        "batch_size": config.batch_size,
-        "questions": config.questions,
-        "scorer": config.scorer,
-        "recall_at": config.recall_at,
-        "shard": config.shard,
-        "corpus": corpus_of(config.retriever.index) if settings["retriever"] else "",
-        "aliases": file_digest(config.aliases),
-    }
     method = bind(name, config)
-    with RunFolder(folder, settings, noted) as run:
+    with RunFolder(folder, settings, run_environment(config, settings)) as run:
         if config.shard:
             note_questions(folder, [question.id for question in questions])
         shared = config.of(name).shared_state(read_attempts(folder))
@@ -129,6 +118,21 @@ async def answer_run(
 
         await answer_waiting(run, questions, answer_one, cell or name, in_flight=config.batch_size)
     return folder
+
+
+def run_environment(config: RunConfig, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a run's start notes beside its settings: nothing of it changes a result."""
+    return environment() | {
+        "model": asdict(config.model),
+        "retriever": asdict(config.retriever),
+        "batch_size": config.batch_size,
+        "questions": config.questions,
+        "scorer": config.scorer,
+        "recall_at": config.recall_at,
+        "shard": config.shard,
+        "corpus": corpus_of(config.retriever.index) if settings["retriever"] else "",
+        "aliases": file_digest(config.aliases),
+    }
 
 
 def run_settings(
