@@ -185,7 +185,8 @@ class AnswerService:
 
         async def understood(question: Question, tools: Tools) -> Answer:
             if asked.earlier and self.options.follow_ups:
-                question = replace(question, text=await standalone_question(asked, tools))
+                text = await standalone_question(asked, tools)
+                question, tools.question = replace(question, text=text), replace(tools.question, text=text)
             return await method(question, tools)
 
         try:

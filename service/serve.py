@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -126,9 +128,13 @@ async def keep_up(service: AnswerService, doors: Doors, listener: socket.socket)
 
     agents_inside = asyncio.create_task(let_agents_in())
     watching = asyncio.create_task(_watch(service, server, closing))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        await server.serve(sockets=[listener])
+        with _told_by_signals(server):
+            await asyncio.shield(serving)
     finally:
+        server.should_exit = True  # cancelled, uvicorn would leave its socket open
+        await asyncio.gather(serving, return_exceptions=True)
         closing.set()
         watching.cancel()
         await asyncio.gather(watching, agents_inside, return_exceptions=True)
@@ -149,8 +155,37 @@ async def _nothing() -> AsyncIterator[None]:
     yield
 
 
+class _Server(uvicorn.Server):
+    """Uvicorn, which would raise the signals that it heard once more when it has ended."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to :func:`_told_by_signals`: to end when one is told to is no failure."""
+        yield
+
+
+@contextmanager
+def _told_by_signals(server: uvicorn.Server) -> Iterator[None]:
+    """End a server at a signal: once what was begun is finished, at a second Ctrl-C without."""
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGINT, signal.SIGTERM) if _in_main_thread() else ()
+    before = {number: signal.getsignal(number) for number in signals}
+    for number in signals:
+        loop.add_signal_handler(number, server.handle_exit, number, None)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
 def _server(app: ASGIApp, shutdown_s: float) -> uvicorn.Server:
-    return uvicorn.Server(
+    return _Server(
         uvicorn.Config(
             app,
             log_level="error",
