@@ -75,6 +75,8 @@ def of_failure(error: BaseException) -> CallError:
     return CallError(500, "something went wrong here; the server's log says what.", "internal_error")
 
 
+SHUTTING_DOWN = CallError(503, "this service is shutting down: try again.", "shutting_down", retry_after=5)
+
 # By the name that a failed row's error begins with; everything else is told as a failed method.
 _FAILED_ROWS = {
     RequestRefusedError.__name__: CallError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
 import orjson
@@ -62,7 +62,8 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events until they end or the caller leaves."""
         try:
-            await until_gone(receive, self._send(send))
+            with suppress(CallerGoneError):  # the reply has begun, so nothing can be said of it any more
+                await until_gone(receive, self._send(send))
         finally:
             self._done()
 

@@ -190,6 +190,7 @@ async def test_a_client_that_leaves_frees_its_place_and_the_engine(stream):
         (left,) = running.logged("left")
         assert left["calls"] == 1 and left["error"] == "CallerLeft", "what was spent until then is counted"
         assert 'corag_questions_total{outcome="left",preset="corag"} 1.0' in (await metrics(running))
+        assert running.logged("defect") == []
 
 
 async def metrics(running) -> str:

@@ -51,19 +51,11 @@ async def test_overload_gives_only_429s_and_finished_answers():
 async def test_a_key_has_its_share_and_strangers_are_refused(keys):
     given = options(PLAIN, limits=Limits(per_key=2))
     async with served(given, pause=slow, reply=lambda request: "yes", keys=keys) as running:
-        for wrong in (
-            "",
-            "Bearer ",
-            "Bearer nonsense",
-            f"Basic {KEYS[0][1]}",
-            f"Bearer {KEYS[0][1]}x",
-            "Bearer \xff",
-        ):
+        for wrong in (None, "Bearer", "Bearer nonsense", f"Basic {KEYS[0][1]}", f"Bearer {KEYS[0][1]}x"):
             running.headers = {"authorization": wrong} if wrong else {}
-            reply = await running.ask(model="plain") if wrong.isascii() else None
-            if reply is not None:
-                assert (reply.status_code, reply.json()["error"]["code"]) == (401, "invalid_api_key")
-                assert reply.headers["www-authenticate"] == "Bearer"
+            reply = await running.ask(model="plain")
+            assert (reply.status_code, reply.json()["error"]["code"]) == (401, "invalid_api_key")
+            assert reply.headers["www-authenticate"] == "Bearer"
         async with running.client() as client:
             running.headers = {}
             for path in ("/v1/models", "/metrics", "/mcp", "/v1/answers/x", "/v1/passages/karlen"):
