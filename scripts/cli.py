@@ -90,7 +90,7 @@ COMMANDS = {
     ),
     "bench": Command(
         "scripts.commands.bench",
-        "measure scoring, retrieval, runner, decode, sweep, sample, sft or startup as ratios",
+        "measure scoring, retrieval, runner, decode, sweep, sample, sft, service or startup as ratios",
         "name",
     ),
     "doctor": Command(

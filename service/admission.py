@@ -10,7 +10,7 @@ from collections import Counter
 from types import TracebackType
 from typing import Self
 
-from service.errors import SHUTTING_DOWN, CallError
+from service.errors import CallError, shutting_down
 
 _LONGEST_RETRY_S = 60
 _FIRST_GUESS_S = 2.0  # of how long a question takes, before one has been answered
@@ -44,7 +44,7 @@ class Admission:
         ``caller``: "" for one whose share is not limited. Raises :class:`CallError` with status 429 or 503.
         """
         if self.closed:
-            raise SHUTTING_DOWN
+            raise shutting_down()
         if caller and self._per_caller and self._of_caller[caller] >= self._per_caller:
             raise CallError(
                 429,

@@ -75,20 +75,20 @@ def of_failure(error: BaseException) -> CallError:
     return CallError(500, "something went wrong here; the server's log says what.", "internal_error")
 
 
-SHUTTING_DOWN = CallError(503, "this service is shutting down: try again.", "shutting_down", retry_after=5)
-
-# By the name that a failed row's error begins with; everything else is told as a failed method.
-_FAILED_ROWS = {
-    RequestRefusedError.__name__: CallError(
-        400, "the question does not fit the model's window: shorten it.", "context_length_exceeded"
-    ),
-    SearchFailedError.__name__: CallError(
-        503, "a search failed while the question was answered: try again.", "search_failed", retry_after=1
-    ),
-}
+def shutting_down() -> CallError:
+    """Return the error of a service that is told to end."""
+    return CallError(503, "this service is shutting down: try again.", "shutting_down", retry_after=5)
 
 
 def of_failed_row(error: str) -> CallError:
     """Return what a caller is told of a row's error, which itself may name paths and prompts."""
-    known = _FAILED_ROWS.get(error.partition(":")[0])
-    return known or CallError(500, "the method failed at this question.", "method_failed")
+    kind = error.partition(":")[0]
+    if kind == RequestRefusedError.__name__:
+        return CallError(
+            400, "the question does not fit the model's window: shorten it.", "context_length_exceeded"
+        )
+    if kind == SearchFailedError.__name__:
+        return CallError(
+            503, "a search failed while the question was answered: try again.", "search_failed", retry_after=1
+        )
+    return CallError(500, "the method failed at this question.", "method_failed")

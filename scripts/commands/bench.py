@@ -1,4 +1,4 @@
-"""Measure scoring, retrieval, runner, decode, sweep, sample, sft or startup: a short table.
+"""Measure scoring, retrieval, runner, decode, sweep, sample, sft, service or startup: a short table.
 
 corag bench scoring
 """
@@ -14,7 +14,7 @@ from core.errors import ConfigError, nearest
 from eval.experiment.opening import quiet
 from scripts.ended import Ended
 
-BENCHES = ("scoring", "retrieval", "runner", "decode", "sweep", "sample", "sft", "startup")
+BENCHES = ("scoring", "retrieval", "runner", "decode", "sweep", "sample", "sft", "service", "startup")
 ADAPTED = ("decode", "sweep", "sample")
 
 
@@ -23,7 +23,7 @@ class BenchOptions:
     """Options of 'corag bench'.
 
     Attributes:
-        name: scoring, retrieval, runner, decode, sweep, sample, sft or startup.
+        name: scoring, retrieval, runner, decode, sweep, sample, sft, service or startup.
         adapter: folder of a LoRA adapter, or "default" for the shipped one, for decode, sweep and sample; ""
             for the model as it comes.
         answers: gold answers of each question at least, for sample; 0 leaves the one or two that they have.

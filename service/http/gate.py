@@ -14,7 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import SHUTTING_DOWN, CallError, of_failure
+from service.errors import CallError, of_failure, shutting_down
 from service.http.stream import CallerGoneError
 from service.keys import Keys
 from service.log import Log, where
@@ -109,7 +109,7 @@ class Gate:
             status = status or 499  # as nginx says it
         except asyncio.CancelledError:  # the service ends, and this took longer than there is time for
             if not status:
-                await reply(SHUTTING_DOWN)(scope, receive, send_safely)
+                await reply(shutting_down())(scope, receive, send_safely)
         except Exception as error:  # noqa: BLE001 - whatever it is, a caller is told nothing of it
             refused = of_failure(error)
             if not isinstance(error, CallError):

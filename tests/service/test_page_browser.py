@@ -59,7 +59,7 @@ def service():
             "corag-best-of-3": corag_preset(max_hops=2, strategy="best_of_n", chains=3, rank_by="vote"),
             "one-step": {"method": "one_step"},
         }
-        passages = [*PASSAGES, Passage("evil", EVIL, f"Karlen {EVIL}")]
+        passages = [*PASSAGES, Passage("evil", EVIL, EVIL)]
         given = options(presets)
         async with served(given, pause=held.pause, reply=held.reply, passages=passages) as running:
             known["running"] = running
