@@ -26,6 +26,7 @@ from service.http.chat import reasoning
 from service.keys import Keys
 
 PASSAGES = "corag://passages/"
+PATH = "/mcp"
 MOST_SESSIONS = 1_000
 _READING = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _ABOUT = (
@@ -177,14 +178,14 @@ def _source(key: str, title: str) -> FoundPassage:
 
 
 class AgentDoor:
-    """The MCP server as an application below a path. It answers within its :meth:`open` block."""
+    """The MCP server as an application at :data:`PATH`. It answers within its :meth:`open` block."""
 
     def __init__(self, server: MCPServer[Any], body_bytes: int) -> None:
         """``body_bytes``: longest body of a request."""
         # Hosts and origins are the gate's business, which stands before this one.
         security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         self.app: ASGIApp = server.streamable_http_app(
-            streamable_http_path="/",
+            streamable_http_path=PATH,
             transport_security=security,
             max_request_body_size=body_bytes,
             max_sessions=MOST_SESSIONS,

@@ -40,7 +40,7 @@ class AnswersOptions(Served):
         api_key_file: a file with a line 'NAME KEY' per API key; "" lets everybody in who reaches the port.
         hosts: further names under which the service may be asked, such as that of a proxy.
         origins: web pages of other origins that may ask it, such as https://chat.example.org.
-        agents: serve MCP below /mcp.
+        agents: serve MCP at /mcp.
         check: open everything, say what would be served, and end.
     """
 

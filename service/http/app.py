@@ -23,7 +23,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from core.clock import unix_time
@@ -46,7 +46,7 @@ ASSETS = {
 
 
 def create_app(service: AnswerService, doors: Doors, agents: ASGIApp | None = None) -> ASGIApp:
-    """Return the whole application. ``agents``: what answers below /mcp, if anything does."""
+    """Return the whole application. ``agents``: what answers at /mcp, if anything does."""
     handlers = _Handlers(service)
     routes: list[BaseRoute] = [
         Route("/", handlers.page),
@@ -61,7 +61,7 @@ def create_app(service: AnswerService, doors: Doors, agents: ASGIApp | None = No
         Route("/metrics", handlers.metrics),
     ]
     if agents is not None:
-        routes.append(Mount("/mcp", agents))
+        routes.append(Route("/mcp", agents))
     app = Starlette(
         routes=routes,
         exception_handlers={

@@ -137,7 +137,7 @@ class Gate:
                 )
             scope.setdefault("state", {})["caller"] = caller
         length = headers.get("content-length", "0")
-        if length.isdigit() and int(length) > self._body_bytes:
+        if length.isdecimal() and int(length) > self._body_bytes:
             raise self._too_long()
         await self._app(scope, self._limited(receive), send)
 
@@ -171,8 +171,7 @@ class Gate:
         )
 
     def _check_host(self, headers: Headers) -> None:
-        host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
-        if self._doors.hosts and host not in self._doors.hosts:
+        if self._doors.hosts and _named(f"//{headers.get('host', '')}")[0] not in self._doors.hosts:
             raise CallError(421, "this service is not asked under that name: see --hosts.", "unknown_host")
 
     def _check_origin(self, scope: Scope, headers: Headers) -> Response | None:
@@ -181,7 +180,7 @@ class Gate:
         if not origin or origin in self._doors.origins:
             asks = scope["method"] == "OPTIONS" and "access-control-request-method" in headers
             return Response(status_code=204) if origin and asks else None
-        if urlsplit(origin).netloc != headers.get("host", ""):
+        if _named(origin)[1] != headers.get("host", "") or not headers.get("host"):
             raise CallError(403, "pages of other origins may not ask this service.", "unknown_origin")
         return None
 
@@ -196,6 +195,15 @@ class Gate:
             )
             headers["access-control-expose-headers"] = "mcp-session-id"
             headers["cross-origin-resource-policy"] = "cross-origin"
+
+
+def _named(url: str) -> tuple[str, str]:
+    """Return the host of an address, and the host with its port; "" if it is no address."""
+    try:
+        parts = urlsplit(url)
+        return parts.hostname or "", parts.netloc
+    except ValueError:
+        return "", ""
 
 
 def reply(error: CallError) -> Response:

@@ -88,4 +88,4 @@ async def test_agents_have_keys_and_shares_too(tmp_path):
             assert not (await client.call_tool("ask", {"question": QUESTION})).is_error
         assert running.logged("answered")[0]["key"] == "agent"
         async with running.client() as http_client:
-            assert (await http_client.post("/mcp/", json={})).status_code == 401
+            assert (await http_client.post("/mcp", json={})).status_code == 401

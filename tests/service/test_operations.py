@@ -124,6 +124,10 @@ async def test_other_names_and_other_pages_are_not_let_in():
         running.client() as client,
     ):
         assert (await client.get("/v1/models", headers={"host": "evil.example"})).status_code == 421
+        for odd in ("[", "[::1", "a b", "x" * 5000):
+            assert (await client.get("/v1/models", headers={"host": odd})).status_code in (400, 421)
+            assert (await client.get("/v1/models", headers={"origin": odd})).status_code == 403
+        assert (await client.get("/v1/models", headers={"origin": "null"})).status_code == 403
         foreign = await client.get("/v1/models", headers={"origin": "https://evil.example"})
         assert foreign.status_code == 403 and "access-control-allow-origin" not in foreign.headers
         own = await client.get("/v1/models", headers={"origin": running.url})
