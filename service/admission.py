@@ -121,6 +121,11 @@ class Ticket:
     ) -> None:
         self.leave()
 
+    @property
+    def had_place(self) -> bool:
+        """Whether it had its turn."""
+        return self._began is not None
+
     def leave(self) -> None:
         """Give the claim up; once it was given up this does nothing."""
         if not self._left:

@@ -161,11 +161,21 @@ class AnswerService:
             async with asyncio.timeout(limit), ticket:
                 return await self._answer(asked, ticket, watch)
         except TimeoutError:
+            self._gave_up_waiting(asked, ticket, "timed_out")
             raise CallError(
                 504, f"no answer within {limit:g} s, which is all a question may take.", "timeout"
             ) from None
+        except asyncio.CancelledError:
+            self._gave_up_waiting(asked, ticket, "left")
+            raise
         finally:
             ticket.leave()
+
+    def _gave_up_waiting(self, asked: Asked, ticket: Ticket, outcome: str) -> None:
+        """Count a question that ended before it had its turn; of the others a row tells."""
+        if not ticket.had_place:
+            self.metrics.outcome(asked.preset, outcome)
+            self.log(outcome, id=ticket.key, key=ticket.caller or None, preset=asked.preset, calls=0)
 
     async def _answer(self, asked: Asked, ticket: Ticket, watch: Watch | None) -> Given:
         preset = self.presets[asked.preset]
