@@ -7,7 +7,9 @@ own, so that what a request gets does not depend on what happens to be beside it
 
 from __future__ import annotations
 
+import asyncio
 import random
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -32,10 +34,11 @@ _MAX_BATCH_TOKENS = 32_768
 
 @dataclass(frozen=True, slots=True)
 class _GenerateJob:
-    """Continue a prompt."""
+    """Continue a prompt, unless nobody waits for it any more."""
 
     ids: tuple[int, ...]
     sampling: Sampling
+    given_up: threading.Event = field(default_factory=threading.Event, compare=False)
 
     @property
     def length(self) -> int:
@@ -166,6 +169,10 @@ class TransformersGenerator:
         if not self._closed:
             try:
                 return await self._batcher.submit(job, priority)
+            except asyncio.CancelledError:
+                if isinstance(job, _GenerateJob):
+                    job.given_up.set()  # in the middle of a batch the others go on without it
+                raise
             except RuntimeError:  # of the worker's threads, which have ended
                 if not self._closed:
                     raise
@@ -324,7 +331,7 @@ def _extend(
         sample.logprobs.append(logprob)
         if token in stop_ids or _stops(sample, renderer):
             sample.finish = "stop"
-        elif len(sample.token_ids) >= sample.job.sampling.max_tokens:
+        elif len(sample.token_ids) >= sample.job.sampling.max_tokens or sample.job.given_up.is_set():
             sample.finish = "length"
     return tokens
 

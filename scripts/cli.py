@@ -82,6 +82,11 @@ COMMANDS = {
     "index": Command("scripts.commands.index", "build an index over documents or a corpus", "corpus"),
     "units": Command("scripts.commands.units", "group a corpus into long units for longrag", "corpus"),
     "serve": Command("scripts.commands.serve", "serve an index over HTTP", "index"),
+    "serve answers": Command(
+        "scripts.commands.serve_answers",
+        "serve answers over HTTP: to OpenAI's clients, to agents (MCP), and as a page",
+    ),
+    "mcp": Command("scripts.commands.mcp", "serve answers to one agent over standard input and output (MCP)"),
     "world": Command(
         "scripts.commands.world",
         "write the embedded fictional world: corpus, questions, demonstrations",
@@ -95,7 +100,7 @@ COMMANDS = {
     ),
     "bench": Command(
         "scripts.commands.bench",
-        "measure scoring, retrieval, runner, decode, sweep, sample, sft, startup, workers or scale",
+        "measure scoring, retrieval, runner, decode, sweep, sample, sft, startup, workers, scale or service",
         "name",
     ),
     "doctor": Command(
@@ -121,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(usage())
             status = 0
         else:
-            status = run_command(words[0], words[1:])
+            status = run_command(*named(words))
         sys.stdout.flush()
         return status
     except CoragError as error:
@@ -179,6 +184,16 @@ def usage() -> str:
             "'corag COMMAND --help' lists a command's options; --json makes figures its last line.",
         ]
     )
+
+
+def named(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Return the command that a command line names, by one word or two, and its arguments.
+
+    >>> named(["serve", "answers", "--port", "1"]), named(["serve", "my_index"])
+    (('serve answers', ['--port', '1']), ('serve', ['my_index']))
+    """
+    longer = " ".join(words[:2])
+    return (longer, words[2:]) if longer in COMMANDS else (words[0], words[1:])
 
 
 def run_command(name: str, arguments: Sequence[str]) -> int:

@@ -52,13 +52,16 @@ class Row:
             "opened": round(opened, 6),
             "begun": round(self.begun, 6),
             "usage": {role: usage.to_json() for role, usage in self.usage.items()},
-            "steps": [_step_record(step) for step in self.steps],
+            "steps": [step_record(step) for step in self.steps],
         }
         return orjson.dumps(record) + b"\n"
 
 
-def _step_record(step: Step) -> dict[str, Any]:
-    # Passages without their texts, which would be most of the line: the index has them.
+def step_record(step: Step) -> dict[str, Any]:
+    """Return a step as it stands in its row, JSON values.
+
+    Passages come without their texts, which would be most of the line: the index has them.
+    """
     if not isinstance(step, SearchStep):
         return {"kind": step.kind, **asdict(step), "usage": step.usage.to_json()}
     hits = [

@@ -110,19 +110,7 @@ async def answer_with(
         refuse_sharing(name, options)
     settings = run_settings(config, name, crew.model, crew.index)
     folder = run_path(config, name, settings, cell)
-    noted = environment() | {
-        "model": asdict(config.model),
-        "retriever": asdict(config.retriever),
-        "batch_size": config.batch_size,
-        "questions": config.questions,
-        "scorer": config.scorer,
-        "recall_at": config.recall_at,
-        "shard": config.shard,
-        "corpus": corpus_of(config.retriever.index) if settings["retriever"] else "",
-        "aliases": file_digest(config.aliases),
-        **crew.noted(),
-    }
-    with RunFolder(folder, settings, noted) as run:
+    with RunFolder(folder, settings, run_environment(config, settings) | crew.noted()) as run:
         if config.shard:
             note_questions(folder, [question.id for question in questions])
         shared = options.shared_state(read_attempts(folder))
@@ -132,6 +120,21 @@ async def answer_with(
             run, questions, crew.doing(work), cell or name, in_flight=in_flight, more=crew.said
         )
     return folder
+
+
+def run_environment(config: RunConfig, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a run's start notes beside its settings: nothing of it changes a result."""
+    return environment() | {
+        "model": asdict(config.model),
+        "retriever": asdict(config.retriever),
+        "batch_size": config.batch_size,
+        "questions": config.questions,
+        "scorer": config.scorer,
+        "recall_at": config.recall_at,
+        "shard": config.shard,
+        "corpus": corpus_of(config.retriever.index) if settings["retriever"] else "",
+        "aliases": file_digest(config.aliases),
+    }
 
 
 def run_settings(

@@ -34,7 +34,7 @@ from eval.tables.runs import check_same_file, common_questions, manifest_of_answ
 ASSETS = Path(__file__).parent / "assets"
 STYLES = ("report.css", "explorer.css")
 # One script in the page, in this order: a file uses what those before it define, and start.js draws at once.
-_FILES = "kit results conditions scaling groups passages steps trace questions start"
+_FILES = "elements kit results conditions scaling groups passages steps trace questions start"
 SCRIPTS = tuple(f"{name}.js" for name in _FILES.split())
 CHUNK_BYTES = 200_000  # of JSON: unpacked in a few milliseconds, and large enough to compress well
 TEXTS_PER_BLOCK = 200  # passages, for the same reasons

@@ -1,4 +1,4 @@
-"""Measure scoring, retrieval, runner, decode, sweep, sample, sft, startup, workers or scale: a short table.
+"""Measure scoring, retrieval, runner, decode, sweep, sample, sft, startup, workers, scale or service.
 
 corag bench scoring
 """
@@ -16,6 +16,7 @@ from scripts.ended import Ended
 
 BENCHES = (
     "scoring", "retrieval", "runner", "decode", "sweep", "sample", "sft", "startup", "workers", "scale",
+    "service",
 )  # fmt: skip
 ADAPTED = ("decode", "sweep", "sample")
 
@@ -25,7 +26,7 @@ class BenchOptions:
     """Options of 'corag bench'.
 
     Attributes:
-        name: scoring, retrieval, runner, decode, sweep, sample, sft, startup, workers or scale.
+        name: scoring, retrieval, runner, decode, sweep, sample, sft, startup, workers, scale or service.
         adapter: folder of a LoRA adapter, or "default" for the shipped one, for decode, sweep and sample; ""
             for the model as it comes.
         answers: gold answers of each question at least, for sample; 0 leaves the one or two that they have.

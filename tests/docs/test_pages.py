@@ -31,7 +31,7 @@ from core.option_names import options_of, renamed, sections_of
 from core.options import parse
 from eval.experiment.registry import called
 from eval.experiment.run import RunConfig
-from scripts.cli import COMMANDS
+from scripts.cli import COMMANDS, named
 from tests.serving import OPTIONS, SERVER
 from training.config import DpoConfig, GrpoConfig, SftConfig
 
@@ -188,10 +188,11 @@ def check_command(words: list[str]) -> None:
     """Parse a command with the options that it has. Nothing is read but its configuration files."""
     program, *arguments = words
     if program == "corag":
-        command = COMMANDS[arguments[0]]
+        name, arguments = named(arguments)
+        command = COMMANDS[name]
         module = importlib.import_module(command.module)
         (options,) = (kind for at, kind in get_type_hints(module.main).items() if at != "return")
-        given = [word for word in arguments[1:] if word != "--json"]  # which every command takes
+        given = [word for word in arguments if word != "--json"]  # which every command takes
         parse(options, given, "", "", command.positional)
     elif program == "accelerate":
         at, kind = next((at, PROGRAMS[word]) for at, word in enumerate(arguments) if word in PROGRAMS)

@@ -201,7 +201,9 @@ def test_importing_loads_nothing_heavy(package):
 def test_every_command_explains_itself_without_heavy_imports(command):
     from scripts.bench.startup import heavy_imports
 
-    help_of = f"try:\n    main(['{command}', '--help'])\nexcept SystemExit as e:\n    assert e.code == 0"
+    help_of = (
+        f"try:\n    main([*'{command}'.split(), '--help'])\nexcept SystemExit as e:\n    assert e.code == 0"
+    )
     assert heavy_imports(f"from scripts.cli import main\n{help_of}") == []
 
 

@@ -1,56 +1,17 @@
-// What every part of the page uses: elements, numbers, packed data. Text only ever becomes text nodes,
-// never markup.
+// What every part of the report uses: its data, runs, packed blocks, choices.
 
 const overview = JSON.parse(document.getElementById("overview").textContent);
 const runs = overview.runs;
-const at = (id) => document.getElementById(id);
 
-function fill(element, attributes, children) {
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name === "vars")
-      for (const [key, set] of Object.entries(value)) element.style.setProperty(key, set);
-    else if (name === "value") element.value = value;
-    else element.setAttribute(name, value === true ? "" : value);
-  }
-  for (const child of children.flat(Infinity)) {
-    if (child !== null && child !== undefined && child !== false && child !== "") element.append(child);
-  }
-  return element;
-}
-
-// h("p", {class: "note"}, "text", element, null, ["more"]): attributes that are null or false are left out.
-const h = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
-const svg = (tag, attributes = {}, ...children) =>
-  fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
-
-const replace = (element, ...children) => {
-  element.replaceChildren();
-  return fill(element, {}, children);
-};
-
-const whole = new Intl.NumberFormat("en", {maximumFractionDigits: 0});
-const oneDigit = new Intl.NumberFormat("en", {minimumFractionDigits: 1, maximumFractionDigits: 1});
-const number = (value) => whole.format(value);
-const decimal = (value) => oneDigit.format(value);
-const percent = (fraction) => (100 * fraction).toFixed(1);
-const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
-const seconds = (value) => (value < 10 ? value.toFixed(2) : value.toFixed(1)) + " s";
-const compact = (value) =>
-  value < 1000
-    ? number(value)
-    : value < 1e6
-      ? +(value / 1000).toPrecision(3) + "k"
-      : +(value / 1e6).toPrecision(3) + "M";
-const signed = (points) => {
-  const text = Math.abs(points).toFixed(1);
-  return (text === "0.0" ? "" : points > 0 ? "+" : "\u2212") + text;
-};
 const pValue = (p) => (p < 0.001 ? "p < 0.001" : `p = ${p.toFixed(3)}`);
 const range = (interval) =>
   interval.low === null ? "" : `[${percent(interval.low)}, ${percent(interval.high)}]`;
 const measureTitle = {em: "EM", f1: "F1"};
+const signed = (points) => {
+  const text = Math.abs(points).toFixed(1);
+  return (text === "0.0" ? "" : points > 0 ? "+" : "\u2212") + text;
+};
+const percent = (fraction) => (100 * fraction).toFixed(1);
 
 // Runs are told apart by shape and colour, so that neither is needed.
 const SHAPES = [

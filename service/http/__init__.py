@@ -1,0 +1,1 @@
+"""HTTP: the routes, OpenAI's chat protocol, the page, and the gate that every request goes through."""

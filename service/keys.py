@@ -1,0 +1,69 @@
+"""API keys: who is calling, told without a hint of how near a wrong key was."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.errors import ConfigError
+from core.files import read_text
+
+SHORTEST = 16
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys that are let in, by the names that logs have for them. Without any, everybody is."""
+
+    digests: tuple[tuple[str, bytes], ...] = ()
+
+    @classmethod
+    def read(cls, path: str) -> Keys:
+        """Read a file with a line per key: 'NAME KEY', or the key alone. '#' begins a comment.
+
+        Raises :class:`ConfigError` naming the line, never the key.
+        """
+        if not path:
+            return cls()
+        if not Path(path).is_file():
+            raise ConfigError(
+                f"there is no file '{path}' of API keys: write one with a line 'NAME KEY' each."
+            )
+        found: dict[str, bytes] = {}
+        for number, line in enumerate(read_text(path).splitlines(), 1):
+            words = line.split()
+            if not words or words[0].startswith("#"):
+                continue
+            name, key = (words[0], words[1]) if len(words) > 1 else (f"key-{number}", words[0])
+            if len(words) > 2 or len(key) < SHORTEST:
+                raise ConfigError(
+                    f"line {number} of '{path}' is no key: write 'NAME KEY', the key of {SHORTEST} "
+                    "characters or more and without spaces."
+                )
+            if name in found:
+                raise ConfigError(
+                    f"line {number} of '{path}' gives '{name}' a second key: name it otherwise."
+                )
+            found[name] = _digest(key)
+        if not found:
+            raise ConfigError(f"'{path}' holds no API key: write a line 'NAME KEY' each, or leave it out.")
+        return cls(tuple(found.items()))
+
+    def caller(self, authorization: str) -> str | None:
+        """Return whose key an Authorization header brings, None if it is nobody's; "" if all are let in."""
+        if not self.digests:
+            return ""
+        scheme, _, given = authorization.partition(" ")
+        digest = _digest(given.strip()) if scheme.lower() == "bearer" else b""
+        found = None
+        # All are compared, each in constant time: neither which key it was nor how much of it shows.
+        for name, known in self.digests:
+            if hmac.compare_digest(known, digest):
+                found = name
+        return found
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode(errors="surrogateescape")).digest()

@@ -1,0 +1,91 @@
+"""Agents: the official MCP client over HTTP against a service over the fake model."""
+
+import asyncio
+
+import httpx2
+import pytest
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+
+from service.keys import Keys
+from tests.fakes import kind
+from tests.service.serving import options, served, until
+
+QUESTION = "Who is the mayor of Karlen?"
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_an_agent_asks_searches_and_reads_a_passage(mode):
+    async with served(options(agents=True)) as running, Client(f"{running.url}/mcp", mode=mode) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert set(tools) == {"ask", "search"} and "high: sampled" in tools["ask"].description
+        assert tools["ask"].output_schema["properties"]["answer"]["type"] == "string"
+        told = []
+
+        async def progress(done, total, message):
+            told.append((done, message))
+
+        result = await client.call_tool(
+            "ask", {"question": QUESTION, "effort": "medium"}, progress_callback=progress
+        )
+        answer = result.structured_content
+        assert answer["answer"] == "Ada Orm" and answer["preset"] == "corag" and answer["tokens"] > 0
+        assert any(source["title"] == "Karlen" for source in answer["sources"])
+        await until(lambda: len(told) >= 3)
+        assert [done for done, _ in told] == sorted(done for done, _ in told)
+        assert any("searched: Who is the mayor of Karlen?" in message for _, message in told)
+        found = await client.call_tool("search", {"query": "river Iss", "k": 1})
+        (hit,) = found.structured_content["hits"]
+        assert hit["id"] == "velt" and "river Iss" in hit["text"] and hit["score"] > 0
+        read = await client.read_resource(hit["uri"])
+        assert read.contents[0].text == "Velt\nVelt lies on the river Iss."
+        with pytest.raises(MCPError):
+            await client.read_resource("corag://passages/none")
+
+
+async def test_an_agent_is_told_what_is_wrong_and_no_more():
+    def reply(request):
+        raise RuntimeError("a secret")
+
+    async with served(options(agents=True), reply=reply) as running, Client(f"{running.url}/mcp") as client:
+        for arguments in ({"question": QUESTION}, {"question": " "}, {"question": QUESTION, "effort": "x"}):
+            result = await client.call_tool("ask", arguments)
+            said = str(result.content)
+            assert result.is_error and "secret" not in said and "Traceback" not in said
+
+
+async def test_an_agent_that_gives_up_frees_its_place():
+    reached, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def pause(request):
+        if kind(request) == "ANSWER":
+            reached.set()
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                cancelled.set()
+                raise
+
+    async with served(options(agents=True), pause=pause) as running:
+        async with Client(f"{running.url}/mcp") as client:
+            asking = asyncio.create_task(client.call_tool("ask", {"question": QUESTION}))
+            await reached.wait()
+            asking.cancel()
+            await asyncio.wait_for(cancelled.wait(), 2)
+            await until(lambda: running.service.admission.admitted == 0)
+        assert running.logged("left")
+
+
+async def test_agents_have_keys_and_shares_too(tmp_path):
+    file = tmp_path / "keys.txt"
+    file.write_text("agent 0123456789abcdef\n")
+    async with served(options(agents=True), keys=Keys.read(str(file))) as running:
+        headers = {"authorization": "Bearer 0123456789abcdef"}
+        async with (
+            httpx2.AsyncClient(headers=headers) as http,
+            Client(streamable_http_client(f"{running.url}/mcp", http_client=http)) as client,
+        ):
+            assert not (await client.call_tool("ask", {"question": QUESTION})).is_error
+        assert running.logged("answered")[0]["key"] == "agent"
+        async with running.client() as http_client:
+            assert (await http_client.post("/mcp", json={})).status_code == 401

@@ -1,0 +1,260 @@
+"""What keeps a service up: limits, keys, doors, metrics, faults, its end."""
+
+import asyncio
+import json
+import socket
+import time
+from contextlib import suppress
+
+import httpx
+import pytest
+
+from core.errors import ConfigError
+from core.runs.folder import read_rows
+from scripts.cli import main
+from service.http.gate import hosts_of
+from service.keys import Keys
+from service.options import Limits, presets_of
+from service.serve import AnswersOptions
+from tests.service.serving import options, served, until
+
+PLAIN = {"plain": {"method": "closed_book"}}
+KEYS = ("alpha", "0123456789abcdef-alpha"), ("beta", "0123456789abcdef-beta")
+
+
+@pytest.fixture
+def keys(tmp_path):
+    file = tmp_path / "keys.txt"
+    file.write_text("# who may ask\n" + "".join(f"{name} {key}\n" for name, key in KEYS))
+    return Keys.read(str(file))
+
+
+async def slow(request):
+    await asyncio.sleep(0.05)
+
+
+async def test_overload_gives_only_429s_and_finished_answers():
+    given = options(PLAIN, limits=Limits(in_flight=4, queue=4))
+    async with served(given, pause=slow, reply=lambda request: "yes") as running:
+        asked = await asyncio.gather(*(running.ask(f"Is it {n}?", model="plain") for n in range(80)))
+        statuses = [reply.status_code for reply in asked]
+        assert set(statuses) == {200, 429} and 8 <= statuses.count(200) < 80
+        refused = [reply for reply in asked if reply.status_code == 429]
+        assert all(1 <= int(reply.headers["retry-after"]) <= 60 for reply in refused)
+        assert all(reply.json()["error"]["type"] == "rate_limit_error" for reply in refused)
+        admission = running.service.admission
+        assert (admission.admitted, admission.answering) == (0, 0), "nothing is lost or left"
+        assert (await running.ask("Is it over?", model="plain")).status_code == 200
+        assert len(running.logged("answered")) == statuses.count(200) + 1
+
+
+async def test_who_waits_too_long_or_leaves_the_queue_is_counted_and_makes_room():
+    let_go = asyncio.Event()
+
+    async def pause(request):
+        await let_go.wait()
+
+    given = options(PLAIN, limits=Limits(in_flight=1, queue=2, answer_s=0.5))
+    async with served(given, pause=pause, reply=lambda request: "yes") as running:
+        first, second, third = (asyncio.create_task(running.ask(f"{n}?", model="plain")) for n in range(3))
+        await until(lambda: running.service.admission.waiting == 2)
+        third.cancel()
+        await until(lambda: running.service.admission.waiting == 1)
+        assert [line["calls"] for line in running.logged("left")] == [0]
+        assert {(await first).status_code, (await second).status_code} == {504}
+        assert len(running.logged("timed_out")) == 2
+        let_go.set()
+        assert (await running.ask(model="plain")).status_code == 200
+
+
+async def test_a_key_has_its_share_and_strangers_are_refused(keys):
+    given = options(PLAIN, limits=Limits(per_key=2))
+    async with served(given, pause=slow, reply=lambda request: "yes", keys=keys) as running:
+        for wrong in (None, "Bearer", "Bearer nonsense", f"Basic {KEYS[0][1]}", f"Bearer {KEYS[0][1]}x"):
+            running.headers = {"authorization": wrong} if wrong else {}
+            reply = await running.ask(model="plain")
+            assert (reply.status_code, reply.json()["error"]["code"]) == (401, "invalid_api_key")
+            assert reply.headers["www-authenticate"] == "Bearer"
+        async with running.client() as client:
+            running.headers = {}
+            for path in ("/v1/models", "/metrics", "/mcp", "/v1/answers/x", "/v1/passages/karlen"):
+                assert (await client.get(path, headers={"authorization": "Bearer no"})).status_code == 401
+            assert (await client.get("/healthz")).status_code == (await client.get("/")).status_code == 200
+        running.headers = {"authorization": f"Bearer {KEYS[0][1]}"}
+        replies_ = await asyncio.gather(*(running.ask(f"Is it {n}?", model="plain") for n in range(6)))
+        assert sorted(reply.status_code for reply in replies_) == [200] * 2 + [429] * 4
+        running.headers = {"authorization": f"bearer {KEYS[1][1]}"}
+        assert (await running.ask(model="plain")).status_code == 200
+        assert {line["key"] for line in running.logged("answered")} == {"alpha", "beta"}
+        assert not any(key in json.dumps(running.log) for _, key in KEYS)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "# nothing\n", "short\n", "a b c\n", "a 0123456789abcdef\na 0123456789abcdeg\n"]
+)
+def test_a_file_without_usable_keys_is_refused_without_showing_one(tmp_path, text):
+    file = tmp_path / "keys.txt"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        Keys.read(str(file))
+    assert "0123456789abcdef" not in str(refused.value)
+
+
+async def test_large_bodies_slow_bodies_and_other_bodies_are_refused():
+    given = options(PLAIN, limits=Limits(body_s=0.3))
+    async with served(given, reply=lambda request: "yes") as running, running.client() as client:
+        kind = {"content-type": "application/json"}
+
+        async def much():
+            for _ in range(100):
+                yield b" " * 1_000_000
+
+        declared = {**kind, "content-length": str(100_000_000)}
+        host, port = running.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %s\r\n\r\n{" % declared["content-length"].encode()
+        )
+        assert b" 413 " in await asyncio.wait_for(reader.readline(), 2)
+        writer.close()
+        # Without a length it is found out on the way; the connection may be closed while it is still sent.
+        with suppress(httpx.TransportError):
+            streamed = await client.post("/v1/chat/completions", content=much(), headers=kind)
+            assert streamed.status_code == 413
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 100\r\n\r\n{"
+        )
+        assert b" 408 " in await asyncio.wait_for(reader.readline(), 2)
+        writer.close()
+        text = await client.post("/v1/chat/completions", content="{}", headers={"content-type": "text/plain"})
+        assert text.status_code == 415
+        assert (await client.get("/v1/chat/completions")).status_code == 405
+        for path in ("/nothing", "/assets/../service.py", "/assets/%2e%2e/keys.py", "/v1/models/none"):
+            assert (await client.get(path)).status_code == 404
+        assert (await running.ask(model="plain")).status_code == 200
+
+
+async def test_other_names_and_other_pages_are_not_let_in():
+    async with (
+        served(options(PLAIN, origins=["https://chat.example.org"])) as running,
+        running.client() as client,
+    ):
+        assert (await client.get("/v1/models", headers={"host": "evil.example"})).status_code == 421
+        for odd in ("[", "[::1", "a b", "x" * 5000):
+            assert (await client.get("/v1/models", headers={"host": odd})).status_code in (400, 421)
+            assert (await client.get("/v1/models", headers={"origin": odd})).status_code == 403
+        assert (await client.get("/v1/models", headers={"origin": "null"})).status_code == 403
+        foreign = await client.get("/v1/models", headers={"origin": "https://evil.example"})
+        assert foreign.status_code == 403 and "access-control-allow-origin" not in foreign.headers
+        own = await client.get("/v1/models", headers={"origin": running.url})
+        assert own.status_code == 200 and "access-control-allow-origin" not in own.headers
+        friend = await client.get("/v1/models", headers={"origin": "https://chat.example.org"})
+        assert friend.headers["access-control-allow-origin"] == "https://chat.example.org"
+        asked = {"origin": "https://chat.example.org", "access-control-request-method": "POST"}
+        assert (await client.options("/v1/chat/completions", headers=asked)).status_code == 204
+    assert hosts_of("0.0.0.0", []) == frozenset(), "a service for other machines has any name"
+    assert "proxy.example" in hosts_of("0.0.0.0", ["proxy.example"])
+
+
+async def test_every_reply_is_safe_to_show(keys):
+    async with served(options(PLAIN), keys=keys) as running, running.client() as client:
+        for path in ("/", "/assets/service.js", "/v1/models", "/healthz", "/nothing"):
+            headers = (await client.get(path)).headers
+            assert "default-src 'none'" in headers["content-security-policy"]
+            assert "unsafe" not in headers["content-security-policy"]
+            assert headers["x-content-type-options"] == "nosniff" and "server" not in headers
+
+
+async def test_metrics_count_by_role_and_stage():
+    async with served() as running, running.client() as client:
+        ledger = (await running.ask()).json()["corag"]["usage"]
+        lines = (await client.get("/metrics")).text.splitlines()
+        prompt = float(ledger["final"]["prompt"])
+        assert f'corag_tokens_total{{kind="prompt",role="final"}} {prompt}' in lines
+        assert 'corag_questions_total{outcome="answered",preset="corag"} 1.0' in lines
+        assert any(line.startswith('corag_seconds_count{stage="search"}') for line in lines)
+        assert 'corag_requests_total{route="/v1/chat/completions",status="200"} 1.0' in lines
+        assert "corag_ready 1.0" in lines and "corag_in_flight 0.0" in lines
+
+
+async def test_questions_are_logged_only_if_asked_for():
+    async with served() as running:
+        await running.ask("Who is secretive?")
+        assert "secretive" not in json.dumps(running.log)
+    async with served(options(log_questions=True)) as running:
+        await running.ask("Who is secretive?")
+        assert running.logged("answered")[0]["question"] == "Who is secretive?"
+
+
+async def test_what_was_served_is_a_run_and_links_outlive_a_restart(tmp_path, capsys):
+    given = options(out=str(tmp_path))
+    async with served(given) as running, running.client() as client:
+        ids = []
+        for number in range(3):
+            ids.append((await running.ask(f"Who is the mayor of Karlen {number}?")).json()["corag"]["id"])
+        found = (await client.get(f"/v1/answers/{ids[0]}")).json()
+        assert found["question"] == "Who is the mayor of Karlen 0?" and found["answer"] == "Ada Orm"
+        assert (await client.get("/v1/answers/unknown")).status_code == 404
+    assert [row.question.id for row in read_rows(tmp_path / "corag").values()] == ids
+    async with served(given) as running, running.client() as client:
+        again = (await client.get(f"/v1/answers/{ids[0]}")).json()
+        assert again == found
+    run, report = str(tmp_path / "corag"), str(tmp_path / "report.html")
+    for words in (["table", run], ["ledger", run], ["report", run, "--out", report]):
+        assert await asyncio.to_thread(main, words) == 0
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+    assert "3" in capsys.readouterr().out
+
+
+async def test_the_end_waits_for_answers_and_refuses_new_ones():
+    reached = asyncio.Event()
+
+    async def pause(request):
+        reached.set()
+        await asyncio.sleep(0.3)
+
+    async with served(options(PLAIN), pause=pause, reply=lambda request: "yes") as running:
+        asking = asyncio.create_task(running.ask(model="plain"))
+        await reached.wait()
+        running.generator.failed = True  # an engine that has ended ends the service, after its last answer
+        async with running.client() as client:
+            assert (await client.get("/readyz")).status_code == 503
+        assert (await asking).status_code == 200
+        await until(lambda: _refuses(running.url), 3)
+
+
+def _refuses(url):
+    host, port = url.removeprefix("http://").split(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) != 0
+
+
+async def test_a_thousand_idle_connections_do_not_hinder():
+    async with served(options(PLAIN), reply=lambda request: "yes") as running:
+        host, port = running.url.removeprefix("http://").split(":")
+        held = await asyncio.gather(*(asyncio.open_connection(host, int(port)) for _ in range(1000)))
+        started = time.perf_counter()
+        assert (await running.ask(model="plain")).status_code == 200
+        assert time.perf_counter() - started < 2
+        for _, writer in held:
+            writer.close()
+
+
+def test_presets_may_not_change_what_they_share():
+    with pytest.raises(ConfigError, match=r"preset 'a' changes model\.name"):
+        presets_of(AnswersOptions(presets='{"a": {"method": "corag", "model.name": "x"}}'))
+    with pytest.raises(ConfigError, match=r"there is no file 'none\.yaml'"):
+        presets_of(AnswersOptions(presets="none.yaml"))
+    found = presets_of(AnswersOptions(method=["corag", "one_step"]))
+    assert list(found) == ["corag", "one_step"]
+
+
+def test_a_taken_port_is_told_before_an_engine_is_opened(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert (
+            main(["serve", "answers", "--method", "closed_book", "--port", str(taken.getsockname()[1])]) == 2
+        )
+    assert "Choose another host or port" in capsys.readouterr().err

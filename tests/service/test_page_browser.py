@@ -1,0 +1,235 @@
+"""The page in headless Chromium: asks, draws while growing, compares, cancels, shares, loses its connection.
+
+With CORAG_SCREENSHOTS=FOLDER it leaves pictures there.
+"""
+
+import asyncio
+import importlib.util
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from core.types import Passage
+from tests.eval.browser import CHROMIUM, DRIVER, Browser, Keys, NoAlertPresentException
+from tests.fakes import kind
+from tests.service.serving import PASSAGES, corag_preset, options, replies, served
+
+pytestmark = pytest.mark.slow
+
+QUESTION = "Who is the mayor of Karlen?"
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    if not CHROMIUM.exists() or not DRIVER.exists():
+        pytest.skip(f"no browser: '{CHROMIUM}' and '{DRIVER}' are needed")
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.driver.quit()
+
+
+class Held:
+    """Lets the model go on, or holds it up at its second hop."""
+
+    def __init__(self):
+        self.free = threading.Event()
+        self.free.set()
+        self.evil = False
+
+    async def pause(self, request):
+        while not self.free.is_set() and "1. " in request.prompt.text:
+            await asyncio.sleep(0.02)
+
+    def reply(self, request):
+        return EVIL if self.evil and kind(request) in ("NEXT", "FINAL", "ANSWER") else replies(request)
+
+
+@pytest.fixture(scope="module")
+def service():
+    """A service in a thread of its own, and what holds its model up."""
+    held, up, end = Held(), threading.Event(), threading.Event()
+    known = {}
+
+    async def serve():
+        presets = {
+            "corag-greedy": corag_preset(max_hops=3),
+            "corag-best-of-3": corag_preset(max_hops=2, strategy="best_of_n", chains=3, rank_by="vote"),
+            "one-step": {"method": "one_step"},
+        }
+        passages = [*PASSAGES, Passage("evil", EVIL, EVIL)]
+        given = options(presets)
+        async with served(given, pause=held.pause, reply=held.reply, passages=passages) as running:
+            known["running"] = running
+            up.set()
+            while not end.is_set():
+                await asyncio.sleep(0.05)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert up.wait(20)
+    yield known["running"], held
+    end.set()
+    thread.join(20)
+
+
+@pytest.fixture
+def page(browser, service):
+    running, held = service
+    held.free.set()
+    held.evil = False
+    browser.width(1280, 900)
+    browser.driver.get("about:blank")
+    browser.driver.get(running.url)
+    browser.run("sessionStorage.clear()")
+    browser.until("return document.querySelectorAll('#first option').length === 3")
+    browser.errors()
+    yield browser
+    held.free.set()
+
+
+def ask(page, question=QUESTION, second="nothing"):
+    page.choose("second", second)
+    box = page.find("#question")
+    box.clear()
+    box.send_keys(question, Keys.ENTER)
+
+
+def picture(page, name):
+    if folder := os.environ.get("CORAG_SCREENSHOTS"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        time.sleep(0.3)
+        page.driver.save_screenshot(str(Path(folder) / f"service-{name}.png"))
+
+
+def states(page):
+    return page.texts(".lane-head .tag")
+
+
+def test_a_chain_draws_itself_while_it_grows_and_two_presets_stand_side_by_side(page, service):
+    _, held = service
+    held.free.clear()
+    ask(page, second="corag-best-of-3")
+    page.until("return document.querySelectorAll('.lane .search').length >= 2")
+    assert states(page) == ["thinking", "thinking"], "hops are drawn before there is an answer"
+    assert "tokens" in page.texts(".cost")[0]
+    picture(page, "growing")
+    held.free.set()
+    page.until("return document.querySelectorAll('.answer:not([hidden])').length === 2")
+    assert states(page) == ["answered", "answered"] and page.texts(".answer") == ["Ada Orm", "Ada Orm"]
+    assert "chain 2" in page.text("article[aria-label='corag-best-of-3'] .chain")
+    assert "Karlen" in page.texts(".sources")[0]
+    page.run("document.querySelector('.search details').open = true")
+    page.run("document.querySelector('.hits details').open = true")
+    page.until("return document.querySelector('.passage-text').textContent.includes('Karlen is a town')")
+    picture(page, "compared")
+    page.width(390, 844, mobile=True)
+    wide = """return [...document.querySelectorAll('body *')].filter((each) =>
+        each.getBoundingClientRect().right > 391).map((each) => each.tagName + '.' + each.className)"""
+    assert page.run(wide) == [], "nothing is wider than a phone"
+    picture(page, "phone")
+    assert page.errors() == []
+
+
+def test_a_link_shows_the_answer_again_after_a_reload(page):
+    ask(page)
+    page.until("return location.hash.startsWith('#answers=')")
+    chain = page.text(".chain")
+    page.driver.refresh()
+    page.until("return document.querySelector('#status').textContent.includes('given before')")
+    assert page.text(".answer") == "Ada Orm" and page.text(".chain") == chain
+    assert page.run("return document.querySelector('#question').value") == QUESTION
+    page.run("document.documentElement.dataset.theme = 'dark'")
+    picture(page, "dark")
+    page.run("location.hash = 'answers=unknown'")
+    page.until("return document.querySelector('#status').textContent.includes('no answer under this link')")
+
+
+def test_escape_cancels_and_the_place_is_free(page, service):
+    running, held = service
+    held.free.clear()
+    ask(page)
+    page.until("return document.querySelectorAll('.lane .search').length >= 1")
+    assert page.run("return !document.querySelector('#cancel').hidden")
+    page.press(Keys.ESCAPE)
+    page.until("return document.querySelector('.lane-head .tag').textContent === 'cancelled'")
+    end = time.monotonic() + 2
+    while running.service.admission.admitted:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    held.free.set()
+    ask(page)
+    page.until("return document.querySelector('.lane-head .tag').textContent === 'answered'")
+
+
+def test_a_lost_connection_is_told_and_asking_again_works(page, service):
+    _, held = service
+    held.free.clear()
+    ask(page)
+    page.until("return document.querySelectorAll('.lane .search').length >= 1")
+    page.driver.execute_cdp_cmd("Network.enable", {})
+    condition = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+    page.driver.execute_cdp_cmd("Network.emulateNetworkConditions", condition)
+    ask_again = "return document.querySelector('.answer')?.textContent.includes('connection was lost')"
+    try:
+        page.press(Keys.ESCAPE)
+        page.until("return document.querySelector('#send').disabled === false")
+        ask(page)
+        page.until(ask_again)
+    finally:
+        online = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+        page.driver.execute_cdp_cmd("Network.emulateNetworkConditions", online)
+    held.free.set()
+    ask(page)
+    page.until("return document.querySelector('.lane-head .tag').textContent === 'answered'")
+    page.errors()
+
+
+def test_nothing_that_passages_or_models_say_runs(page, service):
+    _, held = service
+    held.evil = True
+    ask(page, EVIL)
+    page.until("return document.querySelector('.lane-head .tag').textContent === 'answered'")
+    page.run("document.querySelectorAll('.search details').forEach((each) => { each.open = true; })")
+    time.sleep(0.2)
+    assert page.text(".answer") == EVIL
+    assert page.run("return document.querySelectorAll('#answers script, #answers img').length") == 0
+    with pytest.raises(NoAlertPresentException):
+        page.driver.switch_to.alert.accept()
+    loaded = "return performance.getEntriesByType('resource').map((each) => new URL(each.name).origin)"
+    assert set(page.run(loaded)) == {page.run("return location.origin")}, "nothing comes from elsewhere"
+
+
+def test_it_works_by_keyboard_and_says_its_names(page):
+    unnamed = """
+        return [...document.querySelectorAll('button, select, textarea, input, a, summary')].filter((each) =>
+          !(each.labels?.length || each.getAttribute('aria-label') || each.textContent.trim())).length"""
+    ask(page)
+    page.until("return document.querySelector('.lane-head .tag').textContent === 'answered'")
+    assert page.run(unnamed) == 0
+    assert page.focused() == "question"
+    page.press(Keys.TAB)
+    assert page.focused() == "first"
+    page.press(Keys.TAB, Keys.TAB)
+    assert page.focused() in ("send", "cancel")
+
+
+def test_axe_finds_no_serious_violation(page):
+    spec = importlib.util.find_spec("axe_playwright_python")
+    if spec is None or spec.origin is None:
+        pytest.skip("axe-core is not installed: it comes with the package axe-playwright-python")
+    axe = (Path(spec.origin).parent / "axe.min.js").read_text()
+    ask(page, second="one-step")
+    page.until("return document.querySelectorAll('.answer:not([hidden])').length === 2")
+    page.run("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    for theme in ("light", "dark"):
+        page.run("document.documentElement.dataset.theme = arguments[0]", theme)
+        page.run(f"if (!window.axe) {{ {axe} }}")
+        page.run("window.found = null; axe.run().then((each) => { window.found = each; })")
+        found = page.until("return window.found")
+        assert len(found["passes"]) > 10, "it has looked"
+        wrong = [each for each in found["violations"] if each["impact"] in ("serious", "critical")]
+        assert [(each["id"], [node["target"] for node in each["nodes"]]) for each in wrong] == [], theme
