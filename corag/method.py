@@ -7,7 +7,8 @@ passages.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from corag.adaptive import adaptive
 from corag.chain import Chain, Hop
@@ -40,7 +41,9 @@ class HopRecord:
 class ChainRecord:
     """A candidate chain as it stands in the trace. ``path`` is its place in the search.
 
-    ``score``: of the chain; ``value``: of a state of the tree, by its rollouts. Lower is better.
+    ``score``: of the chain; ``value``: of a state of the tree, by its rollouts. Lower is better. ``answer``:
+    the one that was judged to rank it, None if none was. ``signals``: what was measured of it, by name
+    (:class:`corag.rank.Candidate`). Traces of older versions have neither.
     """
 
     path: str
@@ -49,6 +52,8 @@ class ChainRecord:
     value: float | None
     stopped: str
     repeats: int
+    answer: str | None = None
+    signals: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +84,9 @@ async def corag(question: Question, tools: Tools, config: CoRAGConfig) -> CoRAGA
         # Q_1:L, A_1:L: decode one chain or many (section 3.3) and keep the one of the lowest penalty.
         with tools.hold_back_tokens(context.costs.final_answer):
             outcome = await decode_and_rank(tools, config, context, budget)
-        # A: P(A | Q, Q_1:L, A_1:L, D). Only a vote has answered already.
+        # A: P(A | Q, Q_1:L, A_1:L, D). Where answers are judged, it is there already.
         chain = outcome.best.chain
-        final = outcome.final_answer or await final_answer(chain, context, tools, config)
+        final = outcome.best.final or await final_answer(chain, context, tools, config)
     return CoRAGAnswer(
         text=final.text,
         passage_ids=context.gathered(chain),
@@ -116,7 +121,10 @@ def record(candidate: Candidate) -> ChainRecord:
     """Write a candidate for the trace: passages by id."""
     chain = candidate.chain
     hops = tuple(map(hop_record, chain.hops))
-    return ChainRecord(candidate.path, hops, candidate.score, candidate.value, chain.stopped, chain.repeats)
+    return ChainRecord(
+        candidate.path, hops, candidate.score, candidate.value, chain.stopped, chain.repeats,
+        candidate.answer, {str(name): value for name, value in candidate.signals.items()},
+    )  # fmt: skip
 
 
 def hop_record(hop: Hop) -> HopRecord:

@@ -175,5 +175,8 @@ def test_the_papers_settings_say_nothing_of_options_that_came_later():
     """So runs that were made before go on; a run that uses one says so."""
     known = stable_hash(json.dumps(identity_of(CoRAGConfig()), sort_keys=True))
     assert known == "1c563acfd163e206", "of the version before them"
-    assert set(CoRAGConfig.LATER) <= set(identity_of(CoRAGConfig.of_preset("released_code")))
+    judging = {"rank_by": "vote", "vote_weight": "verifier", "judged": "draft"}
+    noting = {"noted_signals": ("refusal",), "verify_passages": 3, "verify_prompt": "stop_check"}
+    every = CoRAGConfig.of_preset("released_code", **judging, **noting)
+    assert set(CoRAGConfig.LATER) <= set(identity_of(every))
     assert set(CoRAGConfig.LATER) <= set(identity_of(CoRAGConfig(), whole=True))
