@@ -122,6 +122,9 @@ class Description:
         lengths: kept chains by hops.
         stopped: kept chains by what ended them.
         reasons: why questions failed, and how many.
+        answers: chains whose answer to the question was noted.
+        right: those of them that are right.
+        contested: questions that some chains answer right and some wrong: what a verifier learns from.
     """
 
     questions: int
@@ -137,6 +140,9 @@ class Description:
     lengths: dict[str, int]
     stopped: dict[str, int]
     reasons: dict[str, int] = field(default_factory=dict)
+    answers: int = 0
+    right: int = 0
+    contested: int = 0
 
     @property
     def failures(self) -> Failures:
@@ -150,6 +156,11 @@ class Description:
         yield f"chains {self.chains}; of the kept: mean score {self.mean_score:.3f}, hops {self.lengths}"
         yield f"  a sub-answer holds the answer: {found:.1%}; is the answer: {matched:.1%}"
         yield f"  refused hops: {self.refused_hops:.1%}; ended by: {self.stopped}"
+        if self.answers:
+            yield (
+                f"answers noted: {self.answers}, right: {self.right / self.answers:.1%}; "
+                f"questions with right and wrong ones: {self.contested}"
+            )
         width = max(self.score_histogram.values(), default=1)
         for bin_, count in self.score_histogram.items():
             yield f"  {bin_:>14} {count:>6} {'#' * round(40 * count / max(width, 1))}"
@@ -161,6 +172,10 @@ def describe(rows: Sequence[ChainRow]) -> Description:
     hops = [hop for _, chain in kept for hop in chain.hops]
     scores = [chain.means[-1] for _, chain in kept]
     bins = [f"{low:g}..{high:g}" for low, high in zip((float("-inf"), *_EDGES[:-1]), _EDGES, strict=True)]
+    answered = [
+        [exact_match(chain.answer, row.question.answers) for chain in row.chains if chain.answer is not None]
+        for row in rows
+    ]
     places = [sum(score > edge for edge in _EDGES[:-1]) for score in scores]
     return Description(
         questions=len(rows),
@@ -184,6 +199,9 @@ def describe(rows: Sequence[ChainRow]) -> Description:
         },
         stopped=dict(sorted(Counter(chain.stopped for _, chain in kept).items())),
         reasons=dict(Failures.of(row.error for row in rows).reasons),
+        answers=sum(map(len, answered)),
+        right=sum(map(sum, answered)),
+        contested=sum(len(set(each)) == 2 for each in answered),
     )
 
 

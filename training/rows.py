@@ -12,14 +12,16 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from corag.config import CoRAGConfig
 from core.errors import ConfigError, DataError
 from core.files import file_digest, write_atomically
+from core.options import identity_of
 from core.prompting.prompt import Shortening
 from core.protocols import Retriever
 from core.runs.folder import TRACES
@@ -31,7 +33,16 @@ from generation.models import context_window, model_folder
 from generation.rendering import Renderer
 from retrieval.config import RetrieverConfig
 from training.chains import ChainRow, config_of, manifest_of_chains, read_chains
-from training.data import RowsConfig, TrainingRow, examples_of, set_aside, tokenise
+from training.data import (
+    RowsConfig,
+    TrainingExample,
+    TrainingRow,
+    examples_of,
+    of_each_length,
+    set_aside,
+    tokenise,
+    verify_examples,
+)
 
 REPORT = "report.json"
 # Passages of so many questions are held at a time: some tens of megabytes, however many there are.
@@ -186,10 +197,13 @@ async def write_rows(
         # Chains lie in the order in which they were finished, which may differ between two runs that sampled
         # the same.
         every = sorted(read_chains(folders), key=lambda row: row.question.id)
+        check_answers(every, config)
+        taught = of_each_length(every, config)
         for start in range(0, len(every), _QUESTIONS_AT_ONCE):
             chunk = every[start : start + _QUESTIONS_AT_ONCE]
-            passages = await passages_of(chunk, retriever)
-            for split, made in _tokenised(chunk, passages, renderer, config, corag, report).items():
+            passages = await passages_of(chunk, retriever, candidates="verify" in config.tasks)
+            made_of = partial(_tokenised, renderer=renderer, config=config, corag=corag, report=report)
+            for split, made in made_of(chunk, passages, taught).items():
                 rows[split] += [_table(made)] if made else []
         if not rows["train"]:
             raise DataError(
@@ -219,19 +233,33 @@ def settings_of(
             name: manifest.settings[name] for name in ("options", "prompts", "questions", "model", "seed")
         }
         chains.append(kept | {"traces": file_digest(folder / TRACES)})  # sampling may have gone on since
-    settings = {"chains": chains, "rows": asdict(config), "tokenizer": renderer.fingerprint}
+    settings = {"chains": chains, "rows": identity_of(config), "tokenizer": renderer.fingerprint}
     if "stop" in config.tasks:  # sampling does not use its prompt, so the chains do not say which it was
         settings["stop_prompt"] = corag.prompt("stop_check").identity
+    if "verify" in config.tasks:
+        settings["verify_prompt"] = corag.prompt("verify").identity
     plain: dict[str, Any] = json.loads(json.dumps(settings))
     return plain
 
 
-async def passages_of(rows: Sequence[ChainRow], retriever: Retriever) -> dict[str, Passage]:
-    """Fetch every passage that the kept chains and their questions read."""
+def check_answers(rows: Sequence[ChainRow], config: RowsConfig) -> None:
+    """Raise :class:`ConfigError` if answers are to be judged, but the chains have none."""
+    if "verify" in config.tasks and not any(chain.answer for row in rows for chain in row.chains):
+        raise ConfigError(
+            "the row task verify wants the chains' answers, which these were sampled without: sample with "
+            "--sample.answers final, or leave verify out of --rows.tasks."
+        )
+
+
+async def passages_of(
+    rows: Sequence[ChainRow], retriever: Retriever, *, candidates: bool = False
+) -> dict[str, Passage]:
+    """Fetch every passage that the kept chains and their questions read; with ``candidates`` all chains."""
     wanted: dict[str, None] = {}
     for row in rows:
-        if row.chain is not None:
-            hops = itertools.chain.from_iterable(hop.passage_ids for hop in row.chain.hops)
+        kept = () if row.chain is None else (row.chain,)
+        for chain in row.chains if candidates else kept:
+            hops = itertools.chain.from_iterable(hop.passage_ids for hop in chain.hops)
             wanted |= dict.fromkeys([*row.context_ids, *hops])
     return {passage.id: passage for passage in await retriever.passages(list(wanted))}
 
@@ -263,6 +291,8 @@ def held_out_named(report: RowsReport) -> list[str]:
 def _tokenised(
     chunk: Sequence[ChainRow],
     passages: Mapping[str, Passage],
+    taught: Collection[str],
+    *,
     renderer: Renderer,
     config: RowsConfig,
     corag: CoRAGConfig,
@@ -271,12 +301,17 @@ def _tokenised(
     made: dict[str, list[TrainingRow]] = {"train": [], "validation": []}
     left_out = Counter(report.left_out)
     for row in chunk:
+        asked_of: list[TrainingExample] = []
         if row.chain is None:
             left_out[row.rejected or "failed"] += 1
-            continue
-        report.questions += 1
+        elif row.question.id not in taught:
+            left_out["length"] += 1
+        else:
+            report.questions += 1
+            asked_of += examples_of(row, passages, renderer.count, config, corag)
+        asked_of += verify_examples(row, passages, renderer.count, config, corag)
         split = "validation" if set_aside(row.question.id, config) else "train"
-        for asked in examples_of(row, passages, renderer.count, config, corag):
+        for asked in asked_of:
             if asked.cut:
                 report.cut.append(asked.name)
                 continue

@@ -117,7 +117,7 @@ def settings_of(config: SampleRunConfig, generator: Generator, retriever: Retrie
     aliases = {"aliases": file_digest(config.aliases)} if config.aliases else {}
     return {
         "method": CHAINS,
-        "options": {"sample": asdict(config.sample), "corag": identity_of(config.corag)},
+        "options": {"sample": identity_of(config.sample), "corag": identity_of(config.corag)},
         "prompts": [template.identity for template in config.corag.templates()],
         "questions": config.source,
         "model": generator.fingerprint,

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from corag.chain import Chain, Hop, top_passages
 from corag.config import CoRAGConfig
 from corag.decode import new_sub_query, take_hop
-from corag.final_answer import retrieve_context
+from corag.final_answer import Context, draft_answer, final_answer, retrieve_context
 from corag.method import HopRecord, hop_record
 from corag.rank import GoldScore, gold_log_likelihood
 from core.errors import ConfigError, DataError
@@ -43,6 +43,8 @@ class SampleConfig:
             paper, none is.
         rank_by: the best chain has the greatest "mean" per token or the greatest "sum" (the paper does not
             say; they differ only between aliases of different length).
+        answers: "final" or "draft" (without passages) also notes what every chain, chosen or not, answers to
+            the question: what the row task verify is made of.
     """
 
     source: Literal["model", "decomposition"] = "model"
@@ -52,6 +54,9 @@ class SampleConfig:
     sure_above: float = -0.05
     reject_below: float | None = None
     rank_by: Literal["mean", "sum"] = "mean"
+    answers: Literal["none", "final", "draft"] = "none"
+
+    LATER: ClassVar[tuple[str, ...]] = ("answers",)
 
     def __post_init__(self) -> None:
         if self.chains < 1 or self.max_hops < 1 or self.temperature < 0:
@@ -73,7 +78,8 @@ class SampledChain:
     ``means`` and ``sums``: log-likelihood of the gold answer after each hop, per token and whole. ``drawn``:
     the length that was drawn for it. ``stopped``: "length", "match" (a sub-answer is the gold answer), "sure"
     (the gold answer became likely enough), "repeats" (no new sub-query came) or "unsupported" (an annotated
-    sub-answer is not in the passages).
+    sub-answer is not in the passages). ``answer``: what the chain answers to the question; None if it was not
+    asked, as in older folders.
     """
 
     hops: tuple[HopRecord, ...]
@@ -82,6 +88,7 @@ class SampledChain:
     drawn: int
     stopped: str
     repeats: int = 0
+    answer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +115,11 @@ async def sample_chains(
     check_question(question, config)
     context = await retrieve_context(tools, corag)
     if config.source == "decomposition":
-        chains = [await follow_decomposition(question, tools, corag)]
+        chains = [await follow_decomposition(question, context, tools, config, corag)]
     else:
         chains = await tools.fan_out(
             range(1, config.chains + 1),
-            lambda number, branch: sample_chain(number, question, branch, config, corag),
+            lambda number, branch: sample_chain(number, question, context, branch, config, corag),
         )
     chosen, rejected = choose(chains, config)
     return SampledChains(
@@ -128,7 +135,7 @@ async def sample_chains(
 
 
 async def sample_chain(
-    number: int, question: Question, tools: Tools, config: SampleConfig, corag: CoRAGConfig
+    number: int, question: Question, context: Context, tools: Tools, config: SampleConfig, corag: CoRAGConfig
 ) -> SampledChain:
     """Sample one chain, the gold answer scored after each hop (section 3.1).
 
@@ -156,10 +163,24 @@ async def sample_chain(
         if scores[-1].mean > config.sure_above:
             stopped = "sure"
             break
-    return _sampled(chain, scores, length, stopped, repeats)
+    answer = await answer_of(chain, context, tools, config, corag, path=path)
+    return _sampled(chain, scores, length, stopped, repeats, answer)
 
 
-async def follow_decomposition(question: Question, tools: Tools, corag: CoRAGConfig) -> SampledChain:
+async def answer_of(
+    chain: Chain, context: Context, tools: Tools, config: SampleConfig, corag: CoRAGConfig, *, path: str = ""
+) -> str | None:
+    """Return what a chain answers to the question, as decoding would ask; None if nobody wants to know."""
+    if config.answers == "draft":
+        return await draft_answer(chain, tools, corag, path=path)
+    if config.answers == "final":
+        return (await final_answer(chain, context, tools, corag, path=path)).text
+    return None
+
+
+async def follow_decomposition(
+    question: Question, context: Context, tools: Tools, config: SampleConfig, corag: CoRAGConfig
+) -> SampledChain:
     """Make the chain of a question's annotated sub-questions and answers.
 
     It ends where the passages do not hold an answer.
@@ -178,7 +199,8 @@ async def follow_decomposition(question: Question, tools: Tools, corag: CoRAGCon
         answers.append(step.answer)
     # Scored once, at its end: its hops are given, so there is no best place to stop.
     score = await gold_log_likelihood(chain, question.answers, tools, corag)
-    return _sampled(chain, [score], len(chain), "length")
+    answer = await answer_of(chain, context, tools, config, corag)
+    return _sampled(chain, [score], len(chain), "length", answer=answer)
 
 
 def choose(chains: Sequence[SampledChain], config: SampleConfig) -> tuple[int | None, str]:
@@ -218,8 +240,13 @@ def _answer_of(reference: re.Match[str], answers: Sequence[str]) -> str:
 
 
 def _sampled(
-    chain: Chain, scores: Sequence[GoldScore], drawn: int, stopped: str, repeats: int = 0
+    chain: Chain,
+    scores: Sequence[GoldScore],
+    drawn: int,
+    stopped: str,
+    repeats: int = 0,
+    answer: str | None = None,
 ) -> SampledChain:
     means = tuple(score.mean for score in scores)
     sums = tuple(score.sum for score in scores)
-    return SampledChain(tuple(map(hop_record, chain.hops)), means, sums, drawn, stopped, repeats)
+    return SampledChain(tuple(map(hop_record, chain.hops)), means, sums, drawn, stopped, repeats, answer)
