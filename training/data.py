@@ -31,10 +31,11 @@ from core.seeds import derive_seed
 from core.text import exact_match, normalize_answer
 from core.types import Hit, Passage
 from generation.rendering import Renderer
+from ircot.method import IRCoTConfig, thought_prompt
 from training.chains import ChainRow
 from training.sampling import SampledChain
 
-Task = Literal["sub_query", "sub_answer", "final_answer", "draft", "stop", "no_chain", "verify"]
+Task = Literal["sub_query", "sub_answer", "final_answer", "draft", "stop", "no_chain", "verify", "thought"]
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,10 @@ class RowsConfig:
         tasks: of sub_query, sub_answer, final_answer, stop, draft (question and chain to answer, without
             passages: what gold scores ask, in a quarter of the tokens), no_chain (question and passages to
             answer: the baseline) and verify (whether an answer is right: of every question as many of its
-            candidates' right answers as wrong ones, so 'corag sample' must have noted them).
-        ratio: share of the tasks asked at every hop (sub_query, sub_answer, stop) that is kept; answers to
-            the question always are.
+            candidates' right answers as wrong ones, so 'corag sample' must have noted them). From folders of
+            --sample.source thoughts alone, thought: IRCoT's next sentence.
+        ratio: share of the tasks asked at every hop (sub_query, sub_answer, stop, thought) that is kept;
+            answers to the question always are.
         ratios: shares of single tasks, where they are to be others: rows of sub-queries are short, so a small
             model can have more.
         ratio_per: what a share is of, which the paper does not say: of each "hop" by itself, or of each
@@ -225,6 +227,24 @@ def verify_examples(
         chain = chain_of(candidate, passages, row.question.id)
         prompt = verify_request(row.question.text, chain, candidate.answer, count, corag)
         yield TrainingExample(row.question.id, "verify", number, prompt, "Yes" if right else "No")
+
+
+def thought_examples(
+    row: ChainRow,
+    passages: Mapping[str, Passage],
+    count: Callable[[str], int],
+    config: RowsConfig,
+    ircot: IRCoTConfig,
+) -> Iterator[TrainingExample]:
+    """Yield what IRCoT would have asked at each step of a question's gold reasoning, with what to think."""
+    question, said = row.question, list[str]()
+    for number, thought in enumerate(row.thoughts, 1):
+        if _drawn("thought", question.id, number, config):
+            shown = [hit.passage for hit in _hits(thought.passage_ids, passages, question.id)]
+            prompt = thought_prompt(question.text, shown, said, count, ircot)
+            cut = count(continuation(prompt, thought.sentence)) > ircot.max_thought_tokens
+            yield TrainingExample(question.id, "thought", number, prompt, thought.sentence, cut)
+        said.append(thought.sentence)
 
 
 def contested(row: ChainRow, config: RowsConfig) -> list[tuple[int, SampledChain, bool]]:

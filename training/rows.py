@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -31,8 +31,9 @@ from eval.experiment.backends import require_index
 from eval.experiment.opening import open_index_quietly
 from generation.models import context_window, model_folder
 from generation.rendering import Renderer
+from ircot.method import IRCoTConfig
 from retrieval.config import RetrieverConfig
-from training.chains import ChainRow, config_of, manifest_of_chains, read_chains
+from training.chains import ChainRow, config_of, manifest_of_chains, read_chains, reasoning_of
 from training.data import (
     RowsConfig,
     TrainingExample,
@@ -40,6 +41,7 @@ from training.data import (
     examples_of,
     of_each_length,
     set_aside,
+    thought_examples,
     tokenise,
     verify_examples,
 )
@@ -104,7 +106,7 @@ class RowsReport:
 
     Attributes:
         settings: all that the rows depend on.
-        questions: those with a kept chain.
+        questions: those with a kept chain, or with thoughts.
         left_out: questions without one, by reason.
         lengths: by "split/task".
         shortened: how many of what a prompt lost to fit, by row.
@@ -185,7 +187,7 @@ async def write_rows(
     :class:`ConfigError` if ``out`` holds others, or the index or a prompt is not the one that the chains were
     sampled with; :class:`DataError` if there is nothing to learn.
     """
-    corag = config_of(folders)
+    corag, ircot = config_of(folders), reasoning_of(folders)
     settings = settings_of(folders, retriever, renderer, config, corag)
     if (found := read_report(out)) is not None:
         advice = "Give the same chains and options, choose another --out, or remove it."
@@ -202,8 +204,10 @@ async def write_rows(
         for start in range(0, len(every), _QUESTIONS_AT_ONCE):
             chunk = every[start : start + _QUESTIONS_AT_ONCE]
             passages = await passages_of(chunk, retriever, candidates="verify" in config.tasks)
-            made_of = partial(_tokenised, renderer=renderer, config=config, corag=corag, report=report)
-            for split, made in made_of(chunk, passages, taught).items():
+            made_of = partial(_examples, count=renderer.count, config=config, corag=corag, ircot=ircot)
+            for split, made in _tokenised(
+                chunk, partial(made_of, passages=passages), taught, renderer, config, report
+            ).items():
                 rows[split] += [_table(made)] if made else []
         if not rows["train"]:
             raise DataError(
@@ -261,6 +265,7 @@ async def passages_of(
         for chain in row.chains if candidates else kept:
             hops = itertools.chain.from_iterable(hop.passage_ids for hop in chain.hops)
             wanted |= dict.fromkeys([*row.context_ids, *hops])
+        wanted |= dict.fromkeys(itertools.chain.from_iterable(each.passage_ids for each in row.thoughts))
     return {passage.id: passage for passage in await retriever.passages(list(wanted))}
 
 
@@ -288,30 +293,42 @@ def held_out_named(report: RowsReport) -> list[str]:
     return [name for name in dict.fromkeys(names) if _HELD_OUT.search(name.lower())]
 
 
-def _tokenised(
-    chunk: Sequence[ChainRow],
-    passages: Mapping[str, Passage],
-    taught: Collection[str],
+def _examples(
+    row: ChainRow,
     *,
-    renderer: Renderer,
+    kept: bool,
+    passages: Mapping[str, Passage],
+    count: Callable[[str], int],
     config: RowsConfig,
     corag: CoRAGConfig,
+    ircot: IRCoTConfig | None,
+) -> Iterator[TrainingExample]:
+    """Yield all that is taught of a question. ``kept``: of its chosen chain too."""
+    if kept:
+        yield from examples_of(row, passages, count, config, corag)
+    yield from verify_examples(row, passages, count, config, corag)
+    if ircot is not None:
+        yield from thought_examples(row, passages, count, config, ircot)
+
+
+def _tokenised(
+    chunk: Sequence[ChainRow],
+    examples: Callable[..., Iterator[TrainingExample]],
+    taught: Collection[str],
+    renderer: Renderer,
+    config: RowsConfig,
     report: RowsReport,
 ) -> dict[str, list[TrainingRow]]:
     made: dict[str, list[TrainingRow]] = {"train": [], "validation": []}
     left_out = Counter(report.left_out)
     for row in chunk:
-        asked_of: list[TrainingExample] = []
-        if row.chain is None:
-            left_out[row.rejected or "failed"] += 1
-        elif row.question.id not in taught:
-            left_out["length"] += 1
-        else:
+        kept = row.question.id in taught
+        if kept or row.thoughts:
             report.questions += 1
-            asked_of += examples_of(row, passages, renderer.count, config, corag)
-        asked_of += verify_examples(row, passages, renderer.count, config, corag)
+        else:
+            left_out["length" if row.chain is not None else row.rejected or "failed"] += 1
         split = "validation" if set_aside(row.question.id, config) else "train"
-        for asked in asked_of:
+        for asked in examples(row, kept=kept):
             if asked.cut:
                 report.cut.append(asked.name)
                 continue

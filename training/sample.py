@@ -16,7 +16,7 @@ from core.errors import ConfigError
 from core.files import file_digest
 from core.options import identity_of
 from core.protocols import Ability, Generator, Retriever
-from core.runner import answer_question
+from core.runner import Method, answer_question
 from core.runs.environment import environment
 from core.runs.failures import check_max_failed
 from core.runs.folder import RunFolder, writable_folder
@@ -30,8 +30,15 @@ from eval.experiment.opening import ENGINE_LOG, log_to
 from eval.experiment.progress import answer_waiting
 from eval.experiment.questions import QuestionFile
 from generation.config import ModelConfig
+from ircot.method import IRCoTConfig
 from retrieval.config import RetrieverConfig
-from training.sampling import SampleConfig, SampledChains, check_question, sample_chains
+from training.sampling import (
+    SampleConfig,
+    SampledChains,
+    check_question,
+    collect_thoughts,
+    sample_chains,
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,7 @@ class SampleRunConfig(QuestionFile):
     Attributes:
         sample: how many chains, how long, and which are kept.
         corag: prompts, passages and token limits, as in decoding; its strategy and stop rule are not used.
+        ircot: the same for the source thoughts, which uses nothing of corag.
         model: the language model and its engine.
         retriever: the index or server to search.
         seed: all randomness derives from it.
@@ -51,6 +59,7 @@ class SampleRunConfig(QuestionFile):
 
     sample: SampleConfig = field(default_factory=SampleConfig)
     corag: CoRAGConfig = field(default_factory=CoRAGConfig)
+    ircot: IRCoTConfig = field(default_factory=IRCoTConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
     seed: int = 0
@@ -94,11 +103,14 @@ async def sample_into(
     config: SampleRunConfig, questions: Sequence[Question], generator: Generator, retriever: Retriever
 ) -> None:
     """Do so with a model and an index that are open."""
-    require_abilities("sampling for training", {Ability.SCORES: ""}, generator)
+    if config.sample.source != "thoughts":  # gold thoughts are searched with alone
+        require_abilities("sampling for training", {Ability.SCORES: ""}, generator)
     with RunFolder(config.folder, settings_of(config, generator, retriever), _chosen(config)) as run:
         if config.shard:
             note_questions(config.folder, [question.id for question in questions])
-        method = partial(sample_chains, config=config.sample, corag=config.corag)
+        method: Method = partial(sample_chains, config=config.sample, corag=config.corag)
+        if config.sample.source == "thoughts":
+            method = partial(collect_thoughts, ircot=config.ircot)
 
         async def sample_one(question: Question) -> Row:
             tools = Tools(question, generator, retriever, seed=config.seed)
@@ -115,10 +127,17 @@ def settings_of(config: SampleRunConfig, generator: Generator, retriever: Retrie
     # A chain ends at a sub-answer that is an alias, and is scored by the likeliest one. Without aliases
     # nothing is noted, so that folders of older versions are gone on with.
     aliases = {"aliases": file_digest(config.aliases)} if config.aliases else {}
+    options = {"sample": identity_of(config.sample)}
+    if config.sample.source == "thoughts":
+        prompts = [config.ircot.reasoning_template()]
+        options["ircot"] = identity_of(config.ircot)
+    else:
+        prompts = list(config.corag.templates())
+        options["corag"] = identity_of(config.corag)
     return {
         "method": CHAINS,
-        "options": {"sample": identity_of(config.sample), "corag": identity_of(config.corag)},
-        "prompts": [template.identity for template in config.corag.templates()],
+        "options": options,
+        "prompts": [template.identity for template in prompts],
         "questions": config.source,
         "model": generator.fingerprint,
         "retriever": retriever.fingerprint,

@@ -6,7 +6,6 @@ each hop, and the chain under which it is likeliest is kept.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -22,9 +21,9 @@ from core.seeds import derive_seed
 from core.text import exact_match, mentions
 from core.tools import Tools
 from core.types import Answer, Question
-
-# A sub-question may name the answer to an earlier one, as MuSiQue writes it: "#1" for the first.
-_REFERENCE = re.compile(r"#(\d+)")
+from eval.datasets.reasoning import resolve
+from ircot.method import IRCoTConfig
+from training.thoughts import GoldThought, follow_reasoning
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class SampleConfig:
     Attributes:
         source: "model" samples chains and keeps the best; "decomposition" follows the sub-questions that the
             dataset brings, each with a search of its own, and gives up a question whose passages do not hold
-            a sub-answer.
+            a sub-answer; "thoughts" follows them in IRCoT's loop, as far as its paragraphs hold them.
         chains: chains sampled per question.
         max_hops: a chain's greatest length is drawn from 1 to this.
         temperature: of sub-queries; sub-answers are greedy.
@@ -47,7 +46,7 @@ class SampleConfig:
             the question: what the row task verify is made of.
     """
 
-    source: Literal["model", "decomposition"] = "model"
+    source: Literal["model", "decomposition", "thoughts"] = "model"
     chains: int = 16
     max_hops: int = 5
     temperature: float = 0.7
@@ -96,13 +95,32 @@ class SampledChains(Answer):
     """What sampling returns for one question: every candidate, and the index of the one that is kept.
 
     ``context_ids``: what a search for the question itself found, best first. ``chosen`` is None if the
-    question is left out, and ``rejected`` says why: "threshold", "no chain" or "unsupported".
+    question is left out, and ``rejected`` says why: "threshold", "no chain" or "unsupported". ``thoughts``:
+    of source "thoughts", which makes no chains.
     """
 
     context_ids: tuple[str, ...] = ()
     chains: tuple[SampledChain, ...] = ()
     chosen: int | None = None
     rejected: str = ""
+    thoughts: tuple[GoldThought, ...] = ()
+
+
+async def collect_thoughts(question: Question, tools: Tools, ircot: IRCoTConfig) -> SampledChains:
+    """Return the gold thoughts of one question, with the paragraphs that IRCoT would have had for each.
+
+    Raises :class:`DataError` if the question has no gold answer or no decomposition.
+    """
+    check_question(question, SampleConfig(source="thoughts"))
+    thoughts, reached = await follow_reasoning(question, tools, ircot)
+    return SampledChains(
+        text="",
+        passage_ids=thoughts[-1].passage_ids if thoughts else (),
+        steps=len(thoughts),
+        stopped="answer" if reached else "unsupported",
+        rejected="" if thoughts else "unsupported",
+        thoughts=thoughts,
+    )
 
 
 async def sample_chains(
@@ -188,7 +206,7 @@ async def follow_decomposition(
     chain = Chain()
     answers: list[str] = []
     for number, step in enumerate(question.decomposition, 1):
-        sub_query = _REFERENCE.sub(lambda found: _answer_of(found, answers), step.question)
+        sub_query = resolve(step.question, answers)
         hits = await tools.search(
             sub_query, k=max(corag.search_depth, corag.passages_per_hop), path=f"hop {number}"
         )
@@ -227,16 +245,11 @@ def check_question(question: Question, config: SampleConfig) -> None:
             f"question '{question.id}' has no gold answer, or a blank one: chains are scored by it, so give "
             "one."
         )
-    if config.source == "decomposition" and not question.decomposition:
+    if config.source != "model" and not question.decomposition:
         raise DataError(
             f"question '{question.id}' brings no decomposition: give questions that do ('corag world', "
             "MuSiQue), or sample chains from the model (source 'model')."
         )
-
-
-def _answer_of(reference: re.Match[str], answers: Sequence[str]) -> str:
-    number = int(reference[1])
-    return answers[number - 1] if 1 <= number <= len(answers) else reference[0]
 
 
 def _sampled(
