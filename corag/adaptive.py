@@ -31,9 +31,9 @@ HEADROOM = 1.5  # a stage may cost so many times what the greedy chain makes one
 async def adaptive(tools: Tools, config: CoRAGConfig, context: Context, budget: QuestionBudget) -> Outcome:
     """Greedy, then samples, then tree search, as long as the best chain is unsure."""
     # Stage 1, for every question: a greedy chain. What it cost tells what another hop will cost, about.
-    with hold_back_scores(1, tools, config):
+    with hold_back_scores(1, context.costs, tools, config):
         chain = await decode_chain(Chain(), config.max_hops, tools, config, temperature=0, path="chain 1")
-    candidates, states = [await score(chain, "chain 1", tools, config)], list[Candidate]()
+    candidates, states = [await score(chain, "chain 1", tools, config, context)], list[Candidate]()
     limit = note_score_and_limit(candidates[0], budget.shared, config)
     price_per_hop = tools.spent.total / max(1, len(chain))  # its score's share is in it
     budget.charge(context.costs.final_answer)
@@ -50,7 +50,7 @@ async def adaptive(tools: Tools, config: CoRAGConfig, context: Context, budget: 
         with budget.reserve(allowed) as most:
             (branch,) = tools.branch(1, most)
             if stage == "samples":
-                candidates += await sample_and_score(range(2, config.chains + 1), branch, config)
+                candidates += await sample_and_score(range(2, config.chains + 1), branch, config, context)
             else:
                 best, states = await search_tree(candidates, branch, config, context)
                 candidates.append(best)
@@ -66,9 +66,9 @@ async def search_tree(
 
     A state's value is that of its rollouts: the chain must show a score of its own to be compared.
     """
-    with hold_back_scores(1, tools, config):
+    with hold_back_scores(1, context.costs, tools, config):
         found = await tree_search(tools, config, context, [each.chain for each in candidates])
-    best = await score(found.best.chain, found.best.path, tools, config)
+    best = await score(found.best.chain, found.best.path, tools, config, context)
     others = [each for each in found.candidates if each is not found.best]
     return replace(best, value=found.best.value), others
 

@@ -44,9 +44,9 @@ class Hop:
 class Chain:
     """A chain so far.
 
-    ``stopped``: why it ended: "" (it goes on), "length", "check", "settled", "learned", "repeats" (no new
-    sub-query came) or "budget". ``repeats``: sub-queries thrown away because they were blank or had been
-    asked. ``draft``: the answer drafted after the newest hop, for the stop rule "settled".
+    ``stopped``: why it ended: "" (it goes on), "length", "check", "settled", "learned", "verifier", "repeats"
+    (no new sub-query came) or "budget". ``repeats``: sub-queries thrown away because they were blank or had
+    been asked. ``draft``: the answer drafted after the newest hop, for the stop rules that want one.
     """
 
     hops: tuple[Hop, ...] = ()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast, get_args
 
 from corag.shared_budget import SharedBudget
-from core.errors import ConfigError
+from core.errors import ConfigError, nearest
 from core.method import MethodConfig
 from core.prompting.template import Template, load_prompt
 from core.protocols import Ability
@@ -17,6 +17,12 @@ from core.text import extract_answer, normalize_answer
 from core.types import CandidateAnswer
 
 PROMPTS = Path(__file__).parent / "prompts"
+
+Signal = Literal["refusal", "refusals", "vote", "verifier", "likelihood"]
+"""What chains can be ranked by: see ``rank_by``."""
+
+_OF_ANSWERS: frozenset[Signal] = frozenset({"vote", "verifier", "likelihood"})  # not of chains alone
+_SCORED: frozenset[Signal] = frozenset({"refusal", "verifier", "likelihood"})  # by log-probabilities
 
 
 @dataclass(frozen=True)
@@ -50,15 +56,26 @@ class CoRAGConfig(MethodConfig):
         value_all: false values no states by rollouts where the beam has room for all of them, which then keep
             their order (released code).
         rank_by: which chain is best: "refusal" (mean log-likelihood of the refusal sentence given the chain,
-            lower is better), "refusals" (fewest refused hops) or "vote" (most frequent final answer); the
-            last two need no log-probabilities.
-        measure_candidates: every candidate is answered from and scored, also where the choice does not need
-            it: for 'corag ceiling'. No answer changes, and no budget or table counts these tokens: they stand
-            in the ledger as "measure".
+            lower is better), "refusals" (fewest refused hops), "vote" (most frequent answer), "verifier"
+            (the model's own judgement of the answer, which the row task verify teaches: log P(Yes) - log
+            P(No)) or "likelihood" (of the answer, given the chain alone, mean per token). Several with a
+            plus, such as "vote+verifier": the product of their probabilities. refusals and vote need no
+            log-probabilities.
+        judged: the answer that is voted on, verified and scored: the "final" one, or the "draft" from the
+            chain alone, without passages, which costs a quarter.
+        vote_weight: what a chain's vote counts: "one", or its probability by another signal
+            (self-consistency, weighted).
+        noted_signals: further signals that the trace notes of every chain that is scored; they choose
+            nothing.
+        verify_passages: passages shown to the verifier at most, of those that the chain's sub-answers were
+            read from, each hop's best first; 0 for none.
+        measure_candidates: every candidate is answered from and measured by every signal, also where the
+            choice does not need it: for 'corag ceiling'. No answer changes, and no budget or table counts
+            these tokens: they stand in the ledger as "measure".
         stop: "length" runs to max_hops; "check" asks the model after every hop whether to stop; "settled"
             stops when the answer drafted from the chain alone is the same after two hops; "learned" compares
-            the likelihoods of Yes and No.
-        yes_bias: added to the log-likelihood of Yes by "learned": above 0 saves tokens.
+            the likelihoods of Yes and No; "verifier" does, too, of whether the drafted answer is right.
+        yes_bias: added to the log-likelihood of Yes by the last two: above 0 saves tokens.
         repeats: a sub-query is a repeat if it equals an earlier one after "normalised" spelling, or only if
             "exact".
         replies: "cleaned" takes of a sub-query the first line, without label and quotes, sub-answers in one
@@ -103,6 +120,7 @@ class CoRAGConfig(MethodConfig):
         sub_answer_prompt: the same with {sub_query}, {passages} and {refusal}.
         final_answer_prompt: the same with {query}, {task}, {hops} and {passages}.
         stop_check_prompt: the same with {query}, {task} and {hops}.
+        verify_prompt: the same with {query}, {hops}, {passages} and {answer}.
     """
 
     preset: Literal["paper", "released_code", "small_model"] = "paper"
@@ -120,9 +138,13 @@ class CoRAGConfig(MethodConfig):
     repeated_children: bool = False
     round_samples: Literal["up", "down"] = "up"
     value_all: bool = True
-    rank_by: Literal["refusal", "refusals", "vote"] = "refusal"
+    rank_by: str = "refusal"
+    judged: Literal["final", "draft"] = "final"
+    vote_weight: Literal["one", "refusal", "refusals", "verifier", "likelihood"] = "one"
+    noted_signals: tuple[Signal, ...] = ()
+    verify_passages: int = 5
     measure_candidates: bool = False
-    stop: Literal["length", "check", "settled", "learned"] = "length"
+    stop: Literal["length", "check", "settled", "learned", "verifier"] = "length"
     yes_bias: float = 0.0
     repeats: Literal["normalised", "exact"] = "normalised"
     replies: Literal["cleaned", "as_written"] = "cleaned"
@@ -150,15 +172,18 @@ class CoRAGConfig(MethodConfig):
     sub_answer_prompt: str = "sub_answer"
     final_answer_prompt: str = "final_answer"
     stop_check_prompt: str = "stop_check"
+    verify_prompt: str = "verify"
 
     GROUPED_BY: ClassVar[tuple[str, ...]] = ("strategy",)
+    LOG_ODDS: ClassVar[tuple[str, ...]] = ("verifier",)
     KEEPS_CANDIDATES: ClassVar[str] = (
         "answer with --corag.strategy best_of_n (or tree, adaptive) and --corag.measure_candidates true, or "
         "--corag.rank_by vote."
     )
     LATER: ClassVar[tuple[str, ...]] = (
         "repeated_children", "round_samples", "value_all", "replies", "ask_without_passages", "cuts",
-        "max_hop_prompt_tokens", "merge", "measure_candidates",
+        "max_hop_prompt_tokens", "merge", "measure_candidates", "judged", "vote_weight", "noted_signals",
+        "verify_passages", "verify_prompt",
     )  # fmt: skip
     ALIASES: ClassVar[dict[str, str]] = {
         "top_k": "passages_per_hop", "n": "chains", "L": "max_hops", "N": "chains", "max_depth": "max_hops",
@@ -195,7 +220,7 @@ class CoRAGConfig(MethodConfig):
 
     def __post_init__(self) -> None:
         _at_least(self, 0, "max_hops", "rollout_hops", "max_passage_tokens", "max_prompt_tokens")
-        _at_least(self, 0, "max_hop_prompt_tokens", "temperature", "mean_budget")
+        _at_least(self, 0, "max_hop_prompt_tokens", "temperature", "mean_budget", "verify_passages")
         _at_least(self, 1, "chains", "expand", "rollouts", "beam", "tries", "passages_per_hop")
         _at_least(self, 1, "search_depth", "context_passages")
         _at_least(self, 1, "max_sub_query_tokens", "max_sub_answer_tokens", "max_answer_tokens")
@@ -208,28 +233,76 @@ class CoRAGConfig(MethodConfig):
             raise ConfigError(
                 "corag needs a refusal sentence: what a sub-answer says when the passages do not tell."
             )
-        if self.rank_by == "vote" and self.strategy in ("tree", "adaptive"):
+        self._check_signals()
+
+    def _check_signals(self) -> None:
+        for name in self.signals:
+            if name not in get_args(Signal):
+                raise ConfigError(
+                    f"corag's rank_by is '{self.rank_by}', but '{name}' ranks nothing: "
+                    f"{nearest(name, get_args(Signal))} Several are joined by a plus."
+                )
+        if "vote" in self.noted_signals:
             raise ConfigError(
-                f"rank_by 'vote' compares final answers, which strategy '{self.strategy}' does not have on "
-                "the way: use 'refusal' or 'refusals', or strategy 'best_of_n'."
+                "corag's noted_signals has 'vote', which is of all chains: it can be counted later."
+            )
+        if self.vote_weight != "one" and "vote" not in self.signals:
+            raise ConfigError(
+                f"corag's vote_weight is '{self.vote_weight}', but rank_by '{self.rank_by}' does not vote: "
+                "give --corag.rank_by vote, or leave vote_weight out."
+            )
+        if "vote" in self.signals and self.strategy in ("tree", "adaptive"):
+            raise ConfigError(
+                f"rank_by '{self.rank_by}' compares final answers, which strategy "
+                f"'{self.strategy}' does not have on the way: use 'refusal', 'refusals' or 'verifier', or "
+                "strategy 'best_of_n'."
             )
 
-    def prompt(self, name: Literal["sub_query", "sub_answer", "final_answer", "stop_check"]) -> Template:
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        """What chains are ranked by, as ``rank_by`` names it."""
+        return cast("tuple[Signal, ...]", tuple(name.strip() for name in self.rank_by.split("+")))
+
+    @property
+    def chain_signals(self) -> tuple[Signal, ...]:
+        """What is measured of each chain by itself: to rank, to weigh its vote, to be noted."""
+        weight = () if self.vote_weight == "one" else (self.vote_weight,)
+        names = (*self.signals, *weight, *self.noted_signals)
+        return tuple(name for name in dict.fromkeys(names) if name != "vote")
+
+    @property
+    def judges_answers(self) -> bool:
+        """Whether ranking a chain wants its answer first."""
+        return not _OF_ANSWERS.isdisjoint((*self.signals, *self.chain_signals))
+
+    @property
+    def uses_verifier(self) -> bool:
+        """Whether the model is asked if answers are right."""
+        ranks = self.strategy != "greedy" and "verifier" in self.chain_signals
+        return ranks or self.stop == "verifier"
+
+    def prompt(
+        self, name: Literal["sub_query", "sub_answer", "final_answer", "stop_check", "verify"]
+    ) -> Template:
         """Load one of the prompts; what it does not say about writing lists is as in the shipped one."""
         return load_prompt(getattr(self, f"{name}_prompt"), name, PROMPTS)
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that these options use."""
-        templates = (self.prompt("sub_query"), self.prompt("sub_answer"), self.prompt("final_answer"))
-        return (*templates, self.prompt("stop_check")) if self.stop in ("check", "learned") else templates
+        templates: tuple[Template, ...] = (
+            self.prompt("sub_query"), self.prompt("sub_answer"), self.prompt("final_answer"),
+        )  # fmt: skip
+        if self.stop in ("check", "learned"):
+            templates += (self.prompt("stop_check"),)
+        return (*templates, self.prompt("verify")) if self.uses_verifier else templates
 
     def needs(self) -> Mapping[Ability, str]:
         """Scores, to rank chains by likelihood and to let it decide when to stop."""
         found = []
-        if self.strategy != "greedy" and self.rank_by == "refusal":
+        if self.strategy != "greedy" and not _SCORED.isdisjoint(self.chain_signals):
             others = "refusals or vote" if self.strategy == "best_of_n" else "refusals"
             found.append(f"--corag.rank_by {others}")
-        if self.stop == "learned":
+        if self.stop in ("learned", "verifier"):
             found.append("--corag.stop check")
         if self.measure_candidates:
             found.append("--corag.measure_candidates false")
@@ -271,12 +344,18 @@ def _answers_by_path(row: SavedRow, options: Mapping[str, Any]) -> dict[str, str
 
 
 def _scores_of(chain: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, float]:
-    """Return what is said of a chain in the trace, by what it might have been ranked by."""
+    """Return what is said of a chain in the trace, by what it might have been ranked by: higher is better.
+
+    Without votes, which are counted anew among any candidates.
+    """
     scores = {"refusals": -float(sum(hop["refused"] for hop in chain["hops"]))}
-    ranked_by = options.get("rank_by", "refusal")
-    if chain["score"] is not None and ranked_by != "vote":  # votes are counted anew among any candidates
+    ranked_by = str(options.get("rank_by", "refusal"))
+    if chain["score"] is not None and "vote" not in ranked_by.split("+"):
         scores[ranked_by] = -chain["score"]
-    return scores | dict(chain.get("scores", {}))
+    for name, value in chain.get("signals", {}).items():
+        if name not in ("refusals", "vote"):
+            scores[name] = -value if name == "refusal" else value
+    return scores
 
 
 def _at_least(config: CoRAGConfig, least: int, *names: str) -> None:

@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 
 from corag.chain import Chain, top_passages
 from corag.config import CoRAGConfig
-from corag.prompting import clip, final_answer_prompt, refusal_prompt, sub_answer_prompt, sub_query_prompt
+from corag.prompting import (
+    clip,
+    final_answer_prompt,
+    refusal_prompt,
+    sub_answer_prompt,
+    sub_query_prompt,
+    verify_prompt,
+)
 from core.tools import Tools
 from core.types import Hit
 
@@ -20,10 +27,14 @@ TOKENS_PER_HOP = 48  # what a hop adds to later prompts: a sub-query, a short su
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a hop and the final answer may cost, about; 0 without a budget."""
+    """What a hop, the final answer and a verifier's score may cost, about; 0 without a budget.
+
+    ``verify``: before what the chain's hops add to its two prompts.
+    """
 
     hop: int = 0
     final_answer: int = 0
+    verify: int = 0
 
 
 NO_COSTS = Costs()
@@ -39,35 +50,62 @@ def expected_costs(hits: Sequence[Hit], tools: Tools, config: CoRAGConfig) -> Co
     sub_query = tools.cost(sub_query_prompt(query, nothing, config), config.max_sub_query_tokens)
     read = sub_answer_prompt(query, top_passages(hits, config.passages_per_hop), config)
     sub_answer = tools.cost(read, config.max_sub_answer_tokens)
-    return Costs(sub_query + sub_answer + TOKENS_PER_HOP, final + config.max_hops * TOKENS_PER_HOP)
+    verify = 0
+    if config.uses_verifier:
+        evidence = clip(top_passages(hits, config.verify_passages), tools.count_tokens, config)
+        asked = verify_prompt(query, nothing, evidence, "", config)
+        verify = 2 * tools.cost(asked, config.max_answer_tokens + 1)  # the answer, and Yes or No
+    return Costs(sub_query + sub_answer + TOKENS_PER_HOP, final + config.max_hops * TOKENS_PER_HOP, verify)
 
 
 def affordable_chains(costs: Costs, tools: Tools, config: CoRAGConfig) -> int:
     """Return how many of the N chains the budget allows: fewer whole chains, not as many shorter ones."""
     if tools.left is None:
         return config.chains
-    chain = costs.hop * config.max_hops + (costs.final_answer if config.rank_by == "vote" else 0)
+    chain = costs.hop * config.max_hops
+    if config.judges_answers:
+        chain += score_cost(Chain(), config.max_hops, costs, tools, config)
     return max(1, min(config.chains, tools.left // max(1, chain)))
 
 
 def hold_back_scores(
-    count: int, tools: Tools, config: CoRAGConfig, *, chain: Chain | None = None, hops: int | None = None
+    count: int,
+    costs: Costs,
+    tools: Tools,
+    config: CoRAGConfig,
+    *,
+    chain: Chain | None = None,
+    hops: int | None = None,
 ) -> AbstractContextManager[None]:
     """Keep room in the budget to score ``count`` chains that are decoded in the block.
 
     ``chain``, ``hops``: what they begin with, and how many hops they may add to it: by default all.
     """
     further = config.max_hops if hops is None else hops
-    return tools.hold_back_tokens(count * score_cost(chain or Chain(), further, tools, config))
+    return tools.hold_back_tokens(count * score_cost(chain or Chain(), further, costs, tools, config))
 
 
-def score_cost(chain: Chain, hops: int, tools: Tools, config: CoRAGConfig) -> int:
-    """Return what scoring a chain will cost once it has ``hops`` more hops; 0 without a budget."""
-    if tools.left is None or config.rank_by != "refusal":  # the other scores ask the model nothing
+def score_cost(chain: Chain, hops: int, costs: Costs, tools: Tools, config: CoRAGConfig) -> int:
+    """Return what scoring a chain will cost once it has ``hops`` more hops; 0 without a budget.
+
+    The answer that is judged is counted in.
+    """
+    if tools.left is None:
         return 0
-    prompt = refusal_prompt(tools.question.text, chain, config)
-    end_of_turn = 1
-    return tools.cost(prompt, tools.count_tokens(config.refusal) + end_of_turn) + hops * TOKENS_PER_HOP
+    query, added = tools.question.text, hops * TOKENS_PER_HOP
+    cost = 0
+    if "refusal" in config.chain_signals:
+        end_of_turn = 1
+        prompt = refusal_prompt(query, chain, config)
+        cost += tools.cost(prompt, tools.count_tokens(config.refusal) + end_of_turn) + added
+    if "verifier" in config.chain_signals:
+        cost += costs.verify + 2 * added
+    # A draft and an answer's likelihood are of the same prompt.
+    drafts = (config.judges_answers and config.judged == "draft") + ("likelihood" in config.chain_signals)
+    if drafts:
+        prompt = final_answer_prompt(query, chain, (), config)
+        cost += drafts * (tools.cost(prompt, config.max_answer_tokens + 1) + added)
+    return cost + (costs.final_answer if config.judges_answers and config.judged == "final" else 0)
 
 
 def plan_depth(
@@ -82,7 +120,7 @@ def plan_depth(
     """
     if tools.left is None:
         return config, None
-    one_score = score_cost(Chain(), depth + config.rollout_hops, tools, config)
+    one_score = score_cost(Chain(), depth + config.rollout_hops, costs, tools, config)
     even = tools.left // (config.max_hops - depth + 1)
     for rollouts in range(config.rollouts, 0, -1):
         for hops in range(min(config.rollout_hops, config.max_hops - depth), -1, -1):

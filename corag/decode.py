@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,17 +17,12 @@ from corag.chain import (
     written_sub_query,
 )
 from corag.config import CoRAGConfig
-from corag.prompting import (
-    continuation,
-    final_answer_prompt,
-    fit_hop_prompt,
-    stop_check_prompt,
-    sub_answer_prompt,
-    sub_query_prompt,
-)
+from corag.final_answer import draft_answer
+from corag.prompting import fit_hop_prompt, stop_check_prompt, sub_answer_prompt, sub_query_prompt
+from corag.verifier import verifier_score, yes_over_no
 from core.errors import BudgetExhaustedError
 from core.protocols import Completion
-from core.text import clean_sub_answer, exact_match, extract_answer, normalize_answer
+from core.text import clean_sub_answer, exact_match, normalize_answer
 from core.tools import Tools
 
 # Released code: a greedy sub-query that repeats is asked for again at this temperature at least.
@@ -152,15 +148,17 @@ async def apply_stop_rule(chain: Chain, tools: Tools, config: CoRAGConfig, *, pa
         return replace(chain, stopped="length")
     if config.stop == "settled":
         # Training-free: what the chain by itself would answer has not changed over one more hop.
-        prompt = final_answer_prompt(tools.question.text, chain, (), config)
-        reply = await tools.generate(prompt, role="draft", max_tokens=config.max_answer_tokens, path=path)
-        draft = extract_answer(reply.text)
+        draft = await draft_answer(chain, tools, config, path=path)
         same = bool(chain.draft) and bool(normalize_answer(draft)) and exact_match(draft, [chain.draft])
         return replace(chain, draft=draft, stopped="settled" if same else "")
     if config.stop == "check" and await says_enough(chain, tools, config, path=path):
         return replace(chain, stopped="check")
     if config.stop == "learned" and await prefers_yes(chain, tools, config, path=path):
         return replace(chain, stopped="learned")
+    if config.stop == "verifier":
+        draft = await draft_answer(chain, tools, config, path=path)
+        score = await verifier_score(chain, draft, tools, config, path=path) if draft else -math.inf
+        return replace(chain, draft=draft, stopped="verifier" if score + config.yes_bias > 0 else "")
     return chain
 
 
@@ -175,7 +173,4 @@ async def says_enough(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: 
 async def prefers_yes(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str) -> bool:
     """Compare the likelihoods of Yes and No, with the bias on Yes (section 5.4: nothing else may come)."""
     prompt = stop_check_prompt(tools.question.text, chain, config)
-    # Not at the same time: which of the two a budget still allows would depend on which is answered first.
-    yes = await tools.score(prompt, continuation(prompt, "Yes"), role="stop_check", path=path)
-    no = await tools.score(prompt, continuation(prompt, "No"), role="stop_check", path=path)
-    return yes.sum + config.yes_bias > no.sum
+    return await yes_over_no(prompt, tools, role="stop_check", path=path) + config.yes_bias > 0

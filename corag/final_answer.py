@@ -132,6 +132,13 @@ async def final_answer(
     return FinalAnswer(answer, tuple(passages[:seen]))
 
 
+async def draft_answer(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str = "") -> str:
+    """Answer the question from a chain alone, without passages: P(A | Q, Q_1:L, A_1:L)."""
+    prompt = final_answer_prompt(tools.question.text, chain, (), config)
+    reply = await tools.generate(prompt, role="draft", max_tokens=config.max_answer_tokens, path=path)
+    return extract_answer(reply.text)
+
+
 def final_prompt(
     query: str,
     chain: Chain,

@@ -14,7 +14,7 @@ from corag.adaptive import adaptive
 from corag.chain import Chain, Hop
 from corag.config import CoRAGConfig
 from corag.final_answer import Context, final_answer, retrieve_context
-from corag.measure import Measured, measure
+from corag.measure import Measured, measure_all
 from corag.rank import Candidate, Outcome
 from corag.shared_budget import QuestionBudget
 from corag.strategies import best_of_n, greedy
@@ -43,8 +43,9 @@ class ChainRecord:
     """A candidate chain as it stands in the trace. ``path`` is its place in the search.
 
     ``score``: of the chain; ``value``: of a state of the tree, by its rollouts. Lower is better. ``answer``:
-    the final answer from it, if that was asked for; ``scores``: what was only measured, by the name that
-    ``rank_by`` has for it, and "likelihood", of that answer; higher is better.
+    the one that was judged to rank it, or else the final answer that was only measured, None without either.
+    ``signals``: what was measured of it, by name (:class:`corag.rank.Candidate`). Traces of older versions
+    have neither.
     """
 
     path: str
@@ -54,7 +55,7 @@ class ChainRecord:
     stopped: str
     repeats: int
     answer: str | None = None
-    scores: Mapping[str, float] = field(default_factory=dict)
+    signals: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +86,11 @@ async def corag(question: Question, tools: Tools, config: CoRAGConfig) -> CoRAGA
         # Q_1:L, A_1:L: decode one chain or many (section 3.3) and keep the one of the lowest penalty.
         with tools.hold_back_tokens(context.costs.final_answer):
             outcome = await decode_and_rank(tools, config, context, budget)
-        # A: P(A | Q, Q_1:L, A_1:L, D). Only a vote has answered already.
+        # A: P(A | Q, Q_1:L, A_1:L, D). Where answers are judged, it is there already.
         chain = outcome.best.chain
-        final = outcome.final_answer or await final_answer(chain, context, tools, config)
+        final = outcome.best.final or await final_answer(chain, context, tools, config)
     # Not in the paper: what the other candidates would have answered, for whoever asks what choosing costs.
-    measured = await measure(outcome, final, context, tools, config) if config.measure_candidates else {}
+    measured = await measure_all(outcome, final, context, tools, config) if config.measure_candidates else {}
     return CoRAGAnswer(
         text=final.text,
         passage_ids=context.gathered(chain, config),
@@ -123,7 +124,7 @@ async def decode_and_rank(
 def record(candidate: Candidate, measured: Measured | None = None) -> ChainRecord:
     """Write a candidate for the trace: passages by id."""
     chain = candidate.chain
-    answer = candidate.answer.text if candidate.answer else None
+    signals = {**candidate.signals, **(measured.signals if measured else {})}
     return ChainRecord(
         candidate.path,
         tuple(map(hop_record, chain.hops)),
@@ -131,8 +132,8 @@ def record(candidate: Candidate, measured: Measured | None = None) -> ChainRecor
         candidate.value,
         chain.stopped,
         chain.repeats,
-        measured.answer if measured else answer,
-        measured.scores if measured else {},
+        measured.answer if measured else candidate.answer,
+        {str(name): value for name, value in signals.items()},
     )
 
 

@@ -1,4 +1,4 @@
-"""What CoRAG asks the model: its four prompts, filled (paper, section 3.1 and appendix D).
+"""What CoRAG asks the model: its prompts, filled (paper, section 3.1 and appendix D).
 
 Decoding and training data are made by the same functions, so a model is asked what it was trained on. When a
 prompt is too long, passages are left out first, the worst before the others, then hops, the oldest first.
@@ -50,6 +50,21 @@ def stop_check_prompt(query: str, chain: Chain, config: CoRAGConfig) -> Prompt:
     template = config.prompt("stop_check")
     return template.render(
         {"query": query, "task": config.task, "hops": hop_segments(chain, template, config)}
+    )
+
+
+def verify_prompt(
+    query: str, chain: Chain, passages: Sequence[Passage], answer: str, config: CoRAGConfig
+) -> Prompt:
+    """Ask whether an answer to the main question is right. ``passages`` are best first.
+
+    The answer stands last, so that a chain's answers share the rest.
+    """
+    template = config.prompt("verify")
+    shown = passage_segments(passages, template, best_last=config.context_order == "best_last")
+    hops = hop_segments(chain, template, config)
+    return template.render(
+        {"query": query, "task": config.task, "hops": hops, "passages": shown, "answer": answer}
     )
 
 

@@ -8,8 +8,8 @@ from corag.chain import Chain
 from corag.config import CoRAGConfig
 from corag.costs import affordable_chains, hold_back_scores
 from corag.decode import decode_chain
-from corag.final_answer import Context, final_answer
-from corag.rank import Candidate, Outcome, rank, score_all, votes
+from corag.final_answer import Context
+from corag.rank import Candidate, Outcome, rank, score_all
 from core.tools import Tools
 
 
@@ -20,20 +20,20 @@ async def greedy(tools: Tools, config: CoRAGConfig) -> Outcome:
 
 
 async def best_of_n(tools: Tools, config: CoRAGConfig, context: Context) -> Outcome:
-    """N chains at the same time; the one of the lowest score is kept, or the most agreed on.
+    """N chains at the same time; the one of the lowest score is kept, or one of the most agreed on.
 
     A budget too small for N whole chains samples fewer, not shorter ones.
     """
     numbers = range(1, affordable_chains(context.costs, tools, config) + 1)
-    if config.rank_by == "vote":
-        # A final answer for each chain; corag() has held one of them back already.
-        with tools.hold_back_tokens(context.costs.final_answer * (len(numbers) - 1)):
-            chains = await sample_candidates(numbers, tools, config)
-        return await by_vote(chains, tools, config, context)
-    # A single chain wins anyhow, so it is not scored; the released code does.
-    if len(numbers) == 1 and config.reuse:
+    # A single chain wins anyhow, so it is not scored; the released code does. (A vote notes its answer.)
+    if len(numbers) == 1 and config.reuse and "vote" not in config.signals:
         return rank(await sample_candidates(numbers, tools, config))
-    return rank(await sample_and_score(numbers, tools, config))
+    # corag() holds one final answer back for after the strategy. Where final answers are judged, they are
+    # asked for within it and nothing is afterwards. So that amount is handed back here, for these answers:
+    # one of them will be the final.
+    within = config.judges_answers and config.judged == "final"
+    with tools.hold_back_tokens(-context.costs.final_answer if within else 0):
+        return rank(await sample_and_score(numbers, tools, config, context))
 
 
 async def sample_candidates(numbers: Sequence[int], tools: Tools, config: CoRAGConfig) -> list[Candidate]:
@@ -53,28 +53,10 @@ async def sample_candidates(numbers: Sequence[int], tools: Tools, config: CoRAGC
     return await tools.fan_out(numbers, one)
 
 
-async def sample_and_score(numbers: Sequence[int], tools: Tools, config: CoRAGConfig) -> list[Candidate]:
+async def sample_and_score(
+    numbers: Sequence[int], tools: Tools, config: CoRAGConfig, context: Context
+) -> list[Candidate]:
     """Sample chains, then score them, all at the same time."""
-    with hold_back_scores(len(numbers), tools, config):
+    with hold_back_scores(len(numbers), context.costs, tools, config):
         chains = await sample_candidates(numbers, tools, config)
-    return await score_all(chains, tools, config)
-
-
-async def by_vote(
-    candidates: Sequence[Candidate], tools: Tools, config: CoRAGConfig, context: Context
-) -> Outcome:
-    """Answer from every chain; the most frequent answer wins, and of its chains the first is kept."""
-    # corag() holds one final answer back for after the strategy, but a vote answers within it and nothing is
-    # asked afterwards. So that amount is handed back here, for these answers: one of them will be the final.
-    with tools.hold_back_tokens(-context.costs.final_answer):
-        answers = await tools.fan_out(
-            candidates,
-            lambda each, branch: final_answer(each.chain, context, branch, config, path=each.path),
-        )
-    counts = votes([each.text for each in answers])
-    voted = [
-        Candidate(each.chain, each.path, -float(count), answer=answer)
-        for each, count, answer in zip(candidates, counts, answers, strict=True)
-    ]
-    chosen = counts.index(max(counts))
-    return Outcome(tuple(voted), chosen, answers[chosen])
+    return await score_all(chains, tools, config, context)

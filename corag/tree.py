@@ -35,7 +35,7 @@ async def tree_search(
     ``known``: chains made before, which count as rollouts that are there already. When the budget affords no
     further depth with at least two children each, the best chain is decoded to its end greedily instead.
     """
-    tree = Tree(config, known)
+    tree = Tree(config, known, context)
     beam = [Candidate(Chain(), "tree")]
     valued: list[Candidate] = []
     for depth in range(1, config.max_hops + 1):
@@ -102,8 +102,8 @@ class Expansion:
 class Tree:
     """What a search remembers between depths: the rollouts made, and the scores of chains."""
 
-    def __init__(self, config: CoRAGConfig, known: Sequence[Chain]) -> None:
-        self._config = config
+    def __init__(self, config: CoRAGConfig, known: Sequence[Chain], context: Context) -> None:
+        self._config, self._context = config, context
         # By sub-queries: a chain that was remembered twice would count as two rollouts.
         self._made: dict[tuple[str, ...], Chain] = {}
         self._add(known)
@@ -222,7 +222,8 @@ class Tree:
             place = f"{path}/rollout {number}"
             return await decode_chain(begun, target, branch, plan, temperature=plan.temperature, path=place)
 
-        with hold_back_scores(len(starts), tools, plan, chain=chain, hops=target - len(chain)):
+        costs, further = self._context.costs, target - len(chain)
+        with hold_back_scores(len(starts), costs, tools, plan, chain=chain, hops=further):
             chains = await tools.fan_out(list(enumerate(starts, 1)), roll_out)
         rollouts = await self._score(chains, path, tools)
         scores = [rollout.score for rollout in rollouts if rollout.score is not None]
@@ -235,11 +236,11 @@ class Tree:
         """Score the rollouts; with ``reuse`` equal ones once, and those not at all whose score is known."""
         rollouts = [Candidate(chain, f"{path}/rollout {number}") for number, chain in enumerate(chains, 1)]
         if not self._config.reuse:
-            return await score_all(rollouts, tools, self._config)
+            return await score_all(rollouts, tools, self._config, self._context)
         new: dict[tuple[str, ...], Candidate] = {}
         for each in rollouts:
             if each.chain.sub_queries not in self._scores:
                 new.setdefault(each.chain.sub_queries, each)
-        scored = await score_all(list(new.values()), tools, self._config)
+        scored = await score_all(list(new.values()), tools, self._config, self._context)
         scores = self._scores | {each.chain.sub_queries: each.score for each in scored}
         return [replace(each, score=scores[each.chain.sub_queries]) for each in rollouts]

@@ -78,12 +78,14 @@ class Hit:
 class GoldHop:
     """One hop of a question's gold decomposition.
 
-    ``passage_id`` is the passage that answers it ("" if unknown).
+    ``passage_id`` is the passage that answers it ("" if unknown). ``says``: question and answer as one
+    sentence, where the dataset has it ("" if not).
     """
 
     question: str
     answer: str
     passage_id: str = ""
+    says: str = ""
 
 
 @dataclass(frozen=True, slots=True)

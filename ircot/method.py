@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -21,13 +21,14 @@ from typing import Any, ClassVar, Literal
 from core.errors import BudgetExhaustedError, ConfigError
 from core.passage_pool import BudgetPolicy, PassagePool
 from core.prompting.demonstrations import Demonstration, fitting, prefixed
+from core.prompting.prompt import Prompt
 from core.prompting.render import load_layout, render_demonstrations, render_passages
 from core.prompting.template import Template
 from core.reader import ReaderConfig, read
 from core.sentences import Splitter, first_sentence
 from core.text import extract_answer, stated_answer, strip_question_words
 from core.tools import Tools
-from core.types import Answer, Question
+from core.types import Answer, Passage, Question
 
 PROMPTS = Path(__file__).parent / "prompts"
 
@@ -202,24 +203,16 @@ async def ircot(question: Question, tools: Tools, config: IRCoTConfig) -> IRCoTA
 
     A spent budget ends the loop; the answer is then what the thoughts so far state.
     """
-    pool = PassagePool(
-        config.paragraph_budget,
-        config.budget_policy,
-        max_words=config.max_collected_words,
-        near_duplicate=config.near_duplicate,
-    )
+    pool = new_pool(config)
     thoughts: list[str] = []
     retrievals: list[Retrieval] = []
     stopped = ""
     try:
         while not stopped:
             # Retrieve step (section 3.1): the question first, then the last thought worth looking up.
-            query = next_query(question.text, thoughts)
-            if config.strip_question_words:
-                query = strip_question_words(query)
-            hits = await tools.search(query, k=config.k_per_step, path=f"step {len(thoughts) + 1}")
+            query, new = await retrieve(question, pool, thoughts, tools, config)
             repeated = any(query == earlier.query for earlier in retrievals)
-            retrievals.append(Retrieval(query, pool.add(hits), repeated))
+            retrievals.append(Retrieval(query, new, repeated))
 
             # Reason step (section 3.1): the next sentence of the chain of thought, given all paragraphs.
             thought = await next_thought(question, pool, thoughts, tools, config)
@@ -239,6 +232,27 @@ async def ircot(question: Question, tools: Tools, config: IRCoTConfig) -> IRCoTA
         retrieved_ids=tuple(pool.seen_ids),
         retrievals=tuple(retrievals),
     )
+
+
+def new_pool(config: IRCoTConfig) -> PassagePool:
+    """Return the pool that a question begins with."""
+    return PassagePool(
+        config.paragraph_budget,
+        config.budget_policy,
+        max_words=config.max_collected_words,
+        near_duplicate=config.near_duplicate,
+    )
+
+
+async def retrieve(
+    question: Question, pool: PassagePool, thoughts: Sequence[str], tools: Tools, config: IRCoTConfig
+) -> tuple[str, int]:
+    """Search with the question or the last thought worth it; return the query, and how many were new."""
+    query = next_query(question.text, thoughts)
+    if config.strip_question_words:
+        query = strip_question_words(query)
+    hits = await tools.search(query, k=config.k_per_step, path=f"step {len(thoughts) + 1}")
+    return query, pool.add(hits)
 
 
 # Released code, ``is_reasoning_sentence``: a thought that concludes or calculates names nothing to look up.
@@ -270,31 +284,35 @@ async def next_thought(
     Models write the whole chain at once. Only its first sentence had the paragraphs that it needed (section
     3.1), so the rest is thrown away.
     """
-    template = config.reasoning_template()
-    prompt = template.render(
-        {
-            "query": prefixed(question.text, config.question_prefix),
-            "paragraphs": render_passages(
-                pool.passages, template, config.max_shown_words, goes_first="first"
-            ),
-            "cot_history": " ".join(thoughts),
-            "demonstrations": render_demonstrations(
-                fitting(
-                    config.examples(),
-                    config.demonstration_window,
-                    config.max_thought_tokens,
-                    tools.count_tokens,
-                ),
-                template,
-            ),
-        }
-    )
+    prompt = thought_prompt(question.text, pool.passages, thoughts, tools.count_tokens, config)
     stop = ("\n",) if prompt.plain else ()  # a chat model may begin with a line break
     path = f"step {len(thoughts) + 1}"
     reply = await tools.generate(
         prompt, role="thought", max_tokens=config.max_thought_tokens, stop=stop, path=path
     )
     return first_sentence(reply.text, config.sentence_splitter)
+
+
+def thought_prompt(
+    query: str,
+    passages: Sequence[Passage],
+    thoughts: Sequence[str],
+    count: Callable[[str], int],
+    config: IRCoTConfig,
+) -> Prompt:
+    """Ask for the next sentence of the reasoning. ``count``: of a text's tokens."""
+    template, window, reply = (
+        config.reasoning_template(), config.demonstration_window, config.max_thought_tokens,
+    )  # fmt: skip
+    examples = fitting(config.examples(), window, reply, count)
+    return template.render(
+        {
+            "query": prefixed(query, config.question_prefix),
+            "paragraphs": render_passages(passages, template, config.max_shown_words, goes_first="first"),
+            "cot_history": " ".join(thoughts),
+            "demonstrations": render_demonstrations(examples, template),
+        }
+    )
 
 
 def exit_reason(thoughts: list[str], config: IRCoTConfig) -> str:

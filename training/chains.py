@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from corag.config import CoRAGConfig
 from corag.method import HopRecord
@@ -15,9 +16,11 @@ from core.runs.folder import read_rows
 from core.runs.manifest import CHAINS, Manifest
 from core.runs.rows import SavedRow, log_likelihood
 from core.runs.stamp import Stamp, refuse_differences
-from core.text import exact_match, mentions
+from core.text import exact_match, mentions, stated_answer
 from core.types import Question
+from ircot.method import IRCoTConfig
 from training.sampling import SampledChain
+from training.thoughts import GoldThought
 
 # Upper ends of the bins of log-likelihoods, finer where answers are likely: -0.05 is where a chain may end.
 _EDGES = (-8.0, -4.0, -2.0, -1.0, -0.5, -0.2, -0.1, -0.05, 0.0)
@@ -27,7 +30,7 @@ _EDGES = (-8.0, -4.0, -2.0, -1.0, -0.5, -0.2, -0.1, -0.05, 0.0)
 class ChainRow:
     """One question with its candidates; ``chosen`` is None if it was left out or failed.
 
-    ``annotated``: the chain is the dataset's, not sampled.
+    ``annotated``: the chain is the dataset's, not sampled. ``thoughts``: IRCoT's, in place of chains.
     """
 
     question: Question
@@ -37,6 +40,7 @@ class ChainRow:
     rejected: str
     error: str = ""
     annotated: bool = False
+    thoughts: tuple[GoldThought, ...] = ()
 
     @property
     def chain(self) -> SampledChain | None:
@@ -76,25 +80,57 @@ def manifest_of_chains(folder: Path) -> Manifest:
     return manifest
 
 
+def with_thoughts(folders: Sequence[Path]) -> list[Path]:
+    """Return those of some folders that hold thoughts in place of chains."""
+    return [each for each in folders if manifest_of_chains(each).options["sample"]["source"] == "thoughts"]
+
+
+def reasoning_of(folders: Sequence[Path]) -> IRCoTConfig | None:
+    """Return the options that the thoughts in some folders were collected with; None if there are none.
+
+    Raises as :func:`config_of` does.
+    """
+    folders = with_thoughts(folders)
+    if not folders:
+        return None
+    config = IRCoTConfig(**_shared_options(folders, "ircot"))
+    _check_prompts(folders, [config.reasoning_template().identity])
+    return config
+
+
 def config_of(folders: Sequence[Path]) -> CoRAGConfig:
-    """Return the options that the chains were sampled with.
+    """Return the options that the chains were sampled with; the default ones if all are thoughts.
 
     Raises :class:`ConfigError` with the difference if folders differ, or a prompt has changed since: rows
     would then ask for other things than decoding does; :class:`DataError` if a folder is no folder of chains.
     """
-    options = manifest_of_chains(folders[0]).options["corag"]
+    thoughts = with_thoughts(folders)
+    folders = [each for each in folders if each not in thoughts]
+    if not folders:
+        return CoRAGConfig()
+    config = CoRAGConfig(**_shared_options(folders, "corag"))
+    _check_prompts(folders, [each.identity for each in config.templates()])
+    return config
+
+
+def _shared_options(folders: Sequence[Path], method: str) -> dict[str, Any]:
+    """Return a method's options, which all folders must share."""
+    options: dict[str, Any] = manifest_of_chains(folders[0]).options[method]
     for other in folders[1:]:
         refuse_differences(
             f"'{folders[0]}'",
             Stamp(options),
-            Stamp(manifest_of_chains(other).options["corag"]),
+            Stamp(manifest_of_chains(other).options[method]),
             than=f"'{other}'",
             advice="Rows of one training set have one prompt: make their rows apart, or sample again.",
         )
-    config = CoRAGConfig(**options)
+    return options
+
+
+def _check_prompts(folders: Sequence[Path], now: Sequence[str]) -> None:
     for folder in folders:
-        then, now = manifest_of_chains(folder).prompts, [each.identity for each in config.templates()]
-        if then != now:
+        then = manifest_of_chains(folder).prompts
+        if list(then) != list(now):
             shown = "\n  ".join(
                 f"{before} -> {after}" for before, after in zip(then, now, strict=True) if before != after
             )
@@ -103,7 +139,6 @@ def config_of(folders: Sequence[Path]) -> CoRAGConfig:
                 "Sample again, or give the old prompts back: chains are what a model said to these very "
                 "words."
             )
-    return config
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +157,11 @@ class Description:
         lengths: kept chains by hops.
         stopped: kept chains by what ended them.
         reasons: why questions failed, and how many.
+        answers: chains whose answer to the question was noted.
+        right: those of them that are right.
+        contested: questions that some chains answer right and some wrong: what a verifier learns from.
+        thoughts: sentences of gold reasoning, where these were collected in place of chains.
+        reasoned: questions with some.
     """
 
     questions: int
@@ -137,6 +177,11 @@ class Description:
     lengths: dict[str, int]
     stopped: dict[str, int]
     reasons: dict[str, int] = field(default_factory=dict)
+    answers: int = 0
+    right: int = 0
+    contested: int = 0
+    thoughts: int = 0
+    reasoned: int = 0
 
     @property
     def failures(self) -> Failures:
@@ -146,10 +191,21 @@ class Description:
     def lines(self) -> Iterator[str]:
         """Write it for a reader."""
         left_out, found, matched = self.rejected or 0, self.answer_found, self.answer_matched
+        if self.thoughts:
+            yield (
+                f"questions {self.questions}, failed {self.failed}, with thoughts {self.reasoned}; thoughts "
+                f"{self.thoughts}; ended by: {self.stopped}; left out {left_out}"
+            )
+            return
         yield f"questions {self.questions}, failed {self.failed}, kept {self.kept}, left out {left_out}"
         yield f"chains {self.chains}; of the kept: mean score {self.mean_score:.3f}, hops {self.lengths}"
         yield f"  a sub-answer holds the answer: {found:.1%}; is the answer: {matched:.1%}"
         yield f"  refused hops: {self.refused_hops:.1%}; ended by: {self.stopped}"
+        if self.answers:
+            yield (
+                f"answers noted: {self.answers}, right: {self.right / self.answers:.1%}; "
+                f"questions with right and wrong ones: {self.contested}"
+            )
         width = max(self.score_histogram.values(), default=1)
         for bin_, count in self.score_histogram.items():
             yield f"  {bin_:>14} {count:>6} {'#' * round(40 * count / max(width, 1))}"
@@ -161,6 +217,14 @@ def describe(rows: Sequence[ChainRow]) -> Description:
     hops = [hop for _, chain in kept for hop in chain.hops]
     scores = [chain.means[-1] for _, chain in kept]
     bins = [f"{low:g}..{high:g}" for low, high in zip((float("-inf"), *_EDGES[:-1]), _EDGES, strict=True)]
+    answered = [
+        [exact_match(chain.answer, row.question.answers) for chain in row.chains if chain.answer is not None]
+        for row in rows
+    ]
+    ends = [chain.stopped for _, chain in kept]
+    # Gold reasoning ends in the answer, or where the paragraphs do not hold its next step.
+    last = [row.thoughts[-1].sentence for row in rows if row.thoughts]
+    ends += ["unsupported" if stated_answer(each) is None else "answer" for each in last]
     places = [sum(score > edge for edge in _EDGES[:-1]) for score in scores]
     return Description(
         questions=len(rows),
@@ -182,8 +246,13 @@ def describe(rows: Sequence[ChainRow]) -> Description:
             str(length): count
             for length, count in sorted(Counter(len(chain.hops) for _, chain in kept).items())
         },
-        stopped=dict(sorted(Counter(chain.stopped for _, chain in kept).items())),
+        stopped=dict(sorted(Counter(ends).items())),
         reasons=dict(Failures.of(row.error for row in rows).reasons),
+        answers=sum(map(len, answered)),
+        right=sum(map(sum, answered)),
+        thoughts=sum(len(row.thoughts) for row in rows),
+        reasoned=sum(bool(row.thoughts) for row in rows),
+        contested=sum(len(set(each)) == 2 for each in answered),
     )
 
 
@@ -209,6 +278,10 @@ def _chain_row(row: SavedRow) -> ChainRow:
         )
         for chain in sampled["chains"]
     )
-    return ChainRow(
-        row.question, tuple(sampled["context_ids"]), chains, sampled["chosen"], sampled["rejected"]
+    thoughts = tuple(
+        GoldThought(each["sentence"], tuple(each["passage_ids"])) for each in sampled.get("thoughts", ())
     )
+    return ChainRow(
+        row.question, tuple(sampled["context_ids"]), chains, sampled["chosen"], sampled["rejected"],
+        thoughts=thoughts,
+    )  # fmt: skip

@@ -1,16 +1,16 @@
 """What a row holds: from a kept chain, what the model will be asked when decoding and what it should say.
 
 Three tasks (paper, section 3.2): the next sub-query, the sub-answer, the final answer; on request the learned
-stop (section 5.4) and the answer drafted from the chain alone; and as the paper's baseline the final answer
-without a chain. Prompts come from the functions that decoding uses, tokens from the renderer that the engines
-use, so rows and requests are the same to the byte.
+stop (section 5.4), the answer drafted from the chain alone and the verifier's judgement; and as the paper's
+baseline the final answer without a chain. Prompts come from the functions that decoding uses, tokens from the
+renderer that the engines use, so rows and requests are the same to the byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, get_args
+from typing import ClassVar, Literal, Protocol, get_args
 
 from corag.chain import Chain, Hop, top_passages
 from corag.config import CoRAGConfig
@@ -23,15 +23,19 @@ from corag.prompting import (
     sub_answer_prompt,
     sub_query_prompt,
 )
+from corag.verifier import verify_request
 from core.errors import ConfigError, DataError, RequestRefusedError
 from core.prompting.prompt import Prompt, Shortening
 from core.protocols import ScoreRequest
 from core.seeds import derive_seed
+from core.text import exact_match, normalize_answer
 from core.types import Hit, Passage
 from generation.rendering import Renderer
+from ircot.method import IRCoTConfig, thought_prompt
 from training.chains import ChainRow
+from training.sampling import SampledChain
 
-Task = Literal["sub_query", "sub_answer", "final_answer", "draft", "stop", "no_chain"]
+Task = Literal["sub_query", "sub_answer", "final_answer", "draft", "stop", "no_chain", "verify", "thought"]
 
 
 @dataclass(frozen=True)
@@ -40,10 +44,12 @@ class RowsConfig:
 
     Attributes:
         tasks: of sub_query, sub_answer, final_answer, stop, draft (question and chain to answer, without
-            passages: what gold scores ask, in a quarter of the tokens) and no_chain (question and passages to
-            answer: the baseline).
-        ratio: share of the tasks asked at every hop (sub_query, sub_answer, stop) that is kept; answers to
-            the question always are.
+            passages: what gold scores ask, in a quarter of the tokens), no_chain (question and passages to
+            answer: the baseline) and verify (whether an answer is right: of every question as many of its
+            candidates' right answers as wrong ones, so 'corag sample' must have noted them). From folders of
+            --sample.source thoughts alone, thought: IRCoT's next sentence.
+        ratio: share of the tasks asked at every hop (sub_query, sub_answer, stop, thought) that is kept;
+            answers to the question always are.
         ratios: shares of single tasks, where they are to be others: rows of sub-queries are short, so a small
             model can have more.
         ratio_per: what a share is of, which the paper does not say: of each "hop" by itself, or of each
@@ -52,6 +58,11 @@ class RowsConfig:
             longer prompt loses passages as in decoding, a completion never.
         validation: share of the questions whose rows are set aside for the evaluation loss.
         seed: decides which rows are kept and which questions are set aside.
+        verify_pairs: right and wrong answers of a question that verify takes at most, so many of each.
+        per_length: questions taken at most whose kept chain has so many hops as another's, drawn by the seed;
+            0 for all. Short chains are mostly the more frequent.
+        recovery_copies: how often a sub-query is taught that was answered where the one before it was
+            refused: recoveries are rare.
     """
 
     tasks: tuple[Task, ...] = ("sub_query", "sub_answer", "final_answer")
@@ -61,6 +72,11 @@ class RowsConfig:
     max_length: int = 3072
     validation: float = 0.05
     seed: int = 0
+    verify_pairs: int = 2
+    per_length: int = 0
+    recovery_copies: int = 1
+
+    LATER: ClassVar[tuple[str, ...]] = ("verify_pairs", "per_length", "recovery_copies")
 
     def __post_init__(self) -> None:
         if not self.tasks:
@@ -68,6 +84,11 @@ class RowsConfig:
         if unknown := [task for task in self.ratios if task not in self.tasks]:
             raise ConfigError(
                 f"rows.ratios names {unknown[0]}, which is not among the tasks {', '.join(self.tasks)}."
+            )
+        if min(self.verify_pairs, self.recovery_copies) < 1 or self.per_length < 0:
+            raise ConfigError(
+                "rows need verify_pairs and recovery_copies of at least 1 and a per_length not below 0, but "
+                f"got {self.verify_pairs}, {self.recovery_copies} and {self.per_length}."
             )
         shares = (self.ratio, *self.ratios.values())
         if not all(0 < share <= 1 for share in shares) or not 0 <= self.validation < 1 or self.max_length < 2:
@@ -82,7 +103,7 @@ class TrainingExample:
     """A request of decoding and what should be replied.
 
     Attributes:
-        hop: counted from 1; 0 for tasks asked once per question.
+        hop: counted from 1; 0 for tasks asked once per question. Of verify the candidate's number.
         prompt: as decoding writes it.
         reply: what the model should say.
         cut: the reply is not taught, since decoding does not give it whole. A sampled one was cut off at its
@@ -100,7 +121,8 @@ class TrainingExample:
     @property
     def name(self) -> str:
         """What to call the row in a message."""
-        return f"{self.task} of question '{self.question_id}'" + (f", hop {self.hop}" if self.hop else "")
+        part = "candidate" if self.task == "verify" else "hop"
+        return f"{self.task} of question '{self.question_id}'" + (f", {part} {self.hop}" if self.hop else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +155,8 @@ def examples_of(
         raise DataError(
             f"question '{question.id}' has no gold answer to train on: give training questions one each."
         )
-    chain = chain_of(row, passages)
+    assert row.chain is not None
+    chain = chain_of(row.chain, passages, question.id)
     for number in range(1, len(chain) + 1):
         yield from _of_hop(row, chain, number, count, config, corag)
     context = Context(_hits(row.context_ids, passages, question.id))
@@ -170,7 +193,9 @@ def _of_hop(
     if _drawn("sub_query", question.id, number, config):
         prompt = fit_hop_prompt(sub_query_prompt(question.text, before, corag), count, corag)
         lost = cut(prompt, hop.sub_query, corag.max_sub_query_tokens, hop.query_cut)
-        yield TrainingExample(question.id, "sub_query", number, prompt, hop.sub_query, lost)
+        recovers = number > 1 and chain.hops[number - 2].refused and not hop.refused
+        for _ in range(config.recovery_copies if recovers else 1):
+            yield TrainingExample(question.id, "sub_query", number, prompt, hop.sub_query, lost)
     # A hop that found nothing was refused without asking the model, so there is no request to learn.
     if _drawn("sub_answer", question.id, number, config) and hop.hits:
         prompt = sub_answer_prompt(hop.sub_query, top_passages(hop.hits, corag.passages_per_hop), corag)
@@ -181,6 +206,94 @@ def _of_hop(
         prompt = stop_check_prompt(question.text, after, corag)
         said = "Yes" if number >= enough(row) else "No"
         yield TrainingExample(question.id, "stop", number, prompt, said)
+
+
+def verify_examples(
+    row: ChainRow,
+    passages: Mapping[str, Passage],
+    count: Callable[[str], int],
+    config: RowsConfig,
+    corag: CoRAGConfig,
+) -> Iterator[TrainingExample]:
+    """Yield what the verifier would be asked of a question's candidates, as many right ones as wrong ones.
+
+    A question whose candidates are all right or all wrong yields nothing: what would be learned of it is how
+    hard the question is, not how good an answer.
+    """
+    if not _drawn("verify", row.question.id, 0, config):
+        return
+    for number, candidate, right in contested(row, config):
+        assert candidate.answer is not None
+        chain = chain_of(candidate, passages, row.question.id)
+        prompt = verify_request(row.question.text, chain, candidate.answer, count, corag)
+        yield TrainingExample(row.question.id, "verify", number, prompt, "Yes" if right else "No")
+
+
+def thought_examples(
+    row: ChainRow,
+    passages: Mapping[str, Passage],
+    count: Callable[[str], int],
+    config: RowsConfig,
+    ircot: IRCoTConfig,
+) -> Iterator[TrainingExample]:
+    """Yield what IRCoT would have asked at each step of a question's gold reasoning, with what to think."""
+    question, said = row.question, list[str]()
+    for number, thought in enumerate(row.thoughts, 1):
+        if _drawn("thought", question.id, number, config):
+            shown = [hit.passage for hit in _hits(thought.passage_ids, passages, question.id)]
+            prompt = thought_prompt(question.text, shown, said, count, ircot)
+            cut = count(continuation(prompt, thought.sentence)) > ircot.max_thought_tokens
+            yield TrainingExample(question.id, "thought", number, prompt, thought.sentence, cut)
+        said.append(thought.sentence)
+
+
+def contested(row: ChainRow, config: RowsConfig) -> list[tuple[int, SampledChain, bool]]:
+    """Return the candidates that verify takes, in order: their numbers from 1 on, and whether each is right.
+
+    Right is what the datasets' scorers count as an exact match. Different answers come before further chains
+    to the same answer, else by the seed; candidates that say the same word by word are taken once.
+    """
+    told = {
+        (chain.hops, chain.answer): number
+        for number, chain in reversed(list(enumerate(row.chains, 1)))
+        if chain.hops and chain.answer and normalize_answer(chain.answer)
+    }
+    drawn = sorted(
+        told.values(), key=lambda number: derive_seed(config.seed, "verify", row.question.id, str(number))
+    )
+    right, wrong = list[int](), list[int]()
+    for number in drawn:
+        side = right if exact_match(row.chains[number - 1].answer or "", row.question.answers) else wrong
+        side.append(number)
+    pairs = min(len(right), len(wrong), config.verify_pairs)
+    kept = dict.fromkeys(_varied(right, row.chains)[:pairs], True)
+    kept |= dict.fromkeys(_varied(wrong, row.chains)[:pairs], False)
+    return [(number, row.chains[number - 1], kept[number]) for number in sorted(kept)]
+
+
+def _varied(numbers: Sequence[int], chains: Sequence[SampledChain]) -> list[int]:
+    """Put the first candidate of every answer before the second of any."""
+    met: dict[str, int] = {}
+    ranks = []
+    for number in numbers:
+        answer = normalize_answer(chains[number - 1].answer or "")
+        ranks.append(met.get(answer, 0))
+        met[answer] = ranks[-1] + 1
+    return [number for _, number in sorted(zip(ranks, numbers, strict=True), key=lambda each: each[0])]
+
+
+def of_each_length(rows: Sequence[ChainRow], config: RowsConfig) -> frozenset[str]:
+    """Return the ids of the questions whose kept chains are taught: ``per_length`` of each length, if set."""
+    lengths: dict[int, list[str]] = {}
+    for row in rows:
+        if row.chain is not None:
+            lengths.setdefault(len(row.chain.hops), []).append(row.question.id)
+    most = config.per_length or len(rows)
+    return frozenset(
+        name
+        for names in lengths.values()
+        for name in sorted(names, key=lambda name: derive_seed(config.seed, "length", name))[:most]
+    )
 
 
 def enough(row: ChainRow) -> int:
@@ -232,20 +345,19 @@ def tokenise(
     return row, shortening
 
 
-def chain_of(row: ChainRow, passages: Mapping[str, Passage]) -> Chain:
-    """Rebuild the kept chain with its passages."""
-    assert row.chain is not None
+def chain_of(sampled: SampledChain, passages: Mapping[str, Passage], question_id: str) -> Chain:
+    """Rebuild a chain with its passages."""
     return Chain(
         tuple(
             Hop(
                 hop.sub_query,
                 hop.sub_answer,
                 hop.refused,
-                _hits(hop.passage_ids, passages, row.question.id),
+                _hits(hop.passage_ids, passages, question_id),
                 hop.query_cut,
                 hop.answer_cut,
             )
-            for hop in row.chain.hops
+            for hop in sampled.hops
         )
     )
 

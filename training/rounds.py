@@ -454,9 +454,10 @@ def stamp_of(stage: Stage) -> Stamp:
         case SftConfig():
             return Stamp(made_with, made_from | weights_read(options.model, options.adapter))
         case MakeRowsConfig():
-            # Prompts are those of the chains but for the stop's, which sampling does not use.
-            folders = [Path(chains) for chains in options.chains]
-            prompts = [config_of(folders).prompt("stop_check")] if "stop" in options.rows.tasks else []
+            # Prompts are those of the chains but for these, which sampling does not use.
+            corag, tasks = config_of([Path(chains) for chains in options.chains]), options.rows.tasks
+            prompts = [corag.prompt("stop_check")] if "stop" in tasks else []
+            prompts += [corag.prompt("verify")] if "verify" in tasks else []
             made_from |= weights_read(options.model)
         case _:
             prompts = list(options.corag.templates())

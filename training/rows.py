@@ -12,14 +12,16 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 from corag.config import CoRAGConfig
 from core.errors import ConfigError, DataError
 from core.files import file_digest, write_atomically
+from core.options import identity_of
 from core.prompting.prompt import Shortening
 from core.protocols import Retriever
 from core.runs.folder import TRACES
@@ -29,9 +31,20 @@ from eval.experiment.backends import require_index
 from eval.experiment.opening import open_index_quietly
 from generation.models import context_window, model_folder
 from generation.rendering import Renderer
+from ircot.method import IRCoTConfig
 from retrieval.config import RetrieverConfig
-from training.chains import ChainRow, config_of, manifest_of_chains, read_chains
-from training.data import RowsConfig, TrainingRow, examples_of, set_aside, tokenise
+from training.chains import ChainRow, config_of, manifest_of_chains, read_chains, reasoning_of
+from training.data import (
+    RowsConfig,
+    TrainingExample,
+    TrainingRow,
+    examples_of,
+    of_each_length,
+    set_aside,
+    thought_examples,
+    tokenise,
+    verify_examples,
+)
 
 REPORT = "report.json"
 # Passages of so many questions are held at a time: some tens of megabytes, however many there are.
@@ -93,7 +106,7 @@ class RowsReport:
 
     Attributes:
         settings: all that the rows depend on.
-        questions: those with a kept chain.
+        questions: those with a kept chain, or with thoughts.
         left_out: questions without one, by reason.
         lengths: by "split/task".
         shortened: how many of what a prompt lost to fit, by row.
@@ -174,7 +187,7 @@ async def write_rows(
     :class:`ConfigError` if ``out`` holds others, or the index or a prompt is not the one that the chains were
     sampled with; :class:`DataError` if there is nothing to learn.
     """
-    corag = config_of(folders)
+    corag, ircot = config_of(folders), reasoning_of(folders)
     settings = settings_of(folders, retriever, renderer, config, corag)
     if (found := read_report(out)) is not None:
         advice = "Give the same chains and options, choose another --out, or remove it."
@@ -186,10 +199,15 @@ async def write_rows(
         # Chains lie in the order in which they were finished, which may differ between two runs that sampled
         # the same.
         every = sorted(read_chains(folders), key=lambda row: row.question.id)
+        check_answers(every, config)
+        taught = of_each_length(every, config)
         for start in range(0, len(every), _QUESTIONS_AT_ONCE):
             chunk = every[start : start + _QUESTIONS_AT_ONCE]
-            passages = await passages_of(chunk, retriever)
-            for split, made in _tokenised(chunk, passages, renderer, config, corag, report).items():
+            passages = await passages_of(chunk, retriever, candidates="verify" in config.tasks)
+            made_of = partial(_examples, count=renderer.count, config=config, corag=corag, ircot=ircot)
+            for split, made in _tokenised(
+                chunk, partial(made_of, passages=passages), taught, renderer, config, report
+            ).items():
                 rows[split] += [_table(made)] if made else []
         if not rows["train"]:
             raise DataError(
@@ -209,9 +227,11 @@ def settings_of(
     """Everything that the rows depend on. Raises :class:`ConfigError` if the index is not the chains' own."""
     for folder in folders:
         check_index(folder, retriever)
-    settings = {"chains": identify(folders), "rows": asdict(config), "tokenizer": renderer.fingerprint}
+    settings = {"chains": identify(folders), "rows": identity_of(config), "tokenizer": renderer.fingerprint}
     if "stop" in config.tasks:  # sampling does not use its prompt, so the chains do not say which it was
         settings["stop_prompt"] = corag.prompt("stop_check").identity
+    if "verify" in config.tasks:
+        settings["verify_prompt"] = corag.prompt("verify").identity
     plain: dict[str, Any] = json.loads(json.dumps(settings))
     return plain
 
@@ -236,13 +256,26 @@ def identify(folders: Sequence[Path]) -> list[dict[str, Any]]:
     ]
 
 
-async def passages_of(rows: Sequence[ChainRow], retriever: Retriever) -> dict[str, Passage]:
-    """Fetch every passage that the kept chains and their questions read."""
+def check_answers(rows: Sequence[ChainRow], config: RowsConfig) -> None:
+    """Raise :class:`ConfigError` if answers are to be judged, but the chains have none."""
+    if "verify" in config.tasks and not any(chain.answer for row in rows for chain in row.chains):
+        raise ConfigError(
+            "the row task verify wants the chains' answers, which these were sampled without: sample with "
+            "--sample.answers final, or leave verify out of --rows.tasks."
+        )
+
+
+async def passages_of(
+    rows: Sequence[ChainRow], retriever: Retriever, *, candidates: bool = False
+) -> dict[str, Passage]:
+    """Fetch every passage that the kept chains and their questions read; with ``candidates`` all chains."""
     wanted: dict[str, None] = {}
     for row in rows:
-        if row.chain is not None:
-            hops = itertools.chain.from_iterable(hop.passage_ids for hop in row.chain.hops)
+        kept = () if row.chain is None else (row.chain,)
+        for chain in row.chains if candidates else kept:
+            hops = itertools.chain.from_iterable(hop.passage_ids for hop in chain.hops)
             wanted |= dict.fromkeys([*row.context_ids, *hops])
+        wanted |= dict.fromkeys(itertools.chain.from_iterable(each.passage_ids for each in row.thoughts))
     return {passage.id: passage for passage in await retriever.passages(list(wanted))}
 
 
@@ -283,23 +316,42 @@ def held_out_named(report: MadeOfChains) -> list[str]:
     return [name for name in dict.fromkeys(names) if _HELD_OUT.search(name.lower())]
 
 
-def _tokenised(
-    chunk: Sequence[ChainRow],
+def _examples(
+    row: ChainRow,
+    *,
+    kept: bool,
     passages: Mapping[str, Passage],
-    renderer: Renderer,
+    count: Callable[[str], int],
     config: RowsConfig,
     corag: CoRAGConfig,
+    ircot: IRCoTConfig | None,
+) -> Iterator[TrainingExample]:
+    """Yield all that is taught of a question. ``kept``: of its chosen chain too."""
+    if kept:
+        yield from examples_of(row, passages, count, config, corag)
+    yield from verify_examples(row, passages, count, config, corag)
+    if ircot is not None:
+        yield from thought_examples(row, passages, count, config, ircot)
+
+
+def _tokenised(
+    chunk: Sequence[ChainRow],
+    examples: Callable[..., Iterator[TrainingExample]],
+    taught: Collection[str],
+    renderer: Renderer,
+    config: RowsConfig,
     report: RowsReport,
 ) -> dict[str, list[TrainingRow]]:
     made: dict[str, list[TrainingRow]] = {"train": [], "validation": []}
     left_out = Counter(report.left_out)
     for row in chunk:
-        if row.chain is None:
-            left_out[row.rejected or "failed"] += 1
-            continue
-        report.questions += 1
+        kept = row.question.id in taught
+        if kept or row.thoughts:
+            report.questions += 1
+        else:
+            left_out["length" if row.chain is not None else row.rejected or "failed"] += 1
         split = "validation" if set_aside(row.question.id, config) else "train"
-        for asked in examples_of(row, passages, renderer.count, config, corag):
+        for asked in examples(row, kept=kept):
             if asked.cut:
                 report.cut.append(asked.name)
                 continue

@@ -16,6 +16,7 @@ from core.errors import ConfigError
 from core.files import file_digest
 from core.options import identity_of
 from core.protocols import Ability, Generator, Retriever
+from core.runner import Method
 from core.runs.environment import environment
 from core.runs.failures import check_max_failed
 from core.runs.folder import RunFolder, writable_folder
@@ -31,8 +32,15 @@ from eval.experiment.questions import QuestionFile
 from eval.workers.config import WORKERS_ALIASES, WorkersConfig
 from eval.workers.work import Answering, Described, Workforce
 from generation.config import ModelConfig
+from ircot.method import IRCoTConfig
 from retrieval.config import RetrieverConfig
-from training.sampling import SampleConfig, SampledChains, check_question, sample_chains
+from training.sampling import (
+    SampleConfig,
+    SampledChains,
+    check_question,
+    collect_thoughts,
+    sample_chains,
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,7 @@ class SampleRunConfig(QuestionFile):
     Attributes:
         sample: how many chains, how long, and which are kept.
         corag: prompts, passages and token limits, as in decoding; its strategy and stop rule are not used.
+        ircot: the same for the source thoughts, which uses nothing of corag.
         model: the language model and its engine.
         retriever: the index or server to search.
         seed: all randomness derives from it.
@@ -53,6 +62,7 @@ class SampleRunConfig(QuestionFile):
 
     sample: SampleConfig = field(default_factory=SampleConfig)
     corag: CoRAGConfig = field(default_factory=CoRAGConfig)
+    ircot: IRCoTConfig = field(default_factory=IRCoTConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
     seed: int = 0
@@ -94,13 +104,17 @@ async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question])
 
 async def sample_into(config: SampleRunConfig, questions: Sequence[Question], crew: Workforce) -> None:
     """Do so with those who have a model and an index open."""
-    require_abilities("sampling for training", {Ability.SCORES: ""}, crew.model)
+    if config.sample.source != "thoughts":  # gold thoughts are searched with alone
+        require_abilities("sampling for training", {Ability.SCORES: ""}, crew.model)
     assert crew.index is not None
     noted = _chosen(config) | dict(crew.noted())
     with RunFolder(config.folder, settings_of(config, crew.model, crew.index), noted) as run:
         if config.shard:
             note_questions(config.folder, [question.id for question in questions])
-        work = SamplingOnly(partial(sample_chains, config=config.sample, corag=config.corag), config.seed)
+        method: Method = partial(sample_chains, config=config.sample, corag=config.corag)
+        if config.sample.source == "thoughts":
+            method = partial(collect_thoughts, ircot=config.ircot)
+        work = SamplingOnly(method, config.seed)
         in_flight, parts = crew.in_flight(config.batch_size), ("chains", _chains)
         await answer_waiting(
             run, questions, crew.doing(work), "sample", in_flight=in_flight, parts=parts, more=crew.said
@@ -124,10 +138,17 @@ def settings_of(config: SampleRunConfig, generator: Described, retriever: Descri
     # A chain ends at a sub-answer that is an alias, and is scored by the likeliest one. Without aliases
     # nothing is noted, so that folders of older versions are gone on with.
     aliases = {"aliases": file_digest(config.aliases)} if config.aliases else {}
+    options = {"sample": identity_of(config.sample)}
+    if config.sample.source == "thoughts":
+        prompts = [config.ircot.reasoning_template()]
+        options["ircot"] = identity_of(config.ircot)
+    else:
+        prompts = list(config.corag.templates())
+        options["corag"] = identity_of(config.corag)
     return {
         "method": CHAINS,
-        "options": {"sample": asdict(config.sample), "corag": identity_of(config.corag)},
-        "prompts": [template.identity for template in config.corag.templates()],
+        "options": options,
+        "prompts": [template.identity for template in prompts],
         "questions": config.source,
         "model": generator.fingerprint,
         "retriever": retriever.fingerprint,

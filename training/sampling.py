@@ -6,15 +6,14 @@ each hop, and the chain under which it is likeliest is kept.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from corag.chain import Chain, Hop, top_passages
 from corag.config import CoRAGConfig
 from corag.decode import new_sub_query, take_hop
-from corag.final_answer import retrieve_context
+from corag.final_answer import Context, draft_answer, final_answer, retrieve_context
 from corag.method import HopRecord, hop_record
 from corag.rank import GoldScore, gold_log_likelihood
 from core.errors import ConfigError, DataError
@@ -22,9 +21,9 @@ from core.seeds import derive_seed
 from core.text import exact_match, mentions
 from core.tools import Tools
 from core.types import Answer, Question
-
-# A sub-question may name the answer to an earlier one, as MuSiQue writes it: "#1" for the first.
-_REFERENCE = re.compile(r"#(\d+)")
+from eval.datasets.reasoning import resolve
+from ircot.method import IRCoTConfig
+from training.thoughts import GoldThought, follow_reasoning
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class SampleConfig:
     Attributes:
         source: "model" samples chains and keeps the best; "decomposition" follows the sub-questions that the
             dataset brings, each with a search of its own, and gives up a question whose passages do not hold
-            a sub-answer.
+            a sub-answer; "thoughts" follows them in IRCoT's loop, as far as its paragraphs hold them.
         chains: chains sampled per question.
         max_hops: a chain's greatest length is drawn from 1 to this.
         temperature: of sub-queries; sub-answers are greedy.
@@ -43,15 +42,20 @@ class SampleConfig:
             paper, none is.
         rank_by: the best chain has the greatest "mean" per token or the greatest "sum" (the paper does not
             say; they differ only between aliases of different length).
+        answers: "final" or "draft" (without passages) also notes what every chain, chosen or not, answers to
+            the question: what the row task verify is made of.
     """
 
-    source: Literal["model", "decomposition"] = "model"
+    source: Literal["model", "decomposition", "thoughts"] = "model"
     chains: int = 16
     max_hops: int = 5
     temperature: float = 0.7
     sure_above: float = -0.05
     reject_below: float | None = None
     rank_by: Literal["mean", "sum"] = "mean"
+    answers: Literal["none", "final", "draft"] = "none"
+
+    LATER: ClassVar[tuple[str, ...]] = ("answers",)
 
     def __post_init__(self) -> None:
         if self.chains < 1 or self.max_hops < 1 or self.temperature < 0:
@@ -73,7 +77,8 @@ class SampledChain:
     ``means`` and ``sums``: log-likelihood of the gold answer after each hop, per token and whole. ``drawn``:
     the length that was drawn for it. ``stopped``: "length", "match" (a sub-answer is the gold answer), "sure"
     (the gold answer became likely enough), "repeats" (no new sub-query came) or "unsupported" (an annotated
-    sub-answer is not in the passages).
+    sub-answer is not in the passages). ``answer``: what the chain answers to the question; None if it was not
+    asked, as in older folders.
     """
 
     hops: tuple[HopRecord, ...]
@@ -82,6 +87,7 @@ class SampledChain:
     drawn: int
     stopped: str
     repeats: int = 0
+    answer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +95,32 @@ class SampledChains(Answer):
     """What sampling returns for one question: every candidate, and the index of the one that is kept.
 
     ``context_ids``: what a search for the question itself found, best first. ``chosen`` is None if the
-    question is left out, and ``rejected`` says why: "threshold", "no chain" or "unsupported".
+    question is left out, and ``rejected`` says why: "threshold", "no chain" or "unsupported". ``thoughts``:
+    of source "thoughts", which makes no chains.
     """
 
     context_ids: tuple[str, ...] = ()
     chains: tuple[SampledChain, ...] = ()
     chosen: int | None = None
     rejected: str = ""
+    thoughts: tuple[GoldThought, ...] = ()
+
+
+async def collect_thoughts(question: Question, tools: Tools, ircot: IRCoTConfig) -> SampledChains:
+    """Return the gold thoughts of one question, with the paragraphs that IRCoT would have had for each.
+
+    Raises :class:`DataError` if the question has no gold answer or no decomposition.
+    """
+    check_question(question, SampleConfig(source="thoughts"))
+    thoughts, reached = await follow_reasoning(question, tools, ircot)
+    return SampledChains(
+        text="",
+        passage_ids=thoughts[-1].passage_ids if thoughts else (),
+        steps=len(thoughts),
+        stopped="answer" if reached else "unsupported",
+        rejected="" if thoughts else "unsupported",
+        thoughts=thoughts,
+    )
 
 
 async def sample_chains(
@@ -108,11 +133,11 @@ async def sample_chains(
     check_question(question, config)
     context = await retrieve_context(tools, corag)
     if config.source == "decomposition":
-        chains = [await follow_decomposition(question, tools, corag)]
+        chains = [await follow_decomposition(question, context, tools, config, corag)]
     else:
         chains = await tools.fan_out(
             range(1, config.chains + 1),
-            lambda number, branch: sample_chain(number, question, branch, config, corag),
+            lambda number, branch: sample_chain(number, question, context, branch, config, corag),
         )
     chosen, rejected = choose(chains, config)
     return SampledChains(
@@ -128,7 +153,7 @@ async def sample_chains(
 
 
 async def sample_chain(
-    number: int, question: Question, tools: Tools, config: SampleConfig, corag: CoRAGConfig
+    number: int, question: Question, context: Context, tools: Tools, config: SampleConfig, corag: CoRAGConfig
 ) -> SampledChain:
     """Sample one chain, the gold answer scored after each hop (section 3.1).
 
@@ -156,10 +181,24 @@ async def sample_chain(
         if scores[-1].mean > config.sure_above:
             stopped = "sure"
             break
-    return _sampled(chain, scores, length, stopped, repeats)
+    answer = await answer_of(chain, context, tools, config, corag, path=path)
+    return _sampled(chain, scores, length, stopped, repeats, answer)
 
 
-async def follow_decomposition(question: Question, tools: Tools, corag: CoRAGConfig) -> SampledChain:
+async def answer_of(
+    chain: Chain, context: Context, tools: Tools, config: SampleConfig, corag: CoRAGConfig, *, path: str = ""
+) -> str | None:
+    """Return what a chain answers to the question, as decoding would ask; None if nobody wants to know."""
+    if config.answers == "draft":
+        return await draft_answer(chain, tools, corag, path=path)
+    if config.answers == "final":
+        return (await final_answer(chain, context, tools, corag, path=path)).text
+    return None
+
+
+async def follow_decomposition(
+    question: Question, context: Context, tools: Tools, config: SampleConfig, corag: CoRAGConfig
+) -> SampledChain:
     """Make the chain of a question's annotated sub-questions and answers.
 
     It ends where the passages do not hold an answer.
@@ -167,7 +206,7 @@ async def follow_decomposition(question: Question, tools: Tools, corag: CoRAGCon
     chain = Chain()
     answers: list[str] = []
     for number, step in enumerate(question.decomposition, 1):
-        sub_query = _REFERENCE.sub(lambda found: _answer_of(found, answers), step.question)
+        sub_query = resolve(step.question, answers)
         hits = await tools.search(
             sub_query, k=max(corag.search_depth, corag.passages_per_hop), path=f"hop {number}"
         )
@@ -178,7 +217,8 @@ async def follow_decomposition(question: Question, tools: Tools, corag: CoRAGCon
         answers.append(step.answer)
     # Scored once, at its end: its hops are given, so there is no best place to stop.
     score = await gold_log_likelihood(chain, question.answers, tools, corag)
-    return _sampled(chain, [score], len(chain), "length")
+    answer = await answer_of(chain, context, tools, config, corag)
+    return _sampled(chain, [score], len(chain), "length", answer=answer)
 
 
 def choose(chains: Sequence[SampledChain], config: SampleConfig) -> tuple[int | None, str]:
@@ -205,21 +245,21 @@ def check_question(question: Question, config: SampleConfig) -> None:
             f"question '{question.id}' has no gold answer, or a blank one: chains are scored by it, so give "
             "one."
         )
-    if config.source == "decomposition" and not question.decomposition:
+    if config.source != "model" and not question.decomposition:
         raise DataError(
             f"question '{question.id}' brings no decomposition: give questions that do ('corag world', "
             "MuSiQue), or sample chains from the model (source 'model')."
         )
 
 
-def _answer_of(reference: re.Match[str], answers: Sequence[str]) -> str:
-    number = int(reference[1])
-    return answers[number - 1] if 1 <= number <= len(answers) else reference[0]
-
-
 def _sampled(
-    chain: Chain, scores: Sequence[GoldScore], drawn: int, stopped: str, repeats: int = 0
+    chain: Chain,
+    scores: Sequence[GoldScore],
+    drawn: int,
+    stopped: str,
+    repeats: int = 0,
+    answer: str | None = None,
 ) -> SampledChain:
     means = tuple(score.mean for score in scores)
     sums = tuple(score.sum for score in scores)
-    return SampledChain(tuple(map(hop_record, chain.hops)), means, sums, drawn, stopped, repeats)
+    return SampledChain(tuple(map(hop_record, chain.hops)), means, sums, drawn, stopped, repeats, answer)

@@ -171,7 +171,8 @@ def _two_wiki_hop(index: int, pair: Record, evidences: list[Any], place: str) ->
     stated = [triple for triple in new if mentions([sentence], [str(triple[2])])]
     about = [triple for triple in ordered if mentions([question], [str(triple[0])])]
     fitting = [triple for triple in stated if triple in about] or stated or about
-    return GoldHop(question, str(fitting[0][2]) if fitting else sentence)
+    answer = str(fitting[0][2]) if fitting else sentence
+    return GoldHop(question, answer, says=sentence if mentions([sentence], [answer]) else "")
 
 
 def _musique_hop(step: Record, paragraphs: list[Paragraph], place: str) -> GoldHop:

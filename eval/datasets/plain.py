@@ -23,7 +23,7 @@ from core.types import GoldHop, Question
 _REQUIRED = ("id", "question", "answers")
 _FIELDS = (*_REQUIRED, "supporting", "type", "hops", "decomposition", "context_ids", "wikipedia_ids")
 _HOP_REQUIRED = ("question", "answer")
-_HOP_FIELDS = (*_HOP_REQUIRED, "passage_id")
+_HOP_FIELDS = (*_HOP_REQUIRED, "passage_id", "says")
 
 
 def parse_question(record: Mapping[str, Any], where: str) -> Question:
@@ -68,6 +68,7 @@ def question_record(question: Question) -> dict[str, Any]:
     return question_columns(question) | {
         "decomposition": [
             {"question": hop.question, "answer": hop.answer, "passage_id": hop.passage_id}
+            | ({"says": hop.says} if hop.says else {})
             for hop in question.decomposition
         ],
         **({"context_ids": list(question.context_ids)} if question.context_ids else {}),
@@ -84,7 +85,8 @@ def _decomposition(record: Mapping[str, Any], where: str) -> tuple[GoldHop, ...]
         place = f"{where}, hop {number}"
         _check_fields(step, _HOP_REQUIRED, _HOP_FIELDS, place)
         passage = _text(step, "passage_id", place) if step.get("passage_id") else ""
-        hops.append(GoldHop(_text(step, "question", place), _text(step, "answer", place), passage))
+        says = _text(step, "says", place) if step.get("says") else ""
+        hops.append(GoldHop(_text(step, "question", place), _text(step, "answer", place), passage, says))
     return tuple(hops)
 
 

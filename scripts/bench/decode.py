@@ -63,7 +63,7 @@ async def one_after_another(question: Question, tools: Tools, config: CoRAGConfi
         chain = await decode_chain(
             Chain(), config.max_hops, tools, config, temperature=config.temperature, path=path
         )
-        found.append(await score(chain, path, tools, config))
+        found.append(await score(chain, path, tools, config, context))
     chain = rank(found).best.chain
     return Answer((await final_answer(chain, context, tools, config)).text, context.gathered(chain, config))
 

@@ -12,6 +12,7 @@ from corag.config import CoRAGConfig
 from corag.decode import take_hop
 from corag.method import CoRAGAnswer, corag
 from corag.rank import gold_log_likelihood, refusal_log_likelihood
+from corag.verifier import verifier_score
 from core.tools import GenerateStep, Tools
 from generation.transformers_engine import TransformersGenerator
 from generation.vllm_engine import VllmGenerator
@@ -62,11 +63,13 @@ async def test_both_engines_give_a_chain_the_same_scores(
         hop = await take_hop(SubQuery("Who wrote The Glass Orchard?"), tools, config, path="hop 1")
         assert hop.hits
         chain = Chain((type(hop)("Who wrote The Glass Orchard?", "Mara Velden", False, hop.hits),))
-        refusal, gold = await asyncio.gather(
+        refusal, gold, verified = await asyncio.gather(
             refusal_log_likelihood(chain, tools, config),
             gold_log_likelihood(chain, ["Issel", "the river Issel"], tools, config),
+            verifier_score(chain, "Issel", tools, config),
         )
-        scores.append((refusal, gold.mean, gold.sum))
+        assert tools.ledger["verify"].calls == 2
+        scores.append((refusal, gold.mean, gold.sum, verified))
     assert scores[0] == pytest.approx(scores[1], abs=1e-3)
 
 

@@ -12,6 +12,7 @@ from corag.adaptive import SharedBudget
 from corag.chain import Chain
 from corag.config import CoRAGConfig
 from corag.decode import decode_chain
+from corag.final_answer import Context
 from corag.method import corag
 from corag.rank import Candidate, gold_log_likelihood
 from corag.tree import Tree
@@ -189,7 +190,7 @@ def test_every_rollout_that_a_state_is_judged_by_is_another(options, known):
     async def search():
         tools = Tools(QUESTION, ScriptedGenerator(seeded), WordRetriever(WORLD))
         made = await decode_chain(Chain(), config.max_hops, tools, config, temperature=0.7, path="chain 1")
-        tree, beam, judged = Tree(config, [made, made] * known), [Candidate(Chain(), "tree")], []
+        tree, beam, judged = Tree(config, [made, made] * known, Context(())), [Candidate(Chain(), "tree")], []
         while growing := [state for state in beam if not state.chain.stopped]:
             expansions = [await tree.expand(state, tools, plan=config) for state in growing]
             judged += [

@@ -118,7 +118,7 @@ def test_a_vote_tells_its_answers_also_in_traces_that_keep_them_in_steps_only():
     assert len(found) == 4 and found[answer.chosen].text == answer.text
     older = json.loads(Row(QUESTION, answer, tuple(tools.steps), tools.ledger, 1.0).to_json())
     for chain in older["answer"]["chains"]:
-        del chain["answer"], chain["scores"]
+        del chain["answer"], chain["signals"]
     assert CoRAGConfig.candidates(SavedRow.from_json(older), {"rank_by": "vote"}) == found
 
 

@@ -190,6 +190,9 @@ def test_the_papers_settings_say_nothing_of_options_that_came_later():
     """So runs that were made before go on; a run that uses one says so."""
     known = stable_hash(json.dumps(identity_of(CoRAGConfig()), sort_keys=True))
     assert known == "1c563acfd163e206", "of the version before them"
-    ours = {"merge", "measure_candidates"}  # which that code has not
-    assert set(CoRAGConfig.LATER) - ours <= set(identity_of(CoRAGConfig.of_preset("released_code")))
+    ours = {"merge": "turns", "measure_candidates": True}
+    judging = {"rank_by": "vote", "vote_weight": "verifier", "judged": "draft"}
+    noting = {"noted_signals": ("refusal",), "verify_passages": 3, "verify_prompt": "stop_check"}
+    every = CoRAGConfig.of_preset("released_code", **ours, **judging, **noting)
+    assert set(CoRAGConfig.LATER) <= set(identity_of(every))
     assert set(CoRAGConfig.LATER) <= set(identity_of(CoRAGConfig(), whole=True))

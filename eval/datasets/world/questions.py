@@ -7,8 +7,10 @@ by construction.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from core.errors import DataError
 from core.types import GoldHop, Passage, Question
@@ -94,6 +96,31 @@ class WorldQuestion:
             hops=len(gold),
             decomposition=gold,
         )
+
+
+def told(sub_question: str, answer: str, before: Sequence[str]) -> str:
+    """Return the plain statement that answers a canonical sub-question of the world, "" for any other.
+
+    ``before``: the answers to the hops before, among them the things of which one is asked for.
+
+    >>> told("Who wrote the Ballad?", "Mara Velden", [])
+    'The author of the Ballad is Mara Velden.'
+    """
+    for members in before:  # asked the other way round: see ``RelationStep.which``
+        _, which, clause = sub_question.partition(f"Which of {members} ")
+        if which:
+            return sentence(f"{answer} {clause.removesuffix('?')}.")
+    for pattern, says in _canonical():
+        if found := pattern.fullmatch(sub_question):
+            return sentence(says.format(s=found[1], o=answer))
+    return ""
+
+
+@cache
+def _canonical() -> list[tuple[re.Pattern[str], str]]:
+    """How canonical sub-questions are asked and answered, the longest wording first."""
+    asks = sorted(((each.asks[0], each.says) for each in RELATIONS.values()), key=lambda each: -len(each[0]))
+    return [(re.compile(re.escape(ask).replace(r"\{\}", "(.+)")), says) for ask, says in asks]
 
 
 class QuestionWriter:

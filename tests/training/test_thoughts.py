@@ -1,0 +1,201 @@
+"""IRCoT's thoughts from gold reasoning: sentences, the paragraphs at every step, and rows as IRCoT asks."""
+
+import asyncio
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from datasets import load_from_disk
+
+from corag.prompting import continuation
+from core.errors import ConfigError, DataError
+from core.protocols import ScoreRequest
+from core.runner import answer_question
+from core.runs.environment import environment
+from core.runs.folder import RunFolder
+from core.sentences import first_sentence
+from core.text import mentions
+from core.tools import Tools
+from core.types import GoldHop, Question
+from eval.datasets.load import load_questions
+from eval.datasets.plain import parse_question, question_record
+from eval.datasets.reasoning import gold_sentences, hop_sentence
+from eval.datasets.world.world import generate
+from ircot.method import IRCoTConfig, ircot
+from tests.data import data_folder
+from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.training.toy import BY_ID, CORAG, QUESTION, SAMPLE, WORLD, write_chains
+from training.chains import config_of, describe, read_chains, reasoning_of
+from training.data import RowsConfig, thought_examples, tokenise
+from training.rows import write_rows
+from training.sample import SampleRunConfig, settings_of
+from training.sampling import SampleConfig, collect_thoughts
+
+IRCOT = IRCoTConfig(k_per_step=2, max_steps=6)
+THOUGHT = RowsConfig(tasks=("thought",), ratio=1.0, validation=0.0)
+SAID = [
+    "The author of The Glass Orchard is Mara Velden.",
+    "Mara Velden was born in Tarn Hollow.",
+    "Which river flows by Tarn Hollow: Issel.",
+    "So the answer is: Issel.",
+]
+
+
+def collect(question=QUESTION, config=IRCOT, world=WORLD):
+    tools = Tools(question, ScriptedGenerator([]), WordRetriever(world))
+    return asyncio.run(collect_thoughts(question, tools, config))
+
+
+# ---- sentences
+
+
+def test_the_world_says_what_its_own_chains_of_thought_say():
+    """Read backwards from sub-questions and answers; conclusions that no passage tells are left out."""
+    province = next(each for each in generate(seed=3, passages=500, train=100, dev=20, test=20) if each.asked)
+    for asked, question in zip(province.asked, province.questions, strict=True):
+        told = gold_sentences(question)
+        assert len(told) == len(asked.hops)
+        for sentence, hop, gold in zip(told, asked.hops, question.decomposition, strict=True):
+            assert mentions([sentence], [gold.answer]) and first_sentence(sentence) == sentence
+            if len(hop.objects) == 1 and hop.objects[0].mention == hop.objects[0].name and not hop.which:
+                assert sentence == hop.says
+
+
+def test_musique_and_two_wiki_name_what_each_hop_finds():
+    assert (
+        hop_sentence(GoldHop("#2 >> country", "Norway"), ["Emma", "Oslo"]) == "The country of Oslo is Norway."
+    )
+    hop = GoldHop("Who wrote it?", "Jane Austen", says="Emma was written by Jane Austen.")
+    assert hop_sentence(hop, []) == "Emma was written by Jane Austen."
+    question = replace(QUESTION, decomposition=(hop, GoldHop("Born where?", "Steventon", "p1")))
+    assert parse_question(question_record(question), "here") == question
+    assert "says" not in question_record(QUESTION)["decomposition"][0], "files are as they were"
+
+
+@pytest.mark.parametrize(("dataset", "file"), [
+    ("2wikimultihopqa", "2wikimultihopqa/train500_decomposed.json"), ("musique", "musique/train100.json"),
+])  # fmt: skip
+def test_every_real_hop_becomes_a_sentence_with_its_answer(dataset, file):
+    questions = load_questions(data_folder() / file, dataset)
+    hops = [
+        (sentence, hop)
+        for question in questions
+        for sentence, hop in zip(gold_sentences(question), question.decomposition, strict=True)
+    ]
+    assert len(hops) > 2 * len(questions)
+    assert all(mentions([sentence], [hop.answer]) for sentence, hop in hops)
+    assert not any("#" in sentence.split()[0] for sentence, _ in hops)
+
+
+# ---- the loop
+
+
+def test_gold_thoughts_bring_in_the_paragraphs_of_the_next_ones():
+    found = collect()
+    assert [each.sentence for each in found.thoughts] == SAID and found.stopped == "answer"
+    pools = [each.passage_ids for each in found.thoughts]
+    assert all(later[: len(earlier)] == earlier for earlier, later in itertools.pairwise(pools))
+    assert {"the glass orchard", "mara velden", "tarn hollow"} <= set(pools[-1])
+
+
+def test_reasoning_ends_where_no_paragraph_holds_the_next_step():
+    found = collect(world=[each for each in WORLD if each.title != "Tarn Hollow"])
+    assert [each.sentence for each in found.thoughts] == SAID[:2] and found.stopped == "unsupported"
+    nothing = collect(world=[WORLD[3]])
+    assert (nothing.thoughts, nothing.rejected) == ((), "unsupported")
+    capped = collect(config=replace(IRCOT, max_steps=2))
+    assert [each.sentence for each in capped.thoughts] == SAID[:2], "IRCoT would not have gone on either"
+    with pytest.raises(DataError, match="brings no decomposition"):
+        collect(replace(QUESTION, decomposition=()))
+
+
+# ---- rows
+
+
+@pytest.mark.parametrize("options", [{}, {"demonstrations": "default", "demonstration_count": 1},
+                                     {"paragraph_budget": 2, "max_shown_words": 5}])  # fmt: skip
+def test_rows_ask_what_ircot_asks(renderer, options):
+    config = replace(IRCOT, reader="none", **options)
+    thoughts = collect(config=config).thoughts
+    assert len(thoughts) >= 2
+    generator = ScriptedGenerator([each.sentence for each in thoughts] + ["So the answer is: Issel."])
+    generator.count_tokens = renderer.count
+    tools = Tools(QUESTION, generator, WordRetriever(WORLD))
+    answer = asyncio.run(ircot(QUESTION, tools, config))
+    assert answer.cot_sentences[: len(thoughts)] == tuple(each.sentence for each in thoughts)
+    row = replace(read_row(), thoughts=thoughts)
+    made = list(thought_examples(row, BY_ID, renderer.count, THOUGHT, config))
+    assert [each.hop for each in made] == list(range(1, len(thoughts) + 1))
+    for example, request in zip(made, generator.requests, strict=False):
+        assert example.prompt == request.prompt
+        done, _ = tokenise(example, renderer, THOUGHT)
+        said = continuation(example.prompt, example.reply)
+        target = renderer.target_ids(ScoreRequest(example.prompt, said, end_of_turn=True))
+        assert done.input_ids == renderer.encode(request.prompt) + target
+        whole = request.prompt.prefix + said
+        assert whole.endswith(example.reply) and "  " not in whole, "one space between sentences"
+
+
+def read_row():
+    from training.chains import ChainRow
+
+    return ChainRow(QUESTION, (), (), None, "")
+
+
+def write_thoughts(folder, questions, config=IRCOT):
+    options = SampleRunConfig(questions="toy.jsonl", sample=SampleConfig(source="thoughts"), ircot=config)
+    retriever, generator = WordRetriever(WORLD), ScriptedGenerator([])
+
+    async def method(question, tools):
+        return await collect_thoughts(question, tools, config)
+
+    async def fill(run):
+        for question in questions:
+            run.append(await answer_question(question, method, Tools(question, generator, retriever)))
+
+    with RunFolder(folder, settings_of(options, generator, retriever), environment()) as run:
+        asyncio.run(fill(run))
+
+
+def test_thoughts_are_sampled_described_and_made_rows_also_beside_chains(tmp_path, renderer):
+    other = Question(
+        "lost", "Who made the Lost Gravity?", ("Mack",), decomposition=(GoldHop("Who?", "Mack"),)
+    )
+    thoughts = tmp_path / "thoughts"
+    write_thoughts(thoughts, [QUESTION, replace(QUESTION, id="q2"), other])
+    found = describe(read_chains([thoughts]))
+    assert (found.thoughts, found.reasoned, found.stopped) == (8, 2, {"answer": 2})
+    assert next(found.lines()).startswith("questions 3, failed 0, with thoughts 2; thoughts 8")
+    assert reasoning_of([thoughts]) == IRCOT
+    write = lambda folders, name, config: asyncio.run(  # noqa: E731
+        write_rows(folders, tmp_path / name, WordRetriever(WORLD), renderer, config)
+    )
+    report = write([thoughts], "rows", replace(THOUGHT, validation=0.0))
+    assert (report.questions, report.left_out) == (2, {"unsupported": 1})
+    said = [row["completion"].strip() for row in load_from_disk(str(tmp_path / "rows"))["train"]]
+    assert said == SAID * 2
+    # Beside chains of other questions they make one training set.
+    chains = tmp_path / "chains"
+    write_chains(chains, SAMPLE, CORAG, questions=[replace(QUESTION, id="q3")])
+    both = write(
+        [thoughts, chains], "both", RowsConfig(tasks=("final_answer", "thought"), ratio=1.0, validation=0)
+    )
+    assert {name: each.rows for name, each in both.lengths.items()} == {
+        "train/final_answer": 1,
+        "train/thought": 8,
+    }
+    assert config_of([thoughts, chains]) == CORAG and reasoning_of([chains]) is None
+    with pytest.raises(DataError, match="give no training rows"):
+        write([thoughts], "none", RowsConfig(ratio=1.0))
+
+
+def test_thoughts_of_different_prompts_make_no_one_set(tmp_path):
+    write_thoughts(tmp_path / "a", [QUESTION])
+    write_thoughts(tmp_path / "b", [replace(QUESTION, id="q2")], replace(IRCOT, k_per_step=3))
+    with pytest.raises(ConfigError, match="k_per_step"):
+        reasoning_of([tmp_path / "a", tmp_path / "b"])
+    manifest = Path(tmp_path / "a" / "manifest.json")
+    record = json.loads(manifest.read_text())
+    assert "chat_reason v1" in json.dumps(record) and "sub_query v" not in json.dumps(record)
