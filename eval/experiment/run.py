@@ -110,7 +110,8 @@ async def answer_with(
         refuse_sharing(name, options)
     settings = run_settings(config, name, crew.model, crew.index)
     folder = run_path(config, name, settings, cell)
-    with RunFolder(folder, settings, run_environment(config, settings) | crew.noted()) as run:
+    noted = run_environment(config, settings) | dict(crew.noted())
+    with RunFolder(folder, settings, noted) as run:
         if config.shard:
             note_questions(folder, [question.id for question in questions])
         shared = options.shared_state(read_attempts(folder))
