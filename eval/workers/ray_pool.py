@@ -430,6 +430,8 @@ def _share(config: WorkersConfig, ray: Any) -> tuple[int, float]:
 def connected(config: WorkersConfig) -> Iterator[Any]:
     """Connect to a cluster of Ray's, or start one on this machine, for the length of a block."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray's workers stand back behind all else (nice 15): on a busy machine an engine would hardly start.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     # Else it would set CUDA_VISIBLE_DEVICES to nothing for workers that share a GPU's server.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:

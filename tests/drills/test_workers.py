@@ -131,7 +131,7 @@ async def test_without_a_worker_left_a_run_ends_in_a_sentence_and_goes_on_later(
     assert ids(folder / TRACES) == [f"q{number}" for number in range(6)]
 
 
-def gone(process: int, seconds: float = 30) -> bool:
+def gone(process: int, seconds: float = 90) -> bool:
     """Whether a process has ended, or does so soon."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
