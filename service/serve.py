@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -104,13 +104,15 @@ async def serve(options: AnswersOptions, report: Callable[[str], None]) -> None:
             if not keys.digests and not doors.hosts:
                 report("anybody who reaches this port may ask: --api_key_file lets only known callers in.")
             report(f"answering at http://{options.host}:{port} (Ctrl-C ends it)")
-            await keep_up(service, doors, listener)
+            await keep_up(service, doors, listener, by_signals=True)
             if service.failed:
                 raise BackendError(LOST_ENGINE)
 
 
-async def keep_up(service: AnswerService, doors: Doors, listener: socket.socket) -> None:
-    """Serve on a socket until a signal comes, the engine ends or this is cancelled."""
+async def keep_up(
+    service: AnswerService, doors: Doors, listener: socket.socket, *, by_signals: bool = False
+) -> None:
+    """Serve on a socket until the engine ends or this is cancelled; ``by_signals``: or one comes."""
     limits = service.options.limits
     if getattr(service.options, "agents", False):
         from service.agents import AgentDoor, agent_server
@@ -130,7 +132,7 @@ async def keep_up(service: AnswerService, doors: Doors, listener: socket.socket)
     watching = asyncio.create_task(_watch(service, server, closing))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        with _told_by_signals(server):
+        with _told_by_signals(server) if by_signals else nullcontext():
             await asyncio.shield(serving)
     finally:
         server.should_exit = True  # cancelled, uvicorn would leave its socket open

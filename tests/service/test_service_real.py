@@ -70,7 +70,7 @@ def server(index, tmp_path_factory):
             command, cwd=ROOT, stderr=stderr, stdout=subprocess.DEVNULL, env=ONE_THREAD
         )
     try:
-        end = time.monotonic() + 240
+        end = time.monotonic() + 480
         while not _ready(url):
             assert process.poll() is None and time.monotonic() < end, log.read_text()
             time.sleep(0.5)
@@ -154,7 +154,7 @@ def test_a_signal_ends_it_after_the_last_answer_and_its_runs_can_be_read(server,
             return (await asking).status_code
 
     assert asyncio.run(ask_and_end()) == 200
-    assert process.wait(30) == 0
+    assert process.wait(120) == 0
     assert "Traceback" not in log.read_text()
     runs = [str(folder / "runs" / name) for name in ("corag", "closed-book")]
     assert main(["ledger", runs[0]]) == 0 and main(["table", runs[0]]) == 0
