@@ -92,13 +92,16 @@ async def serve(options: AnswersOptions, report: Callable[[str], None]) -> None:
     taken, :class:`BackendError` if the engine ends.
     """
     keys = Keys.read(options.api_key_file)
+    if options.check:
+        async with open_service(options) as service:
+            for line in told_at_start(service.presets):
+                report(line)
+        return
     # Before the engine: a port that is taken is told in a second, not in a minute.
     with _listener(options.host, options.port) as listener:
         async with open_service(options) as service:
             for line in told_at_start(service.presets):
                 report(line)
-            if options.check:
-                return
             doors = Doors(keys, hosts_of(options.host, options.hosts), frozenset(options.origins))
             port = listener.getsockname()[1]
             if not keys.digests and not doors.hosts:
