@@ -31,7 +31,7 @@ from core.tools import Step
 from service.admission import Ticket
 from service.answering import AnswerService, described
 from service.errors import CallError, invalid, of_failure
-from service.http.chat import ChatRequest, Chunks, completion, parse_chat
+from service.http.chat import ChatRequest, Deltas, completion, parse_chat
 from service.http.gate import Doors, Gate, reply
 from service.http.stream import DONE, CallerGoneError, EventStream, event, told, until_gone
 from service.metrics import CONTENT_TYPE
@@ -96,7 +96,7 @@ class _Handlers:
 
     async def _events(self, asked: ChatRequest, ticket: Ticket) -> AsyncGenerator[bytes, None]:
         """Yield an answer's steps as they end, then the answer."""
-        chunks = Chunks(ticket.key, int(unix_time()), asked)
+        chunks = Deltas(ticket.key, int(unix_time()), asked)
         steps: asyncio.Queue[Step | None] = asyncio.Queue()
         answering = asyncio.create_task(self._service.answer(asked.asked, ticket, steps.put_nowait))
         answering.add_done_callback(lambda _: steps.put_nowait(None))

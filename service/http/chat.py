@@ -253,7 +253,7 @@ def completion(given: Given, request: ChatRequest, count: Callable[[str], int]) 
     }
 
 
-class Chunks:
+class Deltas:
     """The pieces of one streamed answer."""
 
     def __init__(self, key: str, created: int, request: ChatRequest) -> None:

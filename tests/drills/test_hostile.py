@@ -240,6 +240,7 @@ _KNOWN = {
     ("eval/sweeps/cells.py", "yaml.load"): "with the same TextLoader",
     ("eval/experiment/own_methods.py", "exec_module"): "the file that --method names",
     ("eval/experiment/own_methods.py", "import_module"): "the module that --method names",
+    ("eval/workers/actors.py", "pickle"): "what the process that started this worker sent it, over Ray",
     ("scripts/cli.py", "import_module"): "a command of the table",
     ("scripts/commands/bench.py", "import_module"): "a measurement of ours, by its name",
 }

@@ -102,7 +102,7 @@ def test_an_engine_that_fails_tells_the_last_lines_of_its_log(
 def test_the_command_shows_where_the_log_is_when_an_index_fails(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def failing(config: RetrieverConfig) -> None:
+    async def failing(config: RetrieverConfig, *, part_alone: bool) -> None:
         print("# There is insufficient memory for the Java Runtime Environment to continue.")
         raise BackendError("Java did not start.")
 
@@ -117,7 +117,7 @@ def test_the_command_shows_where_the_log_is_when_an_index_fails(
 async def test_an_index_says_that_it_is_open(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def found(config: RetrieverConfig) -> str:
+    async def found(config: RetrieverConfig, *, part_alone: bool) -> str:
         print("Loading", "." * 99)
         return "retriever"
 

@@ -41,7 +41,7 @@ def questions(tmp_path):
 
 @pytest.fixture
 def scripted(monkeypatch):
-    monkeypatch.setattr("training.sample.open_backends", scripted_backends)
+    monkeypatch.setattr("eval.experiment.crews.open_backends", scripted_backends)
 
 
 def sample(questions, out, *more):
@@ -212,14 +212,14 @@ def test_shards_lie_beside_each_other_and_are_read_as_one(scripted, capsys, ques
 
 CHILD = """
 import asyncio, functools, sys
-import training.sample
+import eval.experiment.crews
 from scripts.cli import main
 from tests.training.toy import scripted_backends
 
 async def slowly(request):
     await asyncio.sleep(0.01)
 
-training.sample.open_backends = functools.partial(scripted_backends, pause=slowly)
+eval.experiment.crews.open_backends = functools.partial(scripted_backends, pause=slowly)
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -279,7 +279,7 @@ def test_from_questions_to_rows_with_a_real_index(monkeypatch, capsys, questions
     corpus.write_text("".join(json.dumps(asdict(each)) + "\n" for each in WORLD))
     assert main(["index", str(corpus), "--out", str(tmp_path / "bm25"), "--kind", "bm25"]) == 0
     options = ["--retriever.index", str(tmp_path / "bm25")]
-    monkeypatch.setattr("training.sample.open_backends", real_index)
+    monkeypatch.setattr("eval.experiment.crews.open_backends", real_index)
     assert sample(questions, tmp_path / "chains", *options) == 0
     capsys.readouterr()
     argv = ["rows", str(tmp_path / "chains"), *options, "--out", str(tmp_path / "rows"), "--rows.ratio", "1"]
