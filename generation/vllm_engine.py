@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import BackendError, ConfigError, RequestRefusedError
+from core.fault_handler import keep_fault_handler
 from core.lazy import importing
 from core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
 from core.types import TokenUsage
@@ -24,7 +25,7 @@ from generation.config import ModelConfig
 from generation.forced import FORCED_TOKENS, PLUGIN
 from generation.models import folder_digest, model_folder, native_dtype
 from generation.rendering import Renderer
-from generation.vllm_processes import OwnerWatch, keep_fault_handler, own_engines, refuse_unguarded_main
+from generation.vllm_processes import OwnerWatch, own_engines, refuse_unguarded_main
 
 # Only whole blocks are found in the cache, and 32 is the smallest that CPU attention takes. On 96 requests
 # that extended prompts of 700 tokens by 30, vLLM computed 5,638 prompt tokens with blocks of 32, and 8,742

@@ -7,15 +7,12 @@ engine.
 from __future__ import annotations
 
 import ast
-import ctypes
 import multiprocessing
 import os
 import select
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from multiprocessing import resource_tracker, spawn
 from pathlib import Path
 from typing import Any
@@ -25,7 +22,6 @@ from core.errors import ConfigError
 OWNER = "CORAG_ENGINE_OWNER"
 OWNER_STARTED = "CORAG_ENGINE_OWNER_STARTED"
 _WATCHING = "watching the owner"
-_SIGACTION_BYTES = 256  # more than ``struct sigaction`` takes on any platform (152 on Linux x86-64)
 
 
 def own_engines() -> None:
@@ -163,21 +159,3 @@ def _unguarded_line() -> str:
         ):
             return ""
     return f"{path}, line {frame.f_lineno}"
-
-
-@contextmanager
-def keep_fault_handler() -> Iterator[None]:
-    """Put the handler of SIGSEGV back as it was, whatever libraries that are loaded inside do to it.
-
-    Java provokes memory faults on purpose (null checks, safepoints) and handles them. vLLM loads xgrammar,
-    whose native library replaces the handler by one that ends the process: a search with Lucene afterwards
-    would sooner or later die with "Segfault encountered".
-    """
-    library = ctypes.CDLL(None)
-    action = ctypes.create_string_buffer(_SIGACTION_BYTES)
-    # sigaction itself: Python's signal module sees only handlers that were set through it.
-    library.sigaction(int(signal.SIGSEGV), None, action)
-    try:
-        yield
-    finally:
-        library.sigaction(int(signal.SIGSEGV), action, None)

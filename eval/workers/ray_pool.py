@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any
 
 from core.errors import BackendError, ConfigError, CoragError, reason
+from core.fault_handler import keep_fault_handler
 from core.gather import gather
 from core.runs.rows import Row
 from core.seeds import stable_hash
@@ -445,7 +446,7 @@ def connected(config: WorkersConfig) -> Iterator[Any]:
         yield ray
         return
     address = config.address or os.environ.get("RAY_ADDRESS") or "local"
-    with _own_signals():
+    with _own_signals(), keep_fault_handler():
         _start(ray, address)
     try:
         yield ray

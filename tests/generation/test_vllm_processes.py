@@ -134,9 +134,13 @@ def test_engines_are_spawned_for_a_running_java_does_not_survive_a_fork(
     assert envs.VLLM_WORKER_MULTIPROC_METHOD == "spawn"
 
 
+RAY_STARTS = "import ray; ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)"
+
+
 @pytest.mark.slow
-def test_the_handler_that_java_installed_is_kept() -> None:
-    script = """
+@pytest.mark.parametrize("taking", ["import xgrammar  # what vLLM loads", RAY_STARTS])
+def test_the_handler_that_java_installed_is_kept(taking: str) -> None:
+    script = f"""
 import ctypes
 def handler():
     action = ctypes.create_string_buffer(256)
@@ -145,9 +149,9 @@ def handler():
 from retrieval.lucene.java import java_class
 java_class("java.lang.String")
 before = handler()
-from generation.vllm_processes import keep_fault_handler
+from core.fault_handler import keep_fault_handler
 with keep_fault_handler():
-    import xgrammar  # what vLLM loads
+    {taking}
     assert handler() != before, "the library takes the handler, or this test and its subject can go"
 assert handler() == before
 """
