@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from corag.chain import Chain
 from corag.config import CoRAGConfig
-from corag.costs import hold_back_scores
+from corag.costs import hand_back_final_answer, hold_back_scores
 from corag.decode import decode_chain
 from corag.final_answer import Context
 from corag.rank import Candidate, Outcome, rank, score
@@ -31,9 +31,11 @@ HEADROOM = 1.5  # a stage may cost so many times what the greedy chain makes one
 async def adaptive(tools: Tools, config: CoRAGConfig, context: Context, budget: QuestionBudget) -> Outcome:
     """Greedy, then samples, then tree search, as long as the best chain is unsure."""
     # Stage 1, for every question: a greedy chain. What it cost tells what another hop will cost, about.
-    with hold_back_scores(1, context.costs, tools, config):
-        chain = await decode_chain(Chain(), config.max_hops, tools, config, temperature=0, path="chain 1")
-    candidates, states = [await score(chain, "chain 1", tools, config, context)], list[Candidate]()
+    with hand_back_final_answer(context.costs, tools, config):
+        with hold_back_scores(1, context.costs, tools, config):
+            chain = await decode_chain(Chain(), config.max_hops, tools, config, temperature=0, path="chain 1")
+        candidates = [await score(chain, "chain 1", tools, config, context)]
+    states = list[Candidate]()
     limit = note_score_and_limit(candidates[0], budget.shared, config)
     price_per_hop = tools.spent.total / max(1, len(chain))  # its score's share is in it
     budget.charge(context.costs.final_answer)

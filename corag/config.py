@@ -21,7 +21,7 @@ PROMPTS = Path(__file__).parent / "prompts"
 Signal = Literal["refusal", "refusals", "vote", "verifier", "likelihood"]
 """What chains can be ranked by: see ``rank_by``."""
 
-_OF_ANSWERS: frozenset[Signal] = frozenset({"vote", "verifier", "likelihood"})  # not of chains alone
+OF_ANSWERS: frozenset[Signal] = frozenset({"vote", "verifier", "likelihood"})  # not of chains alone
 _SCORED: frozenset[Signal] = frozenset({"refusal", "verifier", "likelihood"})  # by log-probabilities
 
 
@@ -65,8 +65,8 @@ class CoRAGConfig(MethodConfig):
             chain alone, without passages, which costs a quarter.
         vote_weight: what a chain's vote counts: "one", or its probability by another signal
             (self-consistency, weighted).
-        noted_signals: further signals that the trace notes of every chain that is scored; they choose
-            nothing.
+        noted_signals: further signals that the trace notes of every chain that is scored, but not within a
+            tree; they choose nothing.
         verify_passages: passages shown to the verifier at most, of those that the chain's sub-answers were
             read from, each hop's best first; 0 for none.
         measure_candidates: every candidate is answered from and measured by every signal, also where the
@@ -236,6 +236,9 @@ class CoRAGConfig(MethodConfig):
         self._check_signals()
 
     def _check_signals(self) -> None:
+        object.__setattr__(
+            self, "rank_by", "+".join(self.signals)
+        )  # one spelling: "vote + verifier" is no other
         for name in self.signals:
             if name not in get_args(Signal):
                 raise ConfigError(
@@ -273,12 +276,12 @@ class CoRAGConfig(MethodConfig):
     @property
     def judges_answers(self) -> bool:
         """Whether ranking a chain wants its answer first."""
-        return not _OF_ANSWERS.isdisjoint((*self.signals, *self.chain_signals))
+        return not OF_ANSWERS.isdisjoint((*self.signals, *self.chain_signals))
 
     @property
     def uses_verifier(self) -> bool:
         """Whether the model is asked if answers are right."""
-        ranks = self.strategy != "greedy" and "verifier" in self.chain_signals
+        ranks = (self.strategy != "greedy" or self.measure_candidates) and "verifier" in self.chain_signals
         return ranks or self.stop == "verifier"
 
     def prompt(
@@ -316,11 +319,15 @@ class CoRAGConfig(MethodConfig):
     def candidates(cls, row: SavedRow, options: Mapping[str, Any]) -> tuple[CandidateAnswer, ...]:
         """Return the chains that were answered from, with what their rankers say: higher is better.
 
-        All of a run that measures or votes; else the chosen one alone, whose answer is the run's.
+        All of a run that measures or judges final answers; else the chosen one alone, whose answer is the
+        run's. A draft is no final answer: passages may change it.
         """
         chains, chosen = row.further.get("chains", ()), row.further.get("chosen", 0)
+        drafts = options.get("judged") == "draft" and not options.get("measure_candidates")
         said = _answers_by_path(row, options) | {
-            chain["path"]: chain["answer"] for chain in chains if chain.get("answer") is not None
+            chain["path"]: chain["answer"]
+            for chain in chains
+            if chain.get("answer") is not None and not drafts
         }
         if chains:
             said[chains[chosen]["path"]] = row.text
@@ -353,7 +360,7 @@ def _scores_of(chain: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str
     if chain["score"] is not None and "vote" not in ranked_by.split("+"):
         scores[ranked_by] = -chain["score"]
     for name, value in chain.get("signals", {}).items():
-        if name not in ("refusals", "vote"):
+        if value is not None and name not in ("refusals", "vote"):
             scores[name] = -value if name == "refusal" else value
     return scores
 

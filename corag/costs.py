@@ -55,7 +55,12 @@ def expected_costs(hits: Sequence[Hit], tools: Tools, config: CoRAGConfig) -> Co
         evidence = clip(top_passages(hits, config.verify_passages), tools.count_tokens, config)
         asked = verify_prompt(query, nothing, evidence, "", config)
         verify = 2 * tools.cost(asked, config.max_answer_tokens + 1)  # the answer, and Yes or No
-    return Costs(sub_query + sub_answer + TOKENS_PER_HOP, final + config.max_hops * TOKENS_PER_HOP, verify)
+    stop = 0
+    if config.stop == "verifier":  # of the answer that is drafted after every hop
+        stop = verify + tools.cost(final_answer_prompt(query, nothing, (), config), config.max_answer_tokens)
+    return Costs(
+        sub_query + sub_answer + stop + TOKENS_PER_HOP, final + config.max_hops * TOKENS_PER_HOP, verify
+    )
 
 
 def affordable_chains(costs: Costs, tools: Tools, config: CoRAGConfig) -> int:
@@ -82,7 +87,18 @@ def hold_back_scores(
     ``chain``, ``hops``: what they begin with, and how many hops they may add to it: by default all.
     """
     further = config.max_hops if hops is None else hops
-    return tools.hold_back_tokens(count * score_cost(chain or Chain(), further, costs, tools, config))
+    scores = count * score_cost(chain or Chain(), further, costs, tools, config)
+    # No more than half of what is left: chains that cannot be decoded for it have nothing to score.
+    return tools.hold_back_tokens(scores if tools.left is None else min(scores, tools.left // 2))
+
+
+def hand_back_final_answer(costs: Costs, tools: Tools, config: CoRAGConfig) -> AbstractContextManager[None]:
+    """Free, for the block, what corag() holds back for the final answer, where scores are of final answers.
+
+    They are asked for within the block and nothing is afterwards: one of them will be the final one.
+    """
+    within = config.judges_answers and config.judged == "final"
+    return tools.hold_back_tokens(-costs.final_answer if within else 0)
 
 
 def score_cost(chain: Chain, hops: int, costs: Costs, tools: Tools, config: CoRAGConfig) -> int:

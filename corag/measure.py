@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from corag.config import CoRAGConfig, Signal
+from corag.config import OF_ANSWERS, CoRAGConfig, Signal
 from corag.final_answer import Context, FinalAnswer, final_answer
 from corag.rank import Candidate, Outcome, signal_of
 from core.tools import Tools
@@ -49,7 +49,8 @@ async def measure_all(
         signals: dict[Signal, float] = {}
         # As in ranking, what has found nothing has no score.
         for name in names if len(chain) else ():
-            if name not in candidate.signals:
+            # What ranking measured of a draft is not of this answer.
+            if name not in candidate.signals or (config.judged == "draft" and name in OF_ANSWERS):
                 value = await signal_of(name, chain, said.text, branch, config, path)
                 if value is not None and math.isfinite(value):
                     signals[name] = value

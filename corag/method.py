@@ -7,6 +7,7 @@ passages.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -133,7 +134,7 @@ def record(candidate: Candidate, measured: Measured | None = None) -> ChainRecor
         chain.stopped,
         chain.repeats,
         measured.answer if measured else candidate.answer,
-        {str(name): value for name, value in signals.items()},
+        {str(name): value for name, value in signals.items() if math.isfinite(value)},
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from corag.chain import Chain
 from corag.config import CoRAGConfig
-from corag.costs import affordable_chains, hold_back_scores
+from corag.costs import affordable_chains, hand_back_final_answer, hold_back_scores
 from corag.decode import decode_chain
 from corag.final_answer import Context
 from corag.rank import Candidate, Outcome, rank, score_all
@@ -28,11 +28,7 @@ async def best_of_n(tools: Tools, config: CoRAGConfig, context: Context) -> Outc
     # A single chain wins anyhow, so it is not scored; the released code does. (A vote notes its answer.)
     if len(numbers) == 1 and config.reuse and "vote" not in config.signals:
         return rank(await sample_candidates(numbers, tools, config))
-    # corag() holds one final answer back for after the strategy. Where final answers are judged, they are
-    # asked for within it and nothing is afterwards. So that amount is handed back here, for these answers:
-    # one of them will be the final.
-    within = config.judges_answers and config.judged == "final"
-    with tools.hold_back_tokens(-context.costs.final_answer if within else 0):
+    with hand_back_final_answer(context.costs, tools, config):
         return rank(await sample_and_score(numbers, tools, config, context))
 
 

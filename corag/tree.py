@@ -35,6 +35,7 @@ async def tree_search(
     ``known``: chains made before, which count as rollouts that are there already. When the budget affords no
     further depth with at least two children each, the best chain is decoded to its end greedily instead.
     """
+    config = replace(config, noted_signals=())  # a tree's rollouts are not in the trace
     tree = Tree(config, known, context)
     beam = [Candidate(Chain(), "tree")]
     valued: list[Candidate] = []

@@ -40,8 +40,10 @@ async def follow_reasoning(
         supported = mentions((passage.contents for passage in pool.passages), [fact]) if fact else True
         if not supported or len(said) >= config.max_steps:
             return tuple(steps), False
-        # Decoding keeps the first sentence of a reply, by these rules.
+        # Decoding keeps the first sentence of a reply, by these rules. What it would cut is not taught.
         kept = first_sentence(sentence, config.sentence_splitter)
-        said.append(kept if mentions([kept], [fact or question.answers[0]]) else sentence)
+        if not mentions([kept], [fact or question.answers[0]]):
+            return tuple(steps), False
+        said.append(kept)
         steps.append(GoldThought(said[-1], pool.ids))
     return tuple(steps), True

@@ -12,7 +12,7 @@ from core.errors import ConfigError, DataError
 from core.options import identity_of
 from core.runs.folder import read_rows
 from core.runs.rows import SavedRow
-from core.types import CandidateAnswer
+from core.types import MEASURING, CandidateAnswer
 from eval.scoring.rows import FURTHER, score_row
 from eval.scoring.scorers import Scorer, chosen_scorer
 from eval.statistics.intervals import Interval, bootstrap_mean
@@ -144,12 +144,18 @@ def _score_cell(cell: Cell, options: dict[str, Any], metric: str) -> FinishedCel
         options,
         summarise(cell.name, rows, scorer, recall_at=recall_at, searches=cell.searches),
         CellScores(cell.name, np.asarray(tokens, dtype=np.float64), np.asarray(scores, dtype=np.float64)),
-        sum((each for row in rows for each in spending_of(row.steps, row.usage).values()), Spending()),
+        sum((each for row in rows for each in _spent(row)), Spending()),
         sum(row.searches for row in rows),
         sum(row.remembered_searches for row in rows),
         _oracle(rows, candidates, scorer, metric),
         _oracle(rows, candidates, scorer, "em"),
     )
+
+
+def _spent(row: SavedRow) -> list[Spending]:
+    """Return what answering cost, by role; what was only measured is no part of it."""
+    spent = spending_of(row.steps, row.usage)
+    return [each for role, each in spent.items() if role != MEASURING]
 
 
 def _oracle(
