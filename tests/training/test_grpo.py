@@ -245,7 +245,8 @@ def test_steps_are_taken_logged_and_gone_on_from(options: Options, tmp_path: Pat
     asked = [{"id": each.id, "question": each.text, "answers": list(each.answers)} for each in questions(2)]
     dev.write_text("".join(json.dumps(each) + "\n" for each in asked))
     once = options(
-        max_steps=8, save_steps=1, eval_steps=4, per_question=1, save_precision="float32", out=str(tmp_path / "once"),
+        max_steps=8, save_steps=1, eval_steps=4, per_question=1, save_precision="float32",
+        out=str(tmp_path / "once"),
         dev=FurtherQuestions(questions=str(dev), dataset="jsonl"), dev_hops=1, dev_stop="length",
     )  # fmt: skip
     twice = replace(once, out=str(tmp_path / "twice"))
