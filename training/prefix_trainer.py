@@ -75,7 +75,9 @@ class DevExam(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Take one if it is time."""
         if self._every and not state.global_step % self._every:
+            due = control.should_log
             self._take(state)
+            control.should_log = due  # what is logged of an exam would count as the step's own report
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Take the last."""

@@ -245,13 +245,14 @@ def test_steps_are_taken_logged_and_gone_on_from(options: Options, tmp_path: Pat
     asked = [{"id": each.id, "question": each.text, "answers": list(each.answers)} for each in questions(2)]
     dev.write_text("".join(json.dumps(each) + "\n" for each in asked))
     once = options(
-        max_steps=6, save_steps=1, eval_steps=4, save_precision="float32", out=str(tmp_path / "once"),
+        max_steps=8, save_steps=1, eval_steps=4, per_question=1, save_precision="float32",
+        out=str(tmp_path / "once"),
         dev=FurtherQuestions(questions=str(dev), dataset="jsonl"), dev_hops=1, dev_stop="length",
     )  # fmt: skip
     twice = replace(once, out=str(tmp_path / "twice"))
     with (tmp_path / "log").open("w") as log:
         process = launched(GRPO, twice, tmp_path, log)
-        kill_after(process, tmp_path / "twice", 2)
+        kill_after(process, tmp_path / "twice", 5)  # four prefixes: in the second epoch
     assert process.wait() == -signal.SIGKILL, (tmp_path / "log").read_text()
     resumed, whole = main(twice)["result"], main(once)["result"]
     assert resumed["resumed_from"].startswith("checkpoint-") and whole["resumed_from"] == ""
@@ -263,7 +264,7 @@ def test_steps_are_taken_logged_and_gone_on_from(options: Options, tmp_path: Pat
     assert max((before[name] - start[name]).abs().max().item() for name in before) > 0
     lines = lines_of(once)
     steps = [line for line in lines if "reward" in line]
-    assert [line["step"] for line in steps] == list(range(1, 7))
+    assert [line["step"] for line in steps] == list(range(1, 9))
     for line in steps:
         assert {
             "reward",
@@ -274,7 +275,7 @@ def test_steps_are_taken_logged_and_gone_on_from(options: Options, tmp_path: Pat
             "gain",
             "entropy",
         } <= line.keys()
-    assert [line["step"] for line in lines if "dev_em" in line] == [0, 4, 6]
+    assert [line["step"] for line in lines if "dev_em" in line] == [0, 4, 8]
     assert [line["reward"] for line in lines_of(twice) if "reward" in line] == pytest.approx(
         [line["reward"] for line in steps], abs=1e-4
     )
