@@ -133,3 +133,38 @@ def test_without_answers_of_the_others_the_chosen_one_is_all_there_is():
 def test_measuring_needs_scores_and_says_so():
     needs = CoRAGConfig(rank_by="vote", strategy="best_of_n", measure_candidates=True).needs()
     assert needs == {Ability.SCORES: "choose --corag.measure_candidates false"}
+
+
+def test_drafts_are_no_candidates_and_what_was_judged_of_them_is_judged_again_of_final_answers():
+    def drafting(request):
+        if kind(request) == "FINAL" and "glass" not in request.prompt.text.rpartition("Intermediate")[0]:
+            return "Oder"
+        return by_chain(request)
+
+    def verdict(request):
+        return -float(len(request.prompt.text) % 7) if request.target in ("Yes", "No") else -1.0
+
+    options = {"rank_by": "verifier", "judged": "draft"}
+    answer, _, tools = run(drafting, **SAMPLED, **options, score=verdict)
+    (alone,) = candidates(answer, tools, **options)
+    assert alone.text == answer.text
+    answer, _, tools = run(drafting, **SAMPLED, **options, score=verdict, measure_candidates=True)
+    found = candidates(answer, tools, **options, measure_candidates=True)
+    assert len(found) == 4 and found[answer.chosen].text == answer.text
+    assert all("verifier" in each.scores for each in found if each.text)
+
+
+def test_a_score_that_is_no_number_is_written_nowhere():
+    def verdict(request):
+        return math.nan if request.target in ("Yes", "No") else -1.0
+
+    answer, _, tools = run(by_chain, **SAMPLED, rank_by="verifier", score=verdict)
+    assert all("verifier" not in chain.signals for chain in answer.chains)
+    assert candidates(answer, tools, rank_by="verifier")
+
+
+def test_a_mixture_is_spelled_in_one_way():
+    assert CoRAGConfig(strategy="best_of_n", rank_by=" vote + verifier").rank_by == "vote+verifier"
+    assert "verify" in {
+        each.name for each in CoRAGConfig(rank_by="verifier", measure_candidates=True).templates()
+    }

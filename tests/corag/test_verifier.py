@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -300,3 +301,15 @@ def test_what_the_verifier_needs_is_said_and_older_runs_keep_their_identity():
     names = lambda **options: [each.name for each in CoRAGConfig(**options).templates()]  # noqa: E731
     assert "verify" in names(stop="verifier") and "verify" in names(strategy="tree", rank_by="verifier")
     assert "verify" not in names(rank_by="verifier") and "verify" not in names(strategy="tree")
+
+
+@pytest.mark.parametrize("judged", ["draft", "final"])
+def test_a_small_budget_buys_hops_before_it_buys_verdicts(judged):
+    """Long passages make a verdict dearer than hops: what is held back for it must not end the chain."""
+    long = [replace(passage, text=f"glass {passage.text}{' word' * 150}") for passage in WORLD]
+    answer, _, tools = run(
+        finals(*["Issel"] * 50), strategy="adaptive", chains=2, max_hops=4, rank_by="verifier", judged=judged,
+        unsure_above=100.0, budget=3500, retriever=WordRetriever(long), passages_per_hop=3, context_passages=3,
+        max_sub_query_tokens=4, max_sub_answer_tokens=2, max_answer_tokens=2,
+    )  # fmt: skip
+    assert len(answer.chains[0].hops) >= 2 and tools.spent.total <= 3500

@@ -245,7 +245,9 @@ def test_the_same_id_and_answer_are_the_same_question_in_whatever_words(
     asked = own_files(config, tmp_path, train, ("17", "Name the author of The Glass Orchard.", "mara velden"))
     with pytest.raises(ConfigError, match="such as '17'"):
         check_held_out(asked, asked.load(), plan(asked))
-    for other in (("17", "Which river is it?", "Issel"), ("18", "Who is it?", "Mara Velden")):
+    further = "Which town was the home of that teacher?"  # by chance of the same number and answer
+    for other in (("17", "Which river is it?", "Issel"), ("18", "Who is it?", "Mara Velden"),
+                  ("17", further, "Mara Velden")):  # fmt: skip
         asked = own_files(config, tmp_path, train, other)
         check_held_out(asked, asked.load(), plan(asked))
 
