@@ -309,7 +309,7 @@ def test_a_small_budget_buys_hops_before_it_buys_verdicts(judged):
     long = [replace(passage, text=f"glass {passage.text}{' word' * 150}") for passage in WORLD]
     answer, _, tools = run(
         finals(*["Issel"] * 50), strategy="adaptive", chains=2, max_hops=4, rank_by="verifier", judged=judged,
-        unsure_above=100.0, budget=3500, retriever=WordRetriever(long), passages_per_hop=3, context_passages=3,
-        max_sub_query_tokens=4, max_sub_answer_tokens=2, max_answer_tokens=2,
+        unsure_above=100.0, budget=3500, retriever=WordRetriever(long), passages_per_hop=3,
+        context_passages=3, max_sub_query_tokens=4, max_sub_answer_tokens=2, max_answer_tokens=2,
     )  # fmt: skip
     assert len(answer.chains[0].hops) >= 2 and tools.spent.total <= 3500
