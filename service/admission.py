@@ -19,8 +19,9 @@ _FIRST_GUESS_S = 2.0  # of how long a question takes, before one has been answer
 class Admission:
     """A number of places, a queue before them, and a share of both for every caller."""
 
-    def __init__(self, places: int, queue: int, per_caller: int) -> None:
-        """``queue``: most questions that wait. ``per_caller``: most that a caller has in all; 0 for any."""
+    def __init__(self, places: int, queue: int, per_caller: int, what: str = "questions") -> None:
+        """``queue``: most that wait. ``per_caller``: most that a caller has in all; 0 for any."""
+        self._what = what
         self._places = places
         self._queue = queue
         self._per_caller = per_caller
@@ -48,14 +49,14 @@ class Admission:
         if caller and self._per_caller and self._of_caller[caller] >= self._per_caller:
             raise CallError(
                 429,
-                f"your key has {self._per_caller} questions here already, which is its share: wait for one.",
+                f"your key has {self._per_caller} {self._what} here already, its share: wait for one.",
                 "too_many_of_key",
                 retry_after=self._retry_after(),
             )
         if self.admitted >= self._places + self._queue:
             raise CallError(
                 429,
-                f"{self.answering} questions are being answered and {self.waiting} wait: come again later.",
+                f"{self.answering} {self._what} are worked on and {self.waiting} wait: come again later.",
                 "overloaded",
                 retry_after=self._retry_after(),
             )

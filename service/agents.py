@@ -28,6 +28,7 @@ from service.keys import Keys
 PASSAGES = "corag://passages/"
 PATH = "/mcp"
 MOST_SESSIONS = 1_000
+_LAST_PROGRESS_S = 2.0  # for an agent that reads its progress slowly
 _READING = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _ABOUT = (
     "Answers questions from a corpus by searching it step by step. Ask whole questions, even ones that need "
@@ -116,10 +117,12 @@ def agent_server(service: AnswerService, keys: Keys) -> MCPServer[Any]:
     @server.tool(description="Search the corpus for passages.", annotations=_READING)
     async def search(
         query: Annotated[str, Field(description="Words or a question.")],
+        ctx: Context[Any, Any],
         k: Annotated[int, Field(ge=1, le=MOST_HITS, description="How many passages at most.")] = 5,
     ) -> FoundPassages:
         with _told_to_agents():
-            return FoundPassages(hits=[_hit(hit) for hit in await service.search(query, k)])
+            hits = await service.search(query, k, _caller(ctx, keys))
+        return FoundPassages(hits=[_hit(hit) for hit in hits])
 
     @server.resource(PASSAGES + "{+id}", mime_type="text/plain", description="A passage's title and text.")
     async def passage(id: str) -> str:
@@ -145,20 +148,20 @@ def _told_to_agents() -> Iterator[None]:
 @asynccontextmanager
 async def _progress(ctx: Context[Any, Any]) -> AsyncIterator[Any]:
     """Send the steps that its watcher is told as progress, in their order."""
-    steps: asyncio.Queue[Step] = asyncio.Queue()
+    steps: asyncio.Queue[Step | None] = asyncio.Queue()
 
     async def send() -> None:
         number = 0
-        while True:
-            if told := reasoning(await steps.get()).strip():
+        while (step := await steps.get()) is not None:
+            if told := reasoning(step).strip():
                 number += 1
                 await ctx.report_progress(number, None, told)
 
     sending = asyncio.create_task(send())
     try:
         yield steps.put_nowait
-        while not steps.empty() and not sending.done():  # what has happened is told before the result
-            await asyncio.sleep(0)
+        steps.put_nowait(None)
+        await asyncio.wait({sending}, timeout=_LAST_PROGRESS_S)  # what happened is told before the result
     finally:
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from core.clock import unix_time
-from core.errors import BackendError, ConfigError, CoragError
+from core.errors import BackendError, BudgetExhaustedError, ConfigError, CoragError
 from core.prompting.prompt import Message, Prompt, Segment
 from core.prompting.template import load_prompt
 from core.protocols import GenerateRequest, Generator, Retriever, Sampling
@@ -33,6 +33,9 @@ from service.records import Records, public_record
 _PROMPTS = Path(__file__).parent / "prompts"
 _REWRITTEN_TOKENS = 64  # most of a self-contained question
 _PROBE_EVERY_S = 5.0
+_PROBE_MOST_S = 30.0  # of one try: what hangs is asked again
+_SEARCH_MOST_S = 30.0
+_SEARCHES_PER_PLACE = 4  # a search costs a small part of what a question does
 MOST_HITS = 100  # of a search that a caller asks for
 LEFT = "CallerLeft: the caller went away before the answer was there."
 TIMED_OUT = "TimedOut: the answer took longer than the service allows."
@@ -97,6 +100,9 @@ class AnswerService:
         self.presets = presets
         self.records = records
         self.admission = Admission(limits.in_flight, limits.queue, limits.per_key)
+        self.searches = Admission(
+            _SEARCHES_PER_PLACE * limits.in_flight, limits.queue, limits.per_key, "searches"
+        )
         self.metrics = Metrics(self.admission)
         self.log = log
         self._generator = generator
@@ -195,7 +201,10 @@ class AnswerService:
 
         async def understood(question: Question, tools: Tools) -> Answer:
             if asked.earlier and self.options.follow_ups:
-                text = await standalone_question(asked, tools)
+                try:
+                    text = await standalone_question(asked, tools)
+                except BudgetExhaustedError:  # the method answers with what there is, as to a first question
+                    text = asked.text
                 question, tools.question = replace(question, text=text), replace(tools.question, text=text)
             return await method(question, tools)
 
@@ -219,9 +228,9 @@ class AnswerService:
         return Given(row, row.answer, public_record(preset.name, orjson.loads(row.to_json())))
 
     def _budget(self, asked: Asked) -> int:
-        """Return the most tokens that a question may spend: the caller's limit within the service's."""
-        given = [limit for limit in (asked.budget, self.options.budget) if limit]
-        return min(given, default=0)
+        """Return the most tokens that a question may spend: the least of caller's, preset's and service's."""
+        limits = (asked.budget, self.presets[asked.preset].config.budget, self.options.budget)
+        return min(filter(None, limits), default=0)
 
     def _options(self, asked: Asked) -> Any:
         """Return the method's options, with the caller's temperature. Raises :class:`CallError`."""
@@ -272,21 +281,43 @@ class AnswerService:
 
     # --- searching
 
-    async def search(self, query: str, k: int) -> Sequence[Hit]:
-        """Search the index. Raises :class:`CallError` if there is none, or it fails."""
+    async def search(self, query: str, k: int, caller: str = "") -> Sequence[Hit]:
+        """Search the index for a caller, "" for one whose share is not limited.
+
+        Raises :class:`CallError` if there is no index, or no room, or it fails or takes too long.
+        """
         if self._retriever is None:
             raise CallError(404, "this service searches no index.", "no_index")
         if not query.strip() or len(query) > self.options.limits.question_chars:
             raise invalid(f"a query has 1 to {self.options.limits.question_chars:,} characters.", "query")
         if not 1 <= k <= MOST_HITS:
             raise invalid(f"k is a whole number from 1 to {MOST_HITS}.", "k")
+        outcome = "refused"
         try:
-            return await self._retriever.search(query, k)
+            ticket = self.searches.enter(caller)
+            outcome = "failed"
+            found = await self._search(self._retriever, query, k, ticket)
+            outcome = "answered"
+            return found
+        except asyncio.CancelledError:
+            outcome = "left"
+            raise
+        finally:
+            self.metrics.searched(outcome)
+
+    async def _search(self, retriever: Retriever, query: str, k: int, ticket: Ticket) -> Sequence[Hit]:
+        try:
+            async with asyncio.timeout(min(_SEARCH_MOST_S, self.options.limits.answer_s)), ticket:
+                return await retriever.search(query, k)
+        except TimeoutError:
+            raise CallError(504, "the search took too long: try again.", "timeout", retry_after=1) from None
         except BackendError as error:
             self._failed(error)
             raise unavailable() from None
         except CoragError:
-            raise CallError(503, "the search failed: try again.", "search_failed", retry_after=1) from None
+            raise _search_failed() from None
+        finally:
+            ticket.leave()
 
     async def passage(self, key: str) -> Passage:
         """Return a passage. Raises :class:`CallError` with status 404 if there is none with this id."""
@@ -295,6 +326,8 @@ class AnswerService:
         except BackendError as error:
             self._failed(error)
             raise unavailable() from None
+        except CoragError:
+            raise _search_failed() from None
         if not found:
             raise CallError(404, "there is no passage with this id.", "passage_not_found")
         return found[0]
@@ -323,19 +356,27 @@ class AnswerService:
         while self._broken_since is not None and not self.failed:
             await asyncio.sleep(_PROBE_EVERY_S)
             try:
-                prompt = Prompt((Message("user", (Segment("Hello"),)),))
-                # Drawn afresh, so that no cache replies in the engine's place.
-                await self._generator.generate(GenerateRequest(prompt, Sampling(1, temperature=1.0)))
-                if self._retriever is not None:
-                    await self._retriever.search(f"hello {secrets.token_hex(4)}", 1)
+                async with asyncio.timeout(_PROBE_MOST_S):
+                    await self._ask_for_a_sign()
             except CoragError:
+                continue
+            except Exception as error:  # noqa: BLE001 - whatever it is, to stop trying would be for ever
+                self.log("probe_failed", error=where(error))
                 continue
             self.log("available", seconds=round(unix_time() - self._broken_since, 1))
             self._broken_since = None
 
+    async def _ask_for_a_sign(self) -> None:
+        """Ask model and index for next to nothing."""
+        prompt = Prompt((Message("user", (Segment("Hello"),)),))
+        # Drawn afresh, so that no cache replies in the engine's place.
+        await self._generator.generate(GenerateRequest(prompt, Sampling(1, temperature=1.0)))
+        if self._retriever is not None:
+            await self._retriever.search(f"hello {secrets.token_hex(4)}", 1)
+
     async def close(self) -> None:
         """Take no more questions, and stop looking whether the engine replies."""
-        self.admission.closed = True
+        self.admission.closed = self.searches.closed = True
         if self._probe is not None:
             self._probe.cancel()
             await asyncio.gather(self._probe, return_exceptions=True)
@@ -351,6 +392,10 @@ async def standalone_question(asked: Asked, tools: Tools) -> str:
     )
     lines = reply.text.strip().splitlines()
     return lines[0].strip().strip('"') if lines and lines[0].strip() else asked.text
+
+
+def _search_failed() -> CallError:
+    return CallError(503, "the search failed: try again.", "search_failed", retry_after=1)
 
 
 def _given_up(question: Question, tools: Tools, error: str) -> Row:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.errors import BackendError, CoragError, RequestRefusedError, SearchFailedError
+from core.errors import BackendError, BudgetExhaustedError, CoragError, RequestRefusedError, SearchFailedError
 
 
 class CallError(CoragError):
@@ -87,6 +87,8 @@ def of_failed_row(error: str) -> CallError:
         return CallError(
             400, "the question does not fit the model's window: shorten it.", "context_length_exceeded"
         )
+    if kind == BudgetExhaustedError.__name__:
+        return invalid("so few tokens are not enough for an answer: allow more.", "corag.budget")
     if kind == SearchFailedError.__name__:
         return CallError(
             503, "a search failed while the question was answered: try again.", "search_failed", retry_after=1

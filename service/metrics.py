@@ -26,6 +26,12 @@ class Metrics:
             ("preset", "outcome"),
             registry=registry,
         )
+        self._searches = Counter(
+            "corag_searches",
+            "Searches that agents asked for, by outcome: answered, failed, refused, left.",
+            ("outcome",),
+            registry=registry,
+        )
         self._tokens = Counter(
             "corag_tokens",
             "Tokens by the role of the call, as papers count them (prompt, generated) and as computed.",
@@ -52,6 +58,10 @@ class Metrics:
     def outcome(self, preset: str, outcome: str) -> None:
         """Count what came of a question."""
         self._questions.labels(preset, outcome).inc()
+
+    def searched(self, outcome: str) -> None:
+        """Count what came of a search that was asked for by itself."""
+        self._searches.labels(outcome).inc()
 
     def answered(self, row: Row, waited_s: float) -> None:
         """Count what a question cost, whatever came of it."""

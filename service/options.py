@@ -136,3 +136,8 @@ def _check(cell: Cell) -> None:
                 f"preset '{cell.name}' changes {option}, which all presets share: give it to the service "
                 "itself."
             )
+        if option not in ("method", "budget") and not option.startswith(f"{cell.method}."):
+            raise ConfigError(
+                f"preset '{cell.name}' changes {option}, which means nothing here: a preset takes method, "
+                f"budget and the options of its method, which begin with '{cell.method}.'."
+            )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -39,6 +40,7 @@ class Records:
         self.shared: dict[str, object | None] = {}
         if options.out:
             writable_folder(presets[next(iter(presets))].config.folder)
+        written: list[tuple[float, str, str, bytes]] = []
         with ExitStack() as opening:
             for name, preset in presets.items():
                 rows: Iterable[SavedRow] = ()
@@ -47,10 +49,12 @@ class Records:
                     path = run_path(preset.config, preset.method, settings, name)
                     folder = RunFolder(path, settings, run_environment(preset.config, settings))
                     self._folders[name] = opening.enter_context(folder)
-                    for key, line in list(read_lines(path).items())[-self._most :]:
-                        self._keep(key, name, line.text)
+                    written += _answered(path, name)
                     rows = read_attempts(path)
                 self.shared[name] = preset.config.of(preset.method).shared_state(rows)
+            # By when they were asked, whatever their preset, as they were kept before the restart.
+            for _, key, name, text in sorted(written):
+                self._keep(key, name, text)
             self._open = opening.pop_all()
 
     def add(self, preset: str, row: Row) -> None:
@@ -81,6 +85,13 @@ class Records:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open.close()
+
+
+def _answered(path: Path, preset: str) -> Iterator[tuple[float, str, str, bytes]]:
+    """Yield when each answer of a run folder was begun, its id, preset and line; of failures nothing."""
+    for key, line in read_lines(path).items():
+        if not line.failed:
+            yield float(orjson.loads(line.text).get("begun", 0.0)), key, preset, line.text
 
 
 def public_record(preset: str, written: Mapping[str, Any]) -> dict[str, Any]:

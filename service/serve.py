@@ -150,7 +150,7 @@ async def _watch(service: AnswerService, server: uvicorn.Server, closing: asynci
     while not server.should_exit:
         await asyncio.sleep(_LOOK_EVERY_S)
         server.should_exit = server.should_exit or service.failed
-    service.admission.closed = True
+    service.admission.closed = service.searches.closed = True
     await service.admission.until_empty()
     closing.set()
 

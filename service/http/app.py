@@ -103,7 +103,8 @@ class _Handlers:
         try:
             yield event(chunks.begin())
             while (step := await steps.get()) is not None:
-                yield event(chunks.step(step))
+                if asked.steps:
+                    yield event(chunks.step(step))
             try:
                 given = answering.result()
             except CallError as error:

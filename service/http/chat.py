@@ -85,7 +85,6 @@ def parse_chat(body: Any) -> ChatRequest:
         if name not in ("budget", "steps"):
             raise invalid("'corag' takes budget and steps.", "corag", "unknown_parameter")
     options = _object(body, "stream_options")
-    most = body.get("max_completion_tokens", body.get("max_tokens"))
     name = "max_completion_tokens" if body.get("max_completion_tokens") is not None else "max_tokens"
     return ChatRequest(
         Asked(
@@ -98,7 +97,7 @@ def parse_chat(body: Any) -> ChatRequest:
         ),
         stream=_flag(body.get("stream"), "stream"),
         include_usage=_flag(options.get("include_usage"), "stream_options.include_usage"),
-        max_tokens=_whole(most, name, 1, _MOST_SEED),
+        max_tokens=_whole(body.get(name), name, 1, _MOST_SEED),
         stop=_stops(body.get("stop")),
         steps=_flag(extension.get("steps", True), "corag.steps"),
     )
@@ -276,13 +275,10 @@ class Deltas:
 
     def step(self, step: Step) -> dict[str, Any]:
         """Tell a step: as reasoning, which chat clients show, and whole, for programs."""
-        more: dict[str, Any] = (
-            {"corag": {"step": public_step(step_record(step))}} if self._request.steps else {}
-        )
         told = reasoning(step)
         # Two names are in use for it.
         delta = {"reasoning_content": told, "reasoning": told} if told else {}
-        return self._chunk(delta, **more)
+        return self._chunk(delta, corag={"step": public_step(step_record(step))})
 
     def end(self, given: Given, count: Callable[[str], int]) -> Sequence[dict[str, Any]]:
         """Say the answer, how it ended, and what it cost if that is wanted."""

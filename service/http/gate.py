@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ _SAFETY = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+_ALLOWED = "authorization, content-type, mcp-session-id, mcp-protocol-version, last-event-id"
+_OF_CLIENTS = re.compile(r"x-stainless-[a-z0-9-]+")  # what OpenAI's clients say of themselves
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _ROUTES = ("/v1/chat/completions", "/v1/models", "/v1/answers", "/v1/passages", "/mcp", "/assets")
 _WITH_KEY = ("/v1", "/mcp", "/metrics")
@@ -66,7 +69,8 @@ def hosts_of(bound: str, named: Sequence[str]) -> frozenset[str]:
             local = ipaddress.ip_address(bound).is_loopback
         except ValueError:
             local = False
-    return frozenset({*_LOCAL, bound, *named}) if local or named else frozenset()
+    names = {name.lower() for name in (*_LOCAL, bound, *named)}  # as browsers write them, and urlsplit
+    return frozenset(names) if local or named else frozenset()
 
 
 class Gate:
@@ -180,7 +184,7 @@ class Gate:
         if not origin or origin in self._doors.origins:
             asks = scope["method"] == "OPTIONS" and "access-control-request-method" in headers
             return Response(status_code=204) if origin and asks else None
-        if _named(origin)[1] != headers.get("host", "") or not headers.get("host"):
+        if _named(origin)[1].lower() != headers.get("host", "").lower() or not headers.get("host"):
             raise CallError(403, "pages of other origins may not ask this service.", "unknown_origin")
         return None
 
@@ -190,10 +194,9 @@ class Gate:
         if origin and origin in self._doors.origins:
             headers["access-control-allow-origin"] = origin
             headers["access-control-allow-methods"] = "GET, POST, DELETE"
-            headers["access-control-allow-headers"] = (
-                "authorization, content-type, mcp-session-id, mcp-protocol-version, last-event-id"
-            )
-            headers["access-control-expose-headers"] = "mcp-session-id"
+            wanted = Headers(scope=scope).get("access-control-request-headers", "").lower()
+            headers["access-control-allow-headers"] = ", ".join([_ALLOWED, *_OF_CLIENTS.findall(wanted)])
+            headers["access-control-expose-headers"] = "mcp-session-id, retry-after, x-should-retry"
             headers["cross-origin-resource-policy"] = "cross-origin"
 
 

@@ -1,0 +1,197 @@
+"""What a service owes its callers at the edges: small budgets, failing parts, agents, several presets."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+from mcp import Client
+
+from core.errors import ConfigError, SearchFailedError
+from service import agents, answering
+from service.errors import CallError
+from service.http.chat import parse_chat
+from service.http.gate import hosts_of
+from service.options import Limits, presets_of
+from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.service.serving import PASSAGES, corag_preset, options, replies, served, until
+
+PLAIN = {"plain": {"method": "closed_book"}}
+
+
+def ask(text):
+    return [{"role": "user", "content": text}]
+
+
+async def test_the_least_budget_of_caller_preset_and_service_holds():
+    given = options({"corag": corag_preset(max_hops=2), "tight": corag_preset(max_hops=2) | {"budget": 1}})
+    async with served(given) as running:
+        spent = [
+            (await running.ask(model=name, corag={"budget": 2000})).json()["usage"]["total_tokens"]
+            for name in ("corag", "tight")
+        ]
+        assert spent[0] > 1 and spent[1] == 0
+
+
+@pytest.mark.parametrize(("option", "value"), [("keep_prompts", True), ("batch_size", 2)])
+def test_a_preset_option_that_would_do_nothing_is_refused(option, value):
+    with pytest.raises(ConfigError, match=f"preset 'a' changes {option}, which means nothing here"):
+        presets_of(options({"a": {"method": "closed_book", option: value}}))
+
+
+async def test_readiness_comes_back_after_any_error_and_after_a_reply_that_never_comes(monkeypatch):
+    from core.errors import BackendError
+
+    tries = 0
+
+    def reply(request):
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise BackendError("gone")
+        if tries == 2:
+            raise OSError("a socket of /secret/path")
+        return replies(request)
+
+    async def pause(request):
+        if tries == 2:
+            await asyncio.sleep(60)
+
+    monkeypatch.setattr(answering, "_PROBE_EVERY_S", 0.02)
+    monkeypatch.setattr(answering, "_PROBE_MOST_S", 0.1, raising=False)
+    generator = ScriptedGenerator(reply, pause)
+    async with served(generator=generator) as running:
+        assert (await running.ask()).status_code == 503
+        await until(lambda: len(running.logged("probe_failed")) > 1)
+        assert not running.service.ready and "secret" not in str(running.log)
+        tries = 3
+        await until(lambda: running.service.ready, 5)
+
+
+class StuckRetriever(WordRetriever):
+    """Finds nothing until it is let go."""
+
+    def __init__(self):
+        super().__init__(PASSAGES)
+        self.let_go = asyncio.Event()
+
+    async def search(self, query, k):
+        await self.let_go.wait()
+        return await super().search(query, k)
+
+
+async def test_searches_of_agents_have_shares_an_end_and_a_count(monkeypatch):
+    monkeypatch.setattr(answering, "_SEARCH_MOST_S", 0.3, raising=False)
+    stuck = StuckRetriever()
+    given = options(PLAIN, agents=True, limits=Limits(in_flight=1, queue=0, per_key=2))
+    async with served(given, retriever=stuck) as running:
+        search = running.service.search
+        held = [asyncio.create_task(search("river", 1, "alpha")) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(CallError, match="your key has 2 searches here already"):
+            await search("river", 1, "alpha")
+        late = await asyncio.gather(*held, return_exceptions=True)
+        assert [error.status for error in late] == [504, 504]
+        stuck.let_go.set()
+        async with Client(f"{running.url}/mcp") as client:
+            assert not (await client.call_tool("search", {"query": "river"})).is_error
+        async with running.client() as client:
+            told = (await client.get("/metrics")).text
+        for outcome, count in (("answered", 1.0), ("refused", 1.0), ("failed", 2.0)):
+            assert f'corag_searches_total{{outcome="{outcome}"}} {count}' in told
+        assert running.service.searches.admitted == 0
+
+
+def test_a_null_limit_leaves_the_other_name_its_say():
+    asked = {"model": "m", "messages": ask("Who?"), "max_completion_tokens": None, "max_tokens": 5}
+    assert parse_chat(asked).max_tokens == 5
+
+
+async def test_after_a_restart_the_last_answers_of_all_presets_together_are_known(tmp_path):
+    def reply(request):
+        if "broken" in request.prompt.text:
+            raise RuntimeError
+        return "yes"
+
+    presets = {
+        "a": {"method": "closed_book"},
+        "b": {"method": "closed_book", "closed_book.max_answer_tokens": 9},
+    }
+    given = options(presets, out=str(tmp_path), kept=3)
+    ids = []
+    async with served(given, reply=reply) as running:
+        for number, preset in enumerate("bbbaa"):
+            said = await running.ask(f"Is it {number}?", model=preset)
+            ids.append(said.json()["corag"]["id"])
+        for number in range(3):
+            assert (await running.ask(f"Is it broken {number}?", model="a")).status_code == 500
+        known = [running.service.records.find(key) is not None for key in ids]
+    assert known == [False, False, True, True, True]
+    async with served(given, reply=reply) as running:
+        assert [running.service.records.find(key) is not None for key in ids] == known
+
+
+async def test_the_last_step_is_told_before_an_agent_has_its_result(monkeypatch):
+    monkeypatch.setattr(agents, "reasoning", lambda step: step)
+    told = []
+
+    async def report_progress(number, total, text):
+        await asyncio.sleep(0.02)
+        told.append(text)
+
+    async with agents._progress(SimpleNamespace(report_progress=report_progress)) as watch:
+        watch("first")
+        watch("last")
+    assert told == ["first", "last"]
+
+
+async def test_an_agent_that_reads_no_progress_gets_its_result_all_the_same(monkeypatch):
+    monkeypatch.setattr(agents, "reasoning", lambda step: step)
+    monkeypatch.setattr(agents, "_LAST_PROGRESS_S", 0.05, raising=False)
+
+    async def report_progress(number, total, text):
+        await asyncio.sleep(60)
+
+    async with asyncio.timeout(2):
+        async with agents._progress(SimpleNamespace(report_progress=report_progress)) as watch:
+            watch("first")
+            watch("second")
+
+
+async def test_a_follow_up_with_a_small_budget_is_answered_with_what_there_is():
+    conversation = [*ask("Who?"), {"role": "assistant", "content": "Ada Orm"}, *ask("Where was she born?")]
+    async with served() as running:
+        assert (await running.ask(messages=conversation, corag={"budget": 1})).status_code == 200
+
+
+async def test_a_passage_that_cannot_be_fetched_now_is_no_defect():
+    class FailingRetriever(WordRetriever):
+        async def passages(self, ids):
+            raise SearchFailedError("the server at /secret/path is busy")
+
+    async with served(retriever=FailingRetriever(PASSAGES)) as running, running.client() as client:
+        said = await client.get("/v1/passages/karlen")
+        assert (said.status_code, said.json()["error"]["code"]) == (503, "search_failed")
+        assert not running.logged("defect")
+
+
+async def test_a_stream_without_steps_tells_none():
+    async with served() as running:
+        said = (await running.ask(stream=True, corag={"steps": False})).text
+        assert "Ada Orm" in said and "reasoning" not in said.replace("reasoning_tokens", "")
+
+
+async def test_names_have_no_case_and_clients_of_allowed_pages_get_through():
+    assert "answers.example.org" in hosts_of("127.0.0.1", ["Answers.Example.org"])
+    given = options(PLAIN, hosts=["Answers.Example.org"], origins=["https://chat.example.org"])
+    async with served(given) as running, running.client() as client:
+        for name in ("Answers.Example.org", "answers.example.org:443"):
+            assert (await client.get("/v1/models", headers={"host": name})).status_code == 200
+        asked = {
+            "origin": "https://chat.example.org",
+            "access-control-request-method": "POST",
+            "access-control-request-headers": "authorization,x-stainless-os,x-other",
+        }
+        headers = (await client.options("/v1/chat/completions", headers=asked)).headers
+        assert "x-stainless-os" in headers["access-control-allow-headers"]
+        assert "x-other" not in headers["access-control-allow-headers"]
+        assert "retry-after" in headers["access-control-expose-headers"]
