@@ -169,7 +169,8 @@ class RayPool:
                 f"only {len(placed)} of {len(self.members)} workers found a place within {_PLACED_S:g} "
                 f"seconds. Each asks for {self._config.gpus_per_worker:g} GPUs and {cpus:.3g} cores, and the "
                 f"machines have {_had(_machines(self._ray))}. Ask for fewer (--workers.count) or smaller "
-                "ones (--workers.gpus_per_worker, --workers.cpus_per_worker), or end what else uses the cluster."
+                "ones (--workers.gpus_per_worker, --workers.cpus_per_worker), or end "
+                "what else uses the cluster."
             ) from None
 
     async def _where(self, member: Member, ports: int) -> Place:
