@@ -65,6 +65,13 @@ async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -
 def _open_indexes(config: RetrieverConfig, part_alone: bool) -> Retriever:
     opened = [_open_index(name, config) for name in config.index]
     parts = {name: each.part for name, each in zip(config.index, opened, strict=True)}
+    if part_alone and len(opened) == 1 and opened[0].part is not None and config.reranker:
+        # A re-ranker's scores hide what the part is, and would be merged with those of other parts.
+        raise ConfigError(
+            f"'{config.index[0]}' is a part of an index and is to be served without a re-ranker, but "
+            f"'{config.reranker}' is given: leave it out here, and re-rank at the client, "
+            "which asks all parts."
+        )
     if any(parts.values()) and not (part_alone and len(opened) == 1):
         having = require_all_parts(parts)
         by_name = dict(zip(config.index, opened, strict=True))

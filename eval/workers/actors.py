@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from core.errors import BackendError, CoragError
+from core.errors import BackendError, CoragError, reason
 from core.protocols import Ability, Generator, Retriever
 from core.runs.rows import Row
 from core.tools import SearchStep
@@ -140,12 +140,13 @@ class SearchServer:
     def _serve(self) -> None:
         try:
             asyncio.run(self._answer())
-        except CoragError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for this thread
             if not self._ready.is_set():
-                self._error = error
+                self._error = error if isinstance(error, CoragError) else BackendError(reason(error))
                 self._ready.set()
-                return
-        os._exit(1)  # it served once, and no longer does: Ray starts another
+        finally:
+            if self._error is None:  # it served once, and no longer does: Ray starts another
+                os._exit(1)
 
     async def _answer(self) -> None:
         from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets

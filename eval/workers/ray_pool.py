@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -34,9 +35,10 @@ from generation.config import ModelConfig
 from generation.open import open_generator
 from retrieval.config import RetrieverConfig
 
-TRIES = 3  # workers that a question may see die before it is taken for the reason
+TRIES = 3  # workers that a question may see die, all but the first alone, before it is taken for the reason
 _BESIDES = 8  # calls that a worker takes beside questions: where it is, whether it is open
 _LOOK_AGAIN_S = 0.5
+_PLACED_S = 600.0  # until every worker's process runs; engines open later and may take longer
 _SHOWN = 8  # workers whose loads are shown one by one
 _OBJECTS_BYTES = (
     200_000_000  # Ray's store for large objects, which ours are not: its default is a third of RAM
@@ -51,13 +53,17 @@ class _State(Enum):
 
 @dataclass(eq=False)
 class Member:
-    """A worker, as the pool knows it. ``load``: questions that are with it. ``why``: what ended it."""
+    """A worker, as the pool knows it.
+
+    ``load``: questions that are with it. ``kept``: for one question alone. ``why``: what ended it.
+    """
 
     number: int
     actor: Any
     greeting: Greeting | None = None
     state: _State = _State.RESTARTING
     load: int = 0
+    kept: bool = False
     deaths: int = 0
     why: str = ""
 
@@ -135,7 +141,7 @@ class RayPool:
         self.members = [Member(number, kind.remote(self._engine, self._searched)) for number in range(count)]
         try:
             served = [key for key, each in self._searched.items() if not each.url]
-            places = await gather(self._where(member, len(served)) for member in self.members)
+            places = await self._places(len(served), cpus)
             self._addresses = await self._serve(served, places)
             for member, greeting in zip(
                 self.members, await gather(map(self._greeting, self.members)), strict=True
@@ -146,6 +152,26 @@ class RayPool:
         except self._ray.exceptions.RayError as error:
             raise BackendError(f"a worker ended before it was ready: {reason(error)}") from None
         self._refuse_differences()
+
+    async def _places(self, ports: int, cpus: float) -> Sequence[Place]:
+        """Wait until every worker has a place; :class:`ConfigError` if that takes too long."""
+        placed: list[Place] = []
+
+        async def place(member: Member) -> Place:
+            placed.append(await self._where(member, ports))
+            return placed[-1]
+
+        try:
+            async with asyncio.timeout(_PLACED_S):
+                return await gather(map(place, self.members))
+        except TimeoutError:
+            raise ConfigError(
+                f"only {len(placed)} of {len(self.members)} workers found a place within {_PLACED_S:g} "
+                f"seconds. Each asks for {self._config.gpus_per_worker:g} GPUs and {cpus:.3g} cores, and the "
+                f"machines have {_had(_machines(self._ray))}. Ask for fewer (--workers.count) or smaller "
+                "ones (--workers.gpus_per_worker, --workers.cpus_per_worker), or end "
+                "what else uses the cluster."
+            ) from None
 
     async def _where(self, member: Member, ports: int) -> Place:
         place: Place = await member.actor.where.remote(ports)
@@ -178,7 +204,7 @@ class RayPool:
     def _refuse_differences(self) -> None:
         first = self.members[0]
         for member in self.members[1:]:
-            if told := _differing(first, member):
+            if told := _differing(first.greeting, member.greeting):
                 raise ConfigError(
                     f"the workers on {first.place.host} and {member.place.host} opened different {told}: "
                     "give every machine the same versions, model and index."
@@ -191,12 +217,16 @@ class RayPool:
     async def answer(self, question: Question, key: str, work: bytes, index: str) -> Row:
         """Have a question worked on by whoever has the fewest; by another if that one dies, up to ``TRIES``.
 
+        Any question of a worker that dies may be the reason. So each then has a worker for itself: the one
+        that is deadly ends nobody else's work any more, and the others are answered.
+
         Raises :class:`BackendError` if no worker is left.
         """
         started = time.perf_counter()
         why = ""
-        for _ in range(TRIES):
-            member = await self._seat()
+        for attempt in range(TRIES):
+            alone = attempt > 0
+            member = await self._seat(alone)
             try:
                 row: Row = await member.actor.answer.remote(question, key, work, index)
                 return row
@@ -206,31 +236,50 @@ class RayPool:
                 why = reason(error)
                 self._died(member, why)
             finally:
-                await self._leave(member)
+                await self._leave(member, alone)
         told = f"WorkerDiedError: {TRIES} workers died while they answered this question, the last: {why}"
         return Row(question, None, (), {}, time.perf_counter() - started, told)
 
-    async def _seat(self) -> Member:
-        """Wait for a worker that has room, and take a place there."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._idlest() is not None or self._none_left())
-            member = self._idlest()
-            if member is None:
-                raise BackendError(
-                    f"no worker is left ({self.members[-1].why}): each of {len(self.members)} died more "
-                    f"often than it is started again (--workers.restarts {self._config.restarts}), or its "
-                    "machine is gone. What was finished is kept: the same command goes on from there."
-                )
-            member.load += 1
-            return member
+    async def _seat(self, alone: bool) -> Member:
+        """Wait for a worker that has room, or for one that has nothing else, and take a place there."""
+        while True:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._idlest(alone) is not None or self._none_left())
+                member = self._idlest(alone)
+                if member is None:
+                    raise BackendError(
+                        f"no worker is left ({self.members[-1].why}): each of {len(self.members)} died more "
+                        f"often than it is started again (--workers.restarts {self._config.restarts}), or "
+                        "its machine is gone. What was finished is kept: the same command goes on from there."
+                    )
+                member.load += 1
+                member.kept = alone
+            if not alone or await self._emptied(member):
+                return member
 
-    async def _leave(self, member: Member) -> None:
+    async def _emptied(self, member: Member) -> bool:
+        """Wait until a worker that is kept has answered all others; if it died of them, give it up."""
+        emptied = False
+        try:
+            async with self._changed:
+                await self._changed.wait_for(lambda: member.load == 1 or member.state is not _State.UP)
+            emptied = member.state is _State.UP
+        finally:
+            if not emptied:
+                await self._leave(member, True)
+        return emptied
+
+    async def _leave(self, member: Member, alone: bool) -> None:
         member.load -= 1
+        if alone:
+            member.kept = False
         async with self._changed:
-            self._changed.notify(1)
+            self._changed.notify_all()  # not one: who wakes may wait for another worker
 
-    def _idlest(self) -> Member | None:
-        ready = [each for each in self.members if each.state is _State.UP and each.load < self._in_flight]
+    def _idlest(self, alone: bool) -> Member | None:
+        """Return whoever has the fewest questions and takes one more; to be alone needs no room yet."""
+        ready = [each for each in self.members if each.state is _State.UP and not each.kept]
+        ready = [each for each in ready if alone or each.load < self._in_flight]
         return min(ready, key=lambda each: each.load, default=None)
 
     def _none_left(self) -> bool:
@@ -249,7 +298,7 @@ class RayPool:
         state = _State.GONE
         while True:
             try:
-                member.greeting = await self._greeting(member)
+                greeting = await self._greeting(member)
             except self._ray.exceptions.RayTaskError as error:
                 member.why = reason(_cause(error))
                 break
@@ -259,10 +308,10 @@ class RayPool:
             except self._ray.exceptions.RayError:  # it is being started, or died again meanwhile
                 await asyncio.sleep(_LOOK_AGAIN_S)
                 continue
-            if told := _differing(self.members[0], member):
-                member.why = f"on {member.place.host} it opened another {told} than before"
+            if told := _differing(member.greeting, greeting):
+                member.why = f"on {greeting.place.host} a worker that came back opened different {told}"
             else:
-                state = _State.UP
+                member.greeting, state = greeting, _State.UP
             break
         async with self._changed:
             member.state = state
@@ -383,9 +432,8 @@ def _pickled(cloudpickle: Any, work: Work) -> bytes:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-def _differing(one: Member, other: Member) -> str:
+def _differing(here: Greeting | None, there: Greeting | None) -> str:
     """Say what two workers that should be alike opened differently, "" if nothing."""
-    here, there = one.greeting, other.greeting
     assert here is not None and there is not None
     if here.model != there.model:
         return f"models ({here.model}, {there.model})"
@@ -398,33 +446,76 @@ def _cause(error: Any) -> BaseException:
     return cause if isinstance(cause, CoragError) else error
 
 
+Machine = Mapping[str, float]
+"""What a machine has, as Ray tells it: "CPU", "GPU"."""
+
+
+def _machines(ray: Any) -> Sequence[Machine]:
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def _had(machines: Sequence[Machine]) -> str:
+    """Say what machines have, equal ones together."""
+    kinds = Counter((each.get("GPU", 0), each.get("CPU", 0)) for each in machines)
+    return ", ".join(
+        f"{times} times {gpus:g} GPUs and {cpus:g} cores" for (gpus, cpus), times in kinds.items()
+    )
+
+
 def _share(config: WorkersConfig, ray: Any) -> tuple[int, float]:
     """Return how many workers there are and how many cores each is given.
 
     Raises :class:`ConfigError` if the machines have no room for them.
     """
-    total = ray.cluster_resources()
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    gpus, cpus = float(total.get("GPU", 0)), float(total.get("CPU", 0))
-    per = config.gpus_per_worker
-    room = int(sum(node.get("GPU", 0) // per for node in nodes)) if per else len(nodes)
-    count = config.count or room
-    if (per and count > room) or not count:
+    machines = _machines(ray)
+    per, cores = config.gpus_per_worker, config.cpus_per_worker
+    rooms = [_room(each, config) for each in machines]
+    count = config.count or sum(rooms)
+    if (per and count > sum(rooms)) or not count:
         raise ConfigError(
             f"there is no room for {config.count or 'any'} workers with {per:g} GPUs each: "
-            f"Ray knows {len(nodes)} machines with {gpus:g} GPUs together. Ask for fewer "
-            "(--workers.count, --workers.gpus_per_worker), or wait until all machines have joined."
+            f"Ray knows {len(machines)} machines with {_total(machines, 'GPU'):g} GPUs together. Ask for "
+            "fewer (--workers.count, --workers.gpus_per_worker), or wait until all machines have joined."
         )
-    if config.cpus_per_worker:
-        most = int(sum(node.get("CPU", 0) // config.cpus_per_worker for node in nodes))
+    if cores:
+        fitting = [int(each.get("CPU", 0) // cores) for each in machines]
+        most = sum(map(min, rooms, fitting)) if per else sum(fitting)
         if count > most:
             raise ConfigError(
-                f"there is no room for {count} workers with {config.cpus_per_worker} cores each: Ray knows "
-                f"{len(nodes)} machines with {cpus:g} cores together, enough for {most}."
+                f"there is no room for {count} workers with {cores} cores each: Ray knows {len(machines)} "
+                f"machines with {_total(machines, 'CPU'):g} cores together, enough for {most}."
             )
-        return count, config.cpus_per_worker
+        return count, cores
+    if not per and config.count:  # any number fits on a machine, with smaller shares
+        rooms = [count] * len(machines)
     # On one machine shares may be parts of a core: 32 clients of a server are no load.
-    return count, max(0.01, cpus / count * 0.99) if cpus >= count else cpus / count * 0.99
+    return count, 0.99 * _equal_share(machines, rooms, count)
+
+
+def _room(machine: Machine, config: WorkersConfig) -> int:
+    """Return how many workers a machine takes: by GPUs if each takes some, else one if it has cores."""
+    per, gpus = config.gpus_per_worker, machine.get("GPU", 0)
+    if not per:
+        return int(machine.get("CPU", 0) > 0)
+    # Parts of two GPUs are no GPU. The sum is rounded, since 1 // 0.1 is 9.
+    return int(gpus) * int(round(1 / per, 6)) if per < 1 else int(gpus // per)
+
+
+def _equal_share(machines: Sequence[Machine], rooms: Sequence[int], count: int) -> float:
+    """Return the cores that each of ``count`` workers can have, wherever it is.
+
+    They are placed one by one where most is left for each. Ray may place them otherwise: then, too, there is
+    room for all, since they are alike.
+    """
+    placed = [0] * len(machines)
+    for _ in range(count):
+        free = [number for number, room in enumerate(rooms) if placed[number] < room]
+        placed[max(free, key=lambda number: machines[number].get("CPU", 0) / (placed[number] + 1))] += 1
+    return min(each.get("CPU", 0) / here for each, here in zip(machines, placed, strict=True) if here)
+
+
+def _total(machines: Sequence[Machine], what: str) -> float:
+    return sum(each.get(what, 0) for each in machines)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ The vectors are FAISS's or Lucene's; the texts are the index's own or another's.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ Matches = list[list[tuple[str, float]]]
 
 _SPARE = 8  # further rows that FAISS is asked for, for those whose last bits decide
 _ROUNDING = 1e-5  # more than float32 sums of some hundred products are off
+_BLOCK_BYTES = 64 << 20  # most that a step of an exact search takes beside its results
 
 
 class VectorIndex(Protocol):
@@ -141,20 +142,43 @@ class FaissIndex:
         FAISS multiplies matrices: the last bits of a score differ with the number of queries and of rows, so
         equal passages may not score alike, nor parts of an index as the whole.
         """
-        depth, last = k, False
-        while not last:
+        scores = np.empty((len(vectors), k), np.float32)
+        rows = np.empty((len(vectors), k), np.int64)
+        undecided, depth = np.arange(len(vectors)), k
+        while len(undecided):
             depth = min(2 * depth + _SPARE, self.rows)
-            rough, rows = self._index.search(vectors, depth)
-            # Whoever may belong among the first k has to be there.
-            last = depth == self.rows or bool(np.all(rough[:, k - 1] - rough[:, -1] > _ROUNDING))
-        known = self._index.reconstruct_batch(rows.reshape(-1)).reshape(*rows.shape, -1)
-        scores = np.multiply(known, vectors[:, None, :], dtype=np.float64).sum(-1).astype(np.float32)
-        scores, rows = _ordered(scores, rows)
-        return scores[:, :k], rows[:, :k]
+            left = []
+            for some in _blocks(undecided, 12 * depth):  # bytes of a row's number and its score
+                rough, near = self._index.search(vectors[some], depth)
+                # Whoever may belong among the first k has to be there.
+                decided = (rough[:, k - 1] - rough[:, -1] > _ROUNDING) | (depth == self.rows)
+                done, near = some[decided], near[decided]
+                best, places = _ordered(self._scores(vectors[done], near), near)
+                scores[done], rows[done] = best[:, :k], places[:, :k]
+                left.append(some[~decided])
+            undecided = np.concatenate(left)
+        return scores, rows
+
+    def _scores(self, vectors: NDArray[np.float32], rows: NDArray[Any]) -> NDArray[np.float32]:
+        """Return each query's products with its rows, [queries, depth], summed in float64."""
+        scores = np.empty(rows.size, np.float32)
+        # Of each pair there are two vectors in float32 and their product in float64.
+        for pairs in _blocks(np.arange(rows.size), 16 * self.dimension):
+            known = self._index.reconstruct_batch(rows.reshape(-1)[pairs])
+            asked = vectors[pairs // rows.shape[1]]
+            scores[pairs] = np.multiply(known, asked, dtype=np.float64).sum(-1)
+        return scores.reshape(rows.shape)
 
     def close(self) -> None:
         """Let go of the memory map."""
         self._index = None
+
+
+def _blocks(numbers: NDArray[Any], bytes_each: int) -> Iterator[NDArray[Any]]:
+    """Cut numbers into blocks that take no more than ``_BLOCK_BYTES``, of one number at least."""
+    size = max(1, _BLOCK_BYTES // bytes_each)
+    for start in range(0, len(numbers), size):
+        yield numbers[start : start + size]
 
 
 def _ordered(scores: NDArray[Any], rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

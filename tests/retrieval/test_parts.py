@@ -129,6 +129,16 @@ def _part_of(hit: tuple[str, float]) -> int:
 
 
 @pytest.mark.slow
+async def test_a_part_served_alone_is_not_re_ranked(encoder: str, tmp_path: Path) -> None:
+    few = write_jsonl(
+        tmp_path / "few.jsonl", [Passage(f"p{number}", "", WORDS[number]) for number in range(8)]
+    )
+    part = RetrieverConfig([built(few, encoder, tmp_path / "part", part="1/2")], reranker=str(tmp_path))
+    with pytest.raises(ConfigError, match=r"is a part of an index .* re-rank at the client"):
+        await open_retriever(part, part_alone=True)
+
+
+@pytest.mark.slow
 async def test_four_parts_of_one_training_find_what_the_whole_of_that_training_finds(
     corpus: Path, encoder: str, tmp_path: Path
 ) -> None:

@@ -1,0 +1,255 @@
+"""How the pool hands out questions, takes workers back and places them, with a Ray that is scripted here."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from core.errors import BackendError, ConfigError
+from core.runs.rows import Row
+from core.types import Question
+from eval.workers import ray_pool as pools
+from eval.workers.actors import Greeting, Place, SearchServer
+from eval.workers.config import ray_workers
+from eval.workers.ray_pool import TRIES, RayPool, _share
+from retrieval.config import RetrieverConfig
+from tests.worker_engines import open_scripted
+
+PLACE = Place("node", "host", "10.0.0.1", 1, (), ())
+GREETING = Greeting(PLACE, "model-a", (), (), {})
+
+
+class RayError(Exception):
+    """As Ray's: an actor is gone, or being started again."""
+
+
+class RayTaskError(RayError):
+    """As Ray's: what a method of an actor raised."""
+
+
+class ActorDiedError(RayError):
+    """As Ray's: an actor is gone for good."""
+
+
+def remote(method: Callable[..., Awaitable[Any]]) -> Any:
+    return SimpleNamespace(remote=method)
+
+
+class Actor:
+    """A worker whose process ends when it is asked what is deadly, with all that is asked of it then."""
+
+    def __init__(self, deadly: frozenset[str], greetings: Sequence[Greeting]) -> None:
+        self._deadly, self._greetings = deadly, list(greetings)
+        self.deaths = 0
+        self.most = 0
+        self._asked: set[asyncio.Future[Row]] = set()
+        self.where, self.open, self.answer = map(remote, (self._where, self._open, self._answer))
+
+    async def _where(self, ports: int) -> Place:
+        return PLACE
+
+    async def _open(self, servers: Mapping[str, Any]) -> Greeting:
+        return self._greetings[min(self.deaths, len(self._greetings) - 1)]
+
+    async def _answer(self, question: Question, *_: object) -> Row:
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Row] = loop.create_future()
+        self._asked.add(answered)
+        self.most = max(self.most, len(self._asked))
+        if question.id in self._deadly:
+            loop.call_later(0.01, self._die)
+        else:
+            row = Row(question, "Ada", (), {}, 0.0, "")
+            loop.call_later(0.03, lambda: answered.done() or answered.set_result(row))
+        try:
+            return await answered
+        finally:
+            self._asked.discard(answered)
+
+    def _die(self) -> None:
+        self.deaths += 1
+        for each in [each for each in self._asked if not each.done()]:
+            each.set_exception(RayError("the actor died"))
+
+
+@dataclass
+class Ray:
+    """What the pool uses of Ray, on machines with so many (GPUs, cores)."""
+
+    machines: Sequence[tuple[float, float]] = ((0, 8),)
+    deadly: frozenset[str] = frozenset()
+    greetings: Sequence[Greeting] = (GREETING,)
+    actor: type[Actor] = Actor
+
+    exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError, ActorDiedError=ActorDiedError)
+    util = SimpleNamespace(scheduling_strategies=SimpleNamespace(NodeAffinitySchedulingStrategy=None))
+
+    def remote(self, kind: type) -> Any:
+        made = SimpleNamespace(remote=lambda *_: self.actor(self.deadly, self.greetings))
+        return SimpleNamespace(options=lambda **_: made)
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return [{"Alive": True, "Resources": {"GPU": gpus, "CPU": cores}} for gpus, cores in self.machines]
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {
+            "GPU": sum(gpus for gpus, _ in self.machines),
+            "CPU": sum(cores for _, cores in self.machines),
+        }
+
+
+async def pool_of(ray: Ray, count: int, in_flight: int) -> RayPool:
+    pool = RayPool(ray, ray_workers(count=count), open_scripted, (), in_flight)
+    await pool.open()
+    return pool
+
+
+async def answered(pool: RayPool, count: int) -> dict[str, Row]:
+    asked = [Question(f"q{number}", "Who?") for number in range(count)]
+    rows = await asyncio.wait_for(asyncio.gather(*(pool.answer(each, "", b"", "") for each in asked)), 20)
+    return {row.question.id: row for row in rows}
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "_LOOK_AGAIN_S", 0.01)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+async def test_a_deadly_question_is_the_only_one_of_its_worker_that_fails(workers: int) -> None:
+    pool = await pool_of(Ray(deadly=frozenset({"q3"})), workers, in_flight=8)
+    rows = await answered(pool, 40)
+    assert [name for name, row in rows.items() if row.error] == ["q3"] and len(rows) == 40
+    assert rows["q3"].error.startswith("WorkerDiedError: 3 workers died while they answered")
+    assert sum(each.deaths for each in pool.members) == TRIES, "no more deaths than the question's own"
+    assert all(each.load == 0 and not each.kept for each in pool.members)
+
+
+async def test_several_deadly_questions_take_no_other_with_them() -> None:
+    deadly = frozenset({"q0", "q1", "q9"})
+    pool = await pool_of(Ray(deadly=deadly), 2, in_flight=4)
+    rows = await answered(pool, 24)
+    assert {name for name, row in rows.items() if row.error} == deadly
+    assert max(each.actor.most for each in pool.members) == 4, "the others share workers"
+
+
+async def test_a_question_that_no_longer_waits_to_be_alone_keeps_no_worker() -> None:
+    pool = await pool_of(Ray(), 1, in_flight=2)
+    await pool._seat(False)  # somebody is there, and stays
+    waiting = asyncio.create_task(pool._seat(True))
+    await asyncio.sleep(0.01)
+    assert pool.members[0].kept
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    member = await asyncio.wait_for(pool._seat(False), 5)
+    assert member.load == 2 and not member.kept
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_worker_that_comes_back_with_another_model_stays_out(count: int) -> None:
+    other = replace(GREETING, model="model-b", place=replace(PLACE, host="elsewhere"))
+    pool = await pool_of(Ray(deadly=frozenset({"q0"}), greetings=(GREETING, other)), count, in_flight=1)
+    with pytest.raises(
+        BackendError, match=r"elsewhere a worker that came back opened different models \(mode"
+    ):
+        await answered(pool, 1)
+    assert {each.greeting.model for each in pool.members if each.greeting} == {"model-a"}
+    assert pool.said().startswith(f"0/{count} workers")
+
+
+@pytest.mark.parametrize(
+    ("machines", "options", "count", "cores"),
+    [
+        ([(0, 8), (0, 8)], {"count": 3}, 3, 4),
+        ([(0, 64), (0, 8)], {}, 2, 8),
+        ([(0, 0), (0, 8)], {}, 1, 8),
+        ([(0, 2)], {"count": 32}, 32, 2 / 32),
+        ([(8, 32), (0, 96)], {"gpus_per_worker": 1}, 8, 4),
+        ([(4, 8), (8, 64)], {"gpus_per_worker": 4, "count": 2}, 2, 32),
+        ([(4, 8), (8, 64)], {"gpus_per_worker": 4}, 3, 8),
+        ([(2, 20)], {"gpus_per_worker": 0.1}, 20, 1),
+        ([(2, 12)], {"gpus_per_worker": 0.3}, 6, 2),
+    ],
+)
+def test_each_worker_gets_cores_that_a_machine_has_for_it(
+    machines: list[tuple[float, float]], options: dict[str, Any], count: int, cores: float
+) -> None:
+    assert _share(ray_workers(**options), Ray(machines)) == (count, pytest.approx(cores * 0.99))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"gpus_per_worker": 16}, "no room for any workers with 16 GPUs each"),
+        (
+            {"gpus_per_worker": 1, "cpus_per_worker": 16},
+            "no room for 8 workers with 16 cores .* enough for 2",
+        ),
+    ],
+)
+def test_workers_that_no_machine_has_room_for_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        _share(ray_workers(**options), Ray([(8, 32), (0, 96)]))
+
+
+class Unplaced(Actor):
+    """A worker that Ray finds no place for."""
+
+    async def _where(self, ports: int) -> Place:
+        await asyncio.Event().wait()
+        return PLACE
+
+
+async def test_workers_without_a_place_are_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "_PLACED_S", 0.05)
+    with pytest.raises(ConfigError) as told:
+        await asyncio.wait_for(pool_of(Ray([(0, 8), (0, 8)], actor=Unplaced), 3, in_flight=1), 5)
+    assert "only 0 of 3 workers found a place" in str(told.value)
+    assert "asks for 0 GPUs and 3.96 cores, and the machines have 2 times 0 GPUs and 8 cores" in str(
+        told.value
+    )
+
+
+class Broken(SearchServer):
+    """A search server that fails with something nobody foresaw."""
+
+    async def _answer(self) -> None:
+        raise RuntimeError("the heap is full")
+
+
+def test_a_search_server_that_does_not_come_up_says_so_whatever_it_is() -> None:
+    told: list[BackendError] = []
+
+    def ask() -> None:
+        try:
+            Broken(RetrieverConfig(), "127.0.0.1", 1).ready()
+        except BackendError as error:
+            told.append(error)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(20)
+    assert [str(each) for each in told] == ["the heap is full"]
+
+
+def test_the_process_of_a_search_server_that_fails_later_ends() -> None:
+    script = (
+        "import time\n"
+        "from eval.workers.actors import SearchServer\n"
+        "class Failing(SearchServer):\n"
+        "    async def _answer(self):\n"
+        "        self._ready.set()\n"
+        "        raise RuntimeError('no more')\n"
+        "print(Failing(None, 'host', 1).ready(), flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50)
+    assert ended.returncode == 1 and "Traceback" not in ended.stdout

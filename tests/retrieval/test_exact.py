@@ -1,0 +1,81 @@
+"""Exact search among flat vectors: in blocks, and deeper only where it is needed, it finds the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from retrieval.dense import search
+from retrieval.dense.search import FaissIndex
+
+
+def flat_index(vectors: NDArray[np.float32], file: Path) -> FaissIndex:
+    import faiss
+
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    faiss.write_index(index, str(file))
+    return FaissIndex(file, str, ef_search=1, nprobe=1, threads=1)
+
+
+def obvious(vectors: NDArray[np.float32], queries: NDArray[np.float32], k: int) -> list[Any]:
+    """Everything with everything, the earlier of equal ones first."""
+    found = []
+    for query in queries:
+        scores = np.multiply(vectors, query, dtype=np.float64).sum(-1).astype(np.float32)
+        best = np.lexsort((np.arange(len(vectors)), -scores))[:k]
+        found.append([(str(row), float(scores[row])) for row in best])
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_exact_search_is_the_obvious_one(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = np.random.default_rng(seed)
+    rows, dimension = int(chance.integers(1, 400)), int(chance.choice([1, 3, 24, 200]))
+    vectors = chance.standard_normal((rows, dimension)).astype(np.float32)
+    copies = chance.random(rows) < chance.choice([0, 0.3, 0.95])  # ties, up to nearly all
+    vectors[copies] = vectors[chance.integers(0, min(3, rows), int(copies.sum()))]
+    queries = chance.standard_normal((int(chance.integers(1, 40)), dimension)).astype(np.float32)
+    index = flat_index(vectors, tmp_path / "index")
+    for block in (1, 5_000, 64 << 20):
+        monkeypatch.setattr(search, "_BLOCK_BYTES", block)
+        for k in (1, 7, rows, rows + 5):
+            assert index.search(queries, k) == obvious(vectors, queries, min(k, rows))
+
+
+def test_one_query_with_ties_makes_no_other_go_deeper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = np.zeros((3_000, 2), np.float32)
+    vectors[:2_000, 0] = 1  # all alike
+    vectors[2_000:, 1] = np.arange(1_000)
+    index = flat_index(vectors, tmp_path / "index")
+    queries = np.array([[0, 1]] * 300 + [[1, 0]], np.float32)
+    scored: list[int] = []
+    scores = index._scores
+
+    def counted(asked: NDArray[np.float32], near: NDArray[Any]) -> NDArray[np.float32]:
+        scored.append(near.size)
+        return scores(asked, near)
+
+    monkeypatch.setattr(index, "_scores", counted)
+    found = index.search(queries, 5)
+    assert found == obvious(vectors, queries, 5)
+    assert sum(scored) < 300 * 18 + 3_001, "ties of one are looked through for one"
+
+
+def test_exact_search_takes_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tracemalloc
+
+    monkeypatch.setattr(search, "_BLOCK_BYTES", 1 << 20)
+    vectors = np.random.default_rng(1).standard_normal((500, 256)).astype(np.float32)
+    index = flat_index(vectors, tmp_path / "index")
+    tracemalloc.start()
+    index.search(vectors, 100)  # 500 queries, 208 deep: 400 MB at once
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40 << 20
