@@ -155,17 +155,16 @@ async def test_four_parts_of_one_training_find_what_the_whole_of_that_training_f
     asked = await open_retriever(RetrieverConfig(parts))
     assert asked.fingerprint == whole.fingerprint
     expected, found = await rankings(whole, 10), await rankings(asked, 10)
-    shared = sum(len({*map(_id, one)} & {*map(_id, two)}) for one, two in zip(expected, found, strict=True))
-    assert shared >= 0.99 * sum(map(len, expected))
+    # By scores: of passages that codes cannot tell apart, which ones are among the ten is chance.
+    as_good = sum(
+        score >= one[-1][1] - 1e-5 for one, two in zip(expected, found, strict=True) for _, score in two
+    )
+    assert as_good >= 0.99 * sum(map(len, expected)) > 0
     other = built(corpus, encoder, tmp_path / "flat", part="2/4")
     with pytest.raises(IndexMismatchError, match="is part 2/4 of another index than"):
         await open_retriever(RetrieverConfig([parts[0], other, *parts[2:]]))
     for each in (whole, asked):
         await each.close()
-
-
-def _id(hit: tuple[str, float]) -> str:
-    return hit[0]
 
 
 @pytest.mark.parametrize(
