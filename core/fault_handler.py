@@ -15,8 +15,8 @@ def keep_fault_handler() -> Iterator[None]:
     """Put the handler of SIGSEGV back as it was, whatever libraries that are loaded inside do to it.
 
     Java provokes memory faults on purpose (null checks, safepoints) and handles them. Some native libraries
-    replace its handler by one that ends the process (xgrammar, which vLLM loads, and Ray when it starts): a
-    search with Lucene afterwards would sooner or later die with it.
+    replace its handler by one that ends the process (xgrammar, which vLLM loads, and Ray, when it starts and
+    when it ends): a search with Lucene afterwards would sooner or later die with it.
     """
     library = ctypes.CDLL(None)
     action = ctypes.create_string_buffer(_SIGACTION_BYTES)

@@ -542,7 +542,8 @@ def connected(config: WorkersConfig) -> Iterator[Any]:
     try:
         yield ray
     finally:
-        ray.shutdown()
+        with _own_signals(), keep_fault_handler():  # its end resets what it had taken to the system's default
+            ray.shutdown()
 
 
 def _start(ray: Any, address: str) -> None:

@@ -135,10 +135,11 @@ def test_engines_are_spawned_for_a_running_java_does_not_survive_a_fork(
 
 
 RAY_STARTS = "import ray; ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)"
+RAY_ENDS = f"{RAY_STARTS}; ray.shutdown()"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("taking", ["import xgrammar  # what vLLM loads", RAY_STARTS])
+@pytest.mark.parametrize("taking", ["import xgrammar  # what vLLM loads", RAY_STARTS, RAY_ENDS])
 def test_the_handler_that_java_installed_is_kept(taking: str) -> None:
     script = f"""
 import ctypes
