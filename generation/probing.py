@@ -535,18 +535,21 @@ def forced_logprob(reply: Any) -> tuple[int, float, int] | None:
     if held_back and not reply.get("completion_probabilities"):
         return None
     token = part(reply, "completion_probabilities", 0, kind=dict)
-    computed = _number(reply, "timings", "prompt_n") or _number(reply, "tokens_evaluated")
-    return part(token, "id", kind=int), part(token, "logprob", kind=float), computed
+    return part(token, "id", kind=int), part(token, "logprob", kind=float), _computed(reply)
 
 
 def listed_logprob(reply: Any, token: int) -> tuple[float, int]:
     """Read one token's log-probability out of all, and how many prompt tokens were computed."""
     told = parts(reply, "completion_probabilities", 0, "top_logprobs", kind=dict)
-    computed = _number(reply, "timings", "prompt_n") or _number(reply, "tokens_evaluated")
     for entry in told:
         if entry.get("id") == token:
-            return part(entry, "logprob", kind=float), computed
+            return part(entry, "logprob", kind=float), _computed(reply)
     raise NonsenseError(f"a reply that tells of {len(told)} tokens, but not of token {token}")
+
+
+def _computed(reply: Any) -> int:
+    """Return how many prompt tokens llama.cpp's server computed, rather than found in its cache."""
+    return _number(reply, "timings", "prompt_n") or _number(reply, "tokens_evaluated")
 
 
 def choice_text(choice: Mapping[str, Any], *, chat: bool) -> str:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +68,11 @@ def wait_for_lines(run: subprocess.Popen[str], traces: Path, count: int) -> None
 
 
 @contextmanager
-def replying() -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Serve a model that says little in a process of its own; yield the address and it."""
+def in_a_process(module: str, made: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Serve a module's stand-in, as it is ``made``, in a process of its own; yield the address and it."""
     code = (
-        "import time; from tests.generation.test_openai_server import HOSTED, StandIn\n"
-        "with StandIn(HOSTED) as server: print(server.url, flush=True); time.sleep(600)"
+        f"import time; from tests.generation.{module} import *\n"
+        f"with {made} as server: print(server.url, flush=True); time.sleep(600)"
     )
     server = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
@@ -81,6 +81,11 @@ def replying() -> Iterator[tuple[str, subprocess.Popen[str]]]:
     finally:
         server.kill()
         server.communicate()
+
+
+def replying() -> AbstractContextManager[tuple[str, subprocess.Popen[str]]]:
+    """Serve a model that says little."""
+    return in_a_process("test_openai_server", "StandIn(HOSTED)")
 
 
 SEVEN = ("500", "503", "429", "truncated", "hang", "garbage", "no choices")
@@ -229,20 +234,9 @@ class Restarting(StandIn):
         return await super()._complete(asked)
 
 
-@contextmanager
-def answering() -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Serve a model that says yes, in a process of its own; yield the address and it."""
-    code = (
-        "import time; from tests.generation.test_server import StandIn\n"
-        "with StandIn() as server: print(server.url, flush=True); time.sleep(600)"
-    )
-    server = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        yield server.stdout.readline().strip(), server
-    finally:
-        server.kill()
-        server.communicate()
+def answering() -> AbstractContextManager[tuple[str, subprocess.Popen[str]]]:
+    """Serve a model that says yes."""
+    return in_a_process("test_server", "StandIn()")
 
 
 @pytest.mark.slow
