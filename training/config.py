@@ -125,10 +125,11 @@ class SftConfig(ProgramOptions):
     """Options of training/sft.py.
 
     Attributes:
-        rows: folder that 'corag rows' wrote.
+        rows: one or more folders that 'corag rows' wrote, learned from together: questions of several
+            corpora, or rows made with other prompts.
     """
 
-    rows: str = ""
+    rows: list[str] = field(default_factory=list)
 
     PLACES: ClassVar[tuple[str, ...]] = ("out", "rows")
 

@@ -59,6 +59,9 @@ class RowsConfig:
         validation: share of the questions whose rows are set aside for the evaluation loss.
         seed: decides which rows are kept and which questions are set aside.
         verify_pairs: right and wrong answers of a question that verify takes at most, so many of each.
+        verify_uncontested: verify also takes one candidate of each question whose candidates are all right or
+            all wrong. That teaches how sure to be, which stopping and adaptive compute need, more than which
+            of two answers is better.
         per_length: questions taken at most whose kept chain has so many hops as another's, drawn by the seed;
             0 for all. Short chains are mostly the more frequent.
         recovery_copies: how often a sub-query is taught that was answered where the one before it was
@@ -73,10 +76,13 @@ class RowsConfig:
     validation: float = 0.05
     seed: int = 0
     verify_pairs: int = 2
+    verify_uncontested: bool = False
     per_length: int = 0
     recovery_copies: int = 1
 
-    LATER: ClassVar[tuple[str, ...]] = ("verify_pairs", "per_length", "recovery_copies")
+    LATER: ClassVar[tuple[str, ...]] = (
+        "verify_pairs", "verify_uncontested", "per_length", "recovery_copies",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         if not self.tasks:
@@ -217,8 +223,8 @@ def verify_examples(
 ) -> Iterator[TrainingExample]:
     """Yield what the verifier would be asked of a question's candidates, as many right ones as wrong ones.
 
-    A question whose candidates are all right or all wrong yields nothing: what would be learned of it is how
-    hard the question is, not how good an answer.
+    A question whose candidates are all right or all wrong yields nothing, or one of them if the uncontested
+    are wanted: what is learned of it is how hard the question is, not how good an answer.
     """
     if not _drawn("verify", row.question.id, 0, config):
         return
@@ -266,6 +272,8 @@ def contested(row: ChainRow, config: RowsConfig) -> list[tuple[int, SampledChain
         side = right if exact_match(row.chains[number - 1].answer or "", row.question.answers) else wrong
         side.append(number)
     pairs = min(len(right), len(wrong), config.verify_pairs)
+    if not pairs and config.verify_uncontested:
+        pairs = 1  # of the one kind that there is
     kept = dict.fromkeys(_varied(right, row.chains)[:pairs], True)
     kept |= dict.fromkeys(_varied(wrong, row.chains)[:pairs], False)
     return [(number, row.chains[number - 1], kept[number]) for number in sorted(kept)]

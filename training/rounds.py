@@ -334,7 +334,7 @@ def stages(config: RoundsConfig, planned: Sequence[TrainingTurn]) -> list[Stage]
         given = {each.name: getattr(config.sft, each.name) for each in fields(TuningOptions)}
         given["learning_rate"] *= config.learning_rate_share if turn.start else 1
         tuning = SftConfig(
-            **given, rows=str(training_rows), out=str(adapter), model=config.trained, adapter=turn.start
+            **given, rows=[str(training_rows)], out=str(adapter), model=config.trained, adapter=turn.start
         )
         made += [
             Stage(chains, sampling, _paths(turn.adapter)),

@@ -49,7 +49,8 @@ class SampleRunConfig(QuestionFile):
 
     Attributes:
         sample: how many chains, how long, and which are kept.
-        corag: prompts, passages and token limits, as in decoding; its strategy and stop rule are not used.
+        corag: prompts, passages and token limits, as in decoding; its strategy is not used, its stop rule
+            only for chains whose answer is noted.
         ircot: the same for the source thoughts, which uses nothing of corag.
         model: the language model and its engine.
         retriever: the index or server to search.

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from corag.chain import Chain, Hop, top_passages
 from corag.config import CoRAGConfig
-from corag.decode import new_sub_query, take_hop
+from corag.decode import apply_stop_rule, new_sub_query, take_hop
 from corag.final_answer import Context, draft_answer, final_answer, retrieve_context
 from corag.method import HopRecord, hop_record
 from corag.rank import GoldScore, gold_log_likelihood
@@ -43,7 +43,9 @@ class SampleConfig:
         rank_by: the best chain has the greatest "mean" per token or the greatest "sum" (the paper does not
             say; they differ only between aliases of different length).
         answers: "final" or "draft" (without passages) also notes what every chain, chosen or not, answers to
-            the question: what the row task verify is made of.
+            the question: what the row task verify is made of. Such chains end as in decoding, by the stop
+            rule of the section corag or after max_hops: had the gold answer ended them, a verifier would
+            learn to tell right ones by their end.
     """
 
     source: Literal["model", "decomposition", "thoughts"] = "model"
@@ -76,9 +78,9 @@ class SampledChain:
 
     ``means`` and ``sums``: log-likelihood of the gold answer after each hop, per token and whole. ``drawn``:
     the length that was drawn for it. ``stopped``: "length", "match" (a sub-answer is the gold answer), "sure"
-    (the gold answer became likely enough), "repeats" (no new sub-query came) or "unsupported" (an annotated
-    sub-answer is not in the passages). ``answer``: what the chain answers to the question; None if it was not
-    asked, as in older folders.
+    (the gold answer became likely enough), "repeats" (no new sub-query came), "unsupported" (an annotated
+    sub-answer is not in the passages) or, of judged chains, the stop rule of decoding. ``answer``: what the
+    chain answers to the question; None if it was not asked, as in older folders.
     """
 
     hops: tuple[HopRecord, ...]
@@ -159,10 +161,11 @@ async def sample_chain(
 
     Its length is drawn from [1, max_hops], so that the candidates of a question differ in length too. It ends
     before that once a sub-answer is the gold answer, or makes it likely enough: further hops would only teach
-    the model to ask on.
+    the model to ask on. A chain whose answer is noted, for a verifier to judge, ends as in decoding instead.
     """
-    path = f"chain {number}"
+    path, judged = f"chain {number}", config.answers != "none"
     length = 1 + derive_seed(tools.seed, question.id, "length", path) % config.max_hops
+    length = config.max_hops if judged else length
     chain, scores, repeats, stopped = Chain(), list[GoldScore](), 0, "length"
     while len(chain) < length:
         here = f"{path}/hop {len(chain) + 1}"
@@ -175,6 +178,12 @@ async def sample_chain(
             break
         chain = chain.then(await take_hop(sub_query, tools, corag, path=here))
         scores.append(await gold_log_likelihood(chain, question.answers, tools, corag, path=here))
+        if judged:
+            chain = await apply_stop_rule(chain, tools, corag, path=here)
+            if not chain.stopped:
+                continue
+            stopped = chain.stopped
+            break
         if exact_match(chain.hops[-1].sub_answer, question.answers):
             stopped = "match"
             break

@@ -19,7 +19,7 @@ from typing import Any
 from core.errors import ConfigError, DataError
 from generation.models import context_window, model_folder
 from training.config import SftConfig
-from training.rows import read_report
+from training.rows import RowsReport, read_report
 from training.tuning import (
     batching_of,
     check_one_gpu,
@@ -87,21 +87,36 @@ def said_of(config: SftConfig, result: dict[str, Any]) -> str:
 
 
 def load_rows(config: SftConfig, folder: str) -> Any:
-    """Load the rows that suit the model in ``folder``, each with something to learn and within the limits.
+    """Load the rows that suit the model in ``folder``, by split, each within the limits.
+
+    Raises as :func:`rows_of` does; :class:`DataError` also for a folder that is named twice.
+    """
+    import datasets
+
+    if len({Path(each).resolve() for each in config.rows}) < len(config.rows):
+        raise DataError(f"--rows names a folder twice: {', '.join(config.rows)}. Name each once.")
+    loaded = [rows_of(each, config, folder) for each in config.rows]
+    splits = dict.fromkeys(split for rows in loaded for split in rows)
+    return datasets.DatasetDict(
+        {
+            split: datasets.concatenate_datasets([rows[split] for rows in loaded if split in rows])
+            for split in splits
+        }
+    )
+
+
+def rows_of(name: str, config: SftConfig, folder: str) -> Any:
+    """Load one folder of rows, each with something to learn and within the limits.
 
     Raises :class:`ConfigError` for rows of another tokenizer, :class:`DataError` naming the row that does not
     fit: it would be cut without a word, and its end is what is learned.
     """
     import datasets
 
-    report = read_report(Path(config.rows))
-    if report is None:
-        raise DataError(f"'{config.rows}' is no folder of rows: make them with 'corag rows'.")
-    check_tokenizer(
-        f"the rows in '{config.rows}'", report.settings["tokenizer"], config, folder, "corag rows"
-    )
-    warn_of_held_out(config.rows, report)
-    rows = datasets.load_from_disk(config.rows)
+    report = report_of(name)
+    check_tokenizer(f"the rows in '{name}'", report.settings["tokenizer"], config, folder, "corag rows")
+    warn_of_held_out(name, report)
+    rows = datasets.load_from_disk(name)
     limit = config.max_length or report.settings["rows"]["max_length"]
     window = context_window(folder) or limit
     for split in rows:
@@ -120,11 +135,18 @@ def load_rows(config: SftConfig, folder: str) -> Any:
             if wrong:
                 row = rows[split][number]
                 raise DataError(
-                    f"row {number} of '{config.rows}/{split}' ({row['task']} of question "
-                    f"'{row['question_id']}') {wrong}. Make the rows again with 'corag rows', with a "
-                    "--rows.max_length that suits."
+                    f"row {number} of '{name}/{split}' ({row['task']} of question '{row['question_id']}') "
+                    f"{wrong}. Make the rows again with 'corag rows', with a --rows.max_length that suits."
                 )
     return rows
+
+
+def report_of(name: str) -> RowsReport:
+    """Return what a folder of rows says of itself. Raises :class:`DataError` if it is none."""
+    report = read_report(Path(name))
+    if report is None:
+        raise DataError(f"'{name}' is no folder of rows: make them with 'corag rows'.")
+    return report
 
 
 def settings_of(config: SftConfig, folder: str) -> dict[str, Any]:
@@ -132,10 +154,13 @@ def settings_of(config: SftConfig, folder: str) -> dict[str, Any]:
 
     ``resolved``: what "auto" came to on this machine. Weights are known by their digests, wherever they lie.
     """
-    report = read_report(Path(config.rows))
-    assert report is not None
-    found = report.settings | {"questions": report.questions, "tokens": report.tokens}
-    settings = identity_of_training(config, folder, batching_of(config), config.PLACES) | {"rows": found}
+    found = [
+        report.settings | {"questions": report.questions, "tokens": report.tokens}
+        for report in map(report_of, config.rows)
+    ]
+    settings = identity_of_training(config, folder, batching_of(config), config.PLACES)
+    # One folder stands by itself, as in the manifests of older versions.
+    settings |= {"rows": found[0] if len(found) == 1 else found}
     plain: dict[str, Any] = json.loads(json.dumps(settings))
     return plain
 

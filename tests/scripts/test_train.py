@@ -35,7 +35,7 @@ def test_the_training_gets_the_options_and_its_status_is_passed_on(
     assert main(words) == 7
     assert main([*words, "--launch=--config_file,accelerate.yaml"]) == 7
     (command, read, options), (own, _, _) = launched
-    assert read == SftConfig(rows="rows", out="made", max_steps=3, lora=read.lora) and read.lora.rank == 4
+    assert read == SftConfig(rows=["rows"], out="made", max_steps=3, lora=read.lora) and read.lora.rank == 4
     assert "launch" not in options
     assert command[1:4] == ["-m", "accelerate.commands.launch", "--quiet"]
     assert Path(command[-2]).is_absolute() and Path(command[-2]).name == "sft.py"

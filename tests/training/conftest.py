@@ -59,7 +59,7 @@ def start(tmp_path_factory: pytest.TempPathFactory, tiny_model: str, rows: str) 
 
     fine_tune(
         SftConfig(
-            rows=rows,
+            rows=[rows],
             out=out,
             model=tiny_model,
             precision="float32",
@@ -79,7 +79,7 @@ def options(rows: str, tiny_model: str, tmp_path: Path) -> Callable[..., SftConf
 
     def make(**changes: Any) -> SftConfig:
         quick = {
-            "rows": rows, "out": str(tmp_path / "adapter"), "model": tiny_model, "precision": "float32",
+            "rows": [rows], "out": str(tmp_path / "adapter"), "model": tiny_model, "precision": "float32",
             "batch_size": 4,
             "max_steps": 3, "learning_rate": 5e-3, "logging_steps": 1, "warmup": 0.0,
         }  # fmt: skip

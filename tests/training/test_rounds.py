@@ -298,7 +298,7 @@ def performed(tmp_path: Path) -> Callable[..., bool]:
         log.write_text("")
         stage = Stage(
             tmp_path / result,
-            SftConfig(rows="rows", out=result, **options),
+            SftConfig(rows=["rows"], out=result, **options),
             tuple(tmp_path / name for name in after),
         )
         perform(stage, [sys.executable, str(worker)])

@@ -130,7 +130,7 @@ def test_the_trainer_gets_every_token_of_every_row(options: Options, tiny_model:
         passage("Mayor of Bost", "The mayor of Bost is Mara Velden the 1th. " * 100),
         *PASSAGES[3:],
     ]
-    config = options(rows=make_rows(tmp_path / "long", tiny_model, long))
+    config = options(rows=[make_rows(tmp_path / "long", tiny_model, long)])
     rows = load_rows(config, tiny_model)
     assert max(map(len, rows["train"]["input_ids"])) > 1100
     trainer = trainer_of(config)
@@ -166,7 +166,7 @@ def test_a_row_with_nothing_to_learn_is_named(options: Options, rows: str, tmp_p
     with pytest.raises(
         DataError, match=r"row 5 of '.*spoilt/train' \(\w+ of question 'q\d'\) has no token to learn"
     ):
-        main(options(rows=str(tmp_path / "spoilt")))
+        main(options(rows=[str(tmp_path / "spoilt")]))
     assert not (tmp_path / "adapter").exists()
 
 
@@ -178,7 +178,7 @@ def test_rows_of_questions_that_are_for_testing_are_warned_of(
         shutil.copytree(rows, folder, dirs_exist_ok=True)
         report = json.loads((folder / "report.json").read_text())
         (folder / "report.json").write_text(json.dumps(report | {"files": files}))
-        config = options(rows=str(folder))
+        config = options(rows=[str(folder)])
         load_rows(config, config.model)
         return capsys.readouterr().err
 
@@ -200,14 +200,31 @@ def test_rows_for_another_chat_template_are_refused(
         main(options(model=str(other)))
 
 
+def test_rows_of_several_folders_are_learned_from_together(
+    options: Options, rows: str, tiny_model: str, tmp_path: Path
+) -> None:
+    more = make_rows(tmp_path / "more", tiny_model)
+    both = options(rows=[rows, more], out=str(tmp_path / "both"), max_steps=1)
+    alone = {name: load_rows(options(rows=[name]), tiny_model) for name in (rows, more)}
+    loaded = load_rows(both, tiny_model)
+    for split, found in loaded.items():
+        assert found["input_ids"] == [*alone[rows][split]["input_ids"], *alone[more][split]["input_ids"]]
+    # What it was trained on is told of each folder; that of one folder stands as it always did.
+    assert [each["tokenizer"] for each in main(both)["settings"]["rows"]] == [
+        main(options(max_steps=1))["settings"]["rows"]["tokenizer"]
+    ] * 2
+    with pytest.raises(DataError, match="names a folder twice"):
+        main(options(rows=[rows, f"{rows}/../{Path(rows).name}"]))
+
+
 def test_a_folder_without_rows_is_refused(options: Options, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no folder of rows: make them with 'corag rows'"):
-        main(options(rows=str(tmp_path)))
+        main(options(rows=[str(tmp_path)]))
 
 
 def test_options_that_cannot_work_are_refused(options: Options) -> None:
     for changes, said in (
-        ({"rows": ""}, "name the rows"),
+        ({"rows": []}, "name the rows"),
         ({"batch_size": 0}, "at least 1"),
         ({"learning_rate": 0.0}, "above 0"),
         ({"save_steps": -1}, "negative"),

@@ -50,7 +50,7 @@ def stage_of(kind, folder, stop):
         CORAG, sub_query_prompt=str(folder / "next.txt"), stop_check_prompt=str(folder / "enough.txt")
     )
     if kind is SftConfig:
-        return Stage(folder / "out", SftConfig(rows="rows", out=out, model=model, adapter=adapter))
+        return Stage(folder / "out", SftConfig(rows=["rows"], out=out, model=model, adapter=adapter))
     if kind is MakeRowsConfig:
         write_chains(folder / "chains", SAMPLE, corag)
         tasks = ("sub_query", "stop") if stop else ("sub_query",)

@@ -83,6 +83,15 @@ def test_a_question_that_is_always_right_or_always_wrong_says_nothing():
     assert taken(row_of("Issel", "Rhine", hops=0)) == [], "a chain without hops has nothing to judge by"
 
 
+def test_where_all_are_right_or_all_wrong_one_may_tell_how_sure_to_be():
+    sure = replace(VERIFY, verify_uncontested=True)
+    assert [right for _, right in taken(row_of("Issel", "the Issel"), sure)] == [True]
+    assert [right for _, right in taken(row_of("Rhine", "Oder", "Elbe"), sure)] == [False]
+    assert taken(row_of("", None), sure) == []
+    both = row_of("Issel", "Rhine")
+    assert taken(both, sure) == taken(both), "contested questions are as balanced as without"
+
+
 def test_other_wrong_answers_come_before_the_same_again():
     for seed in range(10):
         config = replace(VERIFY, seed=seed)
