@@ -125,7 +125,7 @@ class SftConfig(ProgramOptions):
     """Options of training/sft.py.
 
     Attributes:
-        rows: one or more folders that 'corag rows' wrote, learned from together: questions of several
+        rows: one or more folders that 'corag rows' wrote (A,B), learned from together: questions of several
             corpora, or rows made with other prompts.
     """
 

@@ -1,6 +1,6 @@
 """A run of IRCoT in a process of its own, over a scripted model and an index of four passages.
 
-    python -m tests.drills.answering OUT [--questions 40] [--pause 0.005] [--search URL] [--workers 2]
+    python -m tests.drills.answering OUT [--questions 40] [--pause 0.005] [--search URL,URL] [--workers 2]
 
 It opens, answers, resumes and fails as 'corag run' does, for it calls what that calls, but starts in half a
 second. A :class:`CoragError` is printed and ends it with status 2.
@@ -48,8 +48,8 @@ async def answer(out: Path, count: int, pause: float, search: str, workers: int 
 
     retriever: Any = WordRetriever(WORLD)
     if search and not workers:
-        retriever = await open_retriever(RetrieverConfig(url=[search], timeout_s=1, retries=1))
-    where = RetrieverConfig(url=[search]) if search else RetrieverConfig()
+        retriever = await open_retriever(RetrieverConfig(url=search.split(","), timeout_s=1, retries=1))
+    where = RetrieverConfig(url=search.split(",")) if search else RetrieverConfig()
     config = RunConfig(
         questions="drill", method=[METHOD], out=str(out), batch_size=4, retriever=where, **{METHOD: CONFIG}
     )  # type: ignore[arg-type]

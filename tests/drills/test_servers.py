@@ -31,7 +31,9 @@ from tests.generation import standing_in
 from tests.generation.test_openai_server import HOSTED
 from tests.generation.test_openai_server import StandIn as OpenAIStandIn
 from tests.generation.test_server import StandIn, opened, request
-from tests.story import BOOK
+from tests.retrieval.conftest import static_encoder, write_jsonl
+from tests.retrieval.test_parts import built
+from tests.story import BOOK, WORLD
 
 
 @contextmanager
@@ -208,6 +210,47 @@ def test_a_search_server_that_is_killed_ends_the_run_in_a_sentence(tmp_path: Pat
         status == 2 and f"{url}/search cannot be reached" in said and "is the search server running" in said
     )
     assert not [row.error for row in read_rows(tmp_path / METHOD).values() if row.error]
+
+
+@contextmanager
+def serving(folder: str, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Serve an index folder in a process of its own; yield the address and it."""
+    code = (
+        "import asyncio, sys; from retrieval.config import RetrieverConfig; "
+        "from retrieval.http.server import serve; from retrieval.open import open_retriever; "
+        "run = asyncio.Runner().run; "
+        "index = run(open_retriever(RetrieverConfig([sys.argv[1]]), part_alone=True)); "
+        "run(serve(index, '127.0.0.1', int(sys.argv[2]), lambda said: print(said, flush=True)))"
+    )
+    server = subprocess.Popen(
+        [sys.executable, "-c", code, folder, str(port)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert server.stdout is not None
+        yield re.findall(r"http://\S+", server.stdout.readline())[0], server
+    finally:
+        server.kill()
+        server.communicate()
+
+
+@pytest.mark.slow
+def test_a_part_that_ends_in_a_run_is_told_of_and_the_run_goes_on_when_it_is_back(tmp_path: Path) -> None:
+    corpus = write_jsonl(tmp_path / "corpus.jsonl", WORLD)
+    encoder = static_encoder(tmp_path / "encoder")
+    parts = [built(corpus, encoder, tmp_path / f"part{number}", part=f"{number}/2") for number in (1, 2)]
+    with serving(parts[0]) as (first, _):
+        with serving(parts[1]) as (second, server):
+            run = started(tmp_path / "runs", "--search", f"{first},{second}", "--pause", 0.1)
+            wait_for_lines(run, tmp_path / "runs" / METHOD / TRACES, 3)
+            server.kill()
+            status, said = ended(run)
+        assert status == 2 and f"{second}/search cannot be reached" in said
+        done = read_rows(tmp_path / "runs" / METHOD)
+        assert 0 < len(done) < 40 and not [row.error for row in done.values() if row.error]
+        with serving(parts[1], int(second.rpartition(":")[2])):
+            assert ended(started(tmp_path / "runs", "--search", f"{first},{second}"))[0] == 0
+    rows = read_rows(tmp_path / "runs" / METHOD)
+    assert {name: row.text for name, row in rows.items()} == {f"q{n}": f"A{n}" for n in range(40)}
 
 
 @pytest.mark.slow

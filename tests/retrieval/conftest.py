@@ -117,3 +117,17 @@ def save_tiny_bert(model, folder: Path) -> None:  # type: ignore[no-untyped-def]
 
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(encoder_folder("default")).save_pretrained(folder)
+
+
+def static_encoder(folder: Path) -> str:
+    """Save a static encoder, the mean of random vectors of tokens: fast, and blind for upper case."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import StaticEmbedding
+    from transformers import AutoTokenizer
+
+    from retrieval.dense.encoder import encoder_folder
+
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folder("default")).backend_tokenizer
+    modules = [StaticEmbedding(tokenizer, embedding_dim=64)]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder))
+    return str(folder)

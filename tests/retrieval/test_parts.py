@@ -16,7 +16,7 @@ from core.types import Passage
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.open import open_retriever
-from tests.retrieval.conftest import ignore, write_jsonl
+from tests.retrieval.conftest import ignore, static_encoder, write_jsonl
 from tests.retrieval.test_http import served
 
 COUNT, PASSAGES = 4, 20_000
@@ -25,18 +25,7 @@ WORDS = [f"{first}{last}" for first in ("bar", "cor", "dun", "fen", "gal") for l
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A static encoder, the mean of random vectors of tokens: fast, and blind for upper case."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.models import StaticEmbedding
-    from transformers import AutoTokenizer
-
-    from retrieval.dense.encoder import encoder_folder
-
-    tokenizer = AutoTokenizer.from_pretrained(encoder_folder("default")).backend_tokenizer
-    folder = tmp_path_factory.mktemp("static")
-    modules = [StaticEmbedding(tokenizer, embedding_dim=64)]
-    SentenceTransformer(modules=modules, device="cpu").save(str(folder))
-    return str(folder)
+    return static_encoder(tmp_path_factory.mktemp("static"))
 
 
 @pytest.fixture(scope="module")

@@ -118,6 +118,17 @@ def test_the_clients_of_openai_ask_and_stream(server):
     assert all(reply.choices[0].message.content for reply in asyncio.run(both()))
 
 
+def test_the_chat_model_of_langchain_asks_and_streams(server):
+    langchain_openai = pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
+    url, *_ = server
+    model = langchain_openai.ChatOpenAI(
+        model="corag", base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=240
+    )
+    reply = model.invoke(QUESTION[0]["content"])
+    assert reply.content and reply.usage_metadata["total_tokens"] > 100
+    assert "".join(chunk.content for chunk in model.stream(QUESTION[0]["content"])) == reply.content
+
+
 def test_a_stream_that_is_closed_frees_the_engine_within_two_seconds(server):
     url, folder, log, _ = server
     stream = client_of(url).chat.completions.create(model="long", messages=QUESTION, stream=True)
@@ -161,12 +172,9 @@ def test_a_signal_ends_it_after_the_last_answer_and_its_runs_can_be_read(server,
     assert re.search(r"sub_query", capsys.readouterr().out)
 
 
-def test_an_agent_starts_the_command_and_asks_over_its_standard_input(index):
-    command = ["-m", "scripts.cli", "mcp", *MODEL, "--index", str(index)]
-    presets = json.dumps({name: PRESETS[name] for name in ("closed-book", "corag")})
-    parameters = StdioServerParameters(
-        command=sys.executable, args=[*command, "--presets", presets], env=ONE_THREAD, cwd=str(ROOT)
-    )
+def test_an_agent_starts_the_command_asks_over_its_standard_input_and_gives_up(index):
+    command = ["-m", "scripts.cli", "mcp", *MODEL, "--index", str(index), "--presets", json.dumps(PRESETS)]
+    parameters = StdioServerParameters(command=sys.executable, args=command, env=ONE_THREAD, cwd=str(ROOT))
 
     async def talk():
         told = []
@@ -175,10 +183,18 @@ def test_an_agent_starts_the_command_and_asks_over_its_standard_input(index):
             told.append(message)
 
         async with Client(parameters) as client:
-            question = {"question": QUESTION[0]["content"], "effort": "high"}
+            question = {"question": QUESTION[0]["content"], "effort": "medium"}
             answer = await client.call_tool("ask", question, progress_callback=progress)
             found = await client.call_tool("search", {"query": "mayor of Karlen", "k": 1})
             uri = found.structured_content["hits"][0]["uri"]
+            # The third preset writes 1,500 tokens, for a minute and more: whoever waits no longer ends that.
+            long = asyncio.create_task(client.call_tool("ask", question | {"effort": "high"}))
+            await asyncio.sleep(2)
+            assert not long.done()
+            long.cancel()
+            begun = time.monotonic()
+            assert not (await client.call_tool("ask", {"question": "Now?", "effort": "low"})).is_error
+            assert time.monotonic() - begun < 15
             return answer, told, (await client.read_resource(uri)).contents[0].text
 
     answer, told, text = asyncio.run(talk())
