@@ -1,4 +1,4 @@
-"""Which process runs which tests, in which order, when pytest-xdist runs several. Hooks of tests/conftest.py."""
+"""Which process of pytest-xdist runs which tests, and in which order: hooks of tests/conftest.py."""
 
 from __future__ import annotations
 
