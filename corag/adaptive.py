@@ -30,19 +30,25 @@ HEADROOM = 1.5  # a stage may cost so many times what the greedy chain makes one
 
 async def adaptive(tools: Tools, config: CoRAGConfig, context: Context, budget: QuestionBudget) -> Outcome:
     """Greedy, then samples, then tree search, as long as the best chain is unsure."""
-    # Stage 1, for every question: a greedy chain. What it cost tells what another hop will cost, about.
+    # Stage 1, for every question: a greedy chain. What it cost tells what others will cost, about.
     with hand_back_final_answer(context.costs, tools, config):
         with hold_back_scores(1, context.costs, tools, config):
             chain = await decode_chain(Chain(), config.max_hops, tools, config, temperature=0, path="chain 1")
+        decoded = tools.spent.total
         candidates = [await score(chain, "chain 1", tools, config, context)]
     states = list[Candidate]()
     limit = note_score_and_limit(candidates[0], budget.shared, config)
-    price_per_hop = tools.spent.total / max(1, len(chain))  # its score's share is in it
-    budget.charge(context.costs.final_answer)
+    # A chain is scored once, however many hops it has.
+    per_hop, per_score = decoded / max(1, len(chain)), tools.spent.total - decoded
+    budget.charge(final_to_come(candidates, context))
 
     # Stages 2 and 3, for the unsure: the other N - 1 chains, then a tree.
-    for stage, hops in (("samples", (config.chains - 1) * config.max_hops), ("tree", hops_of_tree(config))):
-        allowed = math.ceil(HEADROOM * hops * price_per_hop)
+    others = config.chains - 1
+    for stage, hops, scores in (
+        ("samples", others * config.max_hops, others),
+        ("tree", hops_of_tree(config), scores_of_tree(config)),
+    ):
+        allowed = math.ceil(HEADROOM * (hops * per_hop + scores * per_score))
         best = rank(candidates).best
         sure = best.score is not None and best.score <= limit  # a chain without a score has found nothing
         if sure or not budget.affords(allowed):
@@ -56,7 +62,7 @@ async def adaptive(tools: Tools, config: CoRAGConfig, context: Context, budget: 
             else:
                 best, states = await search_tree(candidates, branch, config, context)
                 candidates.append(best)
-        budget.charge(context.costs.final_answer)
+        budget.charge(final_to_come(candidates, context))
     chosen = rank(candidates)
     return replace(chosen, candidates=(*chosen.candidates, *states))
 
@@ -84,6 +90,16 @@ def note_score_and_limit(first: Candidate, shared: SharedBudget, config: CoRAGCo
     return statistics.median(shared.scores) if shared.scores else math.inf
 
 
+def final_to_come(candidates: list[Candidate], context: Context) -> int:
+    """Return what the final answer will still cost: nothing if it was asked for to score the best chain."""
+    return 0 if rank(candidates).best.final else context.costs.final_answer
+
+
 def hops_of_tree(config: CoRAGConfig) -> int:
     """How many hops a tree search takes at most."""
     return config.max_hops * config.beam * config.expand * (1 + config.rollouts * config.rollout_hops)
+
+
+def scores_of_tree(config: CoRAGConfig) -> int:
+    """How many chains a tree search scores at most: its rollouts, and the one that it keeps."""
+    return config.max_hops * config.beam * config.expand * config.rollouts + 1

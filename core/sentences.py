@@ -89,10 +89,10 @@ def _goes_on(line: str, boundary: re.Match[str], start: int = 0) -> bool:
     if begins_here and boundary[0] == "." and _LIST_NUMBER.fullmatch(before.lstrip()):
         return True
     word = before.split()[-1].lstrip("\"'“‘([") if before[-1:].strip() else ""
-    if word.lower() in _BEFORE_NUMBERS:
+    initial = re.fullmatch(r"[A-Z]", word) is not None
+    if not initial and word.lower() in _BEFORE_NUMBERS:  # "P." is somebody's name far more often than a page
         return line[boundary.end() : boundary.end() + _LONGEST_WORD].lstrip()[:1].isdigit()
     inner_dots = re.fullmatch(r"(?:[^\W\d_]\.)+[^\W\d_]", word) is not None  # U.S, i.e, J.R.R
-    initial = re.fullmatch(r"[A-Z]", word) is not None
     return inner_dots or initial or word.lower() in _ABBREVIATIONS
 
 

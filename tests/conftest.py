@@ -3,61 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from functools import cache
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 from generation.config import ModelConfig
 from generation.transformers_engine import TransformersGenerator
 from generation.vllm_engine import VllmGenerator
 from tests.llama_cpp import write_gguf
+from tests.scheduling import pytest_collection_modifyitems, pytest_xdist_make_scheduler
 from tests.serving import served_default_model, served_llama_cpp
 from tests.tiny import save_tiny_model
 
-ROOT = Path(__file__).parents[1]
-
-
-SHARED = 'loop_scope="session"'  # what stands in a file whose tests share the engines below
-
-
-class ByFile(LoadScopeScheduling):
-    """A file's tests run in one process, and so do all files that share the engines below.
-
-    Groups of xdist's own (the mark ``xdist_group``) do nothing under pytest 9.2: items keep no node id there
-    that xdist could write a group's name to.
-    """
-
-    def _split_scope(self, nodeid: str) -> str:
-        return scope(nodeid)
-
-
-def scope(nodeid: str) -> str:
-    """Return what a test shares its process with."""
-    file = nodeid.partition("::")[0]
-    return "engines" if SHARED in text(file) else file
-
-
-@cache
-def text(file: str) -> str:
-    """Return a test file's text."""
-    return (ROOT / file).read_text()
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
-    """Hand out whole files."""
-    return ByFile(config, log)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what is slow; the shared engines stay open to the end, so they are opened late."""
-    slow = {scope(item.nodeid) for item in items if item.get_closest_marker("slow")}
-    order = {"engines": 1}
-    items.sort(key=lambda item: order.get(scope(item.nodeid), 0 if scope(item.nodeid) in slow else 2))
+__all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]  # hooks that pytest finds here
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

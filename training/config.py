@@ -192,19 +192,28 @@ class RewardOptions:
     Attributes:
         of: the gain in the gold answer's mean "log_likelihood" per token, or in its "probability", that
             mean's exponential (IGPO): the latter counts little as long as the answer is far away.
-        repeat_penalty: a sub-query that the chain has asked gains nothing, less this.
+        least_gain: a sub-query that loses more is worth this. A loss has no end of its own: without a bound
+            it would be better to repeat oneself than to ask what leads astray.
+        guesses: whether a sub-query may gain by naming a gold answer that neither the question nor the chain
+            before it does. It has guessed, not searched; without this its reward is 0 at most.
+        repeat_penalty: a sub-query that the chain has asked is worth minus this, which is below
+            ``least_gain``.
         blank_penalty: the same of an empty one.
     """
 
     of: Literal["log_likelihood", "probability"] = "log_likelihood"
+    least_gain: float = -0.4
+    guesses: bool = False
     repeat_penalty: float = 0.5
     blank_penalty: float = 0.5
 
     def __post_init__(self) -> None:
-        if min(self.repeat_penalty, self.blank_penalty) < 0:
+        if not -min(self.repeat_penalty, self.blank_penalty) < self.least_gain <= 0:
             raise ConfigError(
-                "reward.repeat_penalty and reward.blank_penalty are taken off a reward, so they cannot be "
-                f"negative, but they are {self.repeat_penalty} and {self.blank_penalty}."
+                "repeats and blanks are to be worth less than any sub-query that asks something new, so "
+                "reward.least_gain must be 0 or below and reward.repeat_penalty and reward.blank_penalty "
+                f"above minus it, but they are {self.least_gain}, {self.repeat_penalty} and "
+                f"{self.blank_penalty}: choose larger penalties, or a least_gain nearer to 0."
             )
 
 
@@ -221,6 +230,13 @@ class GrpoConfig(ProgramOptions):
         generations: sub-queries that are sampled and compared after the same hops.
         temperature: at which they are sampled.
         beta: weight of the distance (KL) from the start adapter; 0 for none.
+        loss: how the losses of tokens are added up, as TRL names it: "dapo" divides by all tokens of an
+            update (DAPO, arXiv 2503.14476), "grpo" by those of each sub-query (Shao et al. 2024: prefers
+            short ones that are good and long ones that are bad), "dr_grpo" by a constant (Dr. GRPO, arXiv
+            2503.20783). The others are "bnpo", "cispo", "sapo" and "vespo".
+        scale_rewards: divide a reward's distance from its group's mean by the standard deviation of the
+            "group" (Shao et al. 2024), of the whole "batch", or by nothing: "none" (Dr. GRPO: else questions
+            whose sub-queries are worth much the same count most).
         reward: what a sub-query is worth.
         cold_start: train a new adapter, without an adapter that knows the task. Small models collapse so.
         dev: questions to answer while training goes on, greedily, every ``eval_steps`` steps.
@@ -238,6 +254,8 @@ class GrpoConfig(ProgramOptions):
     generations: int = 8
     temperature: float = 1.0
     beta: float = 0.04
+    loss: Literal["grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "vespo"] = "dapo"
+    scale_rewards: Literal["group", "batch", "none"] = "group"
     reward: RewardOptions = field(default_factory=RewardOptions)
     cold_start: bool = False
     dev: FurtherQuestions = field(default_factory=FurtherQuestions)

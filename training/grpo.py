@@ -4,9 +4,9 @@
         --retriever.index INDEX --out FOLDER
 
 Sub-queries are sampled after the beginnings of sampled chains. Each is searched for and answered, and its
-reward is the gain in the gold answer's likelihood, less a penalty for repeats and blanks. Answers and scores
-come from the adapter that the training starts from, frozen. Of the sub-queries after the same hops those that
-gain more than the others become likelier (GRPO, Shao et al. 2024).
+reward is the gain in the gold answer's likelihood; repeats and blanks are worth less than any other. Answers
+and scores come from the adapter that the training starts from, frozen. Of the sub-queries after the same hops
+those that gain more than the others become likelier (GRPO, Shao et al. 2024).
 
 The folder gets the adapter, ``training.json``, which says how it was made, and ``metrics.jsonl`` with reward,
 length, repeats and dev EM as they went. The same command goes on from the last checkpoint.
@@ -23,7 +23,7 @@ from typing import Any
 
 from corag.config import CoRAGConfig
 from corag.method import corag as answer_by_corag
-from core.errors import BackendError, DataError
+from core.errors import BackendError, ConfigError, DataError
 from core.gather import gather
 from core.protocols import Ability, Generator, Retriever
 from core.runner import answer_question
@@ -37,6 +37,7 @@ from generation.models import context_window, model_folder
 from generation.rendering import Renderer
 from training.chains import config_of, manifest_of_chains, read_chains
 from training.config import GrpoConfig
+from training.held_out import trained_on
 from training.reward import Prefix, Rewarder, prefixes_of
 from training.rows import check_index, identify
 from training.tuning import (
@@ -92,6 +93,7 @@ def main(config: GrpoConfig) -> dict[str, Any]:
     renderer = Renderer.load(folder, config.engine.chat)
     corag = config_of([Path(chains) for chains in config.chains])
     prefixes = load_prefixes(config, folder, renderer, corag)
+    check_dev(config, [each.question for each in prefixes])
     opened: list[Opened] = []
 
     def make() -> Any:
@@ -170,6 +172,38 @@ def load_prefixes(
                 "chains."
             )
     return found
+
+
+def check_dev(config: GrpoConfig, trained: Sequence[Question]) -> None:
+    """Raise :class:`ConfigError` if a dev question is trained on: dev EM would be a lie.
+
+    :func:`training.held_out.trained_on` says which are the same.
+    """
+    if not config.dev.questions:
+        return
+    tests, dataset = load_dev(config), dev_dataset(config)
+    published = dataset != "jsonl" and dataset in map(dataset_of, config.chains)
+    if shared := trained_on(tests, trained, published=published):
+        raise ConfigError(
+            f"{len(shared)} of the {len(tests)} dev questions are trained on, such as '{shared[0].id}', but "
+            "dev EM is to be of questions that are not: take others with --dev.skip and --dev.limit, or from "
+            "another file."
+        )
+
+
+def load_dev(config: GrpoConfig) -> Sequence[Question]:
+    """Load the dev questions."""
+    return replace(config.dev, dataset=dev_dataset(config)).load()
+
+
+def dev_dataset(config: GrpoConfig) -> str:
+    """Return the format of the dev questions: that of the chains' own if none is named."""
+    return config.dev.dataset or dataset_of(config.chains[0])
+
+
+def dataset_of(chains: str) -> str:
+    """Return the format of the questions that chains were sampled for."""
+    return str(manifest_of_chains(Path(chains)).settings["questions"].get("dataset") or "jsonl")
 
 
 def settings_of(config: GrpoConfig, folder: str) -> dict[str, Any]:
@@ -253,7 +287,7 @@ def make_exam(
     """Return what answers the dev questions with a model: greedily, with the chains' prompts and passages."""
     from generation.transformers_engine import TransformersGenerator
 
-    questions = config.dev.load()
+    questions = load_dev(config)
     decoding = replace(corag, strategy="greedy", max_hops=config.dev_hops, stop=config.dev_stop)
     window = context_window(folder) or 2048
 
@@ -295,6 +329,8 @@ def arguments(config: GrpoConfig, corag: CoRAGConfig) -> Any:
         max_completion_length=corag.max_sub_query_tokens,
         temperature=config.temperature,
         beta=config.beta,
+        loss_type=config.loss,
+        scale_rewards=config.scale_rewards,
         **common_arguments(config, evaluates=False),
     )
     check_one_gpu(said)

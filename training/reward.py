@@ -18,6 +18,7 @@ from corag.prompting import fit_hop_prompt, sub_query_prompt
 from corag.rank import gold_log_likelihood
 from core.gather import gather
 from core.protocols import Completion, Generator, Retriever
+from core.text import mentions
 from core.tools import Tools
 from core.types import Question
 from eval.experiment.background import background
@@ -42,12 +43,17 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True)
 class Rewarded:
-    """A sub-query's reward. ``gain``: without penalties; 0 of one that repeats the chain or is blank."""
+    """A sub-query's reward.
+
+    ``gain``: without bounds and penalties; 0 of one that repeats the chain or is blank. ``names_answer``: it
+    names a gold answer that nothing before it does.
+    """
 
     reward: float
     gain: float = 0.0
     repeats: bool = False
     blank: bool = False
+    names_answer: bool = False
 
 
 def prefixes_of(row: ChainRow, most: int, renderer: Renderer, corag: CoRAGConfig) -> list[Prefix]:
@@ -86,7 +92,18 @@ async def reward_of(
     gain = after.mean - before.mean
     if options.of == "probability":
         gain = math.exp(after.mean) - math.exp(before.mean)
-    return Rewarded(gain, gain) if math.isfinite(gain) else Rewarded(math.nan)
+    named = names_answer(hop.sub_query, prefix)
+    if not math.isfinite(gain):
+        return Rewarded(math.nan, names_answer=named)
+    worth = min(gain, 0.0) if named and not options.guesses else gain
+    return Rewarded(max(worth, options.least_gain), gain, names_answer=named)
+
+
+def names_answer(sub_query: str, prefix: Prefix) -> bool:
+    """Whether a sub-query names a gold answer that neither the question nor the chain before it does."""
+    said = [text for hop in prefix.before for text in (hop.sub_query, hop.sub_answer)]
+    answers = prefix.question.answers
+    return mentions([sub_query], answers) and not mentions([prefix.question.text, *said], answers)
 
 
 class Rewarder:
@@ -114,7 +131,7 @@ class Rewarder:
         log_metric: Any,
         **_: Any,
     ) -> list[float]:
-        """Return the reward of each reply, and log how many repeat the chain and are blank.
+        """Return the reward of each reply, and log how many repeat, are blank or name the answer.
 
         ``number``: of the prefix that it replies to. TRL hands over more than is needed.
         """
@@ -127,10 +144,11 @@ class Rewarder:
 
     @staticmethod
     def shares(found: Sequence[Rewarded]) -> Mapping[str, float]:
-        """Return what is logged of a batch: shares of repeats and blanks, and the mean gain."""
+        """Return what is logged of a batch: shares of repeats, blanks and guesses, and the mean gain."""
         return {
             "repeats": sum(each.repeats for each in found) / len(found),
             "blanks": sum(each.blank for each in found) / len(found),
+            "names_answer": sum(each.names_answer for each in found) / len(found),
             "gain": sum(each.gain for each in found) / len(found),
         }
 

@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -28,7 +27,6 @@ from core.options import identity_of
 from core.runs.failures import check_max_failed
 from core.runs.folder import TRACES, read_lines
 from core.runs.stamp import STAMP, Input, Stamp, is_finished, refuse_differences
-from core.text import normalize_answer
 from core.types import Question
 from eval.experiment.backends import OPENED_ALIASES, indexes_read, require_index, weights_read
 from eval.experiment.questions import FurtherQuestions, QuestionFile
@@ -38,6 +36,7 @@ from retrieval.config import RetrieverConfig
 from training.chains import config_of
 from training.config import WATCHING, SftConfig, TuningOptions
 from training.data import RowsConfig
+from training.held_out import trained_on
 from training.rows import MakeRowsConfig
 from training.sample import SampleRunConfig
 from training.sampling import SampleConfig
@@ -239,54 +238,20 @@ def turns(config: RoundsConfig, total: int) -> list[TrainingTurn]:
 def check_held_out(config: RoundsConfig, asked: Sequence[Question], planned: Sequence[TrainingTurn]) -> None:
     """Raise :class:`ConfigError` if a test question is trained on: its figures would say nothing.
 
-    Questions are the same by their texts, however these are typed (see :func:`same_words`), and by their ids
-    where both are of one published dataset. In files of one's own an id such as "1" may be anything's, so
-    there a question of the same id is the same if they have a gold answer and half of their words in common.
+    :func:`training.held_out.trained_on` says which are the same.
     """
     if not config.test.questions:
         return
     starts = [(turn.skip - config.skip, turn.limit) for turn in planned]
     trained = [question for start, limit in starts for question in asked[start : start + limit]]
-    texts = {same_words(question.text) for question in trained}
-    by_id: dict[str, list[Question]] = {}
-    for question in trained:
-        by_id.setdefault(question.id, []).append(question)
     published = config.held_out.dataset == config.dataset != "jsonl"
-
-    def known(test: Question) -> bool:
-        if same_words(test.text) in texts or (published and test.id in by_id):
-            return True
-        return any(_alike(test, each) for each in by_id.get(test.id, ()))
-
     tests = config.held_out.load()
-    if shared := [each.id for each in tests if known(each)]:
+    if shared := trained_on(tests, trained, published=published):
         raise ConfigError(
-            f"{len(shared)} of the {len(tests)} test questions are trained on, such as '{shared[0]}': "
+            f"{len(shared)} of the {len(tests)} test questions are trained on, such as '{shared[0].id}': "
             "measured on them a model only remembers. Take others with --test.skip and --test.limit, or from "
             "another file."
         )
-
-
-def _alike(one: Question, other: Question) -> bool:
-    answers = {same_words(answer) for answer in one.answers}
-    words, others = (set(normalize_answer(each.text).split()) for each in (one, other))
-    answered_alike = not answers.isdisjoint(map(same_words, other.answers))
-    return answered_alike and 2 * len(words & others) >= min(len(words), len(others))
-
-
-def same_words(text: str) -> str:
-    """Return what is left of a text that two files may hold in different typing: its letters and digits.
-
-    Neither case, punctuation, the kind or place of spaces, full-width and other forms of a character (NFKC),
-    nor articles make another question.
-
-    >>> same_words("Who wrote\u00a0the Co-op\uff1f") == same_words("who wrote  Coop?")
-    True
-    """
-    # Letters, marks, numbers and symbols stay; of what is left the answers' rule drops articles.
-    typed = unicodedata.normalize("NFKC", text).casefold()
-    words = "".join(each if unicodedata.category(each)[0] in "LMNS" else " " for each in typed)
-    return normalize_answer(words).replace(" ", "")
 
 
 def keep_plan(root: Path, planned: Sequence[TrainingTurn]) -> None:

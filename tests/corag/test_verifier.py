@@ -9,6 +9,7 @@ import pytest
 from corag.config import CoRAGConfig
 from corag.method import corag
 from corag.rank import Candidate, combined, log_probability, votes
+from corag.shared_budget import SharedBudget
 from core.errors import ConfigError
 from core.protocols import Ability
 from core.tools import Tools
@@ -252,6 +253,40 @@ def test_adaptive_goes_on_while_the_verifier_says_no():
         assert answer.chains[answer.chosen].score == -odds
         if chains == 1:
             assert tools.ledger["final"].calls == 1, "the answer that was judged is the final one"
+
+
+@pytest.mark.parametrize(("judges", "hops"), [("final", 1), ("draft", 3)])
+def test_adaptive_reckons_with_one_score_a_chain_and_one_final_answer(judges, hops):
+    booked = []
+
+    def reply(request):
+        return "Yes" if kind(request) == "ENOUGH" else seeded(request)
+
+    class Watched(SharedBudget):
+        def __setattr__(self, name, value):
+            if name == "balance":
+                booked.append(value - getattr(self, "balance", 0))
+            super().__setattr__(name, value)
+
+    config = CoRAGConfig(
+        **PROMPTS, **TOKENS, strategy="adaptive", max_hops=3, chains=3, expand=2, rollouts=1, rollout_hops=1,
+        rank_by="verifier", judged=judges, unsure_above=-99.0, mean_budget=100_000,
+        stop="check" if hops == 1 else "length",
+    )  # fmt: skip
+    tools = Tools(QUESTION, ScriptedGenerator(reply), WordRetriever(WORLD), shared=Watched())
+    answer = asyncio.run(corag(QUESTION, tools, config))
+    assert len(answer.chains[0].hops) == hops
+    greedy = [each for each in tools.steps if each.path.split("/")[0] == "chain 1" and each.kind != "search"]
+    scored = sum(each.usage.total for each in greedy if each.role in ("final", "draft", "verify"))
+    decoded = sum(each.usage.total for each in greedy) - scored
+    _, after_greedy, samples, back, _, tree, *_ = booked
+    # Two more chains of three hops; a tree of three depths, two children each with one rollout of one hop.
+    assert samples == -math.ceil(1.5 * (2 * 3 * decoded / hops + 2 * scored)) and back == -samples
+    assert tree == -math.ceil(1.5 * (12 * decoded / hops + 7 * scored))
+    # A draft is no final answer: that is still to come.
+    to_come = 100_000 - decoded - scored - after_greedy
+    assert to_come == 0 if judges == "final" else to_come > 0
+    assert sum(booked) == 100_000 - tools.spent.total
 
 
 # ---- budgets and refusals

@@ -62,6 +62,17 @@ def test_reader_extraction(reply, answer):
         ("It was founded in 1990. 300 people came.", "It was founded in 1990."),
         ("So the answer is: no. Both are older.", "So the answer is: no."),
         ("It is listed as no. 5 on the list. Then more.", "It is listed as no. 5 on the list."),
+        # An initial is one whatever its letter: P is no page, but p is.
+        (
+            "Emma met P. G. Wodehouse and J. P. Morgan. They talked.",
+            "Emma met P. G. Wodehouse and J. P. Morgan.",
+        ),
+        (
+            "It was signed by Wayne P. 300 people came. Then more.",
+            "It was signed by Wayne P. 300 people came.",
+        ),
+        ("See p. 5 of the book. Then more.", "See p. 5 of the book."),
+        ("He missed page p. Then he read on.", "He missed page p."),
         ("1. Emma was written by Jane Austen. 2. She was English.", "1. Emma was written by Jane Austen."),
         ("Step 1. Emma was written by Austen. Next.", "Step 1. Emma was written by Austen."),
     ],

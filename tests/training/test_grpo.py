@@ -42,7 +42,7 @@ from tests.training.conftest import PASSAGES, TOWNS
 from tests.training.launching import kill_after, launched
 from training.chains import config_of, read_chains
 from training.config import GrpoConfig, RewardOptions
-from training.grpo import examine, load_prefixes, main
+from training.grpo import arguments, check_dev, examine, load_prefixes, main, settings_of
 from training.reward import Prefix, Rewarder, prefixes_of, reward_of
 from training.sampling import SampleConfig, sample_chains
 
@@ -137,9 +137,8 @@ def test_the_reward_is_the_gain_that_sampling_measured(
     checked = [0, 0]
     for row in read_chains([Path(chains)]):
         prefixes = {prefix.before: prefix for prefix in prefixes_of(row, 0, renderer, CORAG)}
-        rewarder = Rewarder(
-            list(prefixes.values()), engine, opened.retriever, renderer, CORAG, RewardOptions()
-        )
+        unbound = RewardOptions(least_gain=-99, repeat_penalty=100, blank_penalty=100, guesses=True)
+        rewarder = Rewarder(list(prefixes.values()), engine, opened.retriever, renderer, CORAG, unbound)
         places = list(prefixes)
         tools = Tools(row.question, engine)
         first = background().run(gold_log_likelihood(Chain(), row.question.answers, tools, CORAG)).mean
@@ -171,11 +170,18 @@ def scripted(before: float, after: float) -> ScriptedGenerator:
     return ScriptedGenerator(lambda request: "Issel", log_likelihood=likelihood)
 
 
-def rewarded(text: str, asked: tuple[str, ...] = (), **options: Any) -> Any:
-    question = Question("q", "Where is it?", ("Issel",))
-    before = tuple(HopRecord(each, "x", False, ()) for each in asked)
+def rewarded(
+    text: str,
+    asked: tuple[str, ...] = (),
+    scores: tuple[float, float] = (-3.0, -1.0),
+    query: str = "Where is it?",
+    found: str = "x",
+    **options: Any,
+) -> Any:
+    question = Question("q", query, ("Issel",))
+    before = tuple(HopRecord(each, found, False, ()) for each in asked)
     prefix = Prefix(question, before, "", ())
-    tools = Tools(question, scripted(-3.0, -1.0), WordRetriever(PASSAGES))
+    tools = Tools(question, scripted(*scores), WordRetriever(PASSAGES))
     reply = Completion(text, (), "stop")
     return asyncio.run(reward_of(reply, prefix, tools, CORAG, RewardOptions(**options)))
 
@@ -188,6 +194,65 @@ def test_repeats_and_blanks_are_penalised_and_gains_counted_as_asked() -> None:
     assert (repeat.reward, repeat.gain, repeat.repeats, repeat.blank) == (-0.7, 0.0, True, False)
     blank = rewarded("\n ", blank_penalty=0.9)
     assert (blank.reward, blank.repeats, blank.blank) == (-0.9, False, True)
+
+
+def test_whatever_is_asked_anew_is_worth_more_than_a_repeat_or_a_blank() -> None:
+    lost = rewarded("Which river?", scores=(-1.0, -6.0))
+    assert lost.gain == pytest.approx(-5.0) and lost.reward == -0.4
+    repeat, blank = rewarded("which mayor", asked=("Which mayor?",)), rewarded(" ")
+    assert repeat.reward < lost.reward and blank.reward < lost.reward
+    a_little = rewarded("Which river?", scores=(-1.0, -1.3))
+    assert a_little.reward == a_little.gain == pytest.approx(-0.3)
+    for options in (
+        {"least_gain": -0.5}, {"least_gain": -2.0, "blank_penalty": 3.0}, {"least_gain": 0.1},
+        {"repeat_penalty": 0.0}, {"least_gain": math.nan},
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=r"worth less than any.* choose larger penalties"):
+            RewardOptions(**options)
+
+
+def test_who_names_the_answer_before_anything_did_gains_nothing() -> None:
+    guess = rewarded("Is it on the Issel, which river?")
+    assert (guess.reward, guess.names_answer) == (0.0, True) and guess.gain == pytest.approx(2.0)
+    assert rewarded("Is it on the Issel, which river?", guesses=True).reward == pytest.approx(2.0)
+    worse = rewarded("Is it on the Issel, which river?", scores=(-1.0, -1.3))
+    assert worse.reward == pytest.approx(-0.3), "a guess may lose"
+    # Named by the question, or found on the way, it may be asked about.
+    asked = rewarded("Is it on the Issel, which river?", query="Is it the Rhine or the Issel?")
+    found = rewarded("Is it on the Issel, which river?", asked=("Which mayor?",), found="Of the Issel.")
+    for each in (asked, found, rewarded("Which river?")):
+        assert each.reward == pytest.approx(2.0) and not each.names_answer
+    assert Rewarder.shares([guess, found])["names_answer"] == 0.5
+
+
+def test_dev_questions_that_are_trained_on_are_refused(options: Options, tmp_path: Path) -> None:
+    """Before anything is opened; they are known by their words, however these are typed."""
+    dev = tmp_path / "dev.jsonl"
+
+    def config_for(*asked: Question) -> GrpoConfig:
+        lines = [{"id": each.id, "question": each.text, "answers": list(each.answers)} for each in asked]
+        dev.write_text("".join(json.dumps(each) + "\n" for each in lines))
+        return options(dev=FurtherQuestions(questions=str(dev)))
+
+    fresh, known = questions(5)[4], questions(1)[0]
+    typed = replace(known, id="other", text="when was mayor of ARLEN born")
+    for shared in (known, typed):
+        said = rf"1 of the 2 dev questions are trained on, such as '{shared.id}'.*--dev.skip"
+        with pytest.raises(ConfigError, match=said):
+            main(config_for(fresh, shared))
+    check_dev(config_for(replace(fresh, id="q0")), questions(4))  # an id alone may be anything's
+
+
+def test_loss_and_scaling_reach_trl_and_stand_in_the_manifest(options: Options, tiny_model: str) -> None:
+    for changes, loss, scale in (
+        ({}, "dapo", "group"),
+        ({"loss": "dr_grpo", "scale_rewards": "none"}, "dr_grpo", "none"),
+    ):
+        config = options(**changes)
+        said = arguments(config, CORAG)
+        assert (said.loss_type, said.scale_rewards) == (loss, scale)
+        noted = settings_of(config, tiny_model)["options"]
+        assert (noted["loss"], noted["scale_rewards"]) == (loss, scale)
 
 
 def test_a_cold_start_and_groups_that_cannot_be_are_refused(options: Options) -> None:
@@ -242,7 +307,9 @@ def lines_of(config: GrpoConfig) -> list[dict[str, Any]]:
 def test_steps_are_taken_logged_and_gone_on_from(options: Options, tmp_path: Path) -> None:
     """Killed in the middle it ends in the weights of a training that was not."""
     dev = tmp_path / "dev.jsonl"
-    asked = [{"id": each.id, "question": each.text, "answers": list(each.answers)} for each in questions(2)]
+    asked = [
+        {"id": each.id, "question": each.text, "answers": list(each.answers)} for each in questions(6)[4:]
+    ]
     dev.write_text("".join(json.dumps(each) + "\n" for each in asked))
     once = options(
         max_steps=8, save_steps=1, eval_steps=4, per_question=1, save_precision="float32",
@@ -272,6 +339,7 @@ def test_steps_are_taken_logged_and_gone_on_from(options: Options, tmp_path: Pat
             "completions/mean_length",
             "repeats",
             "blanks",
+            "names_answer",
             "gain",
             "entropy",
         } <= line.keys()

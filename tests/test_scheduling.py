@@ -1,0 +1,61 @@
+"""The tests' own scheduler: a test that kills its process fails, and all others are run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PLAIN = "def test_one(): pass\ndef test_two(): pass\ndef test_three(): pass\n"
+KILLS = (
+    "import os\ndef test_before(): pass\ndef test_kills(): os.kill(os.getpid(), 9)\ndef test_after(): pass\n"
+)
+LAST = "import os\ndef test_kills(): os.kill(os.getpid(), 9)\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "passed", "died_of"),
+    [
+        ([KILLS, PLAIN, PLAIN, PLAIN], 11, ["test_0.py::test_kills"]),
+        ([PLAIN, PLAIN, PLAIN, KILLS], 11, ["test_3.py::test_kills"]),
+        (
+            [PLAIN, KILLS, "def test_one(): pass\n", LAST, PLAIN],
+            9,
+            ["test_1.py::test_kills", "test_3.py::test_kills"],
+        ),
+    ],
+    ids=["the first file", "the last file", "two, and a file of one test"],
+)
+def test_a_test_that_kills_its_process_fails_alone(
+    tmp_path: Path, files: list[str], passed: int, died_of: list[str]
+) -> None:
+    for number, text in enumerate(files):
+        (tmp_path / f"test_{number}.py").write_text(text)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "xdist",
+        "-p",
+        "tests.scheduling",
+        "--rootdir",
+        ".",
+        "-rf",
+    ]
+    ended = subprocess.run(
+        [*command, "--numprocesses", "2", "--dist", "loadscope", "--no-loadscope-reorder", "."],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert f"{len(died_of)} failed, {passed} passed" in ended.stdout
+    assert sorted(re.findall(r"^FAILED (\S+)", ended.stdout, re.MULTILINE)) == died_of
