@@ -17,11 +17,13 @@ _LABEL = re.compile(r"^(next |intermediate |follow-?up |sub-?)?(query|question)\
 class SubQuery:
     """A sub-query as it was taken out of a reply.
 
-    ``cut``: the reply ended within it, at its limit of tokens.
+    ``cut``: the reply ended within it, at its limit of tokens. ``log_probability``: of the reply, natural
+    logarithm; None if nobody wanted to know.
     """
 
     text: str
     cut: bool = False
+    log_probability: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class Hop:
 
     ``refused``: the passages did not tell. ``hits``: what the search for the sub-query found, best first.
     ``query_cut``, ``answer_cut``: the reply that it was taken out of ended within it, at its limit of tokens.
+    ``log_probability``: of the two replies together; None if nobody wanted to know.
     """
 
     sub_query: str
@@ -38,6 +41,7 @@ class Hop:
     hits: tuple[Hit, ...] = ()
     query_cut: bool = False
     answer_cut: bool = False
+    log_probability: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,12 @@ class Chain:
     def refusals(self) -> int:
         """Hops whose passages did not tell."""
         return sum(hop.refused for hop in self.hops)
+
+    @property
+    def log_probability(self) -> float | None:
+        """Of all that the model wrote, sub-queries and sub-answers; None if a hop does not tell."""
+        values = [hop.log_probability for hop in self.hops]
+        return None if None in values else sum(value for value in values if value is not None)
 
     def extends(self, other: Chain) -> bool:
         """Whether this chain begins with the other one's hops."""

@@ -18,7 +18,7 @@ from core.types import CandidateAnswer
 
 PROMPTS = Path(__file__).parent / "prompts"
 
-Signal = Literal["refusal", "refusals", "vote", "verifier", "likelihood"]
+Signal = Literal["refusal", "refusals", "vote", "verifier", "likelihood", "probability"]
 """What chains can be ranked by: see ``rank_by``."""
 
 OF_ANSWERS: frozenset[Signal] = frozenset({"vote", "verifier", "likelihood"})  # not of chains alone
@@ -58,9 +58,10 @@ class CoRAGConfig(MethodConfig):
         rank_by: which chain is best: "refusal" (mean log-likelihood of the refusal sentence given the chain,
             lower is better), "refusals" (fewest refused hops), "vote" (most frequent answer), "verifier"
             (the model's own judgement of the answer, which the row task verify teaches: log P(Yes) - log
-            P(No)) or "likelihood" (of the answer, given the chain alone, mean per token). Several with a
-            plus, such as "vote+verifier": the product of their probabilities. refusals and vote need no
-            log-probabilities.
+            P(No)), "likelihood" (of the answer, given the chain alone, mean per token) or "probability" (of
+            all that the model wrote in the chain, sub-queries and sub-answers; it costs no token). Several
+            with a plus, such as "vote+verifier": the product of their probabilities. refusals and vote need
+            no log-probabilities.
         judged: the answer that is voted on, verified and scored: the "final" one, or the "draft" from the
             chain alone, without passages, which costs a quarter.
         vote_weight: what a chain's vote counts: "one", or its probability by another signal
@@ -140,7 +141,7 @@ class CoRAGConfig(MethodConfig):
     value_all: bool = True
     rank_by: str = "refusal"
     judged: Literal["final", "draft"] = "final"
-    vote_weight: Literal["one", "refusal", "refusals", "verifier", "likelihood"] = "one"
+    vote_weight: Literal["one", "refusal", "refusals", "verifier", "likelihood", "probability"] = "one"
     noted_signals: tuple[Signal, ...] = ()
     verify_passages: int = 5
     measure_candidates: bool = False
@@ -301,6 +302,10 @@ class CoRAGConfig(MethodConfig):
 
     def needs(self) -> Mapping[Ability, str]:
         """Scores, to rank chains by likelihood and to let it decide when to stop."""
+        needed: dict[Ability, str] = {}
+        ranks = self.strategy != "greedy" or self.measure_candidates
+        if ranks and "probability" in self.chain_signals:
+            needed[Ability.LOGPROBS] = "choose --corag.rank_by refusals, and no signal 'probability'"
         found = []
         if self.strategy != "greedy" and not _SCORED.isdisjoint(self.chain_signals):
             others = "refusals or vote" if self.strategy == "best_of_n" else "refusals"
@@ -309,7 +314,7 @@ class CoRAGConfig(MethodConfig):
             found.append("--corag.stop check")
         if self.measure_candidates:
             found.append("--corag.measure_candidates false")
-        return {Ability.SCORES: f"choose {' and '.join(found)}"} if found else {}
+        return needed | ({Ability.SCORES: f"choose {' and '.join(found)}"} if found else {})
 
     def shared_state(self, rows: Iterable[SavedRow]) -> SharedBudget | None:
         """Return the budget that the questions of an adaptive run share; other strategies share nothing."""

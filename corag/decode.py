@@ -97,6 +97,7 @@ async def sample_sub_queries(
         max_tokens=config.max_sub_query_tokens,
         temperature=temperature,
         n=count,
+        logprobs="probability" in config.chain_signals,
         path=path,
     )
     # One request for all samples: the prompt is computed and counted once.
@@ -117,8 +118,13 @@ def read_sub_queries(
     ]
     cut = [each.finish_reason == "length" and (written or reaches_end(each.text, number)) for each in replies]
     repeats = sum(not fresh([text], asked, exact=exact, blank=written) for text in cleaned)
-    new = fresh(cleaned, asked, exact=exact, blank=written)
-    return [SubQuery(text, cut[cleaned.index(text)]) for text in new], repeats
+    new = [cleaned.index(text) for text in fresh(cleaned, asked, exact=exact, blank=written)]
+    return [SubQuery(cleaned[at], cut[at], log_probability_of(replies[at])) for at in new], repeats
+
+
+def log_probability_of(reply: Completion) -> float | None:
+    """Return the log-probability of a whole reply; None if it was not asked for."""
+    return None if reply.logprobs is None else sum(reply.logprobs)
 
 
 async def take_hop(sub_query: SubQuery, tools: Tools, config: CoRAGConfig, *, path: str) -> Hop:
@@ -128,18 +134,25 @@ async def take_hop(sub_query: SubQuery, tools: Tools, config: CoRAGConfig, *, pa
     """
     hits = await tools.search(sub_query.text, k=max(config.search_depth, config.passages_per_hop), path=path)
     if not hits and not config.ask_without_passages:
-        return Hop(sub_query.text, config.refusal, refused=True, query_cut=sub_query.cut)
+        own = sub_query.log_probability
+        return Hop(sub_query.text, config.refusal, refused=True, query_cut=sub_query.cut, log_probability=own)
     prompt = sub_answer_prompt(sub_query.text, top_passages(hits, config.passages_per_hop), config)
     prompt = fit_hop_prompt(prompt, tools.count_tokens, config)
     reply = await tools.generate(
-        prompt, role="sub_answer", max_tokens=config.max_sub_answer_tokens, path=path
+        prompt,
+        role="sub_answer",
+        max_tokens=config.max_sub_answer_tokens,
+        logprobs="probability" in config.chain_signals,
+        path=path,
     )
     sub_answer, refused = clean_sub_answer(reply.text, config.refusal)
     if config.replies == "as_written":
         sub_answer = reply.text
     # A refusal is put down as its whole sentence, however much of it was written.
     cut = not refused and reply.completions[0].finish_reason == "length"
-    return Hop(sub_query.text, sub_answer, refused, hits, sub_query.cut, cut)
+    parts = sub_query.log_probability, log_probability_of(reply.completions[0])
+    both = None if parts[0] is None or parts[1] is None else parts[0] + parts[1]
+    return Hop(sub_query.text, sub_answer, refused, hits, sub_query.cut, cut, both)
 
 
 async def apply_stop_rule(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str) -> Chain:

@@ -114,6 +114,8 @@ async def signal_of(
             return float(chain.refusals)
         case "refusal":
             return await refusal_log_likelihood(chain, tools, config, path=path)
+        case "probability":
+            return chain.log_probability
         case "verifier" if answer.strip():
             return await verifier_score(chain, answer, tools, config, path=path)
         case "likelihood" if answer.strip():
@@ -167,7 +169,7 @@ def log_probability(name: Signal, value: float) -> float:
             return math.log(value) if value > 0 else -math.inf
         case "verifier":  # P(Yes) of Yes and No
             return min(value, 0.0) - math.log1p(math.exp(-abs(value)))
-        case "likelihood":
+        case "likelihood" | "probability":
             return value
 
 

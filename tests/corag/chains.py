@@ -28,7 +28,7 @@ def chain_of(request):
 def run(
     reply, config=None, *, question=QUESTION, retriever=None, budget=0, score=lambda request: -1.0, **options
 ):
-    engine = {name: options.pop(name) for name in ("pause", "cuts") if name in options}
+    engine = {name: options.pop(name) for name in ("pause", "cuts", "probability") if name in options}
     generator = ScriptedGenerator(reply, log_likelihood=score, **engine)
     tools = Tools(question, generator, retriever or WordRetriever(WORLD), budget=budget)
     settings = config or CoRAGConfig(**(PROMPTS | options))

@@ -188,6 +188,28 @@ def test_a_mixture_lacks_a_score_where_a_part_is_missing():
     assert scores == [None, pytest.approx(0.5 - math.log(1 - math.exp(-2)))]
 
 
+def test_the_probability_is_of_all_that_the_model_wrote_in_the_chain():
+    asked = iter(["odd glass", "who glass", "zzz"])
+
+    def reply(request):
+        if kind(request) == "NEXT":
+            return next(asked)
+        return "Issel" if kind(request) == "FINAL" else "unsure" if "who" in request.prompt.text else "sure"
+
+    likely = {"odd": 0.5, "unsure": 0.25, "zzz": 0.125}
+    answer, generator, tools = run(
+        reply, strategy="best_of_n", chains=3, max_hops=1, rank_by="probability",
+        probability=lambda piece: likely.get(piece, 1.0),
+    )  # fmt: skip
+    # A search that finds nothing is refused without a reply, so the sub-query is all that was written.
+    found = [each.signals["probability"] for each in answer.chains]
+    assert found == pytest.approx([math.log(0.5), math.log(0.25), math.log(0.125)])
+    assert answer.chosen == 0 and not generator.scored, "it costs no request"
+    assert tools.ledger["sub_query"].calls == 3 and tools.ledger["sub_answer"].calls == 2
+    config = CoRAGConfig(strategy="best_of_n", rank_by="probability")
+    assert set(config.needs()) == {Ability.LOGPROBS}
+
+
 def test_further_signals_are_noted_and_choose_nothing():
     score = verdicts(Rhine=-3.0, Issel=2.0)
     options = {"strategy": "best_of_n", "chains": 2, "max_hops": 1, "rank_by": "refusals", "score": score}
