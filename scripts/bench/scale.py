@@ -45,7 +45,7 @@ async def main(passages: int = 1_000_000) -> dict[str, float]:
 def _apart(step: str, folder: Path, passages: int) -> dict[str, float]:
     """Do one step in a process of its own, whose memory is then its own too."""
     command = [sys.executable, "-m", "scripts.bench.scale", step, str(folder), str(passages)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     figures: dict[str, float] = json.loads(said.splitlines()[-1])
     return figures
 
@@ -70,8 +70,6 @@ def search(folder: Path, passages: int) -> dict[str, float]:
 
 
 async def _search(folder: Path) -> dict[str, float]:
-    from pyserini.search.lucene import LuceneSearcher
-
     from eval.datasets import load_questions
     from retrieval.config import RetrieverConfig
     from retrieval.open import open_retriever
@@ -87,6 +85,9 @@ async def _search(folder: Path) -> dict[str, float]:
         await retriever.search(query, K)
         taken.append(time.perf_counter() - begun)
     resident = _memory_mb("VmRSS")
+    # Only now: imported before our own start of Java, Pyserini would take whichever Java it finds.
+    from pyserini.search.lucene import LuceneSearcher
+
     searcher = LuceneSearcher(str(folder / "bm25"))
     ids = [str(number) for number in range(len(queries))]
     ratios, batch_s = [], 0.0
