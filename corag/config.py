@@ -275,6 +275,11 @@ class CoRAGConfig(MethodConfig):
         return tuple(name for name in dict.fromkeys(names) if name != "vote")
 
     @property
+    def wants_probabilities(self) -> bool:
+        """Whether sub-queries and sub-answers are asked for with their log-probabilities."""
+        return "probability" in self.chain_signals
+
+    @property
     def judges_answers(self) -> bool:
         """Whether ranking a chain wants its answer first."""
         return not OF_ANSWERS.isdisjoint((*self.signals, *self.chain_signals))
@@ -304,7 +309,7 @@ class CoRAGConfig(MethodConfig):
         """Scores, to rank chains by likelihood and to let it decide when to stop."""
         needed: dict[Ability, str] = {}
         ranks = self.strategy != "greedy" or self.measure_candidates
-        if ranks and "probability" in self.chain_signals:
+        if ranks and self.wants_probabilities:
             needed[Ability.LOGPROBS] = "choose --corag.rank_by refusals, and no signal 'probability'"
         found = []
         if self.strategy != "greedy" and not _SCORED.isdisjoint(self.chain_signals):

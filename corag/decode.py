@@ -97,7 +97,7 @@ async def sample_sub_queries(
         max_tokens=config.max_sub_query_tokens,
         temperature=temperature,
         n=count,
-        logprobs="probability" in config.chain_signals,
+        logprobs=config.wants_probabilities,
         path=path,
     )
     # One request for all samples: the prompt is computed and counted once.
@@ -142,7 +142,7 @@ async def take_hop(sub_query: SubQuery, tools: Tools, config: CoRAGConfig, *, pa
         prompt,
         role="sub_answer",
         max_tokens=config.max_sub_answer_tokens,
-        logprobs="probability" in config.chain_signals,
+        logprobs=config.wants_probabilities,
         path=path,
     )
     sub_answer, refused = clean_sub_answer(reply.text, config.refusal)
@@ -150,8 +150,8 @@ async def take_hop(sub_query: SubQuery, tools: Tools, config: CoRAGConfig, *, pa
         sub_answer = reply.text
     # A refusal is put down as its whole sentence, however much of it was written.
     cut = not refused and reply.completions[0].finish_reason == "length"
-    parts = sub_query.log_probability, log_probability_of(reply.completions[0])
-    both = None if parts[0] is None or parts[1] is None else parts[0] + parts[1]
+    asked, said = sub_query.log_probability, log_probability_of(reply.completions[0])
+    both = None if asked is None or said is None else asked + said
     return Hop(sub_query.text, sub_answer, refused, hits, sub_query.cut, cut, both)
 
 

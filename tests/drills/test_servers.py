@@ -45,7 +45,14 @@ def searching(port: int = 0, name: str = "words") -> Iterator[tuple[str, subproc
         "index.fingerprint = sys.argv[2]; "
         "asyncio.run(serve(index, '127.0.0.1', int(sys.argv[1]), lambda said: print(said, flush=True)))"
     )
-    command = [sys.executable, "-c", code, str(port), name]
+    with told_address(code, str(port), name) as served:
+        yield served
+
+
+@contextmanager
+def told_address(code: str, *words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Run code that serves in a process of its own; yield the address that it prints, and the process."""
+    command = [sys.executable, "-c", code, *words]
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
@@ -76,13 +83,8 @@ def in_a_process(module: str, made: str) -> Iterator[tuple[str, subprocess.Popen
         f"import time; from tests.generation.{module} import *\n"
         f"with {made} as server: print(server.url, flush=True); time.sleep(600)"
     )
-    server = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        yield server.stdout.readline().strip(), server
-    finally:
-        server.kill()
-        server.communicate()
+    with told_address(code) as served:
+        yield served
 
 
 def replying() -> AbstractContextManager[tuple[str, subprocess.Popen[str]]]:
@@ -222,15 +224,8 @@ def serving(folder: str, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[
         "index = run(open_retriever(RetrieverConfig([sys.argv[1]]), part_alone=True)); "
         "run(serve(index, '127.0.0.1', int(sys.argv[2]), lambda said: print(said, flush=True)))"
     )
-    server = subprocess.Popen(
-        [sys.executable, "-c", code, folder, str(port)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert server.stdout is not None
-        yield re.findall(r"http://\S+", server.stdout.readline())[0], server
-    finally:
-        server.kill()
-        server.communicate()
+    with told_address(code, folder, str(port)) as served:
+        yield served
 
 
 @pytest.mark.slow
