@@ -116,8 +116,9 @@ def score_cost(chain: Chain, hops: int, costs: Costs, tools: Tools, config: CoRA
         cost += tools.cost(prompt, tools.count_tokens(config.refusal) + end_of_turn) + added
     if "verifier" in config.chain_signals:
         cost += costs.verify + 2 * added
-    # A draft and an answer's likelihood are of the same prompt.
+    # A draft, an answer's likelihood and that of each chain's answer are of the same prompt.
     drafts = (config.judges_answers and config.judged == "draft") + ("likelihood" in config.chain_signals)
+    drafts += config.chains if config.wants_consensus else 0
     if drafts:
         prompt = final_answer_prompt(query, chain, (), config)
         cost += drafts * (tools.cost(prompt, config.max_answer_tokens + 1) + added)

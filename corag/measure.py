@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from corag.config import OF_ANSWERS, CoRAGConfig, Signal
 from corag.final_answer import Context, FinalAnswer, final_answer
-from corag.rank import Candidate, Outcome, signal_of
+from corag.rank import Candidate, Outcome, signal_of, with_consensus
 from core.tools import Tools
 
 # What any model can tell; a verifier has to be taught, so it is measured where it ranks or is asked for.
@@ -56,5 +56,15 @@ async def measure_all(
                     signals[name] = value
         return Measured(said.text, signals)
 
-    found = await tools.measuring().fan_out(ended, one)
+    measuring = tools.measuring()
+    found = await measuring.fan_out(ended, one)
+    if config.wants_consensus and config.judged == "draft":
+        said = [replace(each, answer=one.answer) for each, one in zip(ended, found, strict=True)]
+        agreed = await with_consensus(said, measuring, config)
+        found = [
+            replace(one, signals={**one.signals, "consensus": each.signals["consensus"]})
+            if "consensus" in each.signals
+            else one
+            for each, one in zip(agreed, found, strict=True)
+        ]
     return {each.path: measured for each, measured in zip(ended, found, strict=True)}

@@ -105,7 +105,8 @@ class SavedRow:
     """A :class:`Row` read back. ``opened``, ``begun``, ``seconds``: 0 in rows of older versions.
 
     ``searches``: how many there were. ``remembered_searches``: those of them that an equal one had made.
-    ``written``: the steps as JSON, since few readers want them and a tree has hundreds.
+    ``steps_json``: the steps as JSON text: few readers want them, a tree has hundreds, and parsed they would
+    be most of what the rows of a long run hold.
     """
 
     question: Question
@@ -117,7 +118,7 @@ class SavedRow:
     begun: float
     searches: int
     remembered_searches: int
-    written: Sequence[Mapping[str, Any]]
+    steps_json: bytes
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> SavedRow:
@@ -136,7 +137,7 @@ class SavedRow:
                 float(record.get("begun", 0.0)),
                 sum(step["kind"] == SearchStep.kind for step in record["steps"]),
                 sum(step.get("remembered", False) for step in record["steps"]),
-                record["steps"],
+                orjson.dumps(record["steps"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError, DataError) as error:
             raise DataError(f"it is not an answered question ({error!r}). Remove that line.") from None
@@ -144,7 +145,7 @@ class SavedRow:
     @classmethod
     def unanswered(cls, question: Question) -> SavedRow:
         """Return the row of a question that nothing was done for."""
-        return cls(question, None, {}, 0.0, "", 0.0, 0.0, 0, 0, ())
+        return cls(question, None, {}, 0.0, "", 0.0, 0.0, 0, 0, b"[]")
 
     @property
     def text(self) -> str:
@@ -165,6 +166,12 @@ class SavedRow:
     def total_usage(self) -> TokenUsage:
         """The sum over all roles but that of what was only measured."""
         return spent_of(self.usage)
+
+    @property
+    def written(self) -> Sequence[Mapping[str, Any]]:
+        """The steps as JSON values, parsed anew at every call."""
+        found: Sequence[Mapping[str, Any]] = orjson.loads(self.steps_json)
+        return found
 
     @property
     def steps(self) -> tuple[Step, ...]:

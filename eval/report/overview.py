@@ -62,7 +62,7 @@ def load_run(name: str, folder: Path, corpus: str = "") -> Run:
 
 def _light(row: SavedRow) -> SavedRow:
     # ``written`` holds the steps as JSON, by far the most of a row.
-    return replace(row, answer=row.answer and replace(row.answer, further={}), written=())
+    return replace(row, answer=row.answer and replace(row.answer, further={}), steps_json=b"[]")
 
 
 @dataclass(frozen=True, slots=True)

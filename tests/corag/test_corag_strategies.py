@@ -16,6 +16,8 @@ from corag.final_answer import Context
 from corag.method import corag
 from corag.rank import Candidate, gold_log_likelihood
 from corag.tree import Tree
+from core.errors import ConfigError
+from core.protocols import Ability
 from core.runner import answer_question
 from core.runs.rows import SavedRow
 from core.tools import Tools
@@ -130,6 +132,71 @@ def test_blank_answers_have_no_vote():
     reply = lambda request: next(finals) if kind(request) == "FINAL" else seeded(request)  # noqa: E731
     answer, _, _ = run(reply, strategy="best_of_n", chains=4, max_hops=1, rank_by="vote")
     assert (answer.text, answer.chosen) == ("Issel", 1)
+
+
+CONSENSUS = {"strategy": "best_of_n", "chains": 4, "max_hops": 2, "rank_by": "consensus"}
+
+
+def opinions(request):
+    """Every chain's own answer is likeliest to it; one of the chains finds the Rhine impossible."""
+    chain, answer = chain_of(request), request.target.strip()
+    assert kind(request) == "FINAL" and request.end_of_turn
+    return {"Rhine": -8.0 if chain == chain_of_first[0] else -0.1, "Issel": -0.5}[answer]
+
+
+chain_of_first: list[list[str]] = []
+
+
+def finals_of(*answers):
+    """Chains say these in the order in which they come; the first one's is kept as the one that objects."""
+    chain_of_first.clear()
+    left = iter(answers)
+
+    def reply(request):
+        if kind(request) != "FINAL":
+            return seeded(request)
+        chain_of_first.append(chain_of(request))
+        return next(left)
+
+    return reply
+
+
+def test_consensus_hears_the_chain_that_finds_the_vote_impossible():
+    reply = finals_of("Issel", "Rhine", "the Rhine", "Issel!")
+    answer, _, tools = run(reply, **CONSENSUS, score=opinions)
+    # Rhine: (-8 - 0.1 - 0.1 - 0.1) / 4; Issel: -0.5 with each of the four.
+    assert [chain.score for chain in answer.chains] == pytest.approx([0.5, 2.075, 2.075, 0.5])
+    assert (answer.text, answer.chosen) == ("Issel", 0)
+    assert tools.ledger["score"].calls == 8, "two answers that differ, four chains"
+
+
+def test_a_mixture_of_vote_and_consensus_adds_their_logarithms():
+    reply = finals_of("Issel", "Rhine", "the Rhine", "Rhine")
+    answer, _, _ = run(reply, **CONSENSUS | {"rank_by": "vote+consensus"}, score=opinions)
+    wanted = [0.5, *[2.075 - math.log(3)] * 3]
+    assert [chain.score for chain in answer.chains] == pytest.approx(wanted)
+    assert answer.text == "Issel"
+
+
+def test_blank_answers_and_those_that_the_budget_does_not_cover_have_no_consensus():
+    answer, _, _ = run(finals_of("", "Issel", "", ""), **CONSENSUS, score=lambda request: -0.5)
+    assert [chain.score for chain in answer.chains] == [None, 0.5, None, None] and answer.chosen == 1
+    poor, _, tools = run(finals_of("Issel", "Rhine"), **CONSENSUS, score=lambda request: -0.5, budget=700)
+    assert tools.spent.total <= 700 and poor.text
+
+
+@pytest.mark.parametrize("strategy", ["tree", "adaptive"])
+def test_consensus_is_of_final_answers_that_a_tree_does_not_have_on_the_way(strategy):
+    with pytest.raises(ConfigError, match="compares final answers"):
+        CoRAGConfig(strategy=strategy, rank_by="consensus")
+
+
+def test_consensus_wants_an_engine_that_scores():
+    assert Ability.SCORES in CoRAGConfig(**CONSENSUS).needs()
+    assert (
+        Ability.SCORES
+        in CoRAGConfig(strategy="best_of_n", rank_by="vote", noted_signals=("consensus",)).needs()
+    )
 
 
 def test_counting_refusals_needs_no_log_probabilities():

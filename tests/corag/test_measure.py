@@ -81,6 +81,17 @@ def test_a_budget_does_not_pay_for_measuring():
     assert len(candidates(answer, tools, rank_by="refusal")) == len(answer.chains)
 
 
+def test_consensus_is_measured_of_the_final_answers_though_drafts_were_judged():
+    answer, _, tools = run(
+        by_chain, **SAMPLED, score=score, rank_by="consensus", judged="draft", measure_candidates=True
+    )
+    found = candidates(answer, tools, rank_by="consensus", judged="draft", measure_candidates=True)
+    told = {each.text: each.scores.get("consensus") for each in found}
+    assert {text: value for text, value in told.items() if "Issel" not in text} == {"Rhine": -2.0, "": None}
+    # Two spellings of one answer have one score: that of the first one's tokens.
+    assert {value for text, value in told.items() if "Issel" in text} in ({-0.75}, {-1.0})
+
+
 def test_states_within_a_tree_are_no_candidates():
     answer, _, tools = run(
         tree_model, strategy="tree", max_hops=3, expand=3, rollouts=1, rollout_hops=1, reuse=False,
