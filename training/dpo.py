@@ -11,7 +11,6 @@ This is a program of its own, not a command: accelerate starts it once per devic
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +19,23 @@ from generation.models import context_window, model_folder
 from training.config import DpoConfig
 from training.pairs import read_pairs_report
 from training.tuning import (
+    METRICS,
     batching_of,
-    check_one_gpu,
     check_tokenizer,
-    common_arguments,
     go_on,
     how_to_use,
     identity_of_training,
-    keep_float32,
     load_tokenizer,
     make_model,
+    passed,
     perform,
+    ready,
     save,
     start_program,
+    trainer_arguments,
     warn_of_held_out,
 )
 
-METRICS = "metrics.jsonl"
 _IDS = ("prompt_ids", "chosen_ids", "rejected_ids")
 
 
@@ -70,8 +69,7 @@ def train(trainer: Any, config: DpoConfig, pairs: Any) -> dict[str, Any]:
     return {
         "steps": done.steps,
         "epochs": done.epochs,
-        # After a resume transformers averages only what came since.
-        "train_loss": None if done.resumed_from else done.loss,
+        "train_loss": done.loss,
         "first_loss": done.first_loss,
         "evaluation": {name: found[key] for name, key in names.items() if key in found},
         "pairs": len(pairs["train"]),
@@ -82,10 +80,8 @@ def train(trainer: Any, config: DpoConfig, pairs: Any) -> dict[str, Any]:
 
 def said_of(config: DpoConfig, result: dict[str, Any]) -> str:
     """Say in two lines what a training made, and how to use it."""
-    loss = "" if result["train_loss"] is None else f", mean loss {result['train_loss']:.3f}"
-    found = "".join(f", {name} {value:.3f}" for name, value in result["evaluation"].items())
-    steps = f"{result['steps']} steps, {result['epochs']:.2f} epochs, {result['seconds']:.0f} s{loss}"
-    return how_to_use(config, f"{steps}{'; of pairs set aside' if found else ''}{found.replace(',', '', 1)}")
+    found = ", ".join(f"{name} {value:.3f}" for name, value in result["evaluation"].items())
+    return how_to_use(config, passed(result) + (f"; of pairs set aside {found}" if found else ""))
 
 
 def load_pairs(config: DpoConfig, folder: str) -> Any:
@@ -130,15 +126,11 @@ def settings_of(config: DpoConfig, folder: str) -> dict[str, Any]:
     report = read_pairs_report(Path(config.pairs))
     assert report is not None
     found = report.settings | {"questions": report.questions, "tokens": report.tokens}
-    settings = identity_of_training(config, folder, batching_of(config), config.PLACES) | {"pairs": found}
-    plain: dict[str, Any] = json.loads(json.dumps(settings))
-    return plain
+    return identity_of_training(config, folder, batching_of(config), {"pairs": found})
 
 
 def make_trainer(config: DpoConfig, folder: str, pairs: Any) -> Any:
     """Build TRL's trainer."""
-    from transformers.trainer_callback import PrinterCallback
-
     from training.pair_trainer import PairTrainer
     from training.trainer import MetricsFile, SpokenSteps
 
@@ -154,25 +146,21 @@ def make_trainer(config: DpoConfig, folder: str, pairs: Any) -> Any:
         processing_class=load_tokenizer(folder),
         callbacks=[SpokenSteps(), MetricsFile(Path(config.out) / METRICS)],
     )
-    trainer.remove_callback(PrinterCallback)
-    keep_float32(trainer.model)
-    return trainer
+    return ready(trainer)
 
 
 def arguments(config: DpoConfig, *, evaluates: bool) -> Any:
     """Say it to TRL, whose own defaults cut pairs at 1,024 tokens."""
     from trl import DPOConfig
 
-    said = DPOConfig(
-        max_length=None,  # longer ones were refused
-        beta=config.beta,
-        loss_type=[config.loss, "sft"] if config.sft_share else [config.loss],
-        loss_weights=[1.0, config.sft_share] if config.sft_share else None,
-        train_sampling_strategy="group_by_length" if batching_of(config) == "by_length" else "random",
-        **common_arguments(config, evaluates=evaluates),
-    )
-    check_one_gpu(said)
-    return said
+    own = {
+        "max_length": None,  # longer ones were refused
+        "beta": config.beta,
+        "loss_type": [config.loss, "sft"] if config.sft_share else [config.loss],
+        "loss_weights": [1.0, config.sft_share] if config.sft_share else None,
+        "train_sampling_strategy": "group_by_length" if batching_of(config) == "by_length" else "random",
+    }
+    return trainer_arguments(DPOConfig, config, own, evaluates=evaluates)
 
 
 if __name__ == "__main__":

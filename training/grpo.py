@@ -14,7 +14,6 @@ length, repeats and dev EM as they went. The same command goes on from the last 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -41,21 +40,19 @@ from training.held_out import trained_on
 from training.reward import Prefix, Rewarder, prefixes_of
 from training.rows import check_index, identify
 from training.tuning import (
-    check_one_gpu,
-    common_arguments,
+    METRICS,
     go_on,
     how_to_use,
     identity_of_training,
-    keep_float32,
     load_tokenizer,
     make_model,
     perform,
+    ready,
     save,
     start_program,
+    trainer_arguments,
     warn_of_held_out,
 )
-
-METRICS = "metrics.jsonl"
 
 
 @dataclass(frozen=True)
@@ -64,6 +61,16 @@ class Sources:
 
     settings: dict[str, Any]
     files: list[str]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What is read before anything is opened: beginnings of chains, how they go on, the dev questions."""
+
+    renderer: Renderer
+    corag: CoRAGConfig
+    prefixes: Sequence[Prefix]
+    dev: Sequence[Question]
 
 
 @dataclass
@@ -90,21 +97,18 @@ def main(config: GrpoConfig) -> dict[str, Any]:
     """
     require_index(config.retriever)
     folder = model_folder(config.model)
-    renderer = Renderer.load(folder, config.engine.chat)
-    corag = config_of([Path(chains) for chains in config.chains])
-    prefixes = load_prefixes(config, folder, renderer, corag)
-    check_dev(config, [each.question for each in prefixes])
+    lesson = load_lesson(config, folder)
     opened: list[Opened] = []
 
     def make() -> Any:
         opened.append(background().run(open_all(config)))
-        return make_trainer(config, folder, renderer, corag, prefixes, opened[0])
+        return make_trainer(config, folder, lesson, opened[0])
 
     try:
         return perform(
             config,
             settings_of(config, folder),
-            f"model {config.model} and {len(prefixes)} beginnings of chains",
+            f"model {config.model} and {len(lesson.prefixes)} beginnings of chains",
             make,
             lambda trainer: train(trainer, config),
         )
@@ -145,6 +149,19 @@ def said_of(config: GrpoConfig, result: dict[str, Any]) -> str:
     return how_to_use(config, f"{result['steps']} steps, {result['seconds']:.0f} s{changes}")
 
 
+def load_lesson(config: GrpoConfig, folder: str) -> Lesson:
+    """Read what is trained on and what is asked meanwhile.
+
+    Raises as :func:`load_prefixes` and :func:`check_dev` do.
+    """
+    renderer = Renderer.load(folder, config.engine.chat)
+    corag = config_of([Path(chains) for chains in config.chains])
+    prefixes = load_prefixes(config, folder, renderer, corag)
+    dev = load_dev(config)
+    check_dev(config, dev, [each.question for each in prefixes])
+    return Lesson(renderer, corag, prefixes, dev)
+
+
 def load_prefixes(
     config: GrpoConfig, folder: str, renderer: Renderer, corag: CoRAGConfig
 ) -> Sequence[Prefix]:
@@ -174,25 +191,27 @@ def load_prefixes(
     return found
 
 
-def check_dev(config: GrpoConfig, trained: Sequence[Question]) -> None:
+def check_dev(config: GrpoConfig, dev: Sequence[Question], trained: Sequence[Question]) -> None:
     """Raise :class:`ConfigError` if a dev question is trained on: dev EM would be a lie.
 
     :func:`training.held_out.trained_on` says which are the same.
     """
-    if not config.dev.questions:
+    if not dev:
         return
-    tests, dataset = load_dev(config), dev_dataset(config)
+    dataset = dev_dataset(config)
     published = dataset != "jsonl" and dataset in map(dataset_of, config.chains)
-    if shared := trained_on(tests, trained, published=published):
+    if shared := trained_on(dev, trained, published=published):
         raise ConfigError(
-            f"{len(shared)} of the {len(tests)} dev questions are trained on, such as '{shared[0].id}', but "
+            f"{len(shared)} of the {len(dev)} dev questions are trained on, such as '{shared[0].id}', but "
             "dev EM is to be of questions that are not: take others with --dev.skip and --dev.limit, or from "
             "another file."
         )
 
 
 def load_dev(config: GrpoConfig) -> Sequence[Question]:
-    """Load the dev questions."""
+    """Load the dev questions; none if none are named."""
+    if not config.dev.questions:
+        return ()
     return replace(config.dev, dataset=dev_dataset(config)).load()
 
 
@@ -214,9 +233,7 @@ def settings_of(config: GrpoConfig, folder: str) -> dict[str, Any]:
         for folder, each in zip(folders, identify(folders), strict=True)
     ]
     engine = {"backend": config.engine.backend, "dtype": config.engine.dtype, "chat": config.engine.chat}
-    settings = identity_of_training(config, folder, "padded", config.PLACES)
-    plain: dict[str, Any] = json.loads(json.dumps(settings | {"chains": chains, "engine": engine}))
-    return plain
+    return identity_of_training(config, folder, "padded", {"chains": chains, "engine": engine})
 
 
 async def open_all(config: GrpoConfig) -> Opened:
@@ -234,21 +251,14 @@ async def open_all(config: GrpoConfig) -> Opened:
     return Opened(generator, retriever, dev)
 
 
-def make_trainer(
-    config: GrpoConfig,
-    folder: str,
-    renderer: Renderer,
-    corag: CoRAGConfig,
-    prefixes: Sequence[Prefix],
-    opened: Opened,
-) -> Any:
+def make_trainer(config: GrpoConfig, folder: str, lesson: Lesson, opened: Opened) -> Any:
     """Build TRL's trainer."""
     import datasets
-    from transformers.trainer_callback import PrinterCallback
 
     from training.prefix_trainer import DevExam, PrefixTrainer
     from training.trainer import MetricsFile, SpokenSteps
 
+    renderer, corag, prefixes = lesson.renderer, lesson.corag, lesson.prefixes
     # Before the model: it starts the process group.
     chosen = arguments(config, corag)
     # Prompts of a batch end in the same column, so padding stands before them: our attention knows none.
@@ -259,8 +269,8 @@ def make_trainer(
     model.generation_config.eos_token_id = sorted(ends)
     rewarder = Rewarder(prefixes, opened.generator, opened.retriever, renderer, corag, config.reward)
     callbacks: list[Any] = [SpokenSteps(), MetricsFile(Path(config.out) / METRICS)]
-    if config.dev.questions:
-        exam = make_exam(config, folder, renderer, corag, opened.dev_retriever)
+    if lesson.dev:
+        exam = make_exam(config, folder, lesson, opened.dev_retriever)
         callbacks.append(DevExam(exam, config.eval_steps))
     trainer = PrefixTrainer(
         model=model,
@@ -274,26 +284,22 @@ def make_trainer(
         callbacks=callbacks,
         peft_config=peft_config,
     )
-    trainer.remove_callback(PrinterCallback)
-    if config.dev.questions:
+    if lesson.dev:
         callbacks[-1].trainer = trainer
-    keep_float32(trainer.model)
-    return trainer
+    return ready(trainer)
 
 
-def make_exam(
-    config: GrpoConfig, folder: str, renderer: Renderer, corag: CoRAGConfig, retriever: Retriever
-) -> Any:
+def make_exam(config: GrpoConfig, folder: str, lesson: Lesson, retriever: Retriever) -> Any:
     """Return what answers the dev questions with a model: greedily, with the chains' prompts and passages."""
     from generation.transformers_engine import TransformersGenerator
 
-    questions = load_dev(config)
-    decoding = replace(corag, strategy="greedy", max_hops=config.dev_hops, stop=config.dev_stop)
+    decoding = replace(lesson.corag, strategy="greedy", max_hops=config.dev_hops, stop=config.dev_stop)
     window = context_window(folder) or 2048
 
     def exam(model: Any) -> Mapping[str, float]:
-        generator = TransformersGenerator(model, renderer, window, config.engine.batch_size, "in training")
-        return background().run(examine(questions, generator, retriever, decoding))
+        size = config.engine.batch_size
+        generator = TransformersGenerator(model, lesson.renderer, window, size, "in training")
+        return background().run(examine(lesson.dev, generator, retriever, decoding))
 
     return exam
 
@@ -324,17 +330,15 @@ def arguments(config: GrpoConfig, corag: CoRAGConfig) -> Any:
     """Say it to TRL."""
     from trl import GRPOConfig
 
-    said = GRPOConfig(
-        num_generations=config.generations,
-        max_completion_length=corag.max_sub_query_tokens,
-        temperature=config.temperature,
-        beta=config.beta,
-        loss_type=config.loss,
-        scale_rewards=config.scale_rewards,
-        **common_arguments(config, evaluates=False),
-    )
-    check_one_gpu(said)
-    return said
+    own = {
+        "num_generations": config.generations,
+        "max_completion_length": corag.max_sub_query_tokens,
+        "temperature": config.temperature,
+        "beta": config.beta,
+        "loss_type": config.loss,
+        "scale_rewards": config.scale_rewards,
+    }
+    return trainer_arguments(GRPOConfig, config, own, evaluates=False)
 
 
 if __name__ == "__main__":

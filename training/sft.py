@@ -12,7 +12,6 @@ This is a program of its own, not a command: accelerate starts it once per devic
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,18 @@ from training.config import SftConfig
 from training.rows import RowsReport, read_report
 from training.tuning import (
     batching_of,
-    check_one_gpu,
     check_tokenizer,
-    common_arguments,
     go_on,
     how_to_use,
     identity_of_training,
-    keep_float32,
     load_tokenizer,
     make_model,
+    passed,
     perform,
+    ready,
     save,
     start_program,
+    trainer_arguments,
     warn_of_held_out,
 )
 
@@ -67,8 +66,7 @@ def train(trainer: Any, config: SftConfig, rows: Any) -> dict[str, Any]:
     return {
         "steps": done.steps,
         "epochs": done.epochs,
-        # After a resume transformers averages only what came since.
-        "train_loss": None if done.resumed_from else done.loss,
+        "train_loss": done.loss,
         "first_loss": done.first_loss,
         "evaluation": {name: value for name, value in losses.items() if name.endswith("_loss")},
         "row_tokens": tokens,
@@ -80,10 +78,8 @@ def train(trainer: Any, config: SftConfig, rows: Any) -> dict[str, Any]:
 
 def said_of(config: SftConfig, result: dict[str, Any]) -> str:
     """Say in two lines what a training made, and how to use it. All figures are in its manifest."""
-    loss = "" if result["train_loss"] is None else f", mean loss {result['train_loss']:.3f}"
     losses = "".join(f", {name} {value:.3f}" for name, value in result["evaluation"].items())
-    made = f"{result['steps']} steps, {result['epochs']:.2f} epochs, {result['seconds']:.0f} s{loss}{losses}"
-    return how_to_use(config, made)
+    return how_to_use(config, passed(result) + losses)
 
 
 def load_rows(config: SftConfig, folder: str) -> Any:
@@ -150,25 +146,18 @@ def report_of(name: str) -> RowsReport:
 
 
 def settings_of(config: SftConfig, folder: str) -> dict[str, Any]:
-    """Everything that the result depends on, as it stands in training.json.
-
-    ``resolved``: what "auto" came to on this machine. Weights are known by their digests, wherever they lie.
-    """
+    """Everything that the result depends on, as it stands in training.json."""
     found = [
         report.settings | {"questions": report.questions, "tokens": report.tokens}
         for report in map(report_of, config.rows)
     ]
-    settings = identity_of_training(config, folder, batching_of(config), config.PLACES)
     # One folder stands by itself, as in the manifests of older versions.
-    settings |= {"rows": found[0] if len(found) == 1 else found}
-    plain: dict[str, Any] = json.loads(json.dumps(settings))
-    return plain
+    learned_from = {"rows": found[0] if len(found) == 1 else found}
+    return identity_of_training(config, folder, batching_of(config), learned_from)
 
 
 def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
     """Build TRL's trainer."""
-    from transformers.trainer_callback import PrinterCallback
-
     from training.trainer import CompletionTrainer, SpokenSteps
 
     # TRL would tokenise the texts again, and not as decoding does: it gets tokens and mask alone.
@@ -190,15 +179,13 @@ def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
         peft_config=peft_config,
         callbacks=[SpokenSteps()],
     )
-    trainer.remove_callback(PrinterCallback)
     # CompletionTrainer computes the loss itself, and knows of no other term.
     if trainer.aux_loss_enabled:
         raise ConfigError(
             f"'{config.model}' is a mixture of experts, whose balancing loss is not computed here: use TRL's "
             "own SFTTrainer."
         )
-    keep_float32(trainer.model)
-    return trainer
+    return ready(trainer)
 
 
 def arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
@@ -209,15 +196,13 @@ def arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
     batching = batching_of(config)
     # TRL cuts what is longer than max_length, so it is the longest row there is. Rows behind one another have
     # no length of their own: any limit would cut the batch.
-    said = SFTConfig(
-        max_length=None if batching == "padding_free" else longest,
-        completion_only_loss=True,
-        padding_free=batching == "padding_free",
-        train_sampling_strategy="group_by_length" if batching == "by_length" else "random",
-        **common_arguments(config, evaluates=evaluates),
-    )
-    check_one_gpu(said)
-    return said
+    own = {
+        "max_length": None if batching == "padding_free" else longest,
+        "completion_only_loss": True,
+        "padding_free": batching == "padding_free",
+        "train_sampling_strategy": "group_by_length" if batching == "by_length" else "random",
+    }
+    return trainer_arguments(SFTConfig, config, own, evaluates=evaluates)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -30,7 +30,7 @@ from training.launched import check_launch, is_first, is_first_here, pin_one_gpu
 from training.memory import keep_freed_memory
 from training.rows import MadeOfChains, held_out_named
 
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS, METRICS = "checkpoints", "metrics.jsonl"
 ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 Options = TypeVar("Options", bound=ProgramOptions)
 
@@ -79,11 +79,14 @@ def perform(
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a training did. ``resumed_from``: the checkpoint's name, "" for a fresh start."""
+    """What a training did. ``resumed_from``: the checkpoint's name, "" for a fresh start.
+
+    ``loss``: the mean of all steps; None after a resume, when transformers averages only what came since.
+    """
 
     steps: int
     epochs: float
-    loss: float
+    loss: float | None
     first_loss: float | None
     seconds: float
     resumed_from: str
@@ -96,7 +99,7 @@ def go_on(trainer: Any, config: ProgramOptions) -> Trained:
     return Trained(
         trained.global_step,
         float(trained.metrics.get("epoch", config.epochs)),
-        trained.training_loss,
+        None if last else trained.training_loss,
         next((entry["loss"] for entry in trainer.state.log_history if "loss" in entry), None),
         time.perf_counter() - started,
         Path(last).name if last else "",
@@ -132,6 +135,12 @@ def start_program(
         print(said_of(options, outcome["result"]))  # noqa: T201
 
 
+def passed(result: dict[str, Any]) -> str:
+    """Say how long a training was and what its loss was, of the figures in its manifest."""
+    loss = "" if result["train_loss"] is None else f", mean loss {result['train_loss']:.3f}"
+    return f"{result['steps']} steps, {result['epochs']:.2f} epochs, {result['seconds']:.0f} s{loss}"
+
+
 def how_to_use(config: ProgramOptions, made: str) -> str:
     """Say in two lines what a training made, and how to use it. All figures are in its manifest."""
     used = "name" if config.tuning == "full" else "adapter"
@@ -164,14 +173,14 @@ def warn_of_held_out(what: str, report: MadeOfChains) -> None:
 
 
 def identity_of_training(
-    config: ProgramOptions, folder: str, batching: str, places: tuple[str, ...]
+    config: ProgramOptions, folder: str, batching: str, learned_from: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what every training's result depends on, as it stands in training.json.
+    """Return everything that a training's result depends on, as it stands in training.json.
 
     ``resolved``: what "auto" came to on this machine. Weights are known by their digests, wherever they lie.
-    ``places``: options whose content is noted in another way.
+    ``learned_from``: what a program notes by itself, in the place of the options in ``PLACES``.
     """
-    left_out = (*places, *WATCHING)
+    left_out = (*config.PLACES, *WATCHING)
     options = {name: value for name, value in asdict(config).items() if name not in left_out}
     if config.adapter:
         options["adapter"] = {
@@ -184,7 +193,9 @@ def identity_of_training(
         "rows_per_update": config.batch_size * config.accumulation * process_count(),
     }
     base = {"name": config.model, "digest": folder_digest(folder, weights_only=True)}
-    return {"base": base, "options": options, "resolved": resolved}
+    settings = {"base": base, "options": options, "resolved": resolved, **learned_from}
+    plain: dict[str, Any] = json.loads(json.dumps(settings))
+    return plain
 
 
 def load_tokenizer(folder: str) -> Any:
@@ -198,12 +209,34 @@ def load_tokenizer(folder: str) -> Any:
     return tokenizer
 
 
+def ready(trainer: Any) -> Any:
+    """Return a trainer of TRL's as every program wants it: in float32, and silent but for our callbacks."""
+    from transformers.trainer_callback import PrinterCallback
+
+    trainer.remove_callback(PrinterCallback)
+    keep_float32(trainer.model)
+    return trainer
+
+
 def keep_float32(model: Any) -> None:
     """Keep trained weights in float32: TRL rounds adapters of 4-bit models to bfloat16."""
     for weight in model.parameters():
         # In bfloat16 small updates are lost.
         if weight.requires_grad:
             weight.data = weight.data.float()
+
+
+def trainer_arguments(
+    kind: Callable[..., Any], config: ProgramOptions, own: Mapping[str, Any], *, evaluates: bool
+) -> Any:
+    """Say it to a trainer of TRL. ``kind``: the class of its arguments; ``own``: those of one program alone.
+
+    It comes before the model is loaded, since transformers starts the process group here. Raises
+    :class:`ConfigError` for what the machine does not have or would do wrongly.
+    """
+    said = kind(**own, **common_arguments(config, evaluates=evaluates))
+    check_one_gpu(said)
+    return said
 
 
 def common_arguments(config: ProgramOptions, *, evaluates: bool) -> dict[str, Any]:

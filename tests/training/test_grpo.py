@@ -42,7 +42,7 @@ from tests.training.conftest import PASSAGES, TOWNS
 from tests.training.launching import kill_after, launched
 from training.chains import config_of, read_chains
 from training.config import GrpoConfig, RewardOptions
-from training.grpo import arguments, check_dev, examine, load_prefixes, main, settings_of
+from training.grpo import arguments, check_dev, examine, load_dev, load_prefixes, main, settings_of
 from training.reward import Prefix, Rewarder, prefixes_of, reward_of
 from training.sampling import SampleConfig, sample_chains
 
@@ -240,7 +240,8 @@ def test_dev_questions_that_are_trained_on_are_refused(options: Options, tmp_pat
         said = rf"1 of the 2 dev questions are trained on, such as '{shared.id}'.*--dev.skip"
         with pytest.raises(ConfigError, match=said):
             main(config_for(fresh, shared))
-    check_dev(config_for(replace(fresh, id="q0")), questions(4))  # an id alone may be anything's
+    config = config_for(replace(fresh, id="q0"))
+    check_dev(config, load_dev(config), questions(4))  # an id alone may be anything's
 
 
 def test_loss_and_scaling_reach_trl_and_stand_in_the_manifest(options: Options, tiny_model: str) -> None:
