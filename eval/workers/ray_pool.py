@@ -7,28 +7,24 @@ is with each worker, the next goes to the one with the fewest, and those of a de
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-import signal
 import sys
-import threading
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
 from typing import Any
 
 from core.errors import BackendError, ConfigError, CoragError, reason
-from core.fault_handler import keep_fault_handler
 from core.gather import gather
 from core.runs.rows import Row
 from core.seeds import stable_hash
 from core.types import Question
 from eval.workers.actors import Addresses, EngineOpener, Greeting, Place, SearchServer, Worker
+from eval.workers.cluster import connected
 from eval.workers.config import WorkersConfig
+from eval.workers.room import machines_of, share_out, told_of
 from eval.workers.work import Elsewhere, Work
 from generation.cached import REPLIES_KEPT
 from generation.config import ModelConfig
@@ -40,9 +36,6 @@ _BESIDES = 8  # calls that a worker takes beside questions: where it is, whether
 _LOOK_AGAIN_S = 0.5
 _PLACED_S = 600.0  # until every worker's process runs; engines open later and may take longer
 _SHOWN = 8  # workers whose loads are shown one by one
-_OBJECTS_BYTES = (
-    200_000_000  # Ray's store for large objects, which ours are not: its default is a third of RAM
-)
 
 
 class _State(Enum):
@@ -130,7 +123,7 @@ class RayPool:
 
     async def open(self) -> None:
         """Start all processes, and wait until every engine is ready."""
-        count, cpus = _share(self._config, self._ray)
+        count, cpus = share_out(self._config, self._ray)
         kind = self._ray.remote(Worker).options(
             num_cpus=cpus,
             num_gpus=self._config.gpus_per_worker,
@@ -168,8 +161,8 @@ class RayPool:
             raise ConfigError(
                 f"only {len(placed)} of {len(self.members)} workers found a place within {_PLACED_S:g} "
                 f"seconds. Each asks for {self._config.gpus_per_worker:g} GPUs and {cpus:.3g} cores, and the "
-                f"machines have {_had(_machines(self._ray))}. Ask for fewer (--workers.count) or smaller "
-                "ones (--workers.gpus_per_worker, --workers.cpus_per_worker), or end "
+                f"machines have {told_of(machines_of(self._ray))}. Ask for fewer (--workers.count) or "
+                "smaller ones (--workers.gpus_per_worker, --workers.cpus_per_worker), or end "
                 "what else uses the cluster."
             ) from None
 
@@ -444,139 +437,3 @@ def _cause(error: Any) -> BaseException:
     """Return what a worker raised: one of our sentences as it is, a defect with its traceback."""
     cause = getattr(error, "cause", None)
     return cause if isinstance(cause, CoragError) else error
-
-
-Machine = Mapping[str, float]
-"""What a machine has, as Ray tells it: "CPU", "GPU"."""
-
-
-def _machines(ray: Any) -> Sequence[Machine]:
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
-
-
-def _had(machines: Sequence[Machine]) -> str:
-    """Say what machines have, equal ones together."""
-    kinds = Counter((each.get("GPU", 0), each.get("CPU", 0)) for each in machines)
-    return ", ".join(
-        f"{times} times {gpus:g} GPUs and {cpus:g} cores" for (gpus, cpus), times in kinds.items()
-    )
-
-
-def _share(config: WorkersConfig, ray: Any) -> tuple[int, float]:
-    """Return how many workers there are and how many cores each is given.
-
-    Raises :class:`ConfigError` if the machines have no room for them.
-    """
-    machines = _machines(ray)
-    per, cores = config.gpus_per_worker, config.cpus_per_worker
-    rooms = [_room(each, config) for each in machines]
-    count = config.count or sum(rooms)
-    if (per and count > sum(rooms)) or not count:
-        raise ConfigError(
-            f"there is no room for {config.count or 'any'} workers with {per:g} GPUs each: "
-            f"Ray knows {len(machines)} machines with {_total(machines, 'GPU'):g} GPUs together. Ask for "
-            "fewer (--workers.count, --workers.gpus_per_worker), or wait until all machines have joined."
-        )
-    if cores:
-        fitting = [int(each.get("CPU", 0) // cores) for each in machines]
-        most = sum(map(min, rooms, fitting)) if per else sum(fitting)
-        if count > most:
-            raise ConfigError(
-                f"there is no room for {count} workers with {cores} cores each: Ray knows {len(machines)} "
-                f"machines with {_total(machines, 'CPU'):g} cores together, enough for {most}."
-            )
-        return count, cores
-    if not per and config.count:  # any number fits on a machine, with smaller shares
-        rooms = [count] * len(machines)
-    # On one machine shares may be parts of a core: 32 clients of a server are no load.
-    return count, 0.99 * _equal_share(machines, rooms, count)
-
-
-def _room(machine: Machine, config: WorkersConfig) -> int:
-    """Return how many workers a machine takes: by GPUs if each takes some, else one if it has cores."""
-    per, gpus = config.gpus_per_worker, machine.get("GPU", 0)
-    if not per:
-        return int(machine.get("CPU", 0) > 0)
-    # Parts of two GPUs are no GPU. The sum is rounded, since 1 // 0.1 is 9.
-    return int(gpus) * int(round(1 / per, 6)) if per < 1 else int(gpus // per)
-
-
-def _equal_share(machines: Sequence[Machine], rooms: Sequence[int], count: int) -> float:
-    """Return the cores that each of ``count`` workers can have, wherever it is.
-
-    They are placed one by one where most is left for each. Ray may place them otherwise: then, too, there is
-    room for all, since they are alike.
-    """
-    placed = [0] * len(machines)
-    for _ in range(count):
-        free = [number for number, room in enumerate(rooms) if placed[number] < room]
-        placed[max(free, key=lambda number: machines[number].get("CPU", 0) / (placed[number] + 1))] += 1
-    return min(each.get("CPU", 0) / here for each, here in zip(machines, placed, strict=True) if here)
-
-
-def _total(machines: Sequence[Machine], what: str) -> float:
-    return sum(each.get(what, 0) for each in machines)
-
-
-@contextmanager
-def connected(config: WorkersConfig) -> Iterator[Any]:
-    """Connect to a cluster of Ray's, or start one on this machine, for the length of a block."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray's workers stand back behind all else (nice 15): on a busy machine an engine would hardly start.
-    os.environ.setdefault("RAY_worker_niceness", "0")
-    # Else it would set CUDA_VISIBLE_DEVICES to nothing for workers that share a GPU's server.
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        import ray
-        import ray.util.scheduling_strategies
-    except ImportError:
-        raise ConfigError(
-            "Ray is not installed: pip install 'corag[ray]', or leave out --workers ray."
-        ) from None
-    if ray.is_initialized():  # whoever did that ends it
-        yield ray
-        return
-    address = config.address or os.environ.get("RAY_ADDRESS") or "local"
-    with _own_signals(), keep_fault_handler():
-        _start(ray, address)
-    try:
-        yield ray
-    finally:
-        with _own_signals(), keep_fault_handler():  # its end resets what it had taken to the system's default
-            ray.shutdown()
-
-
-def _start(ray: Any, address: str) -> None:
-    """Connect to a cluster, or start one; once more if that failed, as it may where a machine is busy.
-
-    Raises :class:`BackendError` if it fails again.
-    """
-    for attempt in (1, 2):
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **_local(address))
-            return
-        except Exception as error:  # noqa: BLE001 - the likeliest of what Ray raises is a plain Exception
-            ray.shutdown()
-            if attempt == 2 or address != "local":
-                where = "did not start" if address == "local" else f"does not answer at '{address}'"
-                raise BackendError(
-                    f"Ray {where}: {reason(error)} Check --workers.address, or what else this machine does."
-                ) from None
-
-
-def _local(address: str) -> dict[str, Any]:
-    """Return what can be said of a cluster that is started here only."""
-    return {"object_store_memory": _OBJECTS_BYTES, "include_dashboard": False} if address == "local" else {}
-
-
-@contextmanager
-def _own_signals() -> Iterator[None]:
-    """Keep what this process does when it is told to end: Ray puts its own in the place."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -18,8 +18,9 @@ from typing import Any
 from core.runs.folder import RunFolder
 from core.types import Question
 from eval.experiment.progress import answer_waiting
+from eval.workers.cluster import connected
 from eval.workers.config import ray_workers
-from eval.workers.ray_pool import connected, ray_pool
+from eval.workers.ray_pool import ray_pool
 from eval.workers.work import Answering, ThisProcess, Workforce
 from scripts.bench.pausing import HOPS, open_pausing, pausing_method
 

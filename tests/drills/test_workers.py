@@ -18,8 +18,9 @@ from core.runs.folder import TRACES, read_rows
 from core.runs.manifest import Manifest
 from core.runs.rows import Row, SavedRow
 from eval.experiment.run import RunConfig, answer_dataset, answer_with
+from eval.workers.cluster import connected
 from eval.workers.config import ray_workers
-from eval.workers.ray_pool import RayPool, connected, ray_pool
+from eval.workers.ray_pool import RayPool, ray_pool
 from retrieval.config import RetrieverConfig
 from tests.drills.answering import CONFIG, METHOD, ended, questions, started
 from tests.drills.test_runs import ids, told

@@ -19,7 +19,8 @@ from core.types import Question
 from eval.workers import ray_pool as pools
 from eval.workers.actors import Greeting, Place, SearchServer
 from eval.workers.config import ray_workers
-from eval.workers.ray_pool import TRIES, RayPool, _share
+from eval.workers.ray_pool import TRIES, RayPool
+from eval.workers.room import share_out
 from retrieval.config import RetrieverConfig
 from tests.worker_engines import open_scripted
 
@@ -182,7 +183,7 @@ async def test_a_worker_that_comes_back_with_another_model_stays_out(count: int)
 def test_each_worker_gets_cores_that_a_machine_has_for_it(
     machines: list[tuple[float, float]], options: dict[str, Any], count: int, cores: float
 ) -> None:
-    assert _share(ray_workers(**options), Ray(machines)) == (count, pytest.approx(cores * 0.99))
+    assert share_out(ray_workers(**options), Ray(machines)) == (count, pytest.approx(cores * 0.99))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +198,7 @@ def test_each_worker_gets_cores_that_a_machine_has_for_it(
 )
 def test_workers_that_no_machine_has_room_for_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        _share(ray_workers(**options), Ray([(8, 32), (0, 96)]))
+        share_out(ray_workers(**options), Ray([(8, 32), (0, 96)]))
 
 
 class Unplaced(Actor):
