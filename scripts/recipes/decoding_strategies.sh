@@ -12,11 +12,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"
 if [ "$dataset" = world ]; then
-    corag world results/world --passages 1000 --train 200 --dev 50 --test 200 >&2
     questions=results/world/test.jsonl indexes=results/world dataset=jsonl
-    for kind in bm25 dense; do
-        corag index results/world/corpus.jsonl --kind "$kind" --out "$indexes-$kind" >&2
-    done
+    bash scripts/recipes/world_indexes.sh results/world "$indexes" --passages 1000 --train 200 --dev 50 --test 200
 else
     shift
     indexes=$(bash scripts/recipes/pooled_indexes.sh "$dataset" "$questions")

@@ -17,13 +17,9 @@ export PATH="$PWD/.venv/bin:$PATH"
 out=results/joint
 mkdir -p $out
 # The shipped adapter was trained on seed 1 and is tested on seed 0: neither is used here.
-corag world $out/learn-world --seed 11 --passages 1000 --train 600 --dev 50 --test 50 >&2
-corag world $out/test-world --seed 13 --passages 1000 --train 50 --dev 50 --test 300 >&2
-for world in learn test; do
-    for kind in bm25 dense; do
-        corag index $out/$world-world/corpus.jsonl --out $out/$world-$kind --kind $kind >&2
-    done
-done
+world() { bash scripts/recipes/world_indexes.sh $out/$1-world $out/$1 --passages 1000 --dev 50 "${@:2}"; }
+world learn --seed 11 --train 600 --test 50
+world test --seed 13 --train 50 --test 300
 head -200 $out/learn-world/train.jsonl > $out/learn-judged.jsonl
 tail -n +201 $out/learn-world/train.jsonl > $out/learn-followed.jsonl
 corag="--corag.preset small_model --corag.max_hops 4 --corag.stop learned --corag.context evidence

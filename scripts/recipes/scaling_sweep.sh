@@ -7,8 +7,5 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"
-corag world results/world --passages 1000 --train 200 --dev 50 --test 200 >&2
-for kind in bm25 dense; do
-    corag index results/world/corpus.jsonl --kind "$kind" --out "results/world-$kind" >&2
-done
+bash scripts/recipes/world_indexes.sh results/world results/world --passages 1000 --train 200 --dev 50 --test 200
 corag sweep --config eval/configs/world.yaml "$@"

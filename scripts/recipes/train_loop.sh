@@ -10,13 +10,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"
 out=results/train_loop
-corag world $out/train-world --seed 1 --passages 1000 --train 600 --dev 50 --test 50 >&2
-corag world $out/test-world --seed 0 --passages 1000 --train 200 --dev 50 --test 200 >&2
-for world in train test; do
-    for kind in bm25 dense; do
-        corag index $out/$world-world/corpus.jsonl --out $out/$world-$kind --kind $kind >&2
-    done
-done
+world() { bash scripts/recipes/world_indexes.sh $out/$1-world $out/$1 --passages 1000 --dev 50 "${@:2}"; }
+world train --seed 1 --train 600 --test 50
+world test --seed 0 --train 200 --test 200
 corag rounds --config training/configs/world_rounds.yaml --questions $out/train-world/train.jsonl \
     --retriever.index $out/train-bm25,$out/train-dense --test.questions $out/test-world/test.jsonl \
     --test.retriever.index $out/test-bm25,$out/test-dense --test.limit $limit --out $out >&2
