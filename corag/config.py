@@ -260,6 +260,11 @@ class CoRAGConfig(MethodConfig):
                 f"corag's vote_weight is '{self.vote_weight}', but rank_by '{self.rank_by}' does not vote: "
                 "give --corag.rank_by vote, or leave vote_weight out."
             )
+        if "consensus" in self.noted_signals and self.strategy in ("tree", "adaptive"):
+            raise ConfigError(
+                "corag's noted_signals has 'consensus', which is of all chains, but strategy "
+                f"'{self.strategy}' scores them a few at a time: use strategy 'best_of_n'."
+            )
         if not OF_ALL.isdisjoint(self.signals) and self.strategy in ("tree", "adaptive"):
             raise ConfigError(
                 f"rank_by '{self.rank_by}' compares final answers, which strategy "

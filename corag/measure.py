@@ -58,7 +58,9 @@ async def measure_all(
 
     measuring = tools.measuring()
     found = await measuring.fan_out(ended, one)
-    if config.wants_consensus and config.judged == "draft":
+    # Ranking has measured it of all final answers or of none: of drafts only, or without tokens left for it.
+    told = config.judged == "final" and any("consensus" in each.signals for each in ended)
+    if config.wants_consensus and not told:
         said = [replace(each, answer=one.answer) for each, one in zip(ended, found, strict=True)]
         agreed = await with_consensus(said, measuring, config)
         found = [

@@ -220,9 +220,16 @@ async def with_consensus(
         answer, expert = pair
         return (await gold_log_likelihood(expert.chain, [answer], branch, config, path=expert.path)).sum
 
-    try:
-        found = await tools.fan_out(asked, one)
-    except BudgetExhaustedError:
+    def cost(pair: tuple[str, Candidate]) -> int:
+        answer, expert = pair
+        prompt = final_answer_prompt(tools.question.text, expert.chain, (), config)
+        return tools.cost(prompt, tools.count_tokens(continuation(prompt, answer)) + 1)
+
+    # Asked beforehand: what is cancelled half-way has cost the engine tokens that no ledger shows.
+    if tools.left is not None and sum(map(cost, asked)) > tools.left:
+        return list(candidates)
+    found = await tools.fan_out_certain(asked, one, cost)
+    if len(found) < len(asked):
         return list(candidates)
     told: dict[str, list[float]] = {}
     for (answer, _), value in zip(asked, found, strict=True):

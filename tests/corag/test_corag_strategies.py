@@ -9,12 +9,13 @@ import re
 import pytest
 
 from corag.adaptive import SharedBudget
-from corag.chain import Chain
+from corag.chain import Chain, Hop
 from corag.config import CoRAGConfig
 from corag.decode import decode_chain
 from corag.final_answer import Context
 from corag.method import corag
-from corag.rank import Candidate, gold_log_likelihood
+from corag.prompting import final_answer_prompt
+from corag.rank import Candidate, gold_log_likelihood, with_consensus
 from corag.tree import Tree
 from core.errors import ConfigError
 from core.protocols import Ability
@@ -185,10 +186,41 @@ def test_blank_answers_and_those_that_the_budget_does_not_cover_have_no_consensu
     assert tools.spent.total <= 700 and poor.text
 
 
+def test_a_budget_for_consensus_affords_as_many_chains_as_it_pays_for():
+    """Two chains are scored on two answers each, not on the eight that there might have been."""
+    options = CONSENSUS | {"chains": 8} | TOKENS
+    made = [
+        len(run(seeded, **options, budget=budget)[0].chains)
+        for budget in (2_000, 3_000, 5_000, 8_000, 30_000)
+    ]
+    assert made == [1, 2, 3, 5, 8]
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_consensus_is_asked_for_as_a_whole_or_not_at_all(short):
+    """Equal shares of a budget that pays for all would not pay for the longest chain."""
+    config = CoRAGConfig(**PROMPTS)
+    chains = [
+        Chain(tuple(Hop(f"who {n}", "a b c d e f g", refused=False) for n in range(hops))) for hops in (1, 9)
+    ]
+    candidates = [Candidate(each, f"chain {n}", answer=f"answer {n}") for n, each in enumerate(chains)]
+    generator = ScriptedGenerator([], pause=lambda request: asyncio.sleep(0))
+    free = Tools(QUESTION, generator)
+    cost = 2 * sum(
+        free.cost(final_answer_prompt(QUESTION.text, each, (), config), 3) for each in chains
+    )  # two words and the end of turn
+    tools = Tools(QUESTION, generator, budget=cost - short)
+    found = asyncio.run(with_consensus(candidates, tools, config))
+    assert ["consensus" in each.signals for each in found] == [not short] * 2
+    assert len(generator.scored) == tools.spent.calls == (0 if short else 4)
+
+
 @pytest.mark.parametrize("strategy", ["tree", "adaptive"])
 def test_consensus_is_of_final_answers_that_a_tree_does_not_have_on_the_way(strategy):
     with pytest.raises(ConfigError, match="compares final answers"):
         CoRAGConfig(strategy=strategy, rank_by="consensus")
+    with pytest.raises(ConfigError, match="a few at a time"):
+        CoRAGConfig(strategy=strategy, noted_signals=("consensus",))
 
 
 def test_consensus_wants_an_engine_that_scores():

@@ -92,6 +92,12 @@ def test_consensus_is_measured_of_the_final_answers_though_drafts_were_judged():
     assert {value for text, value in told.items() if "Issel" in text} in ({-0.75}, {-1.0})
 
 
+def test_consensus_that_ranking_did_not_measure_is_measured_afterwards():
+    options = {"strategy": "greedy", "max_hops": 2, "noted_signals": ("consensus",)}
+    answer, _, _ = run(lambda request: by_chain(request) or "Rhine", **options, measure_candidates=True)
+    assert [set(each.signals) >= {"consensus"} for each in answer.chains] == [True]
+
+
 def test_states_within_a_tree_are_no_candidates():
     answer, _, tools = run(
         tree_model, strategy="tree", max_hops=3, expand=3, rollouts=1, rollout_hops=1, reuse=False,
