@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
+from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
@@ -124,7 +125,13 @@ def agent_server(service: AnswerService, keys: Keys) -> MCPServer[Any]:
             hits = await service.search(query, k, _caller(ctx, keys))
         return FoundPassages(hits=[_hit(hit) for hit in hits])
 
-    @server.resource(PASSAGES + "{+id}", mime_type="text/plain", description="A passage's title and text.")
+    # An id is looked up in the index and is no path, though it may look like one.
+    @server.resource(
+        PASSAGES + "{+id}",
+        mime_type="text/plain",
+        description="A passage's title and text.",
+        security=ResourceSecurity(exempt_params={"id"}),
+    )
     async def passage(id: str) -> str:
         try:
             return (await service.passage(id)).contents

@@ -31,7 +31,7 @@ from service.options import Preset, Served
 from service.records import Records, public_record
 
 _PROMPTS = Path(__file__).parent / "prompts"
-_REWRITTEN_TOKENS = 64  # most of a self-contained question
+_REWRITTEN_TOKENS = 64  # that a self-contained question may have more than the one that was asked
 _PROBE_EVERY_S = 5.0
 _PROBE_MOST_S = 30.0  # of one try: what hangs is asked again
 _SEARCH_MOST_S = 30.0
@@ -387,11 +387,17 @@ async def standalone_question(asked: Asked, tools: Tools) -> str:
     template = load_prompt("standalone_question", "standalone_question", _PROMPTS)
     said = "\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in asked.earlier)
     prompt = template.render({"conversation": said, "question": asked.text})
+    # It may be as long as the question was, and what stood for other words is longer.
+    most = _REWRITTEN_TOKENS + tools.count_tokens(asked.text)
     reply = await tools.generate(
-        prompt, role="standalone_question", max_tokens=_REWRITTEN_TOKENS, path="standalone question"
+        prompt, role="standalone_question", max_tokens=most, path="standalone question"
     )
-    lines = reply.text.strip().splitlines()
-    return lines[0].strip().strip('"') if lines and lines[0].strip() else asked.text
+    first, *more = reply.text.strip().splitlines() or [""]
+    text = first.strip()
+    if text.count('"') == 2 and text.startswith('"') and text.endswith('"'):  # the quotes are no part of it
+        text = text[1:-1].strip()
+    cut = not more and reply.completions[0].finish_reason == "length"
+    return asked.text if cut or not text.strip('"') else text
 
 
 def _search_failed() -> CallError:

@@ -211,5 +211,11 @@ async def _forget(_: Request, error: Exception) -> Response:
 
 async def _refuse_route(_: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    said = {404: "there is nothing here.", 405: "this is asked in another way."}
-    return reply(CallError(status, said.get(status, "the request makes no sense here."), "not_found"))
+    said = {
+        404: ("there is nothing here.", "not_found"),
+        405: ("this is asked in another way.", "method_not_allowed"),
+    }
+    response = reply(CallError(status, *said.get(status, ("the request makes no sense here.", "not_found"))))
+    if isinstance(error, HTTPException) and error.headers:
+        response.headers.update(error.headers)  # such as which ways there are
+    return response

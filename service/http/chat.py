@@ -19,6 +19,7 @@ from service.records import public_step
 
 MOST_STOPS = 4  # as OpenAI has it
 _MOST_SEED = 2**63 - 1
+_LIMITS = ("max_completion_tokens", "max_tokens")  # two names for one thing; the newer counts
 _TITLES_TOLD = 5  # of a search, in the reasoning that a chat client shows
 
 # Those that change nothing of an answer, whatever they are.
@@ -85,7 +86,10 @@ def parse_chat(body: Any) -> ChatRequest:
         if name not in ("budget", "steps"):
             raise invalid("'corag' takes budget and steps.", "corag", "unknown_parameter")
     options = _object(body, "stream_options")
-    name = "max_completion_tokens" if body.get("max_completion_tokens") is not None else "max_tokens"
+    for name in options:
+        if name not in ("include_usage", "include_obfuscation"):  # there is nothing to hide here
+            raise invalid("'stream_options' takes include_usage.", "stream_options", "unknown_parameter")
+    newer, older = (_whole(body.get(name), name, 1, _MOST_SEED) for name in _LIMITS)
     return ChatRequest(
         Asked(
             question,
@@ -97,7 +101,7 @@ def parse_chat(body: Any) -> ChatRequest:
         ),
         stream=_flag(body.get("stream"), "stream"),
         include_usage=_flag(options.get("include_usage"), "stream_options.include_usage"),
-        max_tokens=_whole(body.get(name), name, 1, _MOST_SEED),
+        max_tokens=older if newer is None else newer,
         stop=_stops(body.get("stop")),
         steps=_flag(extension.get("steps", True), "corag.steps"),
     )

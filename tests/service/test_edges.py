@@ -1,6 +1,7 @@
 """What a service owes its callers at the edges: small budgets, failing parts, agents, several presets."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,7 @@ from service.errors import CallError
 from service.http.chat import parse_chat
 from service.http.gate import hosts_of
 from service.options import Limits, presets_of
-from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.fakes import ScriptedGenerator, WordRetriever, passage
 from tests.service.serving import PASSAGES, corag_preset, options, replies, served, until
 
 PLAIN = {"plain": {"method": "closed_book"}}
@@ -161,6 +162,60 @@ async def test_a_follow_up_with_a_small_budget_is_answered_with_what_there_is():
     conversation = [*ask("Who?"), {"role": "assistant", "content": "Ada Orm"}, *ask("Where was she born?")]
     async with served() as running:
         assert (await running.ask(messages=conversation, corag={"budget": 1})).status_code == 200
+
+
+LONG = "Where was she born, " + "and where was her mother born, " * 12 + "and when?"
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ('""', "Where was she born?"),
+        ('"Where was Ada Orm born?"', "Where was Ada Orm born?"),
+        ('Who calls Ada Orm "Ada"', 'Who calls Ada Orm "Ada"'),
+        ('"Ada" or "Orm"', '"Ada" or "Orm"'),
+        ("born " * 200, "Where was she born?"),  # never ends, so it is cut off
+        (LONG, LONG),  # longer than what a short question may become
+    ],
+)
+async def test_a_follow_up_is_never_asked_in_part(said, asked):
+    last = LONG if asked == LONG else "Where was she born?"
+    conversation = [*ask("Who?"), {"role": "assistant", "content": "Ada Orm"}, *ask(last)]
+
+    def reply(request):
+        return said if "self-contained" in request.prompt.text else replies(request)
+
+    async with served(generator=ScriptedGenerator(reply, cuts=True)) as running:
+        assert (await running.ask(messages=conversation)).status_code == 200
+        searched = running.service._retriever.queries[0]
+        assert searched == asked
+
+
+async def test_an_agent_reads_passages_by_whatever_id_they_have():
+    names = ["a b%2F/x", "é?q=1#top", "100%", "../up", "/wiki/x", "{id}"]
+    given = [replace(passage(name, "odd river"), id=name) for name in names]
+    odd = served(options(PLAIN, agents=True), passages=given)
+    async with odd as running, Client(f"{running.url}/mcp") as client:
+        hits = (await client.call_tool("search", {"query": "odd river", "k": 9})).structured_content["hits"]
+        assert [hit["id"] for hit in hits] == names
+        for hit in hits:
+            (read,) = (await client.read_resource(hit["uri"])).contents
+            assert read.text == f"{hit['title']}\nodd river"
+
+
+async def test_what_is_asked_in_another_way_is_told_which_ways_there_are():
+    async with served(options(PLAIN)) as running, running.client() as client:
+        said = await client.get("/v1/chat/completions")
+        assert (said.status_code, said.headers["allow"]) == (405, "POST")
+        assert said.json()["error"]["code"] == "method_not_allowed"
+
+
+@pytest.mark.parametrize(
+    "given", [{"stream_options": {"include_usages": True}}, {"max_tokens": "x", "max_completion_tokens": 3}]
+)
+def test_nothing_that_is_wrong_is_left_out_without_a_word(given):
+    with pytest.raises(CallError):
+        parse_chat({"model": "plain", "messages": ask("Who?"), "stream": True, **given})
 
 
 async def test_a_passage_that_cannot_be_fetched_now_is_no_defect():
