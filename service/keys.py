@@ -37,10 +37,11 @@ class Keys:
             if not words or words[0].startswith("#"):
                 continue
             name, key = (words[0], words[1]) if len(words) > 1 else (f"key-{number}", words[0])
-            if len(words) > 2 or len(key) < SHORTEST:
+            # A header brings ASCII alone, whatever the file is written in.
+            if len(words) > 2 or len(key) < SHORTEST or not key.isascii():
                 raise ConfigError(
                     f"line {number} of '{path}' is no key: write 'NAME KEY', the key of {SHORTEST} "
-                    "characters or more and without spaces."
+                    "ASCII characters or more and without spaces."
                 )
             if name in found:
                 raise ConfigError(

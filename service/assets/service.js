@@ -87,8 +87,11 @@ function addStep(lane, step) {
 function drawStep(step) {
   const role = (name) => h("span", {class: "role"}, name.replaceAll("_", " "));
   if (step.kind === "search") return drawSearch(step, role);
-  if (step.kind === "score")
-    return [role(step.role), h("span", {class: "cost"}, `${(step.log_likelihood / Math.max(1, step.tokens)).toFixed(3)} a token`)];
+  if (step.kind === "score") {
+    // Minus infinity is null in JSON.
+    const mean = step.log_likelihood === null ? "impossible" : `${(step.log_likelihood / Math.max(1, step.tokens)).toFixed(3)} a token`;
+    return [role(step.role), h("span", {class: "cost"}, mean)];
+  }
   return step.texts.map((text) => h("div", {}, role(step.role), h("span", {class: "said"}, text.trim() || "(nothing)")));
 }
 
@@ -133,7 +136,8 @@ function finish(lane, text, ended) {
   lane.answer.textContent = text || "(an empty answer)";
   lane.state.textContent = "answered";
   lane.state.classList.remove("busy");
-  const usages = Object.values(ended.usage);
+  // What is only measured is no part of what the answer cost.
+  const usages = Object.entries(ended.usage).filter(([role]) => role !== "measure").map(([, usage]) => usage);
   const sum = (name) => usages.reduce((total, usage) => total + usage[name], 0);
   lane.calls = sum("calls");
   lane.tokens = sum("prompt") + sum("generated");

@@ -90,7 +90,15 @@ async def test_a_key_has_its_share_and_strangers_are_refused(keys):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "# nothing\n", "short\n", "a b c\n", "a 0123456789abcdef\na 0123456789abcdeg\n"]
+    "text",
+    [
+        "",
+        "# nothing\n",
+        "short\n",
+        "a b c\n",
+        "a 0123456789abcd\u00e9f\n",
+        "a 0123456789abcdef\na 0123456789abcdeg\n",
+    ],
 )
 def test_a_file_without_usable_keys_is_refused_without_showing_one(tmp_path, text):
     file = tmp_path / "keys.txt"
