@@ -169,7 +169,9 @@ class AnswerService:
         except TimeoutError:
             self._gave_up_waiting(asked, ticket, "timed_out")
             raise CallError(
-                504, f"no answer within {limit:g} s, which is all a question may take.", "timeout"
+                504,
+                f"no answer within {limit:g} s, which is all a question may take: ask a cheaper model.",
+                "timeout",
             ) from None
         except asyncio.CancelledError:
             self._gave_up_waiting(asked, ticket, "left")

@@ -151,6 +151,8 @@ async def _watch(service: AnswerService, server: uvicorn.Server, closing: asynci
         await asyncio.sleep(_LOOK_EVERY_S)
         server.should_exit = server.should_exit or service.failed
     service.admission.closed = service.searches.closed = True
+    if held := service.admission.admitted:
+        log_line("ending", questions=held, seconds_at_most=service.options.limits.shutdown_s)
     await service.admission.until_empty()
     closing.set()
 

@@ -71,10 +71,16 @@ def main(config: QuickstartOptions) -> Ended:
         console.width = COLUMNS  # in a file nothing is cut at 80
     log_to(out / ENGINE_LOG)
     write_world(out / "world", passages=PASSAGES, train=TRAIN, dev=DEV, test=TEST)
+    started: list[subprocess.Popen[str]] = []
     with ThreadPoolExecutor(1) as beside:
-        building = beside.submit(build_indexes, out)
-        model = open_model("default", adapter="default")
-        indexes = building.result()
+        building = beside.submit(build_indexes, out, started)
+        try:
+            model = open_model("default", adapter="default")
+            indexes = building.result()
+        except BaseException:  # else the thread would be waited for, minutes after a signal
+            for process in started:
+                process.terminate()
+            raise
     with model, open_index(*indexes) as index:
         first = ask(load_questions(out / "world/dev.jsonl")[0], corag, model, index, how_corag_asks())
         console.print(first)
@@ -92,9 +98,10 @@ def main(config: QuickstartOptions) -> Ended:
     return Ended(0, [{"report": str(report), "seconds": round(seconds, 1)}])
 
 
-def build_indexes(out: Path) -> list[str]:
+def build_indexes(out: Path, started: list[subprocess.Popen[str]]) -> list[str]:
     """Build the world's indexes in a process beside this one, which waits for its engine; return the folders.
 
+    ``started``: takes the processes, so that they can be ended from elsewhere.
     Raises :class:`BackendError` with what the process said if it failed.
     """
     folders = []
@@ -102,9 +109,13 @@ def build_indexes(out: Path) -> list[str]:
         folders.append(str(out / kind))
         words = [str(out / "world/corpus.jsonl"), "--kind", kind, "--out", folders[-1]]
         with quiet(f"building the index {folders[-1]}", f"index {folders[-1]} is there"):
-            done = subprocess.run([*INDEX, *words], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise BackendError(f"the index {folders[-1]} was not built: {done.stderr.strip()}")
+            process = subprocess.Popen(
+                [*INDEX, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            )
+            started.append(process)
+            said = process.communicate()[1]
+        if process.returncode:
+            raise BackendError(f"the index {folders[-1]} was not built: {said.strip()}")
     return folders
 
 

@@ -113,7 +113,7 @@ def _check_fields(body: Mapping[str, Any]) -> None:
         if name in _HONOURED or name in _WITHOUT_EFFECT or value is None:
             continue
         if name not in _ONLY:
-            raise invalid("there is no such parameter here.", _shown(name), "unknown_parameter")
+            raise invalid(f"there is no parameter '{_shown(name)}' here.", _shown(name), "unknown_parameter")
         # 1 == True, but only one of them is a number of answers.
         if not any(
             value == only and isinstance(value, bool) == isinstance(only, bool) for only in _ONLY[name]
