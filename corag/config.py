@@ -18,14 +18,11 @@ from core.types import CandidateAnswer
 
 PROMPTS = Path(__file__).parent / "prompts"
 
-Signal = Literal["refusal", "refusals", "vote", "consensus", "verifier", "likelihood", "probability"]
+Signal = Literal["refusal", "refusals", "vote", "verifier", "likelihood", "probability"]
 """What chains can be ranked by: see ``rank_by``."""
 
-OF_ANSWERS: frozenset[Signal] = frozenset(
-    {"vote", "consensus", "verifier", "likelihood"}
-)  # not of chains alone
-OF_ALL: frozenset[Signal] = frozenset({"vote", "consensus"})  # of all chains together
-_SCORED: frozenset[Signal] = frozenset({"refusal", "consensus", "verifier", "likelihood"})  # log-likelihoods
+OF_ANSWERS: frozenset[Signal] = frozenset({"vote", "verifier", "likelihood"})  # not of chains alone
+_SCORED: frozenset[Signal] = frozenset({"refusal", "verifier", "likelihood"})  # by log-probabilities
 
 
 @dataclass(frozen=True)
@@ -59,8 +56,7 @@ class CoRAGConfig(MethodConfig):
         value_all: false values no states by rollouts where the beam has room for all of them, which then keep
             their order (released code).
         rank_by: which chain is best: "refusal" (mean log-likelihood of the refusal sentence given the chain,
-            lower is better), "refusals" (fewest refused hops), "vote" (most frequent answer), "consensus"
-            (of the answer, the mean over all chains of its log-likelihood given each chain alone), "verifier"
+            lower is better), "refusals" (fewest refused hops), "vote" (most frequent answer), "verifier"
             (the model's own judgement of the answer, which the row task verify teaches: log P(Yes) - log
             P(No)), "likelihood" (of the answer, given the chain alone, mean per token) or "probability" (of
             all that the model wrote in the chain, sub-queries and sub-answers; it costs no token). Several
@@ -181,7 +177,6 @@ class CoRAGConfig(MethodConfig):
 
     GROUPED_BY: ClassVar[tuple[str, ...]] = ("strategy",)
     LOG_ODDS: ClassVar[tuple[str, ...]] = ("verifier",)
-    OF_ALL_CANDIDATES: ClassVar[tuple[str, ...]] = ("consensus",)
     KEEPS_CANDIDATES: ClassVar[str] = (
         "answer with --corag.strategy best_of_n (or tree, adaptive) and --corag.measure_candidates true, or "
         "--corag.rank_by vote."
@@ -260,12 +255,7 @@ class CoRAGConfig(MethodConfig):
                 f"corag's vote_weight is '{self.vote_weight}', but rank_by '{self.rank_by}' does not vote: "
                 "give --corag.rank_by vote, or leave vote_weight out."
             )
-        if "consensus" in self.noted_signals and self.strategy in ("tree", "adaptive"):
-            raise ConfigError(
-                "corag's noted_signals has 'consensus', which is of all chains, but strategy "
-                f"'{self.strategy}' scores them a few at a time: use strategy 'best_of_n'."
-            )
-        if not OF_ALL.isdisjoint(self.signals) and self.strategy in ("tree", "adaptive"):
+        if "vote" in self.signals and self.strategy in ("tree", "adaptive"):
             raise ConfigError(
                 f"rank_by '{self.rank_by}' compares final answers, which strategy "
                 f"'{self.strategy}' does not have on the way: use 'refusal', 'refusals' or 'verifier', or "
@@ -280,17 +270,9 @@ class CoRAGConfig(MethodConfig):
     @property
     def chain_signals(self) -> tuple[Signal, ...]:
         """What is measured of each chain by itself: to rank, to weigh its vote, to be noted."""
-        return tuple(name for name in self._named_signals if name not in OF_ALL)
-
-    @property
-    def wants_consensus(self) -> bool:
-        """Whether every answer is scored given every chain."""
-        return "consensus" in self._named_signals
-
-    @property
-    def _named_signals(self) -> tuple[Signal, ...]:
         weight = () if self.vote_weight == "one" else (self.vote_weight,)
-        return tuple(dict.fromkeys((*self.signals, *weight, *self.noted_signals)))
+        names = (*self.signals, *weight, *self.noted_signals)
+        return tuple(name for name in dict.fromkeys(names) if name != "vote")
 
     @property
     def wants_probabilities(self) -> bool:
@@ -300,7 +282,7 @@ class CoRAGConfig(MethodConfig):
     @property
     def judges_answers(self) -> bool:
         """Whether ranking a chain wants its answer first."""
-        return not OF_ANSWERS.isdisjoint(self._named_signals)
+        return not OF_ANSWERS.isdisjoint((*self.signals, *self.chain_signals))
 
     @property
     def uses_verifier(self) -> bool:
@@ -330,7 +312,7 @@ class CoRAGConfig(MethodConfig):
         if ranks and self.wants_probabilities:
             needed[Ability.LOGPROBS] = "choose --corag.rank_by refusals, and no signal 'probability'"
         found = []
-        if self.strategy != "greedy" and not _SCORED.isdisjoint(self._named_signals):
+        if self.strategy != "greedy" and not _SCORED.isdisjoint(self.chain_signals):
             others = "refusals or vote" if self.strategy == "best_of_n" else "refusals"
             found.append(f"--corag.rank_by {others}")
         if self.stop in ("learned", "verifier"):

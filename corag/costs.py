@@ -67,15 +67,10 @@ def affordable_chains(costs: Costs, tools: Tools, config: CoRAGConfig) -> int:
     """Return how many of the N chains the budget allows: fewer whole chains, not as many shorter ones."""
     if tools.left is None:
         return config.chains
-    hops = costs.hop * config.max_hops
-
-    def cost(count: int) -> int:
-        if not config.judges_answers:
-            return count * hops
-        return count * (hops + score_cost(Chain(), config.max_hops, costs, tools, config, count))
-
-    # For consensus a chain costs more the more there are, so a division does not tell.
-    return next((count for count in range(config.chains, 1, -1) if cost(count) <= tools.left), 1)
+    chain = costs.hop * config.max_hops
+    if config.judges_answers:
+        chain += score_cost(Chain(), config.max_hops, costs, tools, config)
+    return max(1, min(config.chains, tools.left // max(1, chain)))
 
 
 def hold_back_scores(
@@ -92,7 +87,7 @@ def hold_back_scores(
     ``chain``, ``hops``: what they begin with, and how many hops they may add to it: by default all.
     """
     further = config.max_hops if hops is None else hops
-    scores = count * score_cost(chain or Chain(), further, costs, tools, config, count)
+    scores = count * score_cost(chain or Chain(), further, costs, tools, config)
     # No more than half of what is left: chains that cannot be decoded for it have nothing to score.
     return tools.hold_back_tokens(scores if tools.left is None else min(scores, tools.left // 2))
 
@@ -106,12 +101,10 @@ def hand_back_final_answer(costs: Costs, tools: Tools, config: CoRAGConfig) -> A
     return tools.hold_back_tokens(-costs.final_answer if within else 0)
 
 
-def score_cost(
-    chain: Chain, hops: int, costs: Costs, tools: Tools, config: CoRAGConfig, together: int = 1
-) -> int:
+def score_cost(chain: Chain, hops: int, costs: Costs, tools: Tools, config: CoRAGConfig) -> int:
     """Return what scoring a chain will cost once it has ``hops`` more hops; 0 without a budget.
 
-    The answer that is judged is counted in. ``together``: chains that are scored with it, itself among them.
+    The answer that is judged is counted in.
     """
     if tools.left is None:
         return 0
@@ -123,9 +116,8 @@ def score_cost(
         cost += tools.cost(prompt, tools.count_tokens(config.refusal) + end_of_turn) + added
     if "verifier" in config.chain_signals:
         cost += costs.verify + 2 * added
-    # A draft, an answer's likelihood and that of each chain's answer are of the same prompt.
+    # A draft and an answer's likelihood are of the same prompt.
     drafts = (config.judges_answers and config.judged == "draft") + ("likelihood" in config.chain_signals)
-    drafts += together if config.wants_consensus else 0
     if drafts:
         prompt = final_answer_prompt(query, chain, (), config)
         cost += drafts * (tools.cost(prompt, config.max_answer_tokens + 1) + added)

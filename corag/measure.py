@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from corag.config import OF_ANSWERS, CoRAGConfig, Signal
 from corag.final_answer import Context, FinalAnswer, final_answer
-from corag.rank import Candidate, Outcome, signal_of, with_consensus
+from corag.rank import Candidate, Outcome, signal_of
 from core.tools import Tools
 
 # What any model can tell; a verifier has to be taught, so it is measured where it ranks or is asked for.
@@ -56,17 +56,5 @@ async def measure_all(
                     signals[name] = value
         return Measured(said.text, signals)
 
-    measuring = tools.measuring()
-    found = await measuring.fan_out(ended, one)
-    # Ranking has measured it of all final answers or of none: of drafts only, or without tokens left for it.
-    told = config.judged == "final" and any("consensus" in each.signals for each in ended)
-    if config.wants_consensus and not told:
-        said = [replace(each, answer=one.answer) for each, one in zip(ended, found, strict=True)]
-        agreed = await with_consensus(said, measuring, config)
-        found = [
-            replace(one, signals={**one.signals, "consensus": each.signals["consensus"]})
-            if "consensus" in each.signals
-            else one
-            for each, one in zip(agreed, found, strict=True)
-        ]
+    found = await tools.measuring().fan_out(ended, one)
     return {each.path: measured for each, measured in zip(ended, found, strict=True)}

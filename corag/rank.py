@@ -1,8 +1,8 @@
 """Which chain is best: the scores of chains, at test time and for training, and their ranking.
 
-Chains are measured by signals, each a function of one chain and its answer, but for votes and consensus,
-which are of all; ``combined`` makes scores of them. Log-likelihoods are of token ids from the engine's own
-tokenizer, so they suit any model; refusals and votes need none.
+Chains are measured by signals, each a function of one chain and its answer, but for votes, which are of all;
+``combined`` makes scores of them. Log-likelihoods are of token ids from the engine's own tokenizer, so they
+suit any model; refusals and votes need none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from corag.chain import Chain
-from corag.config import OF_ALL, CoRAGConfig, Signal
+from corag.config import CoRAGConfig, Signal
 from corag.final_answer import Context, FinalAnswer, draft_answer, final_answer
 from corag.prompting import continuation, final_answer_prompt, fit_hop_prompt, refusal_prompt
 from corag.verifier import verifier_score
@@ -61,12 +61,10 @@ async def score(chain: Chain, path: str, tools: Tools, config: CoRAGConfig, cont
 async def score_all(
     candidates: Sequence[Candidate], tools: Tools, config: CoRAGConfig, context: Context
 ) -> list[Candidate]:
-    """Score chains at the same time; votes are counted, and consensus is found, among them."""
+    """Score chains at the same time; votes are counted among them."""
     measured = await tools.fan_out(
         candidates, lambda each, branch: measure(each.chain, each.path, branch, config, context)
     )
-    if config.wants_consensus:
-        measured = await with_consensus(measured, tools, config)
     return combined(measured, config)
 
 
@@ -83,11 +81,11 @@ def rank(candidates: Sequence[Candidate]) -> Outcome:
 async def measure(chain: Chain, path: str, tools: Tools, config: CoRAGConfig, context: Context) -> Candidate:
     """Take a chain's answer, if answers are judged, and measure what ranking wants to know of the two.
 
-    A chain without hops has not found anything: all it has is an answer. What the budget does not allow, or
-    a blank answer does not have, is missing.
+    A chain without hops has not found anything: all it has is a vote. What the budget does not allow, or a
+    blank answer does not have, is missing.
     """
     found, signals = Candidate(chain, path), dict[Signal, float]()
-    if not len(chain) and OF_ALL.isdisjoint(config.signals):
+    if not len(chain) and "vote" not in config.signals:
         return found
     try:
         if config.judges_answers and config.judged == "final":
@@ -109,7 +107,7 @@ async def signal_of(
 ) -> float | None:
     """Measure one signal of a chain and its answer, in its own unit; None where there is nothing to measure.
 
-    A vote and consensus are of all chains, so no single one has them.
+    A vote is of all chains, so no single one has it.
     """
     match name:
         case "refusals":
@@ -171,7 +169,7 @@ def log_probability(name: Signal, value: float) -> float:
             return math.log(value) if value > 0 else -math.inf
         case "verifier":  # P(Yes) of Yes and No
             return min(value, 0.0) - math.log1p(math.exp(-abs(value)))
-        case "likelihood" | "probability" | "consensus":
+        case "likelihood" | "probability":
             return value
 
 
@@ -198,49 +196,6 @@ def votes(answers: Sequence[str], weights: Sequence[float]) -> list[float]:
     for answer, weight in zip(spelled, weights, strict=True):
         counts[answer] += weight if answer else 0.0
     return [counts[answer] for answer in spelled]
-
-
-async def with_consensus(
-    candidates: Sequence[Candidate], tools: Tools, config: CoRAGConfig
-) -> list[Candidate]:
-    """Measure how likely all chains together find each candidate's answer.
-
-    That is the mean, over the chains that have hops, of log P(answer, end of turn | question, chain): the
-    logarithmic opinion pool of the chains, as their product of experts (Hinton 2002) with equal weights. A
-    vote asks each chain for its first choice only; here one that finds an answer impossible speaks against
-    it. Answers that are the same after normalising are scored once, as the first is spelled. Without tokens
-    left for all of it, and for blank answers, it is missing.
-    """
-    spelled = {normalize_answer(each.answer or ""): each.answer or "" for each in reversed(candidates)}
-    spelled.pop("", None)
-    experts = [each for each in candidates if len(each.chain)]
-    asked = [(answer, expert) for answer in spelled.values() for expert in experts]
-
-    async def one(pair: tuple[str, Candidate], branch: Tools) -> float:
-        answer, expert = pair
-        return (await gold_log_likelihood(expert.chain, [answer], branch, config, path=expert.path)).sum
-
-    def cost(pair: tuple[str, Candidate]) -> int:
-        answer, expert = pair
-        prompt = final_answer_prompt(tools.question.text, expert.chain, (), config)
-        return tools.cost(prompt, tools.count_tokens(continuation(prompt, answer)) + 1)
-
-    # Asked beforehand: what is cancelled half-way has cost the engine tokens that no ledger shows.
-    if tools.left is not None and sum(map(cost, asked)) > tools.left:
-        return list(candidates)
-    found = await tools.fan_out_certain(asked, one, cost)
-    if len(found) < len(asked):
-        return list(candidates)
-    told: dict[str, list[float]] = {}
-    for (answer, _), value in zip(asked, found, strict=True):
-        told.setdefault(normalize_answer(answer), []).append(value)
-    means = {answer: sum(values) / len(values) for answer, values in told.items()}
-    return [
-        replace(each, signals={**each.signals, "consensus": means[spelling]})
-        if math.isfinite(means.get(spelling := normalize_answer(each.answer or ""), math.nan))
-        else each
-        for each in candidates
-    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from corag.chain import Chain
-from corag.config import OF_ALL, CoRAGConfig
+from corag.config import CoRAGConfig
 from corag.costs import affordable_chains, hand_back_final_answer, hold_back_scores
 from corag.decode import decode_chain
 from corag.final_answer import Context
@@ -26,7 +26,7 @@ async def best_of_n(tools: Tools, config: CoRAGConfig, context: Context) -> Outc
     """
     numbers = range(1, affordable_chains(context.costs, tools, config) + 1)
     # A single chain wins anyhow, so it is not scored; the released code does. (A vote notes its answer.)
-    if len(numbers) == 1 and config.reuse and OF_ALL.isdisjoint(config.signals):
+    if len(numbers) == 1 and config.reuse and "vote" not in config.signals:
         return rank(await sample_candidates(numbers, tools, config))
     with hand_back_final_answer(context.costs, tools, config):
         return rank(await sample_and_score(numbers, tools, config, context))

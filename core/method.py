@@ -22,7 +22,6 @@ class MethodConfig:
     method. ``LATER``: options that came after runs had been made, whose default does as was done before: only
     other values stand among a run's settings, so older runs keep their identity.
     ``LOG_ODDS``: of the rankers of its candidates those whose scores are log odds of being right.
-    ``OF_ALL_CANDIDATES``: those whose scores are of all candidates together, so not of fewer of them.
     ``KEEPS_CANDIDATES``: how its runs come to keep the answers of all candidates, as a sentence.
     """
 
@@ -32,7 +31,6 @@ class MethodConfig:
     GROUPED_BY: ClassVar[tuple[str, ...]] = ()
     LATER: ClassVar[tuple[str, ...]] = ()
     LOG_ODDS: ClassVar[tuple[str, ...]] = ()
-    OF_ALL_CANDIDATES: ClassVar[tuple[str, ...]] = ()
     KEEPS_CANDIDATES: ClassVar[str] = ""
 
     @classmethod

@@ -100,7 +100,7 @@ class Ranked:
 
     Attributes:
         name: of the ranker.
-        selected: what its choice is worth, by the number of candidates; of all alone where its scores are.
+        selected: what its choice is worth, by the number of candidates.
         gain: its choice among all of them minus the base, see :class:`Ceiling`.
         p_holm: the gain's p-value, corrected for all of the run's rankers.
         share: of the oracle's gain over the base; None where the oracle gains nothing.
@@ -296,7 +296,7 @@ def _ceiling(folder: Path, choices: Sequence[CandidateSet], baseline: Mapping[st
     base = baseline or {each.question: pass_at(each.values, 1) for each in choices}
     best = {each.question: pass_at(each.values, sizes[-1]) for each in choices}
     method = method_of(Manifest.read(folder))
-    ranking = _Ranking(choices, sizes, base, best, method.LOG_ODDS, method.OF_ALL_CANDIDATES)
+    ranking = _Ranking(choices, sizes, base, best, method.LOG_ODDS)
     names = dict.fromkeys(name for each in choices for name in each.scores)
     rankers = [ranking.own(), *(ranking.of(name) for name in (VOTE, *names))]
     adjusted = holm([each.gain.p_value for each in rankers])
@@ -322,7 +322,6 @@ class _Ranking:
     base: Mapping[str, float]
     best: Mapping[str, float]
     log_odds: Sequence[str]
-    of_all: Sequence[str]
 
     def own(self) -> Ranked:
         """Weigh what the run chose itself."""
@@ -332,9 +331,7 @@ class _Ranking:
 
     def of(self, name: str) -> Ranked:
         """Weigh a ranker."""
-        # A score that was made from all candidates would tell a choice among fewer what the others say.
-        sizes = self.sizes if set(name.split("+")).isdisjoint(self.of_all) else self.sizes[-1:]
-        by_size = {k: [each.at(name, k) for each in self.choices] for k in sizes}
+        by_size = {k: [each.at(name, k) for each in self.choices] for k in self.sizes}
         questions = [each.question for each in self.choices]
         gain, share = self._over_base(dict(zip(questions, by_size[self.sizes[-1]], strict=True)))
         scores = np.array([score for each in self.choices for score in each.scores_of(name)])

@@ -9,16 +9,13 @@ import re
 import pytest
 
 from corag.adaptive import SharedBudget
-from corag.chain import Chain, Hop
+from corag.chain import Chain
 from corag.config import CoRAGConfig
 from corag.decode import decode_chain
 from corag.final_answer import Context
 from corag.method import corag
-from corag.prompting import final_answer_prompt
-from corag.rank import Candidate, gold_log_likelihood, with_consensus
+from corag.rank import Candidate, gold_log_likelihood
 from corag.tree import Tree
-from core.errors import ConfigError
-from core.protocols import Ability
 from core.runner import answer_question
 from core.runs.rows import SavedRow
 from core.tools import Tools
@@ -133,102 +130,6 @@ def test_blank_answers_have_no_vote():
     reply = lambda request: next(finals) if kind(request) == "FINAL" else seeded(request)  # noqa: E731
     answer, _, _ = run(reply, strategy="best_of_n", chains=4, max_hops=1, rank_by="vote")
     assert (answer.text, answer.chosen) == ("Issel", 1)
-
-
-CONSENSUS = {"strategy": "best_of_n", "chains": 4, "max_hops": 2, "rank_by": "consensus"}
-
-
-def opinions(request):
-    """Every chain's own answer is likeliest to it; one of the chains finds the Rhine impossible."""
-    chain, answer = chain_of(request), request.target.strip()
-    assert kind(request) == "FINAL" and request.end_of_turn
-    return {"Rhine": -8.0 if chain == chain_of_first[0] else -0.1, "Issel": -0.5}[answer]
-
-
-chain_of_first: list[list[str]] = []
-
-
-def finals_of(*answers):
-    """Chains say these in the order in which they come; the first one's is kept as the one that objects."""
-    chain_of_first.clear()
-    left = iter(answers)
-
-    def reply(request):
-        if kind(request) != "FINAL":
-            return seeded(request)
-        chain_of_first.append(chain_of(request))
-        return next(left)
-
-    return reply
-
-
-def test_consensus_hears_the_chain_that_finds_the_vote_impossible():
-    reply = finals_of("Issel", "Rhine", "the Rhine", "Issel!")
-    answer, _, tools = run(reply, **CONSENSUS, score=opinions)
-    # Rhine: (-8 - 0.1 - 0.1 - 0.1) / 4; Issel: -0.5 with each of the four.
-    assert [chain.score for chain in answer.chains] == pytest.approx([0.5, 2.075, 2.075, 0.5])
-    assert (answer.text, answer.chosen) == ("Issel", 0)
-    assert tools.ledger["score"].calls == 8, "two answers that differ, four chains"
-
-
-def test_a_mixture_of_vote_and_consensus_adds_their_logarithms():
-    reply = finals_of("Issel", "Rhine", "the Rhine", "Rhine")
-    answer, _, _ = run(reply, **CONSENSUS | {"rank_by": "vote+consensus"}, score=opinions)
-    wanted = [0.5, *[2.075 - math.log(3)] * 3]
-    assert [chain.score for chain in answer.chains] == pytest.approx(wanted)
-    assert answer.text == "Issel"
-
-
-def test_blank_answers_and_those_that_the_budget_does_not_cover_have_no_consensus():
-    answer, _, _ = run(finals_of("", "Issel", "", ""), **CONSENSUS, score=lambda request: -0.5)
-    assert [chain.score for chain in answer.chains] == [None, 0.5, None, None] and answer.chosen == 1
-    poor, _, tools = run(finals_of("Issel", "Rhine"), **CONSENSUS, score=lambda request: -0.5, budget=700)
-    assert tools.spent.total <= 700 and poor.text
-
-
-def test_a_budget_for_consensus_affords_as_many_chains_as_it_pays_for():
-    """Two chains are scored on two answers each, not on the eight that there might have been."""
-    options = CONSENSUS | {"chains": 8} | TOKENS
-    made = [
-        len(run(seeded, **options, budget=budget)[0].chains)
-        for budget in (2_000, 3_000, 5_000, 8_000, 30_000)
-    ]
-    assert made == [1, 2, 3, 5, 8]
-
-
-@pytest.mark.parametrize("short", [0, 1])
-def test_consensus_is_asked_for_as_a_whole_or_not_at_all(short):
-    """Equal shares of a budget that pays for all would not pay for the longest chain."""
-    config = CoRAGConfig(**PROMPTS)
-    chains = [
-        Chain(tuple(Hop(f"who {n}", "a b c d e f g", refused=False) for n in range(hops))) for hops in (1, 9)
-    ]
-    candidates = [Candidate(each, f"chain {n}", answer=f"answer {n}") for n, each in enumerate(chains)]
-    generator = ScriptedGenerator([], pause=lambda request: asyncio.sleep(0))
-    free = Tools(QUESTION, generator)
-    cost = 2 * sum(
-        free.cost(final_answer_prompt(QUESTION.text, each, (), config), 3) for each in chains
-    )  # two words and the end of turn
-    tools = Tools(QUESTION, generator, budget=cost - short)
-    found = asyncio.run(with_consensus(candidates, tools, config))
-    assert ["consensus" in each.signals for each in found] == [not short] * 2
-    assert len(generator.scored) == tools.spent.calls == (0 if short else 4)
-
-
-@pytest.mark.parametrize("strategy", ["tree", "adaptive"])
-def test_consensus_is_of_final_answers_that_a_tree_does_not_have_on_the_way(strategy):
-    with pytest.raises(ConfigError, match="compares final answers"):
-        CoRAGConfig(strategy=strategy, rank_by="consensus")
-    with pytest.raises(ConfigError, match="a few at a time"):
-        CoRAGConfig(strategy=strategy, noted_signals=("consensus",))
-
-
-def test_consensus_wants_an_engine_that_scores():
-    assert Ability.SCORES in CoRAGConfig(**CONSENSUS).needs()
-    assert (
-        Ability.SCORES
-        in CoRAGConfig(strategy="best_of_n", rank_by="vote", noted_signals=("consensus",)).needs()
-    )
 
 
 def test_counting_refusals_needs_no_log_probabilities():

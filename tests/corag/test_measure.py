@@ -81,21 +81,15 @@ def test_a_budget_does_not_pay_for_measuring():
     assert len(candidates(answer, tools, rank_by="refusal")) == len(answer.chains)
 
 
-def test_consensus_is_measured_of_the_final_answers_though_drafts_were_judged():
-    answer, _, tools = run(
-        by_chain, **SAMPLED, score=score, rank_by="consensus", judged="draft", measure_candidates=True
-    )
-    found = candidates(answer, tools, rank_by="consensus", judged="draft", measure_candidates=True)
-    told = {each.text: each.scores.get("consensus") for each in found}
-    assert {text: value for text, value in told.items() if "Issel" not in text} == {"Rhine": -2.0, "": None}
-    # Two spellings of one answer have one score: that of the first one's tokens.
-    assert {value for text, value in told.items() if "Issel" in text} in ({-0.75}, {-1.0})
-
-
-def test_consensus_that_ranking_did_not_measure_is_measured_afterwards():
-    options = {"strategy": "greedy", "max_hops": 2, "noted_signals": ("consensus",)}
-    answer, _, _ = run(lambda request: by_chain(request) or "Rhine", **options, measure_candidates=True)
-    assert [set(each.signals) >= {"consensus"} for each in answer.chains] == [True]
+def test_a_blank_answer_has_nothing_of_what_its_draft_was_worth():
+    said = iter(["Rhine"] * 4 + [""] * 4)  # four drafts, then the final answers
+    answer, _, _ = run(
+        lambda request: next(said) if kind(request) == "FINAL" else seeded(request),
+        **SAMPLED, score=score, rank_by="likelihood", judged="draft", measure_candidates=True,
+    )  # fmt: skip
+    assert [each.score for each in answer.chains] == [2.0] * 4
+    for each in answer.chains:
+        assert each.answer == "" and "likelihood" not in each.signals and "refusal" in each.signals
 
 
 def test_states_within_a_tree_are_no_candidates():

@@ -83,37 +83,6 @@ def test_figures_by_hand(runs):
         assert ranked.p_holm >= ranked.gain.p_value
 
 
-@dataclass(frozen=True, slots=True)
-class Chained(Answer):
-    """An answer as CoRAG's are in the trace."""
-
-    chains: tuple[dict, ...] = ()
-    chosen: int = 0
-
-
-def test_a_score_of_all_candidates_tells_nothing_of_fewer(tmp_path):
-    told = (("T", -0.5), ("Rome", -3.0))
-    rows = [
-        replace(
-            row(each, each.answers[0]),
-            answer=Chained(each.answers[0], (), 1, "read", tuple(
-                {
-                    "path": f"chain {n}", "hops": [], "score": -value,
-                    "answer": each.answers[0] if text == "T" else text,
-                    "signals": {"consensus": value, "likelihood": value},
-                }
-                for n, (text, value) in enumerate(told, 1)
-            )),
-        )
-        for each in ASKED
-    ]  # fmt: skip
-    mine = make_run(tmp_path / "mine", rows, {"method": "corag", "options": {"rank_by": "consensus"}})
-    (ceiling,) = ceilings_of({"mine": mine}).runs.values()
-    found = {each.name: each.selected for each in ceiling.rankers}
-    assert found["consensus"].keys() == {2} and found["likelihood"].keys() == {1, 2}
-    assert found["consensus"][2].mean == found["likelihood"][2].mean == 1
-
-
 def test_votes_are_calibrated_by_hand(runs):
     (ceiling,) = ceilings_of({"mine": runs[0]}).runs.values()
     # Each level of shares has a bin of its own; the failed question's blank answer has 0 votes, rightly.
