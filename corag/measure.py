@@ -21,7 +21,7 @@ _ALWAYS: tuple[Signal, ...] = ("refusal", "likelihood")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a candidate would have answered, and the signals that ranking had not measured.
+    """What a candidate would have answered, and its signals: those that ranking had measured and the others.
 
     Each is in its own unit, and of the final answer. What is no finite number is left out.
     """
@@ -46,11 +46,12 @@ async def measure_all(
         said = final if candidate is chosen else candidate.final
         if said is None:
             said = await final_answer(chain, context, branch, config, path=path)
-        signals: dict[Signal, float] = {}
+        # What ranking measured of a draft is not of this answer.
+        stale = OF_ANSWERS.intersection(names) if config.judged == "draft" else frozenset()
+        signals = {name: value for name, value in candidate.signals.items() if name not in stale}
         # As in ranking, what has found nothing has no score.
         for name in names if len(chain) else ():
-            # What ranking measured of a draft is not of this answer.
-            if name not in candidate.signals or (config.judged == "draft" and name in OF_ANSWERS):
+            if name not in candidate.signals or name in stale:
                 value = await signal_of(name, chain, said.text, branch, config, path)
                 if value is not None and math.isfinite(value):
                     signals[name] = value

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from corag.adaptive import adaptive
 from corag.chain import Chain, Hop
-from corag.config import OF_ANSWERS, CoRAGConfig
+from corag.config import CoRAGConfig
 from corag.final_answer import Context, final_answer, retrieve_context
 from corag.measure import Measured, measure_all
 from corag.rank import Candidate, Outcome
@@ -125,9 +125,7 @@ async def decode_and_rank(
 def record(candidate: Candidate, measured: Measured | None = None) -> ChainRecord:
     """Write a candidate for the trace: passages by id."""
     chain = candidate.chain
-    signals = {**candidate.signals, **(measured.signals if measured else {})}
-    if measured and not measured.answer.strip():  # what a draft was worth is not the blank's
-        signals = {name: value for name, value in signals.items() if name not in OF_ANSWERS}
+    signals = measured.signals if measured else candidate.signals
     return ChainRecord(
         candidate.path,
         tuple(map(hop_record, chain.hops)),

@@ -61,7 +61,7 @@ def load_run(name: str, folder: Path, corpus: str = "") -> Run:
 
 
 def _light(row: SavedRow) -> SavedRow:
-    # ``written`` holds the steps as JSON, by far the most of a row.
+    # The steps are by far the most of a row.
     return replace(row, answer=row.answer and replace(row.answer, further={}), steps_json=b"[]")
 
 
