@@ -209,18 +209,14 @@ async def _forget(_: Request, error: Exception) -> Response:
     return Response(status_code=499)  # as nginx says it; nobody reads this
 
 
-def _ways_of(error: Exception) -> str:
-    headers = error.headers if isinstance(error, HTTPException) else None
-    return (headers or {}).get("Allow", "another method")
-
-
 async def _refuse_route(_: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
+    status, headers = 500, dict[str, str]()
+    if isinstance(error, HTTPException):
+        status, headers = error.status_code, dict(error.headers or {})  # such as which ways there are
     said = {
         404: ("there is nothing here.", "not_found"),
-        405: (f"this address takes {_ways_of(error)} alone.", "method_not_allowed"),
+        405: (f"this address takes {headers.get('Allow', 'another method')} alone.", "method_not_allowed"),
     }
     response = reply(CallError(status, *said.get(status, ("the request makes no sense here.", "not_found"))))
-    if isinstance(error, HTTPException) and error.headers:
-        response.headers.update(error.headers)  # such as which ways there are
+    response.headers.update(headers)
     return response

@@ -81,14 +81,9 @@ def parse_chat(body: Any) -> ChatRequest:
             "name a model, one of those that GET /v1/models lists.", "model", "missing_required_parameter"
         )
     question, earlier = _conversation(body.get("messages"))
-    extension = _object(body, "corag")
-    for name in extension:
-        if name not in ("budget", "steps"):
-            raise invalid("'corag' takes budget and steps.", "corag", "unknown_parameter")
-    options = _object(body, "stream_options")
-    for name in options:
-        if name not in ("include_usage", "include_obfuscation"):  # there is nothing to hide here
-            raise invalid("'stream_options' takes include_usage.", "stream_options", "unknown_parameter")
+    extension = _object(body, "corag", "budget and steps", ("budget", "steps"))
+    # include_obfuscation changes nothing: there is nothing to hide here.
+    options = _object(body, "stream_options", "include_usage", ("include_usage", "include_obfuscation"))
     newer, older = (_whole(body.get(name), name, 1, _MOST_SEED) for name in _LIMITS)
     return ChatRequest(
         Asked(
@@ -164,12 +159,15 @@ def _text(content: Any, where: str, *, blank: bool) -> str:
     raise invalid(f"{where} must have text as its content: only texts are read here.", where)
 
 
-def _object(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _object(body: Mapping[str, Any], name: str, takes: str, fields: Sequence[str]) -> Mapping[str, Any]:
+    """Return an object within the body, which has no other ``fields``. ``takes``: those to speak of."""
     value = body.get(name)
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise invalid(f"'{name}' must be an object.", name, "invalid_type")
+    if any(field not in fields for field in value):
+        raise invalid(f"'{name}' takes {takes}.", name, "unknown_parameter")
     return value
 
 
