@@ -114,8 +114,8 @@ def build_indexes(out: Path, started: list[subprocess.Popen[str]]) -> list[str]:
             )
             started.append(process)
             said = process.communicate()[1]
-        if process.returncode:
-            raise BackendError(f"the index {folders[-1]} was not built: {said.strip()}")
+            if process.returncode:
+                raise BackendError(f"the index {folders[-1]} was not built: {said.strip()}")
     return folders
 
 
