@@ -190,9 +190,9 @@ def _find(name: str) -> Path:
     if folder.is_dir():
         return folder
     if folder.is_absolute() or name.startswith((".", "~")) or "/" in name:
-        made_by = "`bash scripts/quickstart.sh`" if folder.parts[0] == "quickstart" else "`corag index`"
         raise IndexMismatchError(
-            f"there is no index folder '{name}': check the path, or build it with {made_by}."
+            f"there is no index folder '{name}': check the path, or build it with `corag index` (those of "
+            "the guides' examples: `bash scripts/quickstart.sh`)."
         )
     # Pyserini would start Java itself, in a way that fails without the vector module: start it first.
     java_class("java.lang.Object")
