@@ -41,7 +41,12 @@ class ByFile(LoadScopeScheduling):
         return died_of
 
     def _reschedule(self, node: WorkerController) -> None:
-        """Give a process work, also if it is of one test: it begins none before it knows what comes next."""
+        """Give a process work, also if it is of one test: it begins none before it knows what comes next.
+
+        One that stands in for a process that died may still be collecting: xdist asks again when it is done.
+        """
+        if node not in self.registered_collections:
+            return
         super()._reschedule(node)
         while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
             super()._reschedule(node)

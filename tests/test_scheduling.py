@@ -16,6 +16,9 @@ KILLS = (
     "import os\ndef test_before(): pass\ndef test_kills(): os.kill(os.getpid(), 9)\ndef test_after(): pass\n"
 )
 LAST = "import os\ndef test_kills(): os.kill(os.getpid(), 9)\n"
+# gw2 and gw3 stand in for two processes that die at once: the second is there, and still collects, when the
+# first is done with that.
+SLOW = "import os, time\ntime.sleep({'gw2': 1.5, 'gw3': 4}.get(os.environ.get('PYTEST_XDIST_WORKER'), 0))\n"
 
 
 @pytest.mark.parametrize(
@@ -28,8 +31,9 @@ LAST = "import os\ndef test_kills(): os.kill(os.getpid(), 9)\n"
             9,
             ["test_1.py::test_kills", "test_3.py::test_kills"],
         ),
+        ([LAST, LAST, SLOW + PLAIN, PLAIN], 6, ["test_0.py::test_kills", "test_1.py::test_kills"]),
     ],
-    ids=["the first file", "the last file", "two, and a file of one test"],
+    ids=["the first file", "the last file", "two, and a file of one test", "two at once"],
 )
 def test_a_test_that_kills_its_process_fails_alone(
     tmp_path: Path, files: list[str], passed: int, died_of: list[str]
