@@ -10,18 +10,14 @@ last turn asks the model to begin its reply so.
 from __future__ import annotations
 
 import asyncio
-import codecs
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
-from itertools import accumulate, pairwise
 from typing import Any
 
 from core.errors import BackendError, ConfigError, RequestRefusedError
 from core.prompting.prompt import Prompt
 from core.protocols import (
     Ability,
-    Completion,
     GenerateRequest,
     Generation,
     Sampling,
@@ -31,26 +27,25 @@ from core.protocols import (
 from core.seeds import stable_hash
 from core.types import TokenUsage
 from generation.config import ModelConfig
-from generation.endpoints import Endpoints, NonsenseError, address, connect, part, parts, require_one_model
+from generation.endpoints import Endpoints, address, connect, part, parts, require_one_model
 from generation.models import folder_digest, model_folder
-from generation.probing import (
+from generation.openai_wire import (
     CHAT,
     COMPLETIONS,
     NATIVE,
     TEMPLATE,
     TOKENIZE,
-    Features,
-    OpenAIEndpoint,
-    after_thought,
-    choice_text,
+    Reply,
     distribution_body,
     extra_settings,
+    filled_template,
     forced_logprob,
     forcing_body,
     listed_logprob,
-    probe_servers,
+    read_reply,
     tokenize_body,
 )
+from generation.probing import Features, OpenAIEndpoint, probe_servers
 from generation.rendering import (
     COMMON_NAMES,
     EstimatedTokens,
@@ -63,8 +58,6 @@ from generation.rendering import (
 
 # The share of the window that is filled where tokens are estimated: the estimate may be too low.
 _FILLED = 0.9
-_CUT = frozenset({"length", "max_tokens"})  # why a reply ended before it was done
-_GIVEN_UP = frozenset({"abort", "error"})
 _REPLY = "Certainly"  # a word that no chat template has of its own
 _BEGIN = "\n\nBegin your reply with: {prefix}"
 
@@ -147,7 +140,7 @@ class OpenAIGenerator:
                 self._endpoints.ask(
                     route,
                     partial(_named, asked | self._settings(sampling, i, n, chat=route == CHAT)),
-                    partial(_read, sampling=sampling, n=n, chat=route == CHAT, prefix=prefix),
+                    partial(read_reply, sampling=sampling, n=n, chat=route == CHAT, prefix=prefix),
                     request.affinity,
                 )
                 for i, n in enumerate(sizes)
@@ -215,9 +208,7 @@ class OpenAIGenerator:
         """Let llama.cpp's server fill in its chat template."""
         prompt = self._spaced(prompt)
         body = {"messages": _turns(prompt)}
-        text = await self._endpoints.ask(
-            TEMPLATE, lambda _: body, lambda reply: part(reply, "prompt", kind=str), affinity
-        )
+        text = await self._endpoints.ask(TEMPLATE, lambda _: body, filled_template, affinity)
         return text + prompt.prefix
 
     async def _prompt_ids(self, prompt: Prompt, affinity: str) -> list[int]:
@@ -253,9 +244,7 @@ class OpenAIGenerator:
             {"role": "assistant", "content": _REPLY},
             {"role": "user", "content": "And this?"},
         ]
-        text = await self._endpoints.ask(
-            TEMPLATE, lambda _: {"messages": turns}, lambda reply: part(reply, "prompt", kind=str), affinity
-        )
+        text = await self._endpoints.ask(TEMPLATE, lambda _: {"messages": turns}, filled_template, affinity)
         ids = await self._tokenized(text.partition(_REPLY)[2].lstrip(), affinity)
         if not ids:
             raise RequestRefusedError(
@@ -306,7 +295,7 @@ class OpenAIGenerator:
             settings |= extra_settings(0 if greedy else sampling.top_k, sampling.repetition_penalty)
         return {name: value for name, value in settings.items() if value is not None}
 
-    def _usage(self, prompt: Prompt, replies: Sequence[_Reply]) -> TokenUsage:
+    def _usage(self, prompt: Prompt, replies: Sequence[Reply]) -> TokenUsage:
         """Count a request's tokens by what the servers say, else by the tokenizer, else by an estimate."""
         estimated = 0
         read = replies[0].prompt_tokens
@@ -366,136 +355,9 @@ class OpenAIGenerator:
         return tuple(logprobs), min(computed, len(ids))
 
 
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    """Samples of one request; token counts as the server tells them, None if it does not."""
-
-    completions: tuple[Completion, ...]
-    prompt_tokens: int | None
-    generated_tokens: int | None
-    cached: int
-
-
 def _named(body: dict[str, Any], server: OpenAIEndpoint) -> dict[str, Any]:
     return {"model": server.model, **body}
 
 
 def _turns(prompt: Prompt) -> list[dict[str, str]]:
     return [{"role": message.role, "content": message.text} for message in prompt.messages]
-
-
-def _read(reply: Any, *, sampling: Sampling, n: int, chat: bool, prefix: str) -> _Reply:
-    """Read ``n`` samples. Raises :class:`NonsenseError`."""
-    choices = parts(reply, "choices", kind=dict)
-    if len(choices) != n:
-        raise NonsenseError(f"a reply with {len(choices)} samples instead of {n}")
-    usage = reply.get("usage")
-    usage = usage if isinstance(usage, dict) else {}
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    return _Reply(
-        tuple(_completion(choice, sampling, chat=chat, prefix=prefix) for choice in choices),
-        _count(usage.get("prompt_tokens")),
-        _count(usage.get("completion_tokens")),
-        _count(cached) or 0,
-    )
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and value >= 0 else None
-
-
-def _completion(choice: dict[str, Any], sampling: Sampling, *, chat: bool, prefix: str) -> Completion:
-    """Read one sample, and take away what it was asked to begin with and where it was asked to end."""
-    whole = choice_text(choice, chat=chat)
-    begun = after_thought(whole) if chat else 0
-    begun += _repeated(whole[begun:], prefix)
-    # Servers leave the stop string out. One that forgets must not change what a method reads.
-    ends = [whole.find(stop, begun) for stop in sampling.stop]
-    end = min((place for place in ends if place >= 0), default=len(whole))
-    finish = "length" if _reason(choice) in _CUT and end == len(whole) else "stop"
-    if not sampling.logprobs:
-        return Completion(whole[begun:end], (), finish)
-    pieces, logprobs = _logprobs(choice, empty=not whole)
-    starts = pairwise([*accumulate(map(len, spelled(whole, pieces)), initial=0)])
-    texts = tuple(whole[max(start, begun) : min(stop, end)] for start, stop in starts)
-    return Completion(whole[begun:end], (), finish, logprobs, texts)
-
-
-def _reason(choice: dict[str, Any]) -> str:
-    """Return why a sample ended.
-
-    Raises :class:`NonsenseError` where the server gave it up, :class:`RequestRefusedError` for a filter.
-    """
-    reason = str(choice.get("finish_reason"))
-    if reason in _GIVEN_UP:
-        raise NonsenseError(f"a reply that was given up ('{reason}')")
-    if reason == "content_filter":
-        raise RequestRefusedError("the server's filter took a reply away, or a part of it.")
-    return reason
-
-
-def _repeated(text: str, prefix: str) -> int:
-    """Return the length of what a reply repeats of the words that it was asked to begin with."""
-    lead = len(text) - len(text.lstrip())
-    wanted = prefix.strip()
-    end = lead + len(wanted)
-    whole_word = not (wanted[-1:].isalnum() and text[end : end + 1].isalnum())
-    return end if wanted and whole_word and text[lead:].startswith(wanted) else 0
-
-
-def _logprobs(choice: dict[str, Any], *, empty: bool) -> tuple[list[str], tuple[float, ...]]:
-    """Read the tokens of a sample, as text, with their log-probabilities, in either of the two forms."""
-    told = choice.get("logprobs")
-    if told is None and empty:
-        return [], ()
-    told = part(told, kind=dict)
-    if "content" not in told:
-        pieces = parts(told, "tokens", kind=str)
-        return list(pieces), parts(told, "token_logprobs", kind=float, length=len(pieces))
-    if told["content"] is None and empty:
-        return [], ()
-    tokens = parts(told, "content", kind=dict)
-    logprobs = tuple(part(token, "logprob", kind=float) for token in tokens)
-    if any(token.get("bytes") is None for token in tokens):
-        return [part(token, "token", kind=str) for token in tokens], logprobs
-    # Bytes that are no whole character yet wait for the token that completes them.
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    try:
-        return [decoder.decode(bytes(parts(token, "bytes", kind=int))) for token in tokens], logprobs
-    except ValueError:
-        raise NonsenseError("a reply with tokens that are no bytes") from None
-
-
-def spelled(text: str, pieces: Sequence[str]) -> list[str]:
-    r"""Return what each token adds to a text, so that joined they are the text.
-
-    Tokens that the text leaves out (the end of a turn, a stop string) add nothing. A character spelled by
-    several tokens, each of which then reads "\ufffd", belongs to the one behind them.
-
-    >>> spelled("yes, sir", [" yes", ",", " sir", "<end>"])
-    ['yes', ',', ' sir', '']
-    """
-    added, at, pending = [], 0, False
-    for piece in pieces:
-        rest = text[at:]
-        if pending and piece and 0 < (gap := rest.find(piece)) <= len("abcd"):
-            taken = gap + len(piece)
-        elif rest.startswith(piece):
-            taken = len(piece)
-        elif not at and piece.lstrip() and rest.startswith(piece.lstrip()):  # the text was stripped
-            taken = len(piece.lstrip())
-        else:
-            taken = 0 if "\ufffd" in piece else _alike(rest, piece)
-        pending = (pending or "\ufffd" in piece) and not taken
-        added.append(rest[:taken])
-        at += taken
-    if added:
-        added[-1] += text[at:]
-    return added
-
-
-def _alike(left: str, right: str) -> int:
-    """Return how many characters two texts begin alike."""
-    pairs = enumerate(zip(left, right, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(left), len(right)))

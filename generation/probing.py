@@ -28,22 +28,30 @@ from generation.endpoints import (
     parts,
     send_opening,
 )
+from generation.openai_wire import (
+    CHAT,
+    COMPLETIONS,
+    NATIVE,
+    TEMPLATE,
+    TOKENIZE,
+    UNLIKELY,
+    began_with_thought,
+    choice_text,
+    extra_settings,
+    filled_template,
+    forced_logprob,
+    forcing_body,
+    number,
+    tokenize_body,
+)
 from generation.rendering import Renderer
 
-CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
-# llama.cpp's own routes, beside OpenAI's.
-NATIVE, TEMPLATE, TOKENIZE = "/completion", "/apply-template", "/tokenize"
 DEFAULT_WINDOW = 4096  # tokens, where a server does not tell and nobody says: what Ollama gives a model
 _NOT_HERE = frozenset({404, 405, 501})
 _NAMES_SHOWN = 10
-# A token that no model would write here. A bias pushes it up: a server that returns log-probabilities from
-# before the bias must not call it certain.
-_UNLIKELY = 7
 _CERTAIN = -0.001  # log-probability
-_WHOLE_VOCABULARY = 10_000_000  # more tokens than any model has
 _OPTIONAL_RETRIES = 4  # of what a server may not support: some say so with a status like that of a fault
 _MOST_SPECIAL = 3  # tokens that a tokenizer adds to a text: the shortest chat templates take seven
-_THOUGHT, _THOUGHT_END = "<think>", "</think>"
 _PROMPT = "The river runs through the valley to the"
 # Where tokenizers differ: letters beyond ASCII, digits, an apostrophe.
 TOKENIZER_TEXT = "Ein Dutzend Äpfel, 1984 and the river's end."
@@ -270,7 +278,7 @@ async def _identify(probe: _Probe, model: Mapping[str, Any]) -> tuple[str, int, 
         return owner, 0, ""
     # llama.cpp: what each of its slots has, which is less than what the model was made for.
     properties = await probe.look_up("/props")
-    window = _number(properties, "default_generation_settings", "n_ctx")
+    window = number(properties, "default_generation_settings", "n_ctx")
     if window:
         return "llama.cpp", window, "told by it"
     if found := await _lm_studio_window(probe, str(model["id"])):
@@ -288,7 +296,7 @@ async def _lm_studio_window(probe: _Probe, model: str) -> tuple[int, str] | None
         found = [each for each in listed if each.get("id") == model]
         if not found:
             return None
-        if window := _number(found[0], "loaded_context_length"):
+        if window := number(found[0], "loaded_context_length"):
             return window, "told by it"
         if (
             not attempt
@@ -296,7 +304,7 @@ async def _lm_studio_window(probe: _Probe, model: str) -> tuple[int, str] | None
             turns = [{"role": "user", "content": _PROMPT}]
             asked = {"model": model, "messages": turns, "max_tokens": 1, "temperature": 0}
             await probe.attempt(CHAT, asked, lambda reply: reply)
-    window = _number(found[0], "max_context_length")
+    window = number(found[0], "max_context_length")
     return window, "what the model was made for: set --model.max_context if it was loaded with less"
 
 
@@ -305,19 +313,11 @@ async def _ollama_window(probe: _Probe, model: str, shown: Mapping[str, Any]) ->
     # Not what the model was made for ("llama.context_length"), but what it was loaded with; it is loaded now.
     await probe.attempt("/api/generate", {"model": model, "prompt": "", "stream": False}, lambda reply: reply)
     for each in _dicts(await probe.look_up("/api/ps"), "models"):
-        if each.get("model") == model and (window := _number(each, "context_length")):
+        if each.get("model") == model and (window := number(each, "context_length")):
             return window, "told by it"
     if found := re.search(r"^num_ctx\s+(\d+)", str(shown.get("parameters", "")), re.MULTILINE):
         return int(found[1]), "told by it"
     return DEFAULT_WINDOW, "Ollama's default: set OLLAMA_CONTEXT_LENGTH there and --model.max_context here"
-
-
-def _number(reply: Any, *path: str) -> int:
-    """Return a number at a place in a reply, 0 if there is none."""
-    try:
-        return part(reply, *path, kind=int)
-    except NonsenseError:
-        return 0
 
 
 def _dicts(reply: Any, name: str) -> Sequence[dict[str, Any]]:
@@ -332,7 +332,7 @@ async def _probe_features(probe: _Probe, model: str, kind: str, renderer: Render
     """Find out what a server supports."""
     asked = {"model": model, "max_tokens": 1, "temperature": 0}
     # Each is left out if the server refuses it. The bias shows log-probabilities that were changed by it.
-    settings = {"logit_bias": {str(_UNLIKELY): 100}, **extra_settings(0, 1.0)}
+    settings = {"logit_bias": {str(UNLIKELY): 100}, **extra_settings(0, 1.0)}
     text = await _probe_route(
         probe, COMPLETIONS, asked | {"prompt": _PROMPT}, settings, {"logprobs": 1}, _text_logprob
     )
@@ -360,7 +360,7 @@ async def _probe_features(probe: _Probe, model: str, kind: str, renderer: Render
     features = await _probe_sampling(probe, asked, turns, features)
     if kind == "llama.cpp":
         features = replace(
-            features, template=await probe.attempt(TEMPLATE, {"messages": turns}, _prompt) is not None
+            features, template=await probe.attempt(TEMPLATE, {"messages": turns}, filled_template) is not None
         )
     ids = await _tokenize(probe, model)
     if renderer is not None:
@@ -375,8 +375,7 @@ async def _applies_template(probe: _Probe, asked: dict[str, Any]) -> bool:
     async def tokens(text: str) -> int:
         body = asked | {"prompt": text}
         return (
-            await probe.attempt(COMPLETIONS, body, lambda reply: _number(reply, "usage", "prompt_tokens"))
-            or 0
+            await probe.attempt(COMPLETIONS, body, lambda reply: number(reply, "usage", "prompt_tokens")) or 0
         )
 
     # Twice the text has twice the tokens, but only one template. (In this order: else a count that leaves out
@@ -402,7 +401,7 @@ async def _probe_route(
 ) -> _RouteFeatures | None:
     """Find out what a route takes, the most first; None if there is no such route."""
     try:
-        thinks = await probe.require(route, body, lambda reply: (read(reply), _thinks(reply))[1])
+        thinks = await probe.require(route, body, lambda reply: (read(reply), began_with_thought(reply))[1])
     except StatusError as refusal:
         probe.refusal = str(refusal)
         return None
@@ -473,131 +472,14 @@ async def _probe_scoring(
             return {"token_ids": True, "scores": "echo"}
         # As many tokens as were sent, perhaps one more at the beginning: ids, and not the text of a list.
         read = await probe.attempt(
-            COMPLETIONS, asked | {"prompt": ids}, lambda reply: _number(reply, "usage", "prompt_tokens")
+            COMPLETIONS, asked | {"prompt": ids}, lambda reply: number(reply, "usage", "prompt_tokens")
         )
         found["token_ids"] = read in (len(ids), len(ids) + 1)
     if kind == "llama.cpp" and features.tokenizer and (features.template or renderer is not None):
-        forced = await probe.attempt(NATIVE, forcing_body(_PROMPT, _UNLIKELY), forced_logprob)
-        if forced is not None and forced[0] == _UNLIKELY and forced[1] < _CERTAIN:
+        forced = await probe.attempt(NATIVE, forcing_body(_PROMPT, UNLIKELY), forced_logprob)
+        if forced is not None and forced[0] == UNLIKELY and forced[1] < _CERTAIN:
             found["scores"] = "steps"
     return found
-
-
-def extra_settings(top_k: int, repetition_penalty: float) -> dict[str, Any]:
-    """Spell out what OpenAI's protocol has no word for: else a server fills in defaults of its own."""
-    # The penalty has two names: vLLM's and SGLang's, and llama.cpp's and LM Studio's.
-    penalty = {"repetition_penalty": repetition_penalty, "repeat_penalty": repetition_penalty}
-    return {"top_k": top_k or -1, "min_p": 0.0, **penalty}
-
-
-def tokenize_body(model: str, text: str, *, special: bool = False) -> dict[str, Any]:
-    """Ask for the token ids of a text, in the words of llama.cpp's server and in those of vLLM's.
-
-    ``special``: with what the tokenizer puts before a text.
-    """
-    return {
-        "model": model, "prompt": text, "add_special_tokens": special,
-        "content": text, "add_special": special, "parse_special": True,
-    }  # fmt: skip
-
-
-def forcing_body(prompt: str | Sequence[int], token: int, told: int = 1) -> dict[str, Any]:
-    """Ask llama.cpp's server to generate this one token, and for its log-probability before it was forced.
-
-    ``told``: of how many of the likeliest tokens it tells the log-probability as well.
-    """
-    return {
-        "prompt": prompt,
-        "n_predict": 1,
-        "temperature": 0,
-        "logit_bias": [[token, 1e6]],
-        "n_probs": told,
-        "post_sampling_probs": False,
-        "cache_prompt": True,
-    }
-
-
-def distribution_body(prompt: str | Sequence[int]) -> dict[str, Any]:
-    """Ask llama.cpp's server for the log-probability of every token that may come next: some megabytes.
-
-    The token that it is forced to generate is one that it tells of.
-    """
-    return forcing_body(prompt, _UNLIKELY, _WHOLE_VOCABULARY)
-
-
-def forced_logprob(reply: Any) -> tuple[int, float, int] | None:
-    """Read which token was generated, its log-probability, and how many prompt tokens were computed.
-
-    None for the first bytes of a character: they wait in the server for the token that completes them, and
-    nothing is told of them.
-    """
-    held_back = isinstance(reply, dict) and str(reply.get("content", "")).endswith("\ufffd")
-    if held_back and not reply.get("completion_probabilities"):
-        return None
-    token = part(reply, "completion_probabilities", 0, kind=dict)
-    return part(token, "id", kind=int), part(token, "logprob", kind=float), _computed(reply)
-
-
-def listed_logprob(reply: Any, token: int) -> tuple[float, int]:
-    """Read one token's log-probability out of all, and how many prompt tokens were computed."""
-    told = parts(reply, "completion_probabilities", 0, "top_logprobs", kind=dict)
-    for entry in told:
-        if entry.get("id") == token:
-            return part(entry, "logprob", kind=float), _computed(reply)
-    raise NonsenseError(f"a reply that tells of {len(told)} tokens, but not of token {token}")
-
-
-def _computed(reply: Any) -> int:
-    """Return how many prompt tokens llama.cpp's server computed, rather than found in its cache."""
-    return _number(reply, "timings", "prompt_n") or _number(reply, "tokens_evaluated")
-
-
-def choice_text(choice: Mapping[str, Any], *, chat: bool) -> str:
-    """Read a sample's text. One that spent all its tokens on hidden reasoning has none.
-
-    Raises :class:`NonsenseError`.
-    """
-    if not chat:
-        return part(choice, "text", kind=str)
-    message = part(choice, "message", kind=dict)
-    content = message.get("content")
-    # SGLang has null for an empty text, beside a field for reasoning that is null as well.
-    if content is None and (_thought(message) or {"reasoning_content", "reasoning"} & message.keys()):
-        return ""
-    if isinstance(content, list):  # in parts, as some proxies have it
-        return "".join(part(each, "text", kind=str) for each in content)
-    return part(message, "content", kind=str)
-
-
-def after_thought(text: str) -> int:
-    r"""Return where a reply begins behind the reasoning that some models write before it; 0 if there is none.
-
-    >>> text = "<think>Rome? no</think>\n\nParis"
-    >>> text[after_thought(text):]
-    'Paris'
-    """
-    begun = len(text) - len(text.lstrip())
-    if not text.startswith(_THOUGHT, begun):
-        return 0
-    end = text.find(_THOUGHT_END, begun)
-    if end < 0:  # cut off before it came to a reply
-        return len(text)
-    end += len(_THOUGHT_END)
-    return end + len(text[end:]) - len(text[end:].lstrip())
-
-
-def _thought(message: Mapping[str, Any]) -> str:
-    """Return what a server tells of the reasoning before a reply, "" if nothing."""
-    told = message.get("reasoning_content") or message.get("reasoning")
-    return told if isinstance(told, str) else ""
-
-
-def _thinks(reply: Any) -> bool:
-    """Whether a model began with reasoning."""
-    message = part(reply, "choices", 0, kind=dict).get("message")
-    if not isinstance(message, dict):
-        return False
-    return bool(_thought(message)) or str(message.get("content")).lstrip().startswith(_THOUGHT)
 
 
 def _text_logprob(reply: Any) -> float | None:
@@ -633,7 +515,3 @@ def _echoed(reply: Any, length: int) -> bool:
         and len(values) > length
         and all(isinstance(value, float | int) for value in values[1:])
     )
-
-
-def _prompt(reply: Any) -> str:
-    return part(reply, "prompt", kind=str)

@@ -34,7 +34,8 @@ from eval.tables.table import HEADINGS, cells, summarise
 from generation import endpoints
 from generation.cached import CachedGenerator
 from generation.config import ModelConfig
-from generation.openai_server import OpenAIGenerator, spelled
+from generation.openai_server import OpenAIGenerator
+from generation.openai_wire import spelled
 from generation.rendering import EstimatedTokens
 from tests.fakes import chat_prompt
 from tests.generation.standing_in import FAULTS, HANGS_S, Served, now_and_then
