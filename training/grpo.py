@@ -34,11 +34,12 @@ from eval.experiment.background import background
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from generation.models import context_window, model_folder
 from generation.rendering import Renderer
+from training import tables
 from training.chains import config_of, manifest_of_chains, read_chains
 from training.config import GrpoConfig
 from training.held_out import trained_on
 from training.reward import Prefix, Rewarder, prefixes_of
-from training.rows import check_index, identify
+from training.rows import check_index
 from training.tuning import (
     METRICS,
     go_on,
@@ -170,8 +171,8 @@ def load_prefixes(
     Raises :class:`DataError` for one that does not fit, or if there are none.
     """
     folders = [Path(chains) for chains in config.chains]
-    files = [manifest_of_chains(each).last.questions for each in folders]
-    warn_of_held_out(", ".join(config.chains), Sources({"chains": identify(folders)}, files))
+    files = tables.question_files(folders)
+    warn_of_held_out(", ".join(config.chains), Sources({"chains": tables.identify(folders)}, files))
     rows = sorted(read_chains(folders), key=lambda row: row.question.id)
     found = [each for row in rows for each in prefixes_of(row, config.per_question, renderer, corag)]
     if not found:
@@ -230,7 +231,7 @@ def settings_of(config: GrpoConfig, folder: str) -> dict[str, Any]:
     folders = [Path(chains) for chains in config.chains]
     chains = [
         each | {"retriever": manifest_of_chains(folder).retriever}
-        for folder, each in zip(folders, identify(folders), strict=True)
+        for folder, each in zip(folders, tables.identify(folders), strict=True)
     ]
     engine = {"backend": config.engine.backend, "dtype": config.engine.dtype, "chat": config.engine.chat}
     return identity_of_training(config, folder, "padded", {"chains": chains, "engine": engine})

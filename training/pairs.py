@@ -10,10 +10,7 @@ Prompts and tokens are those of decoding, as in ``data.py``. Nothing is searched
 from __future__ import annotations
 
 import itertools
-import json
 import math
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -24,16 +21,14 @@ from corag.config import CoRAGConfig
 from corag.method import HopRecord
 from corag.prompting import continuation, fit_hop_prompt, sub_query_prompt
 from core.errors import ConfigError, DataError, RequestRefusedError
-from core.files import write_atomically
 from core.prompting.prompt import Shortening
 from core.protocols import ScoreRequest
-from core.runs.stamp import Stamp, refuse_differences
 from core.text import normalize_answer
-from generation.models import context_window, model_folder
+from generation.models import model_folder
 from generation.rendering import Renderer
-from training.chains import ChainRow, config_of, manifest_of_chains, read_chains
+from training import tables
+from training.chains import ChainRow, config_of, read_chains
 from training.data import set_aside
-from training.rows import identify, parent_of, save_tables
 
 REPORT = "pairs.json"
 # Upper ends of the bins of margins, in log-likelihood per token.
@@ -229,13 +224,8 @@ class PairsReport:
 def make_pairs(config: MakePairsConfig) -> PairsReport:
     """Load the tokenizer and write the pairs. No index is opened: a sub-query's prompt has no passages."""
     folder = model_folder(config.model, weights=False)
-    chosen, window = config.pairs, context_window(folder)
-    if window is not None and chosen.max_length > window:
-        sys.stderr.write(
-            f"corag: '{config.model}' was made to read {window} tokens at once, so pairs have at most so "
-            f"many, not {chosen.max_length}.\n"
-        )
-        chosen = replace(chosen, max_length=window)
+    length = tables.within_window(config.pairs.max_length, config.model, folder, "pairs")
+    chosen = replace(config.pairs, max_length=length)
     renderer = Renderer.load(folder, config.chat)
     return write_pairs([Path(chains) for chains in config.chains], Path(config.out), renderer, chosen)
 
@@ -248,17 +238,18 @@ def write_pairs(folders: Sequence[Path], out: Path, renderer: Renderer, config: 
     is nothing to prefer.
     """
     corag = config_of(folders)
-    settings = {
-        "chains": identify(folders),
-        "pairs": asdict(config),
-        "tokenizer": renderer.fingerprint,
-    }
-    settings = json.loads(json.dumps(settings))
+    settings = tables.plain(
+        {
+            "chains": tables.identify(folders),
+            "pairs": asdict(config),
+            "tokenizer": renderer.fingerprint,
+        }
+    )
     if (found := read_pairs_report(out)) is not None:
-        advice = "Give the same chains and options, choose another --out, or remove it."
-        refuse_differences(f"'{out}'", Stamp(found.settings), Stamp(settings), advice=advice)
+        tables.refuse_others(out, found.settings, settings)
         return found
-    report = PairsReport(settings, files=[manifest_of_chains(folder).last.questions for folder in folders])
+    tables.make_room(out)
+    report = PairsReport(settings, files=tables.question_files(folders))
     made: dict[str, list[PairRow]] = {"train": [], "validation": []}
     # In an order that does not depend on which question was finished first.
     for row in sorted(read_chains(folders), key=lambda row: row.question.id):
@@ -269,22 +260,15 @@ def write_pairs(folders: Sequence[Path], out: Path, renderer: Renderer, config: 
             f"the chains in {', '.join(map(str, folders))} give no pairs to train on: {report.left_out}. "
             "Sample more chains per question, warmer ones, or choose a smaller --pairs.margin."
         )
-    with tempfile.TemporaryDirectory(dir=parent_of(out), prefix=f"{out.name}.") as temporary:
-        tables = {split: [_table(pairs)] if pairs else [] for split, pairs in made.items()}
-        save_tables(tables, Path(temporary) / "pairs")
-        write_atomically(Path(temporary) / "pairs" / REPORT, json.dumps(asdict(report), indent=1) + "\n")
-        (Path(temporary) / "pairs").rename(out)
+    tables.save(
+        out, {split: [_table(pairs)] if pairs else [] for split, pairs in made.items()}, REPORT, report
+    )
     return report
 
 
 def read_pairs_report(folder: Path) -> PairsReport | None:
     """Read what was written to a folder of pairs; None if there are none."""
-    file = folder / REPORT
-    if not file.is_file():
-        return None
-    record = json.loads(file.read_text(encoding="utf-8"))
-    record["lengths"] = {split: PairLengths(**found) for split, found in record["lengths"].items()}
-    return PairsReport(**record)
+    return tables.read_report(folder / REPORT, PairsReport, PairLengths)
 
 
 def preferences(row: ChainRow, by: Literal["hop", "chain"], margin: float) -> list[Preference]:

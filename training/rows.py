@@ -6,33 +6,26 @@ What a row holds is decided in ``data.py``, which knows no files.
 from __future__ import annotations
 
 import itertools
-import json
-import re
-import shutil
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 from corag.config import CoRAGConfig
 from core.errors import ConfigError, DataError
-from core.files import file_digest, write_atomically
 from core.options import identity_of
 from core.prompting.prompt import Shortening
 from core.protocols import Retriever
-from core.runs.folder import TRACES
-from core.runs.stamp import Stamp, refuse_differences
 from core.types import Passage
 from eval.experiment.backends import require_index
 from eval.experiment.opening import open_index_quietly
-from generation.models import context_window, model_folder
+from generation.models import model_folder
 from generation.rendering import Renderer
 from ircot.method import IRCoTConfig
 from retrieval.config import RetrieverConfig
+from training import tables
 from training.chains import ChainRow, config_of, manifest_of_chains, read_chains, reasoning_of
 from training.data import (
     RowsConfig,
@@ -160,22 +153,10 @@ async def make_rows_with(config: MakeRowsConfig, retriever: Retriever) -> RowsRe
     folder = model_folder(config.model, weights=False)
     renderer = Renderer.load(folder, config.chat)
     folders = [Path(chains) for chains in config.chains]
-    return await write_rows(folders, Path(config.out), retriever, renderer, within_window(config, folder))
-
-
-def within_window(config: MakeRowsConfig, folder: str) -> RowsConfig:
-    """Return the options of the rows, none longer than the model in ``folder`` can read.
-
-    Decoding would shorten prompts to the same length. It is said on standard error if it changes anything.
-    """
-    window = context_window(folder)
-    if window is None or config.rows.max_length <= window:
-        return config.rows
-    sys.stderr.write(
-        f"corag: '{config.model}' was made to read {window} tokens at once, so rows have at most so many, "
-        f"not {config.rows.max_length}.\n"
+    length = tables.within_window(config.rows.max_length, config.model, folder, "rows")
+    return await write_rows(
+        folders, Path(config.out), retriever, renderer, replace(config.rows, max_length=length)
     )
-    return replace(config.rows, max_length=window)
 
 
 async def write_rows(
@@ -190,34 +171,29 @@ async def write_rows(
     corag, ircot = config_of(folders), reasoning_of(folders)
     settings = settings_of(folders, retriever, renderer, config, corag)
     if (found := read_report(out)) is not None:
-        advice = "Give the same chains and options, choose another --out, or remove it."
-        refuse_differences(f"'{out}'", Stamp(found.settings), Stamp(settings), advice=advice)
+        tables.refuse_others(out, found.settings, settings)
         return found
-    report = RowsReport(settings, files=[manifest_of_chains(folder).last.questions for folder in folders])
+    tables.make_room(out)
+    report = RowsReport(settings, files=tables.question_files(folders))
     rows: dict[str, list[Any]] = {"train": [], "validation": []}
-    with tempfile.TemporaryDirectory(dir=parent_of(out), prefix=f"{out.name}.") as temporary:
-        # Chains lie in the order in which they were finished, which may differ between two runs that sampled
-        # the same.
-        every = sorted(read_chains(folders), key=lambda row: row.question.id)
-        check_answers(every, config)
-        taught = of_each_length(every, config)
-        for start in range(0, len(every), _QUESTIONS_AT_ONCE):
-            chunk = every[start : start + _QUESTIONS_AT_ONCE]
-            passages = await passages_of(chunk, retriever, candidates="verify" in config.tasks)
-            made_of = partial(_examples, count=renderer.count, config=config, corag=corag, ircot=ircot)
-            for split, made in _tokenised(
-                chunk, partial(made_of, passages=passages), taught, renderer, config, report
-            ).items():
-                rows[split] += [_table(made)] if made else []
-        if not rows["train"]:
-            raise DataError(
-                f"the chains in {', '.join(map(str, folders))} give no training rows: "
-                f"{dict(report.left_out)}."
-            )
-        save_tables(rows, Path(temporary) / "rows")
-        text = json.dumps(asdict(report), indent=1)
-        write_atomically(Path(temporary) / "rows" / REPORT, text + "\n")
-        (Path(temporary) / "rows").rename(out)
+    # Chains lie in the order in which they were finished, which may differ between two runs that sampled the
+    # same.
+    every = sorted(read_chains(folders), key=lambda row: row.question.id)
+    check_answers(every, config)
+    taught = of_each_length(every, config)
+    for start in range(0, len(every), _QUESTIONS_AT_ONCE):
+        chunk = every[start : start + _QUESTIONS_AT_ONCE]
+        passages = await passages_of(chunk, retriever, candidates="verify" in config.tasks)
+        made_of = partial(_examples, count=renderer.count, config=config, corag=corag, ircot=ircot)
+        for split, made in _tokenised(
+            chunk, partial(made_of, passages=passages), taught, renderer, config, report
+        ).items():
+            rows[split] += [_table(made)] if made else []
+    if not rows["train"]:
+        raise DataError(
+            f"the chains in {', '.join(map(str, folders))} give no training rows: {dict(report.left_out)}."
+        )
+    tables.save(out, rows, REPORT, report)
     return report
 
 
@@ -227,13 +203,16 @@ def settings_of(
     """Everything that the rows depend on. Raises :class:`ConfigError` if the index is not the chains' own."""
     for folder in folders:
         check_index(folder, retriever)
-    settings = {"chains": identify(folders), "rows": identity_of(config), "tokenizer": renderer.fingerprint}
+    settings = {
+        "chains": tables.identify(folders),
+        "rows": identity_of(config),
+        "tokenizer": renderer.fingerprint,
+    }
     if "stop" in config.tasks:  # sampling does not use its prompt, so the chains do not say which it was
         settings["stop_prompt"] = corag.prompt("stop_check").identity
     if "verify" in config.tasks:
         settings["verify_prompt"] = corag.prompt("verify").identity
-    plain: dict[str, Any] = json.loads(json.dumps(settings))
-    return plain
+    return tables.plain(settings)
 
 
 def check_index(folder: Path, retriever: Retriever) -> None:
@@ -246,14 +225,9 @@ def check_index(folder: Path, retriever: Retriever) -> None:
         )
 
 
-def identify(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return what tells the chains of some folders from others: their settings and what they hold."""
-    names = ("options", "prompts", "questions", "model", "seed")
-    return [
-        {name: manifest_of_chains(folder).settings[name] for name in names}
-        | {"traces": file_digest(folder / TRACES)}  # sampling may have gone on since
-        for folder in folders
-    ]
+def read_report(folder: Path) -> RowsReport | None:
+    """Read what was written to a folder of rows; None if there are none."""
+    return tables.read_report(folder / REPORT, RowsReport, RowLengths)
 
 
 def check_answers(rows: Sequence[ChainRow], config: RowsConfig) -> None:
@@ -277,43 +251,6 @@ async def passages_of(
             wanted |= dict.fromkeys([*row.context_ids, *hops])
         wanted |= dict.fromkeys(itertools.chain.from_iterable(each.passage_ids for each in row.thoughts))
     return {passage.id: passage for passage in await retriever.passages(list(wanted))}
-
-
-def read_report(folder: Path) -> RowsReport | None:
-    """Read what was written to a folder of rows; None if there are none."""
-    file = folder / REPORT
-    if not file.is_file():
-        return None
-    record = json.loads(file.read_text(encoding="utf-8"))
-    record["lengths"] = {name: RowLengths(**found) for name, found in record["lengths"].items()}
-    return RowsReport(**record)
-
-
-_HELD_OUT = re.compile(r"(?:^|[^a-z])(test|dev|valid|validation|eval)(?:[^a-z]|$)")
-
-
-class MadeOfChains(Protocol):
-    """A report of what was made of chains: which they were, and for which question files."""
-
-    @property
-    def settings(self) -> dict[str, Any]: ...  # noqa: D102
-    @property
-    def files(self) -> list[str]: ...  # noqa: D102
-
-
-def held_out_named(report: MadeOfChains) -> list[str]:
-    """Return the question files and splits of some rows that are for testing by their names.
-
-    Names are all that there is to go by: of questions from Hugging Face the split that was loaded, of files
-    what they are called, since what a file is for stands nowhere in it. A test set called questions.jsonl is
-    not noticed. ('corag rounds' compares the questions themselves with those of its option ``test``.)
-
-    >>> held_out_named(RowsReport({"chains": [{"questions": {"split": "validation"}}]}, files=["x/dev.json"]))
-    ['dev.json', 'validation']
-    """
-    splits = [chains.get("questions", {}).get("split", "") for chains in report.settings["chains"]]
-    names = [*(Path(file).name for file in report.files), *splits]
-    return [name for name in dict.fromkeys(names) if _HELD_OUT.search(name.lower())]
 
 
 def _examples(
@@ -372,23 +309,3 @@ def _table(rows: Sequence[TrainingRow]) -> Any:
     texts = {name: datasets.Value("string") for name in ("question_id", "task", "prompt", "completion")}
     features = datasets.Features(texts | {"hop": datasets.Value("int32")} | tokens)
     return datasets.Dataset.from_list([asdict(row) for row in rows], features=features)
-
-
-def save_tables(rows: Mapping[str, Sequence[Any]], folder: Path) -> None:
-    """Write datasets by split, each of one or more tables; a split without any is left out."""
-    import datasets
-
-    datasets.disable_progress_bars()
-    tables = {split: datasets.concatenate_datasets(list(parts)) for split, parts in rows.items() if parts}
-    datasets.DatasetDict(tables).save_to_disk(folder)
-
-
-def parent_of(out: Path) -> Path:
-    """Make room for a folder and return the one above it. Raises :class:`ConfigError` if it is in use."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(
-            f"'{out}' is in the way: it holds something else. Choose another --out, or remove it."
-        )
-    shutil.rmtree(out, ignore_errors=True)
-    return out.parent

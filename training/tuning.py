@@ -26,9 +26,9 @@ from generation.adapters import TRAINING, adapter_folder, check_adapter, read_ma
 from generation.models import folder_digest, native_dtype
 from generation.rendering import Renderer
 from training.config import WATCHING, ProgramOptions
+from training.held_out import MadeOfChains, held_out_named
 from training.launched import check_launch, is_first, is_first_here, pin_one_gpu, process_count
 from training.memory import keep_freed_memory
-from training.rows import MadeOfChains, held_out_named
 
 CHECKPOINTS, METRICS = "checkpoints", "metrics.jsonl"
 ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"

@@ -23,6 +23,7 @@ from generation.rendering import Renderer
 from scripts.cli import main
 from tests.fakes import WordRetriever
 from training.chains import ChainRow
+from training.held_out import held_out_named
 from training.pairs import (
     PairsConfig,
     Preference,
@@ -32,7 +33,7 @@ from training.pairs import (
     siblings_of,
     write_pairs,
 )
-from training.rows import held_out_named, read_report
+from training.rows import read_report
 from training.sampling import SampleConfig, SampledChain, SampledChains
 
 QUESTION = Question("q1", "Which river flows by the birthplace of its author?", ("Issel",), hops=2)

@@ -28,6 +28,7 @@ from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from scripts.cli import run_command
 from training.config import SftConfig, TuningOptions
+from training.held_out import held_out_named
 from training.rounds import (
     HeldOut,
     RoundsConfig,
@@ -41,7 +42,7 @@ from training.rounds import (
     stages,
     turns,
 )
-from training.rows import MakeRowsConfig, RowsReport, held_out_named
+from training.rows import MakeRowsConfig, RowsReport
 from training.sample import SampleRunConfig
 
 

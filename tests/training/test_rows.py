@@ -13,14 +13,14 @@ from datasets import load_from_disk
 
 from core.errors import ConfigError, DataError
 from core.runs.folder import TRACES
-from retrieval.config import RetrieverConfig
 from tests.fakes import WordRetriever, passage
 from tests.training import toy
 from tests.training.toy import ALL, BY_ID, QUESTION, SAMPLE, WORLD, many, write_chains
 from training.chains import read_chains
 from training.data import examples_of, set_aside, tokenise
-from training.rows import MakeRowsConfig, read_report, within_window, write_rows
+from training.rows import read_report, write_rows
 from training.sft import load_rows
+from training.tables import within_window
 
 # Every reply has room, annotated ones too.
 CORAG = replace(toy.CORAG, max_sub_query_tokens=32, max_sub_answer_tokens=32)
@@ -109,15 +109,13 @@ def test_rows_are_no_longer_than_the_model_can_read(options, tiny_model, tmp_pat
         DataError, match=r"row \d+ of .* has \d{3} tokens, but '.*narrow' was made to read 100 at once"
     ):
         load_rows(options(model=str(narrow)), str(narrow))
-    wanted = MakeRowsConfig(
-        ["chains"], "rows", str(narrow), rows=ALL, retriever=RetrieverConfig(index=["index"])
-    )
-    assert within_window(wanted, str(narrow)) == replace(ALL, max_length=100)
+    assert within_window(ALL.max_length, "narrow", str(narrow), "rows") == 100
     assert (
         f"read 100 tokens at once, so rows have at most so many, not {ALL.max_length}"
         in capsys.readouterr().err
     )
-    assert within_window(wanted, tiny_model) == ALL and capsys.readouterr().err == ""
+    assert within_window(ALL.max_length, "tiny", tiny_model, "rows") == ALL.max_length
+    assert capsys.readouterr().err == ""
 
 
 def test_another_index_and_a_lost_passage_are_refused(chains, tmp_path, renderer):

@@ -1,0 +1,98 @@
+"""Folders of what is made of chains, rows or pairs: datasets by split, and a report of what is in them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+from core.errors import ConfigError
+from core.files import file_digest, write_atomically
+from core.runs.folder import TRACES
+from core.runs.stamp import Stamp, refuse_differences
+from generation.models import context_window
+from training.chains import manifest_of_chains
+
+Report = TypeVar("Report")
+
+
+def identify(folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return what tells the chains of some folders from others: their settings and what they hold."""
+    names = ("options", "prompts", "questions", "model", "seed")
+    return [
+        {name: manifest_of_chains(folder).settings[name] for name in names}
+        | {"traces": file_digest(folder / TRACES)}  # sampling may have gone on since
+        for folder in folders
+    ]
+
+
+def question_files(folders: Sequence[Path]) -> list[str]:
+    """Return the question files that some folders of chains were sampled for, by name."""
+    return [manifest_of_chains(folder).last.questions for folder in folders]
+
+
+def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as they are read back from a file: lists for tuples."""
+    read: dict[str, Any] = json.loads(json.dumps(settings))
+    return read
+
+
+def within_window(wanted: int, model: str, folder: str, what: str) -> int:
+    """Return how many tokens ``what`` may have, no more than the model in ``folder`` can read.
+
+    Decoding would shorten prompts to the same length. It is said on standard error if it changes anything.
+    """
+    window = context_window(folder)
+    if window is None or wanted <= window:
+        return wanted
+    sys.stderr.write(
+        f"corag: '{model}' was made to read {window} tokens at once, so {what} have at most so many, not "
+        f"{wanted}.\n"
+    )
+    return window
+
+
+def read_report(file: Path, kind: type[Report], lengths: type[Any]) -> Report | None:
+    """Read a report, whose ``lengths`` are of a class of their own; None if there is none."""
+    if not file.is_file():
+        return None
+    record = json.loads(file.read_text(encoding="utf-8"))
+    record["lengths"] = {name: lengths(**found) for name, found in record["lengths"].items()}
+    return kind(**record)
+
+
+def refuse_others(out: Path, found: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Raise :class:`ConfigError` if what is in a folder was made with settings other than these."""
+    advice = "Give the same chains and options, choose another --out, or remove it."
+    refuse_differences(f"'{out}'", Stamp(dict(found)), Stamp(dict(settings)), advice=advice)
+
+
+def make_room(out: Path) -> None:
+    """Make room for a folder. Raises :class:`ConfigError` if something else is there."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(
+            f"'{out}' is in the way: it holds something else. Choose another --out, or remove it."
+        )
+    shutil.rmtree(out, ignore_errors=True)
+
+
+def save(out: Path, tables: Mapping[str, Sequence[Any]], name: str, report: Any) -> None:
+    """Write datasets by split, each of one or more tables, and the report, as a file called ``name``.
+
+    A split without tables is left out. The folder is there with all of it, or not at all.
+    """
+    import datasets
+
+    datasets.disable_progress_bars()
+    joined = {split: datasets.concatenate_datasets(list(parts)) for split, parts in tables.items() if parts}
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f"{out.name}.") as temporary:
+        filled = Path(temporary) / "filled"
+        datasets.DatasetDict(joined).save_to_disk(filled)
+        write_atomically(filled / name, json.dumps(asdict(report), indent=1) + "\n")
+        filled.rename(out)
