@@ -37,9 +37,9 @@ class CoRAGConfig(MethodConfig):
             adapter's).
         strategy: "greedy" (one chain at temperature 0), "best_of_n", "tree" (breadth-first with rollouts), or
             "adaptive" (greedy, then samples, then tree search, each only while the chain's own score says
-            that it is unsure).
+            that it is unsure; or, by vote, samples until the vote is as good as decided).
         max_hops: hops of a chain at most (the paper's L); 0 answers from the question's passages alone.
-        chains: chains sampled by best_of_n (the paper's N).
+        chains: chains sampled by best_of_n (the paper's N), and by adaptive at most.
         temperature: of sampled sub-queries; sub-answers and final answers are greedy.
         first_chain_greedy: the first of the N chains is the greedy one (released code; the paper samples
             all; also ``greedy_chain``).
@@ -64,6 +64,8 @@ class CoRAGConfig(MethodConfig):
             no log-probabilities.
         judged: the answer that is voted on, verified and scored: the "final" one, or the "draft" from the
             chain alone, without passages, which costs a quarter.
+        vote_sure: an adaptive vote ends when the leading answer will stay ahead of the second with this
+            probability (0.95 in adaptive consistency, Aggarwal et al. 2023).
         vote_weight: what a chain's vote counts: "one", or its probability by another signal
             (self-consistency, weighted).
         noted_signals: further signals that the trace notes of every chain that is scored, but not within a
@@ -141,6 +143,7 @@ class CoRAGConfig(MethodConfig):
     value_all: bool = True
     rank_by: str = "refusal"
     judged: Literal["final", "draft"] = "final"
+    vote_sure: float = 0.95
     vote_weight: Literal["one", "refusal", "refusals", "verifier", "likelihood", "probability"] = "one"
     noted_signals: tuple[Signal, ...] = ()
     verify_passages: int = 5
@@ -184,7 +187,7 @@ class CoRAGConfig(MethodConfig):
     LATER: ClassVar[tuple[str, ...]] = (
         "repeated_children", "round_samples", "value_all", "replies", "ask_without_passages", "cuts",
         "max_hop_prompt_tokens", "merge", "measure_candidates", "judged", "vote_weight", "noted_signals",
-        "verify_passages", "verify_prompt",
+        "verify_passages", "verify_prompt", "vote_sure",
     )  # fmt: skip
     ALIASES: ClassVar[dict[str, str]] = {
         "top_k": "passages_per_hop", "n": "chains", "L": "max_hops", "N": "chains", "max_depth": "max_hops",
@@ -230,6 +233,10 @@ class CoRAGConfig(MethodConfig):
                 "corag's mean_budget and unsure_above are for strategy 'adaptive', but the strategy is "
                 f"'{self.strategy}'."
             )
+        if not 0.5 < self.vote_sure < 1:
+            raise ConfigError(
+                f"corag's vote_sure is a probability above 0.5 and below 1, but it is {self.vote_sure}."
+            )
         if not normalize_answer(self.refusal):
             raise ConfigError(
                 "corag needs a refusal sentence: what a sub-answer says when the passages do not tell."
@@ -255,11 +262,25 @@ class CoRAGConfig(MethodConfig):
                 f"corag's vote_weight is '{self.vote_weight}', but rank_by '{self.rank_by}' does not vote: "
                 "give --corag.rank_by vote, or leave vote_weight out."
             )
-        if "vote" in self.signals and self.strategy in ("tree", "adaptive"):
+        if "vote" in self.signals and self.strategy == "tree":
             raise ConfigError(
-                f"rank_by '{self.rank_by}' compares final answers, which strategy "
-                f"'{self.strategy}' does not have on the way: use 'refusal', 'refusals' or 'verifier', or "
-                "strategy 'best_of_n'."
+                f"rank_by '{self.rank_by}' compares final answers, which strategy 'tree' does not have on "
+                "the way: use 'refusal', 'refusals' or 'verifier', or strategy 'best_of_n' or 'adaptive'."
+            )
+        if "vote" in self.signals and self.strategy == "adaptive":
+            self._check_adaptive_vote()
+
+    def _check_adaptive_vote(self) -> None:
+        if self.rank_by != "vote" or self.vote_weight != "one":
+            raise ConfigError(
+                f"rank_by '{self.rank_by}' with vote_weight '{self.vote_weight}' weighs votes, but strategy "
+                "'adaptive' counts them to know when to stop: use rank_by 'vote' alone, or strategy "
+                "'best_of_n'."
+            )
+        if self.unsure_above is not None:
+            raise ConfigError(
+                "corag's unsure_above is a score's limit, but an adaptive vote has no scores: give "
+                "--corag.vote_sure instead."
             )
 
     @property
@@ -313,7 +334,7 @@ class CoRAGConfig(MethodConfig):
             needed[Ability.LOGPROBS] = "choose --corag.rank_by refusals, and no signal 'probability'"
         found = []
         if self.strategy != "greedy" and not _SCORED.isdisjoint(self.chain_signals):
-            others = "refusals or vote" if self.strategy == "best_of_n" else "refusals"
+            others = "refusals" if self.strategy == "tree" else "refusals or vote"
             found.append(f"--corag.rank_by {others}")
         if self.stop in ("learned", "verifier"):
             found.append("--corag.stop check")

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from corag.adaptive import adaptive
+from corag.adaptive import adaptive, adaptive_vote
 from corag.chain import Chain, Hop
 from corag.config import CoRAGConfig
 from corag.final_answer import Context, final_answer, retrieve_context
@@ -118,6 +118,8 @@ async def decode_and_rank(
             return await best_of_n(tools, config, context)
         case "tree":
             return await tree_search(tools, config, context)
+        case "adaptive" if "vote" in config.signals:
+            return await adaptive_vote(tools, config, context, budget)
         case "adaptive":
             return await adaptive(tools, config, context, budget)
 

@@ -208,6 +208,7 @@ STRATEGIES = [
     {"strategy": "tree", "expand": 2, "beam": 2},
     {"strategy": "tree", "expand": 2, "beam": 2, "value_all": False, "reuse": False},
     {"strategy": "adaptive", "chains": 3, "expand": 2},
+    {"strategy": "adaptive", "chains": 6, "rank_by": "vote"},
 ]
 
 
@@ -412,6 +413,9 @@ def test_a_model_that_says_nothing_still_ends():
         ({"max_hops": -1}, "max_hops must be at least 0"),
         ({"refusal": " "}, "refusal sentence"),
         ({"strategy": "tree", "rank_by": "vote"}, "rank_by 'vote' compares final answers"),
+        ({"strategy": "adaptive", "rank_by": "vote+refusals"}, "counts them to know when to stop"),
+        ({"strategy": "adaptive", "rank_by": "vote", "unsure_above": 0}, "give --corag.vote_sure instead"),
+        ({"vote_sure": 0.5}, "vote_sure is a probability above 0.5"),
         ({"sub_query_prompt": "nowhere.txt"}, "there is no prompt 'nowhere.txt'"),
     ],
 )

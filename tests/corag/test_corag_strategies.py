@@ -387,6 +387,55 @@ def test_adaptive_without_a_limit_is_unsure_above_the_median_of_its_run():
     assert chains == [False, True, False, True, True]
 
 
+@pytest.mark.parametrize(
+    ("finals", "sampled", "kept"),
+    [
+        # Four that agree decide it (0.97), three do not (0.94).
+        (["Issel", "the Issel", "Issel!", "Issel"], 4, "Issel"),
+        # Three to one: three more that agree would do (0.96), and do.
+        (["Oder", "Issel", "Issel", "Issel", "Issel", "Issel", "Issel"], 7, "Issel"),
+        # The third of those does not, and the last cannot bring another ahead.
+        (["Oder", "Issel", "Issel", "Issel", "Issel", "Issel", "Oder"], 7, "Issel"),
+        # Nobody leads by enough.
+        (["Oder", "Issel", "Issel", "Oder", "Issel", "Rhine", "Oder", "Oder"], 8, "Oder"),
+        # Blank answers are no votes.
+        (["", "", "", "", "Issel", "Issel", "", "Issel"], 8, "Issel"),
+    ],
+)
+def test_an_adaptive_vote_ends_when_it_is_as_good_as_decided(finals, sampled, kept):
+    def answered(strategy, chains):
+        said = iter(finals)
+        reply = lambda request: next(said) if kind(request) == "FINAL" else seeded(request)  # noqa: E731
+        return run(reply, strategy=strategy, chains=chains, max_hops=2, rank_by="vote")
+
+    answer, _, tools = answered("adaptive", 8)
+    assert (len(answer.chains), answer.text) == (sampled, kept)
+    assert tools.ledger["final"].calls == sampled and "score" not in tools.ledger
+    whole, _, _ = answered("best_of_n", sampled)
+    assert (answer.chains, answer.chosen) == (whole.chains, whole.chosen), "the chains and votes of best of N"
+
+
+def test_the_votes_of_a_run_share_a_budget():
+    async def answer_all(mean):
+        config = CoRAGConfig(
+            **PROMPTS, **TOKENS, strategy="adaptive", rank_by="vote", max_hops=2, chains=8, mean_budget=mean
+        )
+        generator, shared, found = ScriptedGenerator(seeded), SharedBudget(), []
+        for number in range(12):
+            tools = Tools(
+                Question(f"q{number}", QUESTION.text), generator, WordRetriever(long), shared=shared
+            )
+            answer = await corag(tools.question, tools, config)
+            found.append((len(answer.chains), tools.spent.total))
+        return [chains for chains, _ in found], sum(spent for _, spent in found)
+
+    long = [passage(f"Glass {number}", "about glass " * 100) for number in range(5)]
+    free, _ = asyncio.run(answer_all(1_000_000))
+    chains, spent = asyncio.run(answer_all(9_000))
+    assert set(free) == {4} and spent <= 12 * 9_000
+    assert chains[0] == 1 and max(chains) == 4, "one chain for certain, the others once enough was saved"
+
+
 def test_adaptive_keeps_the_run_to_its_mean_budget():
     async def answer_all():
         generator = ScriptedGenerator(seeded, log_likelihood=lambda request: -0.5)
