@@ -197,7 +197,7 @@ def test_an_agent_starts_the_command_asks_over_its_standard_input_and_gives_up(i
             long.cancel()
             begun = time.monotonic()
             assert not (await client.call_tool("ask", {"question": "Now?", "effort": "low"})).is_error
-            assert time.monotonic() - begun < 15
+            assert time.monotonic() - begun < 30, "sixteen chains take minutes"
             return answer, told, (await client.read_resource(uri)).contents[0].text
 
     answer, told, text = asyncio.run(talk())
