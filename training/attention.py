@@ -14,18 +14,27 @@ from typing import Any
 import torch
 
 NAME = "corag_blockwise"
+# Models whose layers with a window do what is done here. Those of others may add sinks, or cap the scores.
+_WINDOWED = frozenset({"gemma3_text", "mistral", "qwen2", "qwen3"})
 # Small enough that the scores of a block stay in the cache, large enough for fast matrix products.
 _BLOCK = 128
 
 
 def blockwise(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float, block: int = _BLOCK
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scaling: float,
+    *,
+    window: int | None = None,
+    block: int = _BLOCK,
 ) -> torch.Tensor:
     """Return causal attention, of shape (rows, tokens, heads, size) as transformers wants it.
 
     ``query``: (rows, heads, tokens, size). ``key``, ``value``: the same with as many heads or fewer (grouped
-    queries). ``scaling``: of the scores, 1 / sqrt(size) as a rule. There is no mask: padding must stand
-    behind the text, where no token of the text looks.
+    queries). ``scaling``: of the scores, 1 / sqrt(size) as a rule. ``window``: a token sees so many, itself
+    the last of them; None for all before it. There is no mask: padding must stand behind the text, where no
+    token of the text looks.
     """
     shared = query.shape[1] // key.shape[1]
     keys = key.repeat_interleave(shared, dim=1).transpose(-1, -2)
@@ -35,10 +44,14 @@ def blockwise(
     made = []
     for start in range(0, query.shape[2], block):
         end = min(start + block, query.shape[2])
-        scores = query[:, :, start:end] @ keys[..., :end]
-        scores[..., start:end] += future[: end - start, : end - start]
+        first = 0 if window is None else max(0, start + 1 - window)  # what the block's first query sees
+        scores = query[:, :, start:end] @ keys[..., first:end]
+        scores[..., start - first :] += future[: end - start, : end - start]
+        if window is not None and end - first > window:
+            past = torch.ones(end - start, end - first, dtype=torch.bool, device=query.device)
+            scores = scores.masked_fill(past.tril(start - first - window), float("-inf"))
         weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype)
-        made.append(weights @ values[:, :, :end])
+        made.append(weights @ values[:, :, first:end])
     return torch.cat(made, dim=2).transpose(1, 2)
 
 
@@ -54,7 +67,8 @@ def register() -> None:
         mask: None,
         **options: Any,
     ) -> tuple[torch.Tensor, None]:
-        return blockwise(query, key, value, options["scaling"]), None
+        window = options.get("sliding_window")
+        return blockwise(query, key, value, options["scaling"], window=window), None
 
     AttentionInterface.register(NAME, attend)
     # No mask is made: it would be a square of all tokens, and say what the blocks do anyway.
@@ -62,8 +76,10 @@ def register() -> None:
 
 
 def suits(config: Any) -> bool:
-    """Whether a model's attention is plain: causal over everything, without dropout."""
-    plain = getattr(config, "sliding_window", None) is None and not getattr(config, "attention_dropout", 0.0)
-    return bool(
-        plain and set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
-    )
+    """Whether a model's attention is causal, over everything or a window, and nothing else."""
+    if any(getattr(config, name, None) for name in ("attention_dropout", "attn_logit_softcapping")):
+        return False
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    if kinds == {"full_attention"} and getattr(config, "sliding_window", None) is None:
+        return True
+    return config.model_type in _WINDOWED and kinds <= {"full_attention", "sliding_attention"}
