@@ -1,4 +1,4 @@
-"""Adaptive compute: spend more only where the chain's own score, or the vote, says that it is unsure.
+"""Adaptive compute: spend more only where the chain's own score says that it is unsure.
 
 The paper asks for compute that is allotted per question (its limitations); the rule is ours: a greedy chain,
 then samples, then tree search, each only if the best chain so far scores worse than a limit. With
@@ -6,28 +6,23 @@ then samples, then tree search, each only if the best chain so far scores worse 
 and an unsure one goes on only if the balance allows it. So the run keeps to the mean (unless greedy chains
 alone cost more); but which of two unsure questions gets the tokens depends on which comes first. The same is
 true of the limit if it is left to the run, which takes the median of the greedy scores so far.
-
-With ``rank_by vote`` there are no scores. Then it is adaptive consistency (Aggarwal et al., EMNLP 2023): the
-chains of best of N are sampled until the others would hardly change which answer is the most frequent.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
 from dataclasses import replace
 
 from corag.chain import Chain
 from corag.config import CoRAGConfig
-from corag.costs import affordable_chains, hand_back_final_answer, hold_back_scores
+from corag.costs import hand_back_final_answer, hold_back_scores
 from corag.decode import decode_chain
 from corag.final_answer import Context
-from corag.rank import Candidate, Outcome, combined, rank, score
+from corag.rank import Candidate, Outcome, rank, score
 from corag.shared_budget import QuestionBudget, SharedBudget
 from corag.strategies import sample_and_score
 from corag.tree import tree_search
-from core.text import normalize_answer
 from core.tools import Tools
 
 HEADROOM = 1.5  # a stage may cost so many times what the greedy chain makes one expect
@@ -70,64 +65,6 @@ async def adaptive(tools: Tools, config: CoRAGConfig, context: Context, budget: 
         budget.charge(final_to_come(candidates, context))
     chosen = rank(candidates)
     return replace(chosen, candidates=(*chosen.candidates, *states))
-
-
-async def adaptive_vote(
-    tools: Tools, config: CoRAGConfig, context: Context, budget: QuestionBudget
-) -> Outcome:
-    """Sample chains until their vote is as good as decided; the first of the leading answer's is kept.
-
-    They are those of best of N, one after another, so the vote is N's own, ended early. As many at a time as
-    would decide it if they all agreed with the leader; where questions share a budget, one chain first, which
-    tells what others will cost.
-    """
-    candidates = list[Candidate]()
-    most = affordable_chains(context.costs, tools, config)
-
-    async def sample(count: int, limit: int | None) -> None:
-        (branch,) = tools.branch(1, limit)
-        numbers = range(len(candidates) + 1, len(candidates) + count + 1)
-        further = await sample_and_score(numbers, branch, config, context)
-        candidates[:] = combined([*candidates, *further], config)  # votes are of all
-        budget.charge(final_to_come(candidates, context))
-
-    with hand_back_final_answer(context.costs, tools, config):
-        if config.mean_budget:
-            await sample(1, None)
-        while count := chains_to_decide(candidates, most - len(candidates), config.vote_sure):
-            allowed = math.ceil(HEADROOM * count * tools.spent.total / max(1, len(candidates)))
-            if not budget.affords(allowed):
-                break
-            with budget.reserve(allowed) as limit:
-                await sample(count, limit)
-    return rank(candidates)
-
-
-def chains_to_decide(candidates: list[Candidate], left: int, sure: float) -> int:
-    """Return how many of ``left`` further chains it takes at least to decide a vote; 0 if it is decided.
-
-    It is if the leading answer is the more frequent one of the first two, in the long run, with probability
-    ``sure``, or if so many chains cannot bring another ahead.
-    """
-    counts = Counter(normalize_answer(each.answer) for each in candidates if each.answer)
-    counts.pop("", None)
-    first, second = ([count for _, count in counts.most_common(2)] + [0, 0])[:2]
-    if first - second > left:
-        return 0
-    return next((more for more in range(left) if majority(first + more, second) >= sure), left)
-
-
-def majority(first: int, second: int) -> float:
-    """Return how probable it is that the first of two answers is the more frequent one in the long run.
-
-    After so many votes for each, all shares equally likely before: P(p > 1/2), p ~ Beta(first + 1, second +
-    1), which for whole numbers is a sum over fair coins.
-
-    >>> majority(1, 0), majority(4, 0), round(majority(5, 1), 3)
-    (0.75, 0.96875, 0.938)
-    """
-    coins = first + second + 1
-    return 0.5**coins * sum(math.comb(coins, heads) for heads in range(first + 1))
 
 
 async def search_tree(

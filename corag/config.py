@@ -64,8 +64,8 @@ class CoRAGConfig(MethodConfig):
             no log-probabilities.
         judged: the answer that is voted on, verified and scored: the "final" one, or the "draft" from the
             chain alone, without passages, which costs a quarter.
-        vote_sure: an adaptive vote ends when the leading answer will stay ahead of the second with this
-            probability (0.95 in adaptive consistency, Aggarwal et al. 2023).
+        vote_sure: an adaptive vote ends when the leading answer is the more frequent one of the first two, in
+            the long run, with this probability (0.95 in adaptive consistency, Aggarwal et al. 2023).
         vote_weight: what a chain's vote counts: "one", or its probability by another signal
             (self-consistency, weighted).
         noted_signals: further signals that the trace notes of every chain that is scored, but not within a
@@ -233,10 +233,6 @@ class CoRAGConfig(MethodConfig):
                 "corag's mean_budget and unsure_above are for strategy 'adaptive', but the strategy is "
                 f"'{self.strategy}'."
             )
-        if not 0.5 < self.vote_sure < 1:
-            raise ConfigError(
-                f"corag's vote_sure is a probability above 0.5 and below 1, but it is {self.vote_sure}."
-            )
         if not normalize_answer(self.refusal):
             raise ConfigError(
                 "corag needs a refusal sentence: what a sub-answer says when the passages do not tell."
@@ -265,12 +261,22 @@ class CoRAGConfig(MethodConfig):
         if "vote" in self.signals and self.strategy == "tree":
             raise ConfigError(
                 f"rank_by '{self.rank_by}' compares final answers, which strategy 'tree' does not have on "
-                "the way: use 'refusal', 'refusals' or 'verifier', or strategy 'best_of_n' or 'adaptive'."
+                "the way: use 'refusal', 'refusals' or 'verifier', or strategy 'best_of_n'."
             )
-        if "vote" in self.signals and self.strategy == "adaptive":
-            self._check_adaptive_vote()
+        self._check_adaptive_vote()
 
     def _check_adaptive_vote(self) -> None:
+        if not 0.5 < self.vote_sure < 1:
+            raise ConfigError(
+                f"corag's vote_sure is a probability above 0.5 and below 1, but it is {self.vote_sure}."
+            )
+        if self.strategy != "adaptive" or "vote" not in self.signals:
+            if self.vote_sure != CoRAGConfig.vote_sure:
+                raise ConfigError(
+                    "corag's vote_sure is for strategy 'adaptive' with rank_by 'vote', but they are "
+                    f"'{self.strategy}' and '{self.rank_by}'."
+                )
+            return
         if self.rank_by != "vote" or self.vote_weight != "one":
             raise ConfigError(
                 f"rank_by '{self.rank_by}' with vote_weight '{self.vote_weight}' weighs votes, but strategy "
@@ -343,8 +349,12 @@ class CoRAGConfig(MethodConfig):
         return needed | ({Ability.SCORES: f"choose {' and '.join(found)}"} if found else {})
 
     def shared_state(self, rows: Iterable[SavedRow]) -> SharedBudget | None:
-        """Return the budget that the questions of an adaptive run share; other strategies share nothing."""
-        return SharedBudget.of_rows(rows, self.mean_budget) if self.strategy == "adaptive" else None
+        """Return the budget that the questions of an adaptive run share; other strategies share nothing.
+
+        Nor do votes without a mean budget: only scores are compared with those of other questions.
+        """
+        shares = self.strategy == "adaptive" and ("vote" not in self.signals or self.mean_budget)
+        return SharedBudget.of_rows(rows, self.mean_budget) if shares else None
 
     @classmethod
     def candidates(cls, row: SavedRow, options: Mapping[str, Any]) -> tuple[CandidateAnswer, ...]:

@@ -11,7 +11,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from corag.adaptive import adaptive, adaptive_vote
+from corag.adaptive import adaptive
+from corag.adaptive_vote import adaptive_vote
 from corag.chain import Chain, Hop
 from corag.config import CoRAGConfig
 from corag.final_answer import Context, final_answer, retrieve_context

@@ -1,7 +1,7 @@
 """What is said to servers that speak OpenAI's protocol, and how their replies are read.
 
-Requests beyond the protocol's own words are llama.cpp's: it can be made to generate a given token. Replies
-differ in where they tell log-probabilities, and in what they make of reasoning.
+Servers have words beyond the protocol's own: for further settings, for tokens, and llama.cpp's for a token
+that is to be generated. Replies differ in where they tell log-probabilities and what they make of reasoning.
 """
 
 from __future__ import annotations
@@ -166,6 +166,42 @@ def began_with_thought(reply: Any) -> bool:
     if not isinstance(message, dict):
         return False
     return bool(_thought(message)) or str(message.get("content")).lstrip().startswith(_THOUGHT)
+
+
+def text_logprob(reply: Any) -> float | None:
+    """Read the first token's log-probability out of a completion; None if it has none."""
+    choice = part(reply, "choices", 0, kind=dict)
+    choice_text(choice, chat=False)
+    logprobs = choice.get("logprobs")
+    if isinstance(logprobs, dict) and "content" in logprobs:  # llama.cpp tells them as in a chat
+        return _first_of_content(logprobs)
+    if not isinstance(logprobs, dict) or not logprobs.get("token_logprobs"):
+        return None
+    return part(logprobs, "token_logprobs", 0, kind=float)
+
+
+def chat_logprob(reply: Any) -> float | None:
+    """Read the first token's log-probability out of a chat's reply; None if it has none."""
+    choice = part(reply, "choices", 0, kind=dict)
+    choice_text(choice, chat=True)
+    logprobs = choice.get("logprobs")
+    return _first_of_content(logprobs) if isinstance(logprobs, dict) else None
+
+
+def _first_of_content(logprobs: Mapping[str, Any]) -> float | None:
+    return part(logprobs, "content", 0, "logprob", kind=float) if logprobs.get("content") else None
+
+
+def echoed(reply: Any, length: int) -> bool:
+    """Whether a reply tells the log-probabilities of the ``length`` tokens that were sent, too."""
+    logprobs = part(reply, "choices", 0, kind=dict).get("logprobs")
+    values = logprobs.get("token_logprobs") if isinstance(logprobs, dict) else None
+    # Of the first token there is none: nothing stands before it.
+    return (
+        isinstance(values, list)
+        and len(values) > length
+        and all(isinstance(value, float | int) for value in values[1:])
+    )
 
 
 def read_reply(reply: Any, *, sampling: Sampling, n: int, chat: bool, prefix: str) -> Reply:

@@ -36,12 +36,15 @@ from generation.openai_wire import (
     TOKENIZE,
     UNLIKELY,
     began_with_thought,
+    chat_logprob,
     choice_text,
+    echoed,
     extra_settings,
     filled_template,
     forced_logprob,
     forcing_body,
     number,
+    text_logprob,
     tokenize_body,
 )
 from generation.rendering import Renderer
@@ -334,12 +337,12 @@ async def _probe_features(probe: _Probe, model: str, kind: str, renderer: Render
     # Each is left out if the server refuses it. The bias shows log-probabilities that were changed by it.
     settings = {"logit_bias": {str(UNLIKELY): 100}, **extra_settings(0, 1.0)}
     text = await _probe_route(
-        probe, COMPLETIONS, asked | {"prompt": _PROMPT}, settings, {"logprobs": 1}, _text_logprob
+        probe, COMPLETIONS, asked | {"prompt": _PROMPT}, settings, {"logprobs": 1}, text_logprob
     )
     turns = [{"role": "user", "content": _PROMPT}]
     chat = await _probe_route(
         probe, CHAT, asked | {"messages": turns}, settings, {"logprobs": True, "top_logprobs": 1},
-        _chat_logprob,
+        chat_logprob,
     )  # fmt: skip
     templated = text is not None and await _applies_template(probe, asked)
     known = [found for found in (text, chat) if found is not None]
@@ -468,7 +471,7 @@ async def _probe_scoring(
     if renderer is not None and features.completions:
         ids = renderer.text_ids(_PROMPT)
         echoing = asked | {"prompt": ids, "logprobs": 1, "echo": True}
-        if await probe.attempt(COMPLETIONS, echoing, lambda reply: _echoed(reply, len(ids))):
+        if await probe.attempt(COMPLETIONS, echoing, lambda reply: echoed(reply, len(ids))):
             return {"token_ids": True, "scores": "echo"}
         # As many tokens as were sent, perhaps one more at the beginning: ids, and not the text of a list.
         read = await probe.attempt(
@@ -480,38 +483,3 @@ async def _probe_scoring(
         if forced is not None and forced[0] == UNLIKELY and forced[1] < _CERTAIN:
             found["scores"] = "steps"
     return found
-
-
-def _text_logprob(reply: Any) -> float | None:
-    choice = part(reply, "choices", 0, kind=dict)
-    choice_text(choice, chat=False)
-    logprobs = choice.get("logprobs")
-    if (
-        isinstance(logprobs, dict) and "content" in logprobs
-    ):  # llama.cpp's completions tell them as its chat does
-        return _first_of_content(logprobs)
-    if not isinstance(logprobs, dict) or not logprobs.get("token_logprobs"):
-        return None
-    return part(logprobs, "token_logprobs", 0, kind=float)
-
-
-def _chat_logprob(reply: Any) -> float | None:
-    choice = part(reply, "choices", 0, kind=dict)
-    choice_text(choice, chat=True)
-    logprobs = choice.get("logprobs")
-    return _first_of_content(logprobs) if isinstance(logprobs, dict) else None
-
-
-def _first_of_content(logprobs: Mapping[str, Any]) -> float | None:
-    return part(logprobs, "content", 0, "logprob", kind=float) if logprobs.get("content") else None
-
-
-def _echoed(reply: Any, length: int) -> bool:
-    logprobs = part(reply, "choices", 0, kind=dict).get("logprobs")
-    values = logprobs.get("token_logprobs") if isinstance(logprobs, dict) else None
-    # Of the first token there is none: nothing stands before it.
-    return (
-        isinstance(values, list)
-        and len(values) > length
-        and all(isinstance(value, float | int) for value in values[1:])
-    )

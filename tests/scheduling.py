@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -39,6 +40,18 @@ class ByFile(LoadScopeScheduling):
         for other in self.nodes:
             self._reschedule(other)
         return died_of
+
+    def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
+        """Note what a process found; raise if it found other tests than those that are handed out.
+
+        xdist writes that down and goes on. If no other process is left, nothing would ever end the run.
+        """
+        super().add_node_collection(node, collection)
+        if node not in self.registered_collections:
+            raise RuntimeError(
+                f"{node.gateway.id} stands in for a process that died, but finds other tests: was a test "
+                "file changed meanwhile? Run the tests again."
+            )
 
     def _reschedule(self, node: WorkerController) -> None:
         """Give a process work, also if it is of one test: it begins none before it knows what comes next.

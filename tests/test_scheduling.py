@@ -38,8 +38,24 @@ SLOW = "import os, time\ntime.sleep({'gw2': 1.5, 'gw3': 4}.get(os.environ.get('P
 def test_a_test_that_kills_its_process_fails_alone(
     tmp_path: Path, files: list[str], passed: int, died_of: list[str]
 ) -> None:
+    ended = run_tests(tmp_path, files)
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert f"{len(died_of)} failed, {passed} passed" in ended.stdout
+    assert sorted(re.findall(r"^FAILED (\S+)", ended.stdout, re.MULTILINE)) == died_of
+
+
+def test_a_process_that_finds_other_tests_ends_the_run(tmp_path: Path) -> None:
+    changed = (
+        "import os\nif os.environ.get('PYTEST_XDIST_WORKER') in ('gw2', 'gw3'):\n    def test_new(): pass\n"
+    )
+    ended = run_tests(tmp_path, [LAST, LAST, PLAIN + changed, PLAIN])
+    assert ended.returncode not in (0, 1), ended.stdout + ended.stderr
+    assert "stands in for a process that died, but finds other tests" in ended.stdout
+
+
+def run_tests(folder: Path, files: list[str]) -> subprocess.CompletedProcess[str]:
     for number, text in enumerate(files):
-        (tmp_path / f"test_{number}.py").write_text(text)
+        (folder / f"test_{number}.py").write_text(text)
     command = [
         sys.executable,
         "-m",
@@ -52,14 +68,11 @@ def test_a_test_that_kills_its_process_fails_alone(
         ".",
         "-rf",
     ]
-    ended = subprocess.run(
+    return subprocess.run(
         [*command, "--numprocesses", "2", "--dist", "loadscope", "--no-loadscope-reorder", "."],
-        cwd=tmp_path,
+        cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert ended.returncode == 1, ended.stdout + ended.stderr
-    assert f"{len(died_of)} failed, {passed} passed" in ended.stdout
-    assert sorted(re.findall(r"^FAILED (\S+)", ended.stdout, re.MULTILINE)) == died_of

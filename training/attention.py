@@ -77,7 +77,9 @@ def register() -> None:
 
 def suits(config: Any) -> bool:
     """Whether a model's attention is causal, over everything or a window, and nothing else."""
-    if any(getattr(config, name, None) for name in ("attention_dropout", "attn_logit_softcapping")):
+    config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    further = ("attention_dropout", "attn_logit_softcapping", "use_bidirectional_attention")
+    if any(getattr(config, name, None) for name in further):
         return False
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     if kinds == {"full_attention"} and getattr(config, "sliding_window", None) is None:

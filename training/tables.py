@@ -80,6 +80,8 @@ def make_room(out: Path) -> None:
             f"'{out}' is in the way: it holds something else. Choose another --out, or remove it."
         )
     shutil.rmtree(out, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=out.parent):
+        pass  # if nothing can be written there, it is known now, not when all is made
 
 
 def save(out: Path, tables: Mapping[str, Sequence[Any]], name: str, report: Any) -> None:

@@ -388,52 +388,95 @@ def test_adaptive_without_a_limit_is_unsure_above_the_median_of_its_run():
 
 
 @pytest.mark.parametrize(
-    ("finals", "sampled", "kept"),
+    ("chains", "sure", "finals", "sampled", "kept"),
     [
         # Four that agree decide it (0.97), three do not (0.94).
-        (["Issel", "the Issel", "Issel!", "Issel"], 4, "Issel"),
-        # Three to one: three more that agree would do (0.96), and do.
-        (["Oder", "Issel", "Issel", "Issel", "Issel", "Issel", "Issel"], 7, "Issel"),
-        # The third of those does not, and the last cannot bring another ahead.
-        (["Oder", "Issel", "Issel", "Issel", "Issel", "Issel", "Oder"], 7, "Issel"),
+        (8, 0.95, ["Issel", "the Issel", "Issel!", "Issel"], 4, "Issel"),
+        (8, 0.9, ["Issel", "Issel", "Issel"], 3, "Issel"),
+        (40, 0.99, ["Issel"] * 6, 6, "Issel"),
+        # Of four, three that agree cannot be overtaken.
+        (4, 0.95, ["Issel", "Issel", "Issel"], 3, "Issel"),
+        # Three to one: with two more that agree the last two could not bring another ahead.
+        (8, 0.95, ["Oder", "Issel", "Issel", "Issel", "Issel", "Issel"], 6, "Issel"),
+        # One of them does not; so does the seventh.
+        (8, 0.95, ["Oder", "Issel", "Issel", "Issel", "Issel", "Oder", "Issel"], 7, "Issel"),
         # Nobody leads by enough.
-        (["Oder", "Issel", "Issel", "Oder", "Issel", "Rhine", "Oder", "Oder"], 8, "Oder"),
+        (8, 0.95, ["Oder", "Issel", "Issel", "Oder", "Issel", "Rhine", "Oder", "Oder"], 8, "Oder"),
         # Blank answers are no votes.
-        (["", "", "", "", "Issel", "Issel", "", "Issel"], 8, "Issel"),
+        (8, 0.95, ["", "", "", "", "Issel", "Issel", ""], 7, "Issel"),
     ],
 )
-def test_an_adaptive_vote_ends_when_it_is_as_good_as_decided(finals, sampled, kept):
-    def answered(strategy, chains):
+def test_an_adaptive_vote_ends_when_it_is_as_good_as_decided(chains, sure, finals, sampled, kept):
+    def answered(**options):
         said = iter(finals)
         reply = lambda request: next(said) if kind(request) == "FINAL" else seeded(request)  # noqa: E731
-        return run(reply, strategy=strategy, chains=chains, max_hops=2, rank_by="vote")
+        return run(reply, max_hops=2, rank_by="vote", **options)
 
-    answer, _, tools = answered("adaptive", 8)
+    answer, _, tools = answered(strategy="adaptive", chains=chains, vote_sure=sure)
     assert (len(answer.chains), answer.text) == (sampled, kept)
     assert tools.ledger["final"].calls == sampled and "score" not in tools.ledger
-    whole, _, _ = answered("best_of_n", sampled)
+    whole, _, _ = answered(strategy="best_of_n", chains=sampled)
     assert (answer.chains, answer.chosen) == (whole.chains, whole.chosen), "the chains and votes of best of N"
 
 
+def test_a_vote_on_drafts_answers_once_from_passages():
+    reply = lambda request: "Issel" if kind(request) == "FINAL" else seeded(request)  # noqa: E731
+    answer, _, tools = run(reply, strategy="adaptive", chains=8, max_hops=2, rank_by="vote", judged="draft")
+    assert (len(answer.chains), answer.text) == (4, "Issel")
+    assert (tools.ledger["draft"].calls, tools.ledger["final"].calls) == (4, 1)
+
+
+def test_a_hard_budget_with_room_for_all_gives_the_chains_of_best_of_n():
+    for budget in range(1_000, 12_000, 1_000):
+        said = iter(["Oder", "Issel", "Rhine", "Elbe", "Main", "Oder", "Isar", "Lech"])
+        reply = lambda request, said=said: next(said, "Po") if kind(request) == "FINAL" else seeded(request)  # noqa: E731
+        options = {"chains": 8, "max_hops": 3, "rank_by": "vote", "budget": budget, **TOKENS}
+        whole, _, _ = run(seeded, strategy="best_of_n", **options)
+        answer, _, tools = run(reply, strategy="adaptive", **options)
+        assert tools.spent.total <= budget
+        assert [chain.hops for chain in answer.chains] == [chain.hops for chain in whole.chains]
+        assert all(chain.stopped == "length" for chain in answer.chains)
+
+
+def test_a_short_first_chain_does_not_make_the_others_short():
+    enough = iter(["Yes"])
+    reply = lambda request: next(enough, "No") if kind(request) == "ENOUGH" else seeded(request)  # noqa: E731
+    answer, _, _ = run(
+        reply, strategy="adaptive", rank_by="vote", chains=8, max_hops=4, stop="check", mean_budget=50_000,
+        **TOKENS,
+    )  # fmt: skip
+    assert [chain.stopped for chain in answer.chains] == ["check", "length", "length", "length"]
+
+
 def test_the_votes_of_a_run_share_a_budget():
-    async def answer_all(mean):
-        config = CoRAGConfig(
+    def config(mean):
+        return CoRAGConfig(
             **PROMPTS, **TOKENS, strategy="adaptive", rank_by="vote", max_hops=2, chains=8, mean_budget=mean
         )
-        generator, shared, found = ScriptedGenerator(seeded), SharedBudget(), []
-        for number in range(12):
+
+    async def answer_all(mean, *, at_once):
+        async def answer(number):
             tools = Tools(
                 Question(f"q{number}", QUESTION.text), generator, WordRetriever(long), shared=shared
             )
-            answer = await corag(tools.question, tools, config)
-            found.append((len(answer.chains), tools.spent.total))
-        return [chains for chains, _ in found], sum(spent for _, spent in found)
+            return await corag(tools.question, tools, config(mean)), tools.spent.total
+
+        generator, shared = ScriptedGenerator(seeded), SharedBudget()
+        if at_once:
+            found = await asyncio.gather(*map(answer, range(12)))
+        else:
+            found = [await answer(number) for number in range(12)]
+        assert {chain.stopped for answered, _ in found for chain in answered.chains} == {"length"}
+        assert shared.balance == 12 * mean - sum(spent for _, spent in found)
+        return [len(answered.chains) for answered, _ in found], sum(spent for _, spent in found)
 
     long = [passage(f"Glass {number}", "about glass " * 100) for number in range(5)]
-    free, _ = asyncio.run(answer_all(1_000_000))
-    chains, spent = asyncio.run(answer_all(9_000))
-    assert set(free) == {4} and spent <= 12 * 9_000
-    assert chains[0] == 1 and max(chains) == 4, "one chain for certain, the others once enough was saved"
+    free, _ = asyncio.run(answer_all(1_000_000, at_once=True))
+    assert set(free) == {4}
+    for at_once in (False, True):
+        chains, spent = asyncio.run(answer_all(9_000, at_once=at_once))
+        assert spent <= 12 * 9_000 and min(chains) == 1 and max(chains) == 4
+    assert config(0).shared_state([]) is None and config(9_000).shared_state([]) == SharedBudget()
 
 
 def test_adaptive_keeps_the_run_to_its_mean_budget():
