@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast, get_args
+from typing import Any, ClassVar, Literal, cast
 
+from corag.candidates import candidates_of
 from corag.shared_budget import SharedBudget
-from core.errors import ConfigError, nearest
+from corag.signals import OF_ANSWERS, SCORED, Signal, check_signals
+from core.errors import ConfigError
 from core.method import MethodConfig
 from core.prompting.template import Template, load_prompt
 from core.protocols import Ability
 from core.runs.rows import SavedRow
-from core.text import extract_answer, normalize_answer
+from core.text import normalize_answer
 from core.types import CandidateAnswer
 
 PROMPTS = Path(__file__).parent / "prompts"
-
-Signal = Literal["refusal", "refusals", "vote", "verifier", "likelihood", "probability"]
-"""What chains can be ranked by: see ``rank_by``."""
-
-OF_ANSWERS: frozenset[Signal] = frozenset({"vote", "verifier", "likelihood"})  # not of chains alone
-_SCORED: frozenset[Signal] = frozenset({"refusal", "verifier", "likelihood"})  # by log-probabilities
 
 
 @dataclass(frozen=True)
@@ -237,57 +233,9 @@ class CoRAGConfig(MethodConfig):
             raise ConfigError(
                 "corag needs a refusal sentence: what a sub-answer says when the passages do not tell."
             )
-        self._check_signals()
-
-    def _check_signals(self) -> None:
-        object.__setattr__(
-            self, "rank_by", "+".join(self.signals)
-        )  # one spelling: "vote + verifier" is no other
-        for name in self.signals:
-            if name not in get_args(Signal):
-                raise ConfigError(
-                    f"corag's rank_by is '{self.rank_by}', but '{name}' ranks nothing: "
-                    f"{nearest(name, get_args(Signal))} Several are joined by a plus."
-                )
-        if "vote" in self.noted_signals:
-            raise ConfigError(
-                "corag's noted_signals has 'vote', which is of all chains: it can be counted later."
-            )
-        if self.vote_weight != "one" and "vote" not in self.signals:
-            raise ConfigError(
-                f"corag's vote_weight is '{self.vote_weight}', but rank_by '{self.rank_by}' does not vote: "
-                "give --corag.rank_by vote, or leave vote_weight out."
-            )
-        if "vote" in self.signals and self.strategy == "tree":
-            raise ConfigError(
-                f"rank_by '{self.rank_by}' compares final answers, which strategy 'tree' does not have on "
-                "the way: use 'refusal', 'refusals' or 'verifier', or strategy 'best_of_n'."
-            )
-        self._check_adaptive_vote()
-
-    def _check_adaptive_vote(self) -> None:
-        if not 0.5 < self.vote_sure < 1:
-            raise ConfigError(
-                f"corag's vote_sure is a probability above 0.5 and below 1, but it is {self.vote_sure}."
-            )
-        if self.strategy != "adaptive" or "vote" not in self.signals:
-            if self.vote_sure != CoRAGConfig.vote_sure:
-                raise ConfigError(
-                    "corag's vote_sure is for strategy 'adaptive' with rank_by 'vote', but they are "
-                    f"'{self.strategy}' and '{self.rank_by}'."
-                )
-            return
-        if self.rank_by != "vote" or self.vote_weight != "one":
-            raise ConfigError(
-                f"rank_by '{self.rank_by}' with vote_weight '{self.vote_weight}' weighs votes, but strategy "
-                "'adaptive' counts them to know when to stop: use rank_by 'vote' alone, or strategy "
-                "'best_of_n'."
-            )
-        if self.unsure_above is not None:
-            raise ConfigError(
-                "corag's unsure_above is a score's limit, but an adaptive vote has no scores: give "
-                "--corag.vote_sure instead."
-            )
+        one_spelling = "+".join(self.signals)  # "vote + verifier" is no other
+        object.__setattr__(self, "rank_by", one_spelling)
+        check_signals(self)
 
     @property
     def signals(self) -> tuple[Signal, ...]:
@@ -339,7 +287,7 @@ class CoRAGConfig(MethodConfig):
         if ranks and self.wants_probabilities:
             needed[Ability.LOGPROBS] = "choose --corag.rank_by refusals, and no signal 'probability'"
         found = []
-        if self.strategy != "greedy" and not _SCORED.isdisjoint(self.chain_signals):
+        if self.strategy != "greedy" and not SCORED.isdisjoint(self.chain_signals):
             others = "refusals" if self.strategy == "tree" else "refusals or vote"
             found.append(f"--corag.rank_by {others}")
         if self.stop in ("learned", "verifier"):
@@ -358,52 +306,8 @@ class CoRAGConfig(MethodConfig):
 
     @classmethod
     def candidates(cls, row: SavedRow, options: Mapping[str, Any]) -> tuple[CandidateAnswer, ...]:
-        """Return the chains that were answered from, with what their rankers say: higher is better.
-
-        All of a run that measures or judges final answers; else the chosen one alone, whose answer is the
-        run's. A draft is no final answer: passages may change it.
-        """
-        chains, chosen = row.further.get("chains", ()), row.further.get("chosen", 0)
-        drafts = options.get("judged") == "draft" and not options.get("measure_candidates")
-        said = _answers_by_path(row, options) | {
-            chain["path"]: chain["answer"]
-            for chain in chains
-            if chain.get("answer") is not None and not drafts
-        }
-        if chains:
-            said[chains[chosen]["path"]] = row.text
-        return tuple(
-            CandidateAnswer(said[chain["path"]], chain["path"], _scores_of(chain, options))
-            for chain in chains
-            if chain["path"] in said
-        )
-
-
-def _answers_by_path(row: SavedRow, options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the answers of chains by path, from the steps: votes of older versions have them there only."""
-    replies = {
-        step["path"]: step["texts"][0]
-        for step in row.written
-        if step.get("role") == "final" and step["path"] and step.get("texts")
-    }
-    if options.get("replies") == "as_written":
-        return replies
-    return {path: extract_answer(text) for path, text in replies.items()}
-
-
-def _scores_of(chain: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, float]:
-    """Return what is said of a chain in the trace, by what it might have been ranked by: higher is better.
-
-    Without votes, which are counted anew among any candidates.
-    """
-    scores = {"refusals": -float(sum(hop["refused"] for hop in chain["hops"]))}
-    ranked_by = str(options.get("rank_by", "refusal"))
-    if chain["score"] is not None and "vote" not in ranked_by.split("+"):
-        scores[ranked_by] = -chain["score"]
-    for name, value in chain.get("signals", {}).items():
-        if value is not None and name not in ("refusals", "vote"):
-            scores[name] = -value if name == "refusal" else value
-    return scores
+        """Return the chains that were answered from, with what their rankers say: higher is better."""
+        return candidates_of(row, options)
 
 
 def _at_least(config: CoRAGConfig, least: int, *names: str) -> None:

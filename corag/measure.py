@@ -10,9 +10,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from corag.config import OF_ANSWERS, CoRAGConfig, Signal
+from corag.config import CoRAGConfig
 from corag.final_answer import Context, FinalAnswer, final_answer
 from corag.rank import Candidate, Outcome, signal_of
+from corag.signals import OF_ANSWERS, Signal
 from core.tools import Tools
 
 # What any model can tell; a verifier has to be taught, so it is measured where it ranks or is asked for.

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from corag.chain import Chain
-from corag.config import CoRAGConfig, Signal
+from corag.config import CoRAGConfig
 from corag.final_answer import Context, FinalAnswer, draft_answer, final_answer
 from corag.prompting import continuation, final_answer_prompt, fit_hop_prompt, refusal_prompt
+from corag.signals import Signal
 from corag.verifier import verifier_score
 from core.errors import BudgetExhaustedError
 from core.text import normalize_answer

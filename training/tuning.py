@@ -45,7 +45,7 @@ def perform(
     """Train into ``config.out`` and return the manifest; what has finished is left as it is.
 
     ``settings``: all that the result depends on. ``loaded``: what to call what ``make`` loads, which returns
-    a trainer. ``train`` returns the figures for the manifest.
+    a trainer. ``train`` returns the figures for the manifest, which also gets the attention used.
     """
     out = Path(config.out)
     earlier = read_manifest(out)
@@ -71,7 +71,7 @@ def perform(
             f"'{config.out}' on this machine is not the folder that the first process writes to: several "
             "machines need a --out that they share, and the same rows and model."
         )
-    manifest["result"] = train(trainer)
+    manifest["result"] = train(trainer) | {"attention": trainer.model.config._attn_implementation}
     if trainer.is_world_process_zero():
         write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
     return manifest

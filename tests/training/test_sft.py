@@ -155,6 +155,17 @@ def test_a_row_that_does_not_fit_is_named_not_cut(options: Options) -> None:
     assert main(options(max_length=longest, max_steps=1))["result"]["steps"] == 1
 
 
+@pytest.mark.parametrize("asked, used", [("auto", "corag_blockwise"), ("eager", "eager")])
+def test_training_json_names_the_attention_that_was_used(options: Options, asked: str, used: str) -> None:
+    config = options(attention=asked, max_steps=1)
+    main(config)
+    manifest = read_manifest(Path(config.out))
+    assert manifest is not None
+    assert manifest["result"]["attention"] == (
+        "sdpa" if asked == "auto" and torch.cuda.is_available() else used
+    )
+
+
 def test_a_row_with_nothing_to_learn_is_named(options: Options, rows: str, tmp_path: Path) -> None:
     def blank(row: dict[str, Any], number: int) -> dict[str, Any]:
         return {"completion_mask": [0] * len(row["completion_mask"])} if number == 5 else {}
