@@ -25,7 +25,7 @@ from core.runs.rows import Row
 from core.runs.shards import Shard, note_questions
 from core.types import Question
 from eval.experiment.backends import OPENED_ALIASES, Setup, require_abilities
-from eval.experiment.crews import open_crew
+from eval.experiment.crews import open_crew, open_searcher
 from eval.experiment.opening import ENGINE_LOG, log_to
 from eval.experiment.progress import answer_waiting
 from eval.experiment.questions import QuestionFile
@@ -99,13 +99,18 @@ async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question])
     setup = Setup(method=["corag"], model=config.model, retriever=config.retriever, corag=config.corag)
     writable_folder(config.folder)
     log_to(config.folder / ENGINE_LOG)
-    async with open_crew(setup, config.workers, config.batch_size) as crew:
+    opening = (
+        open_searcher(config.retriever)
+        if config.sample.source == "thoughts" and not config.workers.wanted
+        else open_crew(setup, config.workers, config.batch_size)
+    )
+    async with opening as crew:
         await sample_into(config, questions, crew)
 
 
 async def sample_into(config: SampleRunConfig, questions: Sequence[Question], crew: Workforce) -> None:
     """Do so with those who have a model and an index open."""
-    if config.sample.source != "thoughts":  # gold thoughts are searched with alone
+    if config.sample.source != "thoughts":
         require_abilities("sampling for training", {Ability.SCORES: ""}, crew.model)
     assert crew.index is not None
     noted = _chosen(config) | dict(crew.noted())
@@ -151,7 +156,8 @@ def settings_of(config: SampleRunConfig, generator: Described, retriever: Descri
         "options": options,
         "prompts": [template.identity for template in prompts],
         "questions": config.source,
-        "model": generator.fingerprint,
+        # Gold thoughts are searched with alone.
+        "model": "" if config.sample.source == "thoughts" else generator.fingerprint,
         "retriever": retriever.fingerprint,
         "seed": config.seed,
     } | aliases

@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from core.errors import ConfigError
 from core.method import MethodConfig
-from eval.experiment.backends import Setup, check_setup, open_backends, require_abilities
+from eval.experiment.backends import Setup, check_setup, open_backends, require_abilities, require_index
 from eval.experiment.opened import Index, Model
-from eval.experiment.opening import quiet
+from eval.experiment.opening import open_index_quietly, quiet
 from eval.workers.config import WorkersConfig
 from eval.workers.ray_pool import RayPool, engine_of, ray_pool
-from eval.workers.work import ThisProcess, Workforce
+from eval.workers.work import NoModel, ThisProcess, Workforce
 from generation.cached import REPLIES_KEPT
 from generation.config import ModelConfig
 from retrieval.config import RetrieverConfig
@@ -37,6 +37,16 @@ async def open_crew(setup: Setup, workers: WorkersConfig, in_flight: int) -> Asy
         for name in setup.method:
             require_abilities(name, setup.of(name).needs(), crew.model)
         yield crew
+
+
+@asynccontextmanager
+async def open_searcher(retriever: RetrieverConfig) -> AsyncIterator[Workforce]:
+    """Open an index in this process, for work that asks no model, and close it at the end."""
+    require_index(retriever)
+    async with AsyncExitStack() as stack:
+        index = await open_index_quietly(retriever)
+        stack.push_async_callback(index.close)
+        yield ThisProcess(NoModel(), index)
 
 
 @asynccontextmanager

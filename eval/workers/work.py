@@ -6,7 +6,15 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from core.protocols import Ability, Generator, Retriever
+from core.protocols import (
+    Ability,
+    GenerateRequest,
+    Generation,
+    Generator,
+    Retriever,
+    Score,
+    ScoreRequest,
+)
 from core.runner import Method, answer_question
 from core.runs.rows import Row
 from core.tools import Tools
@@ -28,6 +36,27 @@ class Elsewhere:
 
     fingerprint: str
     lacks: Collection[Ability] = ()
+
+
+class NoModel:
+    """In the place of a model, where none is asked: searching needs none."""
+
+    fingerprint = ""
+
+    def count_tokens(self, text: str) -> int:
+        """Fail: there are no tokens without a model."""
+        raise TypeError("a model was asked to count tokens, but none is open.")
+
+    async def generate(self, request: GenerateRequest) -> Generation:
+        """Fail."""
+        raise TypeError("a model was asked to go on with a prompt, but none is open.")
+
+    async def score(self, request: ScoreRequest) -> Score:
+        """Fail."""
+        raise TypeError("a model was asked for a score, but none is open.")
+
+    async def close(self) -> None:
+        """Do nothing."""
 
 
 class Work(Protocol):

@@ -296,3 +296,15 @@ def test_from_questions_to_rows_with_a_real_index(monkeypatch, capsys, questions
     )
     changed = [*argv[:2], "--out", str(tmp_path / "more"), *options, "--retriever.k1", "1.2"]
     assert "were sampled with the index" in refused(capsys, changed)
+
+
+@pytest.mark.slow
+def test_thoughts_are_searched_for_without_opening_a_model(capsys, questions, tmp_path):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps(asdict(each)) + "\n" for each in WORLD))
+    assert main(["index", str(corpus), "--out", str(tmp_path / "bm25"), "--kind", "bm25"]) == 0
+    options = ["--retriever.index", tmp_path / "bm25", "--sample.source", "thoughts", "--ircot.k_per_step", 2]
+    assert sample(questions, tmp_path / "thoughts", *options) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out.splitlines()[-1])["thoughts"] == 40
+    assert "bm25 is open" in told.err and "model" not in told.err
