@@ -9,7 +9,7 @@ renderer that the engines use, so rows and requests are the same to the byte.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, Protocol, get_args
 
 from corag.chain import Chain, Hop, top_passages
@@ -59,6 +59,8 @@ class RowsConfig:
         validation: share of the questions whose rows are set aside for the evaluation loss.
         seed: decides which rows are kept and which questions are set aside.
         verify_pairs: right and wrong answers of a question that verify takes at most, so many of each.
+        verify_passages: passages that verify shows, as --corag.verify_passages does in decoding; without a
+            value, what the chains were sampled with.
         verify_uncontested: verify also takes one candidate of each question whose candidates are all right or
             all wrong. That teaches how sure to be, which stopping and adaptive compute need, more than which
             of two answers is better.
@@ -76,12 +78,13 @@ class RowsConfig:
     validation: float = 0.05
     seed: int = 0
     verify_pairs: int = 2
+    verify_passages: int | None = None
     verify_uncontested: bool = False
     per_length: int = 0
     recovery_copies: int = 1
 
     LATER: ClassVar[tuple[str, ...]] = (
-        "verify_pairs", "verify_uncontested", "per_length", "recovery_copies",
+        "verify_pairs", "verify_passages", "verify_uncontested", "per_length", "recovery_copies",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -91,10 +94,12 @@ class RowsConfig:
             raise ConfigError(
                 f"rows.ratios names {unknown[0]}, which is not among the tasks {', '.join(self.tasks)}."
             )
-        if min(self.verify_pairs, self.recovery_copies) < 1 or self.per_length < 0:
+        least_0 = (self.per_length, self.verify_passages or 0)
+        if min(self.verify_pairs, self.recovery_copies) < 1 or min(least_0) < 0:
             raise ConfigError(
-                "rows need verify_pairs and recovery_copies of at least 1 and a per_length not below 0, but "
-                f"got {self.verify_pairs}, {self.recovery_copies} and {self.per_length}."
+                "rows need verify_pairs and recovery_copies of at least 1, per_length and verify_passages "
+                f"not below 0, but got {self.verify_pairs}, {self.recovery_copies}, {self.per_length} and "
+                f"{self.verify_passages}."
             )
         shares = (self.ratio, *self.ratios.values())
         if not all(0 < share <= 1 for share in shares) or not 0 <= self.validation < 1 or self.max_length < 2:
@@ -228,6 +233,8 @@ def verify_examples(
     """
     if not _drawn("verify", row.question.id, 0, config):
         return
+    if config.verify_passages is not None:
+        corag = replace(corag, verify_passages=config.verify_passages)
     for number, candidate, right in contested(row, config):
         assert candidate.answer is not None
         chain = chain_of(candidate, passages, row.question.id)

@@ -142,6 +142,10 @@ def test_rows_ask_what_the_verifier_is_asked(renderer, judges):
         assert target[:-1] == renderer.target_ids(ScoreRequest(example.prompt, said))
     assert made[1].prompt.text == made[0].prompt.text.replace("judge: The Issel", "judge: Rhine")
     assert "candidate 2" in made[1].name
+    alone = list(verify_examples(row, BY_ID, renderer.count, replace(VERIFY, verify_passages=0), config))
+    as_decoded = replace(config, verify_passages=0)
+    assert alone == list(verify_examples(row, BY_ID, renderer.count, VERIFY, as_decoded))
+    assert WORLD[0].text in made[0].prompt.text and WORLD[0].text not in alone[0].prompt.text
 
 
 # ---- from sampling to rows
