@@ -145,7 +145,7 @@ def test_rows_ask_what_the_verifier_is_asked(renderer, judges):
     alone = list(verify_examples(row, BY_ID, renderer.count, replace(VERIFY, verify_passages=0), config))
     as_decoded = replace(config, verify_passages=0)
     assert alone == list(verify_examples(row, BY_ID, renderer.count, VERIFY, as_decoded))
-    assert WORLD[0].text in made[0].prompt.text and WORLD[0].text not in alone[0].prompt.text
+    assert "[1] " in made[0].prompt.text and "[1] " not in alone[0].prompt.text
 
 
 # ---- from sampling to rows
