@@ -81,7 +81,7 @@ class TuningOptions:
     gradient_checkpointing: Literal["auto", "yes", "no"] = "auto"
     attention: str = "auto"
     eval_steps: int = 0
-    save_steps: int = 0
+    save_steps: int = 100
     logging_steps: int = 10
     report_to: tuple[str, ...] = ("none",)
     save_precision: Literal["bfloat16", "float32"] = "bfloat16"
