@@ -305,6 +305,11 @@ class CoRAGConfig(MethodConfig):
         return SharedBudget.of_rows(rows, self.mean_budget) if shares else None
 
     @classmethod
+    def stops_by_answers(cls, options: Mapping[str, Any]) -> bool:
+        """Adaptive compute samples on while its chains are unsure, or disagree."""
+        return options.get("strategy") == "adaptive"
+
+    @classmethod
     def candidates(cls, row: SavedRow, options: Mapping[str, Any]) -> tuple[CandidateAnswer, ...]:
         """Return the chains that were answered from, with what their rankers say: higher is better."""
         return candidates_of(row, options)

@@ -70,6 +70,11 @@ class MethodConfig:
         return None
 
     @classmethod
+    def stops_by_answers(cls, options: Mapping[str, Any]) -> bool:
+        """Whether a question has more or fewer candidates for what these answered: then k are no sample."""
+        return False
+
+    @classmethod
     def candidates(cls, row: SavedRow, options: Mapping[str, Any]) -> tuple[CandidateAnswer, ...]:
         """Return the answers among which a method chose, in a fixed order, as far as its trace tells.
 

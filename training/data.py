@@ -120,6 +120,8 @@ class TrainingExample:
         cut: the reply is not taught, since decoding does not give it whole. A sampled one was cut off at its
             limit of tokens, as its engine said; an annotated one is longer than that limit. Gold answers and
             stops are taught whatever their length.
+        rests_on: what the prompt has to show, "" for nothing in particular: if passages that were left out
+            for want of room had it alone, a model would learn to make it up.
     """
 
     question_id: str
@@ -128,6 +130,7 @@ class TrainingExample:
     prompt: Prompt
     reply: str
     cut: bool = False
+    rests_on: str = ""
 
     @property
     def name(self) -> str:
@@ -251,12 +254,14 @@ def thought_examples(
 ) -> Iterator[TrainingExample]:
     """Yield what IRCoT would have asked at each step of a question's gold reasoning, with what to think."""
     question, said = row.question, list[str]()
+    facts = [hop.answer for hop in question.decomposition]
     for number, thought in enumerate(row.thoughts, 1):
         if _drawn("thought", question.id, number, config):
             shown = [hit.passage for hit in _hits(thought.passage_ids, passages, question.id)]
             prompt = thought_prompt(question.text, shown, said, count, ircot)
             cut = count(continuation(prompt, thought.sentence)) > ircot.max_thought_tokens
-            yield TrainingExample(question.id, "thought", number, prompt, thought.sentence, cut)
+            fact = "".join(facts[number - 1 : number])  # the last sentence states no further one
+            yield TrainingExample(question.id, "thought", number, prompt, thought.sentence, cut, fact)
         said.append(thought.sentence)
 
 

@@ -160,7 +160,10 @@ def arguments(config: DpoConfig, *, evaluates: bool) -> Any:
         "loss_weights": [1.0, config.sft_share] if config.sft_share else None,
         "train_sampling_strategy": "group_by_length" if batching_of(config) == "by_length" else "random",
     }
-    return trainer_arguments(DPOConfig, config, own, evaluates=evaluates)
+    said = trainer_arguments(DPOConfig, config, own, evaluates=evaluates)
+    # Its figures of pairs set aside are means over batches, and the last one may be smaller.
+    said.per_device_eval_batch_size = 1
+    return said
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from core.runner import answer_question
 from core.text import exact_match
 from core.tools import Tools
 from core.types import Question
+from eval.datasets.same import in_common
 from eval.experiment.backends import require_abilities, require_index
 from eval.experiment.background import background
 from eval.experiment.opening import open_index_quietly, open_model_quietly
@@ -37,7 +38,6 @@ from generation.rendering import Renderer
 from training import tables
 from training.chains import config_of, manifest_of_chains, read_chains
 from training.config import GrpoConfig
-from training.held_out import trained_on
 from training.reward import Prefix, Rewarder, prefixes_of
 from training.rows import check_index
 from training.tuning import (
@@ -201,7 +201,7 @@ def check_dev(config: GrpoConfig, dev: Sequence[Question], trained: Sequence[Que
         return
     dataset = dev_dataset(config)
     published = dataset != "jsonl" and dataset in map(dataset_of, config.chains)
-    if shared := trained_on(dev, trained, published=published):
+    if shared := in_common(dev, trained, published=published):
         raise ConfigError(
             f"{len(shared)} of the {len(dev)} dev questions are trained on, such as '{shared[0].id}', but "
             "dev EM is to be of questions that are not: take others with --dev.skip and --dev.limit, or from "

@@ -6,6 +6,7 @@ one before it. It comes from frozen weights, so a policy cannot gain by changing
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -59,12 +60,16 @@ class Rewarded:
 def prefixes_of(row: ChainRow, most: int, renderer: Renderer, corag: CoRAGConfig) -> list[Prefix]:
     """Return what a question's chains began with before they asked on, each once, the shortest first.
 
-    ``most``: so many of them; 0 for all. Of equal length, those that more sub-queries were tried after.
+    ``most``: so many of them; 0 for all. They are taken in turn: of each length the one that most sub-queries
+    were tried after, then the second of each. So later hops are learned as well.
     """
     tried = siblings_of(row, "hop")
-    ordered = sorted(tried, key=lambda before: (len(before), -len(tried[before])))
+    of_length: dict[int, list[tuple[HopRecord, ...]]] = {}
+    for before in sorted(tried, key=lambda before: (len(before), -len(tried[before]))):
+        of_length.setdefault(len(before), []).append(before)
+    turns = [each for turn in itertools.zip_longest(*of_length.values()) for each in turn if each is not None]
     made = []
-    for before in ordered[: most or None]:
+    for before in sorted(turns[: most or None], key=len):
         prompt = sub_query_prompt(row.question.text, chain_before(before), corag)
         prompt = fit_hop_prompt(prompt, renderer.count, corag)
         made.append(Prefix(row.question, before, prompt.text, tuple(renderer.encode(prompt))))

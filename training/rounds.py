@@ -28,6 +28,7 @@ from core.runs.failures import check_max_failed
 from core.runs.folder import TRACES, read_lines
 from core.runs.stamp import STAMP, Input, Stamp, is_finished, refuse_differences
 from core.types import Question
+from eval.datasets.same import in_common
 from eval.experiment.backends import OPENED_ALIASES, indexes_read, require_index, weights_read
 from eval.experiment.questions import FurtherQuestions, QuestionFile
 from eval.experiment.run import RunConfig
@@ -36,7 +37,6 @@ from retrieval.config import RetrieverConfig
 from training.chains import config_of
 from training.config import WATCHING, SftConfig, TuningOptions
 from training.data import RowsConfig
-from training.held_out import trained_on
 from training.rows import MakeRowsConfig
 from training.sample import SampleRunConfig
 from training.sampling import SampleConfig
@@ -144,6 +144,12 @@ class RoundsConfig(QuestionFile):
             self.model.backend in ("server", "openai"),
             "a server cannot change its adapter: choose backend vllm or transformers",
         )
+        shown, taught = self.corag.verify_passages, self.rows.verify_passages
+        yield (
+            "verify" in self.rows.tasks and self.corag.uses_verifier and taught not in (None, shown),
+            f"rows.verify_passages is {taught}, but decoding would show the verifier {shown}: give both "
+            "--rows.verify_passages and --corag.verify_passages the same number",
+        )
         yield (
             bool(self.learner) and (self.rounds > 1 or self.warm_start > 0 or self.start_from == "previous"),
             "a learner other than the model that samples cannot sample the next round, and has no "
@@ -246,7 +252,7 @@ def check_held_out(config: RoundsConfig, asked: Sequence[Question], planned: Seq
     trained = [question for start, limit in starts for question in asked[start : start + limit]]
     published = config.held_out.dataset == config.dataset != "jsonl"
     tests = config.held_out.load()
-    if shared := trained_on(tests, trained, published=published):
+    if shared := in_common(tests, trained, published=published):
         raise ConfigError(
             f"{len(shared)} of the {len(tests)} test questions are trained on, such as '{shared[0].id}': "
             "measured on them a model only remembers. Take others with --test.skip and --test.limit, or from "

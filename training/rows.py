@@ -18,6 +18,7 @@ from core.errors import ConfigError, DataError
 from core.options import identity_of
 from core.prompting.prompt import Shortening
 from core.protocols import Retriever
+from core.text import mentions
 from core.types import Passage
 from eval.experiment.backends import require_index
 from eval.experiment.opening import open_index_quietly
@@ -105,6 +106,7 @@ class RowsReport:
         shortened: how many of what a prompt lost to fit, by row.
         cut: names of replies that are not taught, since they were cut off at their limit of tokens, or are
             annotated ones that would be.
+        lost: names of rows that are left out, since the passage that they rest on found no room.
         tokens: of all rows.
         files: the question files that the chains were sampled for, by name; none in older reports.
     """
@@ -115,6 +117,7 @@ class RowsReport:
     lengths: dict[str, RowLengths] = field(default_factory=dict)
     shortened: dict[str, dict[str, int]] = field(default_factory=dict)
     cut: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
     tokens: int = 0
     files: list[str] = field(default_factory=list)
 
@@ -131,6 +134,7 @@ class RowsReport:
         yield (
             f"questions {self.questions}, left out {self.left_out or 0}; rows whose prompt was shortened: "
             f"{len(self.shortened)}; replies that reached their limit of tokens, left out: {len(self.cut)}"
+            + (f"; rows that lost what they rest on, left out: {len(self.lost)}" if self.lost else "")
         )
         heads = f"{'rows':>7} {'prompt':>9} {'completion':>11} {'longest':>8}"
         yield f"{'split/task':<26} {heads}   (mean tokens)"
@@ -293,6 +297,11 @@ def _tokenised(
                 report.cut.append(asked.name)
                 continue
             done, shortening = tokenise(asked, renderer, config)
+            if shortening and asked.rests_on:
+                prompt = done.input_ids[: done.completion_mask.index(1)]
+                if not mentions([renderer.continuation((), prompt)], [asked.rests_on]):
+                    report.lost.append(asked.name)
+                    continue
             made[split].append(done)
             report.add(split, done, asked.name, shortening)
     report.left_out = dict(left_out)

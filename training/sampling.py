@@ -21,7 +21,7 @@ from core.seeds import derive_seed
 from core.text import exact_match, mentions
 from core.tools import Tools
 from core.types import Answer, Question
-from eval.datasets.reasoning import resolve
+from eval.datasets.reasoning import as_question, resolve
 from ircot.method import IRCoTConfig
 from training.thoughts import GoldThought, follow_reasoning
 
@@ -167,11 +167,13 @@ async def sample_chain(
     length = 1 + derive_seed(tools.seed, question.id, "length", path) % config.max_hops
     length = config.max_hops if judged else length
     chain, scores, repeats, stopped = Chain(), list[GoldScore](), 0, "length"
+    tries = corag.tries * length  # over the whole chain, as in decoding
     while len(chain) < length:
         here = f"{path}/hop {len(chain) + 1}"
         sub_query, asked = await new_sub_query(
-            chain, corag.tries, tools, corag, temperature=config.temperature, path=here
+            chain, tries, tools, corag, temperature=config.temperature, path=here
         )
+        tries -= asked
         repeats += asked - bool(sub_query)  # tries that asked again what the chain had asked
         if not sub_query:
             stopped = "repeats"
@@ -215,7 +217,7 @@ async def follow_decomposition(
     chain = Chain()
     answers: list[str] = []
     for number, step in enumerate(question.decomposition, 1):
-        sub_query = resolve(step.question, answers)
+        sub_query = as_question(resolve(step.question, answers))
         hits = await tools.search(
             sub_query, k=max(corag.search_depth, corag.passages_per_hop), path=f"hop {number}"
         )

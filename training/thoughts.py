@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from core.prompting.render import clip_words
 from core.sentences import first_sentence
 from core.text import mentions
 from core.tools import Tools
@@ -37,7 +38,11 @@ async def follow_reasoning(
     for sentence, fact in zip(sentences, [*facts, ""], strict=True):
         await retrieve(question, pool, said, tools, config)
         # No more can be found than a budget of paragraphs holds; and the loop takes no further step.
-        supported = mentions((passage.contents for passage in pool.passages), [fact]) if fact else True
+        shown = [
+            f"{passage.title}. {clip_words(passage.text.strip(), config.max_shown_words)}"
+            for passage in pool.passages
+        ]
+        supported = mentions(shown, [fact]) if fact else True
         if not supported or len(said) >= config.max_steps:
             return tuple(steps), False
         # Decoding keeps the first sentence of a reply, by these rules. What it would cut is not taught.

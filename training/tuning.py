@@ -25,7 +25,7 @@ from eval.experiment.opening import ENGINE_LOG, log_to, quiet
 from generation.adapters import TRAINING, adapter_folder, check_adapter, read_manifest
 from generation.models import folder_digest, native_dtype
 from generation.rendering import Renderer
-from training.config import WATCHING, ProgramOptions
+from training.config import WATCHING, LoraOptions, ProgramOptions
 from training.held_out import MadeOfChains, held_out_named
 from training.launched import check_launch, is_first, is_first_here, pin_one_gpu, process_count
 from training.memory import keep_freed_memory
@@ -183,6 +183,7 @@ def identity_of_training(
     left_out = (*config.PLACES, *WATCHING)
     options = {name: value for name, value in asdict(config).items() if name not in left_out}
     if config.adapter:
+        check_size(config, folder)
         options["adapter"] = {
             "name": config.adapter,
             "digest": folder_digest(adapter_folder(config.adapter), weights_only=True),
@@ -196,6 +197,25 @@ def identity_of_training(
     settings = {"base": base, "options": options, "resolved": resolved, **learned_from}
     plain: dict[str, Any] = json.loads(json.dumps(settings))
     return plain
+
+
+def check_size(config: ProgramOptions, folder: str) -> None:
+    """Raise :class:`ConfigError` for another size than that of the adapter that is trained on."""
+    read = check_adapter(adapter_folder(config.adapter), folder)
+    asked = {**asdict(config.lora), "targets": sorted(config.lora.targets)}
+    default = {**asdict(LoraOptions()), "targets": sorted(LoraOptions().targets)}
+    theirs = {
+        "rank": read.get("r"),
+        "alpha": read.get("lora_alpha"),
+        "dropout": read.get("lora_dropout"),
+        "targets": sorted(read.get("target_modules") or ()),
+    }
+    for name, own in theirs.items():
+        if asked[name] not in (own, default[name]):
+            raise ConfigError(
+                f"lora.{name} is {asked[name]}, but the adapter '{config.adapter}' that is trained on has "
+                f"{own}: leave --lora.{name} out, or --adapter for a new one."
+            )
 
 
 def load_tokenizer(folder: str) -> Any:

@@ -30,6 +30,18 @@ def resolve(sub_question: str, answers: Sequence[str]) -> str:
     return _REFERENCE.sub(answer, sub_question)
 
 
+def as_question(sub_question: str) -> str:
+    """Write MuSiQue's "subject >> relation" as the question that a searcher would ask.
+
+    >>> as_question("Bubye River >> country")
+    'What is the country of Bubye River?'
+    >>> as_question("Where was Mara Velden born?")
+    'Where was Mara Velden born?'
+    """
+    subject, arrow, relation = sub_question.partition(" >> ")
+    return f"What is the {relation.strip()} of {subject.strip()}?" if arrow else sub_question
+
+
 def gold_sentences(question: Question) -> tuple[str, ...]:
     """Return a sentence for each hop of the decomposition that names what the hop found."""
     found: list[str] = []

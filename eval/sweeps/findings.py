@@ -138,7 +138,9 @@ def _score_cell(cell: Cell, options: dict[str, Any], metric: str) -> FinishedCel
     recall_at = cell.config.recall_at
     tokens = [row.total_usage.total for row in rows]
     scores = [score_row(row, scorer, recall_at, searches=cell.searches).measured[metric] for row in rows]
-    candidates = [cell.options.candidates(row, identity_of(cell.options)) for row in rows]
+    stated = identity_of(cell.options)
+    candidates = [cell.options.candidates(row, stated) for row in rows]
+    alike = not cell.options.stops_by_answers(stated)
     return FinishedCell(
         cell,
         options,
@@ -147,8 +149,8 @@ def _score_cell(cell: Cell, options: dict[str, Any], metric: str) -> FinishedCel
         sum((each for row in rows for each in _spent(row)), Spending()),
         sum(row.searches for row in rows),
         sum(row.remembered_searches for row in rows),
-        _oracle(rows, candidates, scorer, metric),
-        _oracle(rows, candidates, scorer, "em"),
+        _oracle(rows, candidates, scorer, metric, alike=alike),
+        _oracle(rows, candidates, scorer, "em", alike=alike),
     )
 
 
@@ -159,7 +161,12 @@ def _spent(row: SavedRow) -> list[Spending]:
 
 
 def _oracle(
-    rows: Sequence[SavedRow], candidates: Sequence[Sequence[CandidateAnswer]], scorer: Scorer, metric: str
+    rows: Sequence[SavedRow],
+    candidates: Sequence[Sequence[CandidateAnswer]],
+    scorer: Scorer,
+    metric: str,
+    *,
+    alike: bool,
 ) -> Mapping[int, Interval]:
     """Return what the best of k candidates would score; {} if no question has several."""
     if metric not in ("em", "f1") or max(map(len, candidates), default=0) < 2:
@@ -168,7 +175,8 @@ def _oracle(
         [
             choice_of(row, row.question, found, scorer, "em" if metric == "em" else "f1")
             for row, found in zip(rows, candidates, strict=True)
-        ]
+        ],
+        alike=alike,
     )
 
 

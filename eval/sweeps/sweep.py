@@ -18,6 +18,7 @@ from core.runs.folder import TRACES, read_lines
 from core.runs.manifest import MANIFEST, Manifest
 from core.runs.stamp import STAMP, Stamp, is_finished, refuse_differences
 from core.types import Question
+from eval.datasets.same import in_common
 from eval.experiment.backends import indexes_read, require_abilities, require_index, weights_read
 from eval.experiment.crews import hired, refuse_sharing
 from eval.experiment.opening import open_index_quietly, open_model_quietly
@@ -127,11 +128,11 @@ def over_dev_questions(config: SweepConfig, test_cells: Sequence[Cell]) -> list[
     if not dev.questions:
         return []
     questions = scored(dev.load())
-    reported = {question.text for question in test_cells[0].questions}
-    if shared := [question.id for question in questions if question.text in reported]:
+    published = dev.dataset == config.dataset != "jsonl"
+    if shared := in_common(questions, test_cells[0].questions, published=published):
         raise ConfigError(
             f"{len(shared)} of the dev questions are among those that are reported on, such as "
-            f"'{shared[0]}': cells must be chosen on others. Take others with skip and limit, or from "
+            f"'{shared[0].id}': cells must be chosen on others. Take others with skip and limit, or from "
             "another file."
         )
     if dev.has_index and len({repr(cell.config.retriever) for cell in test_cells if cell.searches}) > 1:

@@ -206,12 +206,22 @@ def ceilings_of(
         name: _ceiling(folder, choices_of(rows[name].values(), asked, manifests[name], chosen, metric), base)
         for name, folder in runs.items()
     }
-    notes = [unfinished_note(found, asked), gold_note(rows, manifests)]
+    stopped = [name for name in runs if method_of(manifests[name]).stops_by_answers(manifests[name].options)]
+    notes = [unfinished_note(found, asked), gold_note(rows, manifests), _stopped_note(stopped)]
     title = scorer_title(chosen, asked, next(iter(manifests.values())).last.aliases)
     return Ceilings(figures, metric, chosen, title, [note for note in notes if note])
 
 
 _BASELINE = "the baseline"
+
+
+def _stopped_note(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    return (
+        f"{', '.join(names)}: more chains were sampled where the first disagreed, so k of them are no k "
+        "fresh ones, nor is one of them a single chain: take best of N for @k, and a --baseline for gains."
+    )
 
 
 def candidates_in(row: SavedRow, manifest: Manifest) -> tuple[CandidateAnswer, ...]:
@@ -268,14 +278,20 @@ def _own_values(
     return {each.id: choice_of(rows[each.id], each, (), scorer, metric).own for each in asked}
 
 
-def oracle_of(choices: Sequence[CandidateSet]) -> dict[int, Interval]:
-    """Return what the best of k candidates is worth, by k: 1, 2, 4 and so on, and all of them."""
-    return {k: _mean([pass_at(each.values, k) for each in choices]) for k in sizes_of(choices)}
+def oracle_of(choices: Sequence[CandidateSet], *, alike: bool = True) -> dict[int, Interval]:
+    """Return what the best of k candidates is worth, by k, as :func:`sizes_of` says."""
+    return {k: _mean([pass_at(each.values, k) for each in choices]) for k in sizes_of(choices, alike=alike)}
 
 
-def sizes_of(choices: Sequence[CandidateSet]) -> list[int]:
-    """Return the powers of two below the most candidates that a question has, and that number."""
+def sizes_of(choices: Sequence[CandidateSet], *, alike: bool = True) -> list[int]:
+    """Return the powers of two below the most candidates that a question has, and that number.
+
+    That number alone unless they are ``alike``: k of those that were sampled until they agreed are no k fresh
+    ones.
+    """
     most = max(len(each.values) for each in choices)
+    if not alike:
+        return [most]
     return [2**power for power in range(most.bit_length()) if 2**power < most] + [most]
 
 
@@ -292,10 +308,12 @@ def _mean(values: Sequence[float]) -> Interval:
 
 
 def _ceiling(folder: Path, choices: Sequence[CandidateSet], baseline: Mapping[str, float] | None) -> Ceiling:
-    sizes = sizes_of(choices)
+    manifest = Manifest.read(folder)
+    method = method_of(manifest)
+    alike = not method.stops_by_answers(manifest.options)
+    sizes = sizes_of(choices, alike=alike)
     base = baseline or {each.question: pass_at(each.values, 1) for each in choices}
     best = {each.question: pass_at(each.values, sizes[-1]) for each in choices}
-    method = method_of(Manifest.read(folder))
     ranking = _Ranking(choices, sizes, base, best, method.LOG_ODDS)
     names = dict.fromkeys(name for each in choices for name in each.scores)
     rankers = [ranking.own(), *(ranking.of(name) for name in (VOTE, *names))]
@@ -307,7 +325,7 @@ def _ceiling(folder: Path, choices: Sequence[CandidateSet], baseline: Mapping[st
         sizes,
         _mean(list(base.values())),
         "one candidate" if baseline is None else _BASELINE,
-        oracle_of(choices),
+        oracle_of(choices, alike=alike),
         compare_paired(base, best),
         [replace(each, p_holm=p) for each, p in zip(rankers, adjusted, strict=True)],
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from corag import CoRAGConfig
 from core.types import Answer, CandidateAnswer, Question, TokenUsage
 from eval.experiment.registry import METHODS
 from eval.report.overview import describe, load_run
@@ -44,6 +45,25 @@ def answered(question, told):
     )
     done = row(question, texts[0])  # the run takes the first
     return replace(done, answer=Several(texts[0], (), 1, "read", candidates))
+
+
+@dataclass(frozen=True, slots=True)
+class Voted(Answer):
+    """An answer of CoRAG's, as far as its chains' answers go."""
+
+    chains: tuple[dict, ...] = ()
+    chosen: int = 0
+
+
+def voted(question, told):
+    done = answered(question, told)
+    if told is None:
+        return done
+    chains = tuple(
+        {"path": each.path, "answer": each.text, "score": None, "hops": [], "signals": {}}
+        for each in done.answer.candidates
+    )
+    return replace(done, answer=Voted(done.answer.text, (), 1, "read", chains))
 
 
 @pytest.fixture
@@ -95,6 +115,21 @@ def test_votes_are_calibrated_by_hand(runs):
         for level in (0.25, 0.5, 1.0)
     ) / (len(shares) + 1)
     assert ceiling.rankers[1].calibration.mean == pytest.approx(expected)
+
+
+def test_chains_that_were_sampled_until_they_agreed_are_no_sample(runs):
+    """Any k of them are no k fresh ones: only what is chosen among all is told, and a note says why."""
+    alike = ceilings_of({"mine": runs[0]})
+    assert not any("sampled where the first disagreed" in note for note in alike.notes)
+    assert CoRAGConfig.stops_by_answers({"strategy": "adaptive"}) and not CoRAGConfig.stops_by_answers({})
+    folder = make_run(
+        runs[0].parent / "adaptive",
+        [voted(*each) for each in zip(ASKED, TOLD, strict=True)],
+        {"method": "corag", "options": {"strategy": "adaptive", "rank_by": "vote"}},
+    )
+    found = ceilings_of({"votes": folder})
+    assert found.runs["votes"].sizes == [4] and found.runs["votes"].oracle.keys() == {4}
+    assert [note for note in found.notes if note.startswith("votes: more chains were sampled")]
 
 
 def test_gains_over_another_run_are_paired_by_question(runs):

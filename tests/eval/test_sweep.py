@@ -363,6 +363,7 @@ def test_without_dev_questions_the_choice_is_called_optimistic(
     [
         (["--dev.questions", "test.jsonl"],
          "4 of the dev questions are among those that are reported on, such as 'test-Oslo'"),
+        (["--dev.questions", "retyped.jsonl"], "4 of the dev questions are among those that are reported on"),
         (["--dev.retriever.index", "x", "--grid", "{retriever.index: [a, b]}"], "search different indexes"),
         (["--dev.questions", "nowhere.jsonl"], "nowhere.jsonl"),
         (["--dev.shard", "1/2"], "dev and test questions are not sharded, but these are to be shard 1/2"),
@@ -373,6 +374,8 @@ def test_without_dev_questions_the_choice_is_called_optimistic(
 def test_what_cannot_work_is_said_before_an_engine_starts(
     backends: Backends, capsys: pytest.CaptureFixture[str], more: list[str], complaint: str
 ) -> None:
+    retyped = Path("test.jsonl").read_text().replace("?", " ?").replace('"test-', '"other-')
+    Path("retyped.jsonl").write_text(retyped)
     assert main([*COMMAND, "--grid", "{corag.L: 1}", *more]) == 2
     assert complaint in capsys.readouterr().err and backends.opened == []
 

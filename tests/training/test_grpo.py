@@ -38,6 +38,7 @@ from generation.transformers_engine import TransformersGenerator
 from retrieval.config import RetrieverConfig
 from scripts.cli import main as command
 from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.training import test_pairs
 from tests.training.conftest import PASSAGES, TOWNS
 from tests.training.launching import kill_after, launched
 from training.chains import config_of, read_chains
@@ -288,6 +289,19 @@ def test_a_prefix_is_asked_once_and_as_decoding_asks(chains: str, options: Optio
     assert max(sum(each.question.id == f"q{number}" for each in found) for number in range(4)) <= 2
     first = sub_query_prompt(found[0].question.text, Chain(), corag)
     assert list(found[0].prompt_ids) == renderer.encode(first)
+
+
+def test_beginnings_of_every_length_are_learned_from(tiny_model: str) -> None:
+    """Of each length the one that most was tried after, then the second of each."""
+    first = [(f"Who {number}?", f"a{number}", -2.0) for number in range(5)]
+    second, third = ("Where?", "b", -1.0), ("When?", "c", -0.5)
+    chain = test_pairs.chain
+    sampled = test_pairs.row(
+        *map(chain, first), *[chain(each, second, third) for each in first[2:]], chain(first[4], third)
+    )
+    found = prefixes_of(sampled, 4, Renderer.load(tiny_model), CORAG)
+    assert [[hop.sub_answer for hop in each.before] for each in found] == [[], ["a4"], ["a2"], ["a2", "b"]]
+    assert len(prefixes_of(sampled, 0, Renderer.load(tiny_model), CORAG)) == 1 + 3 + 3
 
 
 def test_dev_questions_are_answered_and_counted() -> None:

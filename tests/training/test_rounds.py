@@ -16,6 +16,7 @@ import pytest
 import torch
 import yaml
 
+from corag.config import CoRAGConfig
 from core.errors import BackendError, ConfigError
 from core.runs.folder import read_rows
 from core.runs.manifest import Manifest
@@ -28,6 +29,7 @@ from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from scripts.cli import run_command
 from training.config import SftConfig, TuningOptions
+from training.data import RowsConfig
 from training.held_out import held_out_named
 from training.rounds import (
     HeldOut,
@@ -135,6 +137,13 @@ def test_what_cannot_work_is_refused_before_hours_go_into_it(config: Callable[..
         ("no index was given", {"retriever": RetrieverConfig()}),
         ("rounds are not sharded", {"shard": "1/2"}),
         ("has no previous adapter", {"learner": "larger", "start_from": "previous"}),
+        (
+            "decoding would show the verifier 5",
+            {
+                "rows": RowsConfig(tasks=("final_answer", "verify"), verify_passages=0),
+                "corag": CoRAGConfig(stop="verifier"),
+            },
+        ),
     ):
         with pytest.raises(ConfigError, match=message):
             config(**options)

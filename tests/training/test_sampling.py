@@ -172,12 +172,14 @@ def test_a_chain_that_a_verifier_will_judge_ends_as_in_decoding():
 
 
 def test_a_chain_ends_when_nothing_new_is_asked_and_repeats_are_counted():
-    chain = ["orchard", ["Orchard!", "velden"], ["velden", "", "orchard", "the velden"]]
-    answer, generator, _ = run(chain, lengths=(3,))
+    again = ["velden", "", "orchard", "the velden"] * 3
+    answer, generator, _ = run(["orchard", ["Orchard!", "velden"], again], lengths=(3,))
     only = answer.chains[0]
     assert [hop.sub_query for hop in only.hops] == ["orchard", "velden"]
-    assert (only.stopped, only.repeats, only.drawn) == ("repeats", 5, 3)
-    assert sum(kind(request) == "NEXT" for request in generator.requests) == 1 + 2 + CORAG.tries
+    # So many tries as in decoding: of three hops' all that the first two left.
+    tries = 3 * CORAG.tries
+    assert (only.stopped, only.repeats, only.drawn) == ("repeats", tries - 2, 3)
+    assert sum(kind(request) == "NEXT" for request in generator.requests) == tries
     assert answer.chosen == 0, "what came before counts"
 
 
@@ -338,6 +340,17 @@ def test_a_reference_to_nothing_stays_as_it_is():
     )
     answer, _, _ = follow(replace(QUESTION, decomposition=steps))
     assert answer.chains[0].hops[1].sub_query == "Was #2 born before Mara Velden or #0?"
+
+
+def test_a_relation_is_asked_as_a_question():
+    steps = (
+        GoldHop("The Glass Orchard >> author", "Mara Velden"),
+        GoldHop("#1 >> birthplace", "Tarn Hollow"),
+    )
+    answer, _, _ = follow(replace(QUESTION, decomposition=steps), corag=replace(CORAG, passages_per_hop=3))
+    assert [hop.sub_query for hop in answer.chains[0].hops] == [
+        "What is the author of The Glass Orchard?", "What is the birthplace of Mara Velden?",
+    ]  # fmt: skip
 
 
 def test_a_question_whose_passages_lack_a_sub_answer_is_left_out():

@@ -155,6 +155,19 @@ def test_a_row_that_does_not_fit_is_named_not_cut(options: Options) -> None:
     assert main(options(max_length=longest, max_steps=1))["result"]["steps"] == 1
 
 
+def test_an_adapter_keeps_its_size(options: Options, tmp_path: Path) -> None:
+    start = options(max_steps=1, lora=LoraOptions(rank=4))
+    main(start)
+    further = options(adapter=start.out, max_steps=1, out=str(tmp_path / "further"))
+    assert main(replace(further, lora=LoraOptions(rank=4)))["result"]["steps"] == 1
+    for name, lora in (
+        ("rank is 8", LoraOptions(rank=8)), ("dropout is 0.1", LoraOptions(dropout=0.1)),
+        ("targets is", LoraOptions(targets=("q_proj",))),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=f"lora.{name}.* that is trained on has"):
+            main(replace(further, lora=lora, out=str(tmp_path / "other")))
+
+
 @pytest.mark.parametrize("asked, used", [("auto", "corag_blockwise"), ("eager", "eager")])
 def test_training_json_names_the_attention_that_was_used(options: Options, asked: str, used: str) -> None:
     config = options(attention=asked, max_steps=1)

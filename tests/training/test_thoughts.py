@@ -103,6 +103,10 @@ def test_gold_thoughts_bring_in_the_paragraphs_of_the_next_ones():
 def test_reasoning_ends_where_no_paragraph_holds_the_next_step():
     found = collect(world=[each for each in WORLD if each.title != "Tarn Hollow"])
     assert [each.sentence for each in found.thoughts] == SAID[:2] and found.stopped == "unsupported"
+    nothing = collect(config=replace(IRCOT, max_shown_words=1))
+    assert (nothing.thoughts, nothing.rejected) == ((), "unsupported"), (
+        "a paragraph is shown by its beginning"
+    )
     nothing = collect(world=[WORLD[3]])
     assert (nothing.thoughts, nothing.rejected) == ((), "unsupported")
     capped = collect(config=replace(IRCOT, max_steps=2))
@@ -115,7 +119,7 @@ def test_reasoning_ends_where_no_paragraph_holds_the_next_step():
 
 
 @pytest.mark.parametrize("options", [{}, {"demonstrations": "default", "demonstration_count": 1},
-                                     {"paragraph_budget": 2, "max_shown_words": 5}])  # fmt: skip
+                                     {"paragraph_budget": 2, "max_shown_words": 9}])  # fmt: skip
 def test_rows_ask_what_ircot_asks(renderer, options):
     config = replace(IRCOT, reader="none", **options)
     thoughts = collect(config=config).thoughts
@@ -189,6 +193,28 @@ def test_thoughts_are_sampled_described_and_made_rows_also_beside_chains(tmp_pat
     assert config_of([thoughts, chains]) == CORAG and reasoning_of([chains]) is None
     with pytest.raises(DataError, match="give no training rows"):
         write([thoughts], "none", RowsConfig(ratio=1.0))
+
+
+def test_a_thought_whose_paragraph_finds_no_room_is_not_taught(tmp_path, renderer):
+    thoughts = tmp_path / "thoughts"
+    write_thoughts(thoughts, [QUESTION])
+    row = next(iter(read_chains([thoughts])))
+    sizes = [
+        len(tokenise(each, renderer, THOUGHT)[0].input_ids)
+        for each in thought_examples(row, BY_ID, renderer.count, THOUGHT, IRCOT)
+    ]
+    # What found the second step's fact came with the second search, so the first paragraphs go.
+    config = replace(THOUGHT, max_length=min(sizes) - 30)
+    report = asyncio.run(write_rows([thoughts], tmp_path / "rows", WordRetriever(WORLD), renderer, config))
+    rows = load_from_disk(str(tmp_path / "rows"))["train"]
+    assert report.lost and len(rows) + len(report.lost) == len(SAID)
+    assert "thought of question 'q1', hop 1" in report.lost and "lost what they rest on" in next(
+        report.lines()
+    )
+    facts = {1: "Mara Velden", 2: "Tarn Hollow", 3: "Issel"}
+    for each in rows:
+        shown = renderer.continuation((), each["input_ids"][: each["completion_mask"].index(1)])
+        assert each["hop"] == 4 or mentions([shown], [facts[each["hop"]]])
 
 
 def test_thoughts_of_different_prompts_make_no_one_set(tmp_path):
