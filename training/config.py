@@ -226,7 +226,7 @@ class GrpoConfig(ProgramOptions):
         retriever: the index that they were sampled with.
         engine: what answers and scores for the reward: the start adapter, frozen. Its model and adapter are
             the training's own; a server has to serve them.
-        per_question: beginnings of a question's chains at most; 0 for all.
+        per_question: beginnings of a question's chains at most, of every length in turn; 0 for all.
         generations: sub-queries that are sampled and compared after the same hops.
         temperature: at which they are sampled.
         beta: weight of the distance (KL) from the start adapter; 0 for none.
