@@ -122,6 +122,8 @@ class TrainingExample:
             stops are taught whatever their length.
         rests_on: what the prompt has to show, "" for nothing in particular: if passages that were left out
             for want of room had it alone, a model would learn to make it up.
+        ends: the reply is taught to end the turn. A thought does not: decoding keeps its first sentence, and
+            asks for the next one right behind it, so what follows a sentence must be the next, not the end.
     """
 
     question_id: str
@@ -131,6 +133,7 @@ class TrainingExample:
     reply: str
     cut: bool = False
     rests_on: str = ""
+    ends: bool = True
 
     @property
     def name(self) -> str:
@@ -261,7 +264,9 @@ def thought_examples(
             prompt = thought_prompt(question.text, shown, said, count, ircot)
             cut = count(continuation(prompt, thought.sentence)) > ircot.max_thought_tokens
             fact = "".join(facts[number - 1 : number])  # the last sentence states no further one
-            yield TrainingExample(question.id, "thought", number, prompt, thought.sentence, cut, fact)
+            yield TrainingExample(
+                question.id, "thought", number, prompt, thought.sentence, cut, fact, ends=number > len(facts)
+            )
         said.append(thought.sentence)
 
 
@@ -331,7 +336,7 @@ def tokenise(
 ) -> tuple[TrainingRow, Shortening]:
     """Turn a request and its reply into tokens, as an engine would read the one and write the other.
 
-    The reply ends the turn: a model that is not taught to stop runs into its limit of tokens.
+    A reply that ends the turn says so: a model that is not taught to stop runs into its limit of tokens.
 
     Raises :class:`DataError` naming the row if the reply is blank or leaves no room for the prompt.
     """
@@ -340,7 +345,7 @@ def tokenise(
             f"{asked.name} has nothing to learn: the reply is blank. Leave the question out or mend it."
         )
     completion = continuation(asked.prompt, asked.reply)
-    target = renderer.target_ids(ScoreRequest(asked.prompt, completion, end_of_turn=True))
+    target = renderer.target_ids(ScoreRequest(asked.prompt, completion, end_of_turn=asked.ends))
     if len(target) >= config.max_length:
         raise DataError(
             f"{asked.name} has a reply of {len(target)} tokens, but rows have at most {config.max_length}: "

@@ -136,7 +136,8 @@ def test_rows_ask_what_ircot_asks(renderer, options):
         assert example.prompt == request.prompt
         done, _ = tokenise(example, renderer, THOUGHT)
         said = continuation(example.prompt, example.reply)
-        target = renderer.target_ids(ScoreRequest(example.prompt, said, end_of_turn=True))
+        last = example.reply == SAID[-1]  # no other thought may end the turn: the next one is asked for there
+        target = renderer.target_ids(ScoreRequest(example.prompt, said, end_of_turn=last))
         assert done.input_ids == renderer.encode(request.prompt) + target
         whole = request.prompt.prefix + said
         assert whole.endswith(example.reply) and "  " not in whole, "one space between sentences"
