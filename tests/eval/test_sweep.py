@@ -26,7 +26,7 @@ from eval.datasets.world.write import write_world
 from eval.statistics.scaling import CellScores
 from eval.sweeps.cells import Cell, full_digest_of, read_cells
 from eval.sweeps.findings import choose
-from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, is_answered, scored
+from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, is_answered, over, scored
 from generation.cached import CachedGenerator
 from generation.config import ModelConfig
 from retrieval.build import build_index
@@ -378,6 +378,18 @@ def test_what_cannot_work_is_said_before_an_engine_starts(
     Path("retyped.jsonl").write_text(retyped)
     assert main([*COMMAND, "--grid", "{corag.L: 1}", *more]) == 2
     assert complaint in capsys.readouterr().err and backends.opened == []
+
+
+def test_a_file_that_asks_twice_in_other_typing_can_be_drawn_from(backends: Backends) -> None:
+    first = json.loads(Path("test.jsonl").read_text().splitlines()[0])
+    twice = [first, first | {"id": "again", "question": first["question"].replace("?", " ?")}]
+    assert twice[0]["question"] != twice[1]["question"]
+    Path("twice.jsonl").write_text("".join(json.dumps(each) + "\n" for each in twice))
+    words = ["--config", "sweep.yaml", "--questions", "twice.jsonl", "--limit", "1"]
+    words += ["--dev.questions", "twice.jsonl", "--dev.skip", "1", "--dev.limit", "1"]
+    config = parse(SweepConfig, words, "corag sweep", "")
+    tests, devs = over(config, read_cells(config, "", "{corag.L: 1}"))
+    assert [each.id for cell in (*tests, *devs) for each in cell.questions] == [first["id"], "again"]
 
 
 def test_a_folder_that_was_not_named_changes_with_what_the_cells_share(backends: Backends) -> None:
