@@ -1,4 +1,7 @@
-"""The chains of an answered question, read from a run's row: what each answered, what its rankers said."""
+"""The chains of an answered question, read from a run's row: what each answered, what its rankers said.
+
+Apart from the options, which are read and written without any run: this knows traces, of older versions too.
+"""
 
 from __future__ import annotations
 

@@ -64,10 +64,9 @@ def prefixes_of(row: ChainRow, most: int, renderer: Renderer, corag: CoRAGConfig
     were tried after, then the second of each. So later hops are learned as well.
     """
     tried = siblings_of(row, "hop")
-    of_length: dict[int, list[tuple[HopRecord, ...]]] = {}
-    for before in sorted(tried, key=lambda before: (len(before), -len(tried[before]))):
-        of_length.setdefault(len(before), []).append(before)
-    turns = [each for turn in itertools.zip_longest(*of_length.values()) for each in turn if each is not None]
+    ordered = sorted(tried, key=lambda before: (len(before), -len(tried[before])))
+    of_length = [list(alike) for _, alike in itertools.groupby(ordered, key=len)]
+    turns = [each for turn in itertools.zip_longest(*of_length) for each in turn if each is not None]
     made = []
     for before in sorted(turns[: most or None], key=len):
         prompt = sub_query_prompt(row.question.text, chain_before(before), corag)

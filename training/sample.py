@@ -96,14 +96,13 @@ async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question])
     """
     for question in questions:
         check_question(question, config.sample)
-    setup = Setup(method=["corag"], model=config.model, retriever=config.retriever, corag=config.corag)
+    if config.sample.source == "thoughts" and not config.workers.wanted:
+        opening = open_searcher(config.retriever)
+    else:
+        setup = Setup(method=["corag"], model=config.model, retriever=config.retriever, corag=config.corag)
+        opening = open_crew(setup, config.workers, config.batch_size)
     writable_folder(config.folder)
     log_to(config.folder / ENGINE_LOG)
-    opening = (
-        open_searcher(config.retriever)
-        if config.sample.source == "thoughts" and not config.workers.wanted
-        else open_crew(setup, config.workers, config.batch_size)
-    )
     async with opening as crew:
         await sample_into(config, questions, crew)
 

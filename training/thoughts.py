@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.prompting.render import clip_words
+from core.prompting.render import passage_items
 from core.sentences import first_sentence
 from core.text import mentions
 from core.tools import Tools
@@ -38,10 +38,7 @@ async def follow_reasoning(
     for sentence, fact in zip(sentences, [*facts, ""], strict=True):
         await retrieve(question, pool, said, tools, config)
         # No more can be found than a budget of paragraphs holds; and the loop takes no further step.
-        shown = [
-            f"{passage.title}. {clip_words(passage.text.strip(), config.max_shown_words)}"
-            for passage in pool.passages
-        ]
+        shown = [" ".join(item.values()) for item in passage_items(pool.passages, config.max_shown_words)]
         supported = mentions(shown, [fact]) if fact else True
         if not supported or len(said) >= config.max_steps:
             return tuple(steps), False

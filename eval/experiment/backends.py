@@ -79,15 +79,23 @@ async def open_backends(setup: Setup) -> AsyncIterator[tuple[Generator, Retrieve
         retriever = None
         if setup.searches:
             # Before the engine, which takes what memory is left.
-            retriever = await open_index_quietly(setup.retriever)
-            stack.push_async_callback(retriever.close)
-            stack.callback(_tell_retried, retriever, "the search servers")
+            retriever = await stack.enter_async_context(open_searched(setup.retriever))
         generator = await open_model_quietly(setup.model)
         stack.push_async_callback(generator.close)
         stack.callback(_tell_retried, generator, "the model's servers")
         for name in setup.method:
             require_abilities(name, setup.of(name).needs(), generator)
         yield generator, retriever
+
+
+@asynccontextmanager
+async def open_searched(options: RetrieverConfig) -> AsyncIterator[Retriever]:
+    """Open what is searched, and close it at the end, saying how many requests had to be sent again."""
+    async with AsyncExitStack() as stack:
+        retriever = await open_index_quietly(options)
+        stack.push_async_callback(retriever.close)
+        stack.callback(_tell_retried, retriever, "the search servers")
+        yield retriever
 
 
 def _tell_retried(asked: Generator | Retriever, where: str) -> None:

@@ -7,9 +7,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from core.errors import ConfigError
 from core.method import MethodConfig
-from eval.experiment.backends import Setup, check_setup, open_backends, require_abilities, require_index
+from eval.experiment.backends import (
+    Setup,
+    check_setup,
+    open_backends,
+    open_searched,
+    require_abilities,
+    require_index,
+)
 from eval.experiment.opened import Index, Model
-from eval.experiment.opening import open_index_quietly, quiet
+from eval.experiment.opening import quiet
 from eval.workers.config import WorkersConfig
 from eval.workers.ray_pool import RayPool, engine_of, ray_pool
 from eval.workers.work import NoModel, ThisProcess, Workforce
@@ -43,9 +50,7 @@ async def open_crew(setup: Setup, workers: WorkersConfig, in_flight: int) -> Asy
 async def open_searcher(retriever: RetrieverConfig) -> AsyncIterator[Workforce]:
     """Open an index in this process, for work that asks no model, and close it at the end."""
     require_index(retriever)
-    async with AsyncExitStack() as stack:
-        index = await open_index_quietly(retriever)
-        stack.push_async_callback(index.close)
+    async with open_searched(retriever) as index:
         yield ThisProcess(NoModel(), index)
 
 

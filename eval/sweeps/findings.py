@@ -18,7 +18,7 @@ from eval.scoring.scorers import Scorer, chosen_scorer
 from eval.statistics.intervals import Interval, bootstrap_mean
 from eval.statistics.scaling import CellScores, Fit, best_under, fit_curve, pareto_set, telling_budgets
 from eval.sweeps.cells import Cell, varying
-from eval.tables.ceiling import choice_of, oracle_of
+from eval.tables.ceiling import choice_of, oracle_of, sizes_of
 from eval.tables.ledger import Spending, spending_of
 from eval.tables.table import Summary, summarise
 
@@ -171,13 +171,11 @@ def _oracle(
     """Return what the best of k candidates would score; {} if no question has several."""
     if metric not in ("em", "f1") or max(map(len, candidates), default=0) < 2:
         return {}
-    return oracle_of(
-        [
-            choice_of(row, row.question, found, scorer, "em" if metric == "em" else "f1")
-            for row, found in zip(rows, candidates, strict=True)
-        ],
-        alike=alike,
-    )
+    choices = [
+        choice_of(row, row.question, found, scorer, "em" if metric == "em" else "f1")
+        for row, found in zip(rows, candidates, strict=True)
+    ]
+    return oracle_of(choices, sizes_of(choices, alike=alike))
 
 
 def find(

@@ -203,16 +203,25 @@ def ceilings_of(
     for name in runs:
         require_candidates(name, rows[name].values(), manifests[name])
     figures = {
-        name: _ceiling(folder, choices_of(rows[name].values(), asked, manifests[name], chosen, metric), base)
+        name: _ceiling(
+            folder,
+            manifests[name],
+            choices_of(rows[name].values(), asked, manifests[name], chosen, metric),
+            base,
+        )
         for name, folder in runs.items()
     }
-    stopped = [name for name in runs if method_of(manifests[name]).stops_by_answers(manifests[name].options)]
+    stopped = [name for name in runs if _stops_by_answers(manifests[name])]
     notes = [unfinished_note(found, asked), gold_note(rows, manifests), _stopped_note(stopped)]
     title = scorer_title(chosen, asked, next(iter(manifests.values())).last.aliases)
     return Ceilings(figures, metric, chosen, title, [note for note in notes if note])
 
 
 _BASELINE = "the baseline"
+
+
+def _stops_by_answers(manifest: Manifest) -> bool:
+    return method_of(manifest).stops_by_answers(manifest.options)
 
 
 def _stopped_note(names: Sequence[str]) -> str:
@@ -278,12 +287,12 @@ def _own_values(
     return {each.id: choice_of(rows[each.id], each, (), scorer, metric).own for each in asked}
 
 
-def oracle_of(choices: Sequence[CandidateSet], *, alike: bool = True) -> dict[int, Interval]:
-    """Return what the best of k candidates is worth, by k, as :func:`sizes_of` says."""
-    return {k: _mean([pass_at(each.values, k) for each in choices]) for k in sizes_of(choices, alike=alike)}
+def oracle_of(choices: Sequence[CandidateSet], sizes: Sequence[int]) -> dict[int, Interval]:
+    """Return what the best of k candidates is worth, by k. ``sizes``: those that :func:`sizes_of` returns."""
+    return {k: _mean([pass_at(each.values, k) for each in choices]) for k in sizes}
 
 
-def sizes_of(choices: Sequence[CandidateSet], *, alike: bool = True) -> list[int]:
+def sizes_of(choices: Sequence[CandidateSet], *, alike: bool) -> list[int]:
     """Return the powers of two below the most candidates that a question has, and that number.
 
     That number alone unless they are ``alike``: k of those that were sampled until they agreed are no k fresh
@@ -307,14 +316,16 @@ def _mean(values: Sequence[float]) -> Interval:
     return found
 
 
-def _ceiling(folder: Path, choices: Sequence[CandidateSet], baseline: Mapping[str, float] | None) -> Ceiling:
-    manifest = Manifest.read(folder)
-    method = method_of(manifest)
-    alike = not method.stops_by_answers(manifest.options)
-    sizes = sizes_of(choices, alike=alike)
+def _ceiling(
+    folder: Path,
+    manifest: Manifest,
+    choices: Sequence[CandidateSet],
+    baseline: Mapping[str, float] | None,
+) -> Ceiling:
+    sizes = sizes_of(choices, alike=not _stops_by_answers(manifest))
     base = baseline or {each.question: pass_at(each.values, 1) for each in choices}
     best = {each.question: pass_at(each.values, sizes[-1]) for each in choices}
-    ranking = _Ranking(choices, sizes, base, best, method.LOG_ODDS)
+    ranking = _Ranking(choices, sizes, base, best, method_of(manifest).LOG_ODDS)
     names = dict.fromkeys(name for each in choices for name in each.scores)
     rankers = [ranking.own(), *(ranking.of(name) for name in (VOTE, *names))]
     adjusted = holm([each.gain.p_value for each in rankers])
@@ -325,7 +336,7 @@ def _ceiling(folder: Path, choices: Sequence[CandidateSet], baseline: Mapping[st
         sizes,
         _mean(list(base.values())),
         "one candidate" if baseline is None else _BASELINE,
-        oracle_of(choices, alike=alike),
+        oracle_of(choices, sizes),
         compare_paired(base, best),
         [replace(each, p_holm=p) for each, p in zip(rankers, adjusted, strict=True)],
     )
