@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from corag.signals import SIGNALS
 from core.runs.rows import SavedRow
 from core.text import extract_answer
 from core.types import CandidateAnswer
@@ -58,5 +59,6 @@ def _scores_of(chain: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str
         scores[ranked_by] = -chain["score"]
     for name, value in chain.get("signals", {}).items():
         if value is not None and name not in ("refusals", "vote"):
-            scores[name] = -value if name == "refusal" else value
+            # An older version had others, of which more was better.
+            scores[name] = SIGNALS[name].score(value) if name in SIGNALS else value
     return scores

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, cast
 
 from corag.candidates import candidates_of
 from corag.shared_budget import SharedBudget
-from corag.signals import OF_ANSWERS, SCORED, Signal, check_signals
+from corag.signals import SIGNALS, Signal, check_signals
 from core.errors import ConfigError
 from core.method import MethodConfig
 from core.prompting.template import Template, load_prompt
@@ -175,7 +175,7 @@ class CoRAGConfig(MethodConfig):
     verify_prompt: str = "verify"
 
     GROUPED_BY: ClassVar[tuple[str, ...]] = ("strategy",)
-    LOG_ODDS: ClassVar[tuple[str, ...]] = ("verifier",)
+    LOG_ODDS: ClassVar[tuple[str, ...]] = tuple(name for name, kind in SIGNALS.items() if kind.log_odds)
     KEEPS_CANDIDATES: ClassVar[str] = (
         "answer with --corag.strategy best_of_n (or tree, adaptive) and --corag.measure_candidates true, or "
         "--corag.rank_by vote."
@@ -257,7 +257,7 @@ class CoRAGConfig(MethodConfig):
     @property
     def judges_answers(self) -> bool:
         """Whether ranking a chain wants its answer first."""
-        return not OF_ANSWERS.isdisjoint((*self.signals, *self.chain_signals))
+        return any(SIGNALS[name].of_answer for name in (*self.signals, *self.chain_signals))
 
     @property
     def uses_verifier(self) -> bool:
@@ -287,7 +287,7 @@ class CoRAGConfig(MethodConfig):
         if ranks and self.wants_probabilities:
             needed[Ability.LOGPROBS] = "choose --corag.rank_by refusals, and no signal 'probability'"
         found = []
-        if self.strategy != "greedy" and not SCORED.isdisjoint(self.chain_signals):
+        if self.strategy != "greedy" and any(SIGNALS[name].scored for name in self.chain_signals):
             others = "refusals" if self.strategy == "tree" else "refusals or vote"
             found.append(f"--corag.rank_by {others}")
         if self.stop in ("learned", "verifier"):

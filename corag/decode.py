@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from corag.chain import (
@@ -28,13 +28,24 @@ from core.tools import Tools
 # Released code: a greedy sub-query that repeats is asked for again at this temperature at least.
 RETRY_TEMPERATURE = 0.7
 
+AfterHop = Callable[[Chain, str], Awaitable[Chain]]
+"""Looks at a chain and the place of its newest hop, and returns it; ``Chain.stopped`` set, it ends there."""
+
 
 async def decode_chain(
-    chain: Chain, hops: int, tools: Tools, config: CoRAGConfig, *, temperature: float, path: str
+    chain: Chain,
+    hops: int,
+    tools: Tools,
+    config: CoRAGConfig,
+    *,
+    temperature: float,
+    path: str,
+    after_hop: AfterHop | None = None,
 ) -> Chain:
     """Go on with a chain until it has ``hops`` hops, or a stop rule, repeats or the budget end it before.
 
     ``temperature``: of its sub-queries. ``path``: its place in the search, from which seeds are derived.
+    ``after_hop``: what is done with the chain after every hop instead of the stop rule of ``config``.
     """
     tries = config.tries * (hops - len(chain))
     try:
@@ -50,7 +61,10 @@ async def decode_chain(
                 return replace(chain, stopped="repeats")
             # Retrieve D_i with it, then sub-answer: P(A_i | Q_i, D_i).
             chain = chain.then(await take_hop(sub_query, tools, config, path=here))
-            chain = await apply_stop_rule(chain, tools, config, path=here)
+            if after_hop is None:
+                chain = await apply_stop_rule(chain, tools, config, path=here)
+            else:
+                chain = await after_hop(chain, here)
     except BudgetExhaustedError:
         return replace(chain, stopped="budget")
     return chain

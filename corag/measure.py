@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from corag.config import CoRAGConfig
 from corag.final_answer import Context, FinalAnswer, final_answer
 from corag.rank import Candidate, Outcome, signal_of
-from corag.signals import OF_ANSWERS, Signal
+from corag.signals import SIGNALS, Signal
 from core.tools import Tools
 
 # What any model can tell; a verifier has to be taught, so it is measured where it ranks or is asked for.
@@ -48,7 +48,7 @@ async def measure_all(
         if said is None:
             said = await final_answer(chain, context, branch, config, path=path)
         # What ranking measured of a draft is not of this answer.
-        stale = OF_ANSWERS.intersection(names) if config.judged == "draft" else frozenset()
+        stale = {name for name in names if SIGNALS[name].of_answer and config.judged == "draft"}
         signals = {name: value for name, value in candidate.signals.items() if name not in stale}
         # As in ranking, what has found nothing has no score.
         for name in names if len(chain) else ():

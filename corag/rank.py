@@ -15,7 +15,7 @@ from corag.chain import Chain
 from corag.config import CoRAGConfig
 from corag.final_answer import Context, FinalAnswer, draft_answer, final_answer
 from corag.prompting import continuation, final_answer_prompt, fit_hop_prompt, refusal_prompt
-from corag.signals import Signal
+from corag.signals import SIGNALS, Signal
 from corag.verifier import verifier_score
 from core.errors import BudgetExhaustedError
 from core.text import normalize_answer
@@ -120,7 +120,7 @@ async def signal_of(
         case "verifier" if answer.strip():
             return await verifier_score(chain, answer, tools, config, path=path)
         case "likelihood" if answer.strip():
-            return (await gold_log_likelihood(chain, [answer], tools, config, path=path)).mean
+            return (await answer_log_likelihood(chain, [answer], tools, config, path=path)).mean
     return None
 
 
@@ -147,7 +147,7 @@ def _penalty(candidate: Candidate, config: CoRAGConfig) -> float | None:
     """Return a candidate's score: one signal in its own unit, else minus the sum of log-probabilities."""
     values = [candidate.signals.get(name, math.nan) for name in config.signals]
     if len(values) == 1:
-        found = values[0] if config.signals[0] in ("refusal", "refusals") else -values[0]
+        found = -SIGNALS[config.signals[0]].score(values[0])
     else:
         found = -sum(map(log_probability, config.signals, values))
         found = math.nan if math.isinf(found) else found  # a factor of 0, as of no votes
@@ -155,23 +155,8 @@ def _penalty(candidate: Candidate, config: CoRAGConfig) -> float | None:
 
 
 def log_probability(name: Signal, value: float) -> float:
-    """Turn a signal's value into the logarithm of something like a probability that its chain is right.
-
-    So signals of different units may be multiplied, or weigh votes; one that is no number has probability 0.
-    """
-    if math.isnan(value):
-        return -math.inf
-    match name:
-        case "refusal":  # that the next token is not the refusal's, on average
-            return math.log1p(-min(math.exp(value), 1 - 1e-12))
-        case "refusals":  # one of the chain's hops and one more
-            return -math.log1p(value)
-        case "vote":  # but for a constant, which is the same for all of a question's chains
-            return math.log(value) if value > 0 else -math.inf
-        case "verifier":  # P(Yes) of Yes and No
-            return min(value, 0.0) - math.log1p(math.exp(-abs(value)))
-        case "likelihood" | "probability":
-            return value
+    """Return a signal's value as a log-probability; one that is no number has probability 0."""
+    return -math.inf if math.isnan(value) else SIGNALS[name].log_probability(value)
 
 
 async def refusal_log_likelihood(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str = "") -> float:
@@ -200,8 +185,8 @@ def votes(answers: Sequence[str], weights: Sequence[float]) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class GoldScore:
-    """The gold answer's log-likelihood, natural logarithm.
+class AnswerScore:
+    """An answer's log-likelihood, natural logarithm.
 
     ``mean``: of the alias that is likeliest per token; ``sum``: of that which is likeliest as a whole.
     """
@@ -210,12 +195,13 @@ class GoldScore:
     sum: float
 
 
-async def gold_log_likelihood(
+async def answer_log_likelihood(
     chain: Chain, answers: Sequence[str], tools: Tools, config: CoRAGConfig, *, path: str = ""
-) -> GoldScore:
-    """Training: log P(A | Q, Q_1:L, A_1:L), with the end of turn, without passages. Higher is better.
+) -> AnswerScore:
+    """Return log P(A | Q, Q_1:L, A_1:L), with the end of turn, without passages. Higher is better.
 
-    Of several gold answers the likeliest counts. Paper, section 3.1; its threshold of -0.05 is on the mean
+    In training of the gold answer, in ranking (``likelihood``) of the chain's own. Of several the likeliest
+    counts. Paper, section 3.1; its threshold of -0.05 is on the mean
     per token.
     """
     prompt = final_answer_prompt(tools.question.text, chain, (), config)
@@ -225,7 +211,7 @@ async def gold_log_likelihood(
             prompt, continuation(prompt, answer), role="score", end_of_turn=True, path=path
         ),
     )
-    return GoldScore(_likeliest(score.mean for score in scores), _likeliest(score.sum for score in scores))
+    return AnswerScore(_likeliest(score.mean for score in scores), _likeliest(score.sum for score in scores))
 
 
 def _likeliest(values: Iterable[float]) -> float:

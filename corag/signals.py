@@ -1,8 +1,11 @@
-"""What chains can be ranked by, and which options of it go together."""
+"""What chains can be ranked by, a row of SIGNALS each, and which options of it go together."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from core.errors import ConfigError, nearest
 
@@ -10,19 +13,70 @@ if TYPE_CHECKING:
     from corag.config import CoRAGConfig
 
 Signal = Literal["refusal", "refusals", "vote", "verifier", "likelihood", "probability"]
-"""A measure of a chain: ``CoRAGConfig.rank_by`` says what each is."""
+"""A measure of a chain: ``CoRAGConfig.rank_by`` says what each is, ``rank.signal_of`` measures it."""
 
-OF_ANSWERS: frozenset[Signal] = frozenset({"vote", "verifier", "likelihood"})  # not of chains alone
-SCORED: frozenset[Signal] = frozenset({"refusal", "verifier", "likelihood"})  # by log-probabilities
+
+@dataclass(frozen=True)
+class SignalKind:
+    """What is to be known of a signal.
+
+    Attributes:
+        log_probability: turns its value into the logarithm of something like a probability that the chain is
+            right, so that signals of different units may be multiplied, or weigh votes.
+        lower_is_better: of its value.
+        of_answer: it is of the chain's answer, not of the chain alone.
+        scored: the engine is asked for log-likelihoods to measure it.
+        log_odds: its value is log P(right) - log P(wrong), so that its calibration can be told.
+    """
+
+    log_probability: Callable[[float], float]
+    lower_is_better: bool = False
+    of_answer: bool = False
+    scored: bool = False
+    log_odds: bool = False
+
+    def score(self, value: float) -> float:
+        """Return a value as what is ranked by: higher is better."""
+        return -value if self.lower_is_better else value
+
+
+def _itself(value: float) -> float:
+    return value
+
+
+def _not_refused(value: float) -> float:
+    """That the next token is not the refusal's, on average."""
+    return math.log1p(-min(math.exp(value), 1 - 1e-12))
+
+
+def _share_of_votes(value: float) -> float:
+    """But for a constant, which is the same for all of a question's chains."""
+    return math.log(value) if value > 0 else -math.inf
+
+
+def _yes(value: float) -> float:
+    """P(Yes) of Yes and No."""
+    return min(value, 0.0) - math.log1p(math.exp(-abs(value)))
+
+
+SIGNALS: Mapping[Signal, SignalKind] = {
+    "refusal": SignalKind(_not_refused, lower_is_better=True, scored=True),
+    # One of the chain's hops and one more.
+    "refusals": SignalKind(lambda value: -math.log1p(value), lower_is_better=True),
+    "vote": SignalKind(_share_of_votes, of_answer=True),
+    "verifier": SignalKind(_yes, of_answer=True, scored=True, log_odds=True),
+    "likelihood": SignalKind(_itself, of_answer=True, scored=True),
+    "probability": SignalKind(_itself),
+}
 
 
 def check_signals(config: CoRAGConfig) -> None:
     """Refuse rankings that cannot be made, and options of rankings that would do nothing: ConfigError."""
     for name in config.signals:
-        if name not in get_args(Signal):
+        if name not in SIGNALS:
             raise ConfigError(
                 f"corag's rank_by is '{config.rank_by}', but '{name}' ranks nothing: "
-                f"{nearest(name, get_args(Signal))} Several are joined by a plus."
+                f"{nearest(name, SIGNALS)} Several are joined by a plus."
             )
     if "vote" in config.noted_signals:
         raise ConfigError(

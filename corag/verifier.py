@@ -30,11 +30,11 @@ def verify_request(
     query: str, chain: Chain, answer: str, count: Callable[[str], int], config: CoRAGConfig
 ) -> Prompt:
     """Return what the verifier is asked of an answer. ``count``: of a text's tokens."""
-    passages = clip(evidence(chain, config), count, config)
+    passages = clip(read_passages(chain, config), count, config)
     return fit_hop_prompt(verify_prompt(query, chain, passages, answer, config), count, config)
 
 
-def evidence(chain: Chain, config: CoRAGConfig) -> list[Passage]:
+def read_passages(chain: Chain, config: CoRAGConfig) -> list[Passage]:
     """Return the passages that the verifier sees, best first.
 
     Those that the sub-answers were read from, in turn: fused by rank, what every search finds would come

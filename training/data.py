@@ -218,7 +218,9 @@ def _of_hop(
         prompt = sub_answer_prompt(hop.sub_query, top_passages(hop.hits, corag.passages_per_hop), corag)
         prompt = fit_hop_prompt(prompt, count, corag)
         lost = cut(prompt, hop.sub_answer, corag.max_sub_answer_tokens, hop.answer_cut)
-        yield TrainingExample(question.id, "sub_answer", number, prompt, hop.sub_answer, lost)
+        # What the model said itself may be wrong, or a refusal; what is annotated must be there to read.
+        fact = hop.sub_answer if row.annotated else ""
+        yield TrainingExample(question.id, "sub_answer", number, prompt, hop.sub_answer, lost, fact)
     if _drawn("stop", question.id, number, config):
         prompt = stop_check_prompt(question.text, after, corag)
         said = "Yes" if number >= enough(row) else "No"

@@ -16,7 +16,7 @@ from corag.config import CoRAGConfig
 from corag.decode import read_sub_queries, take_hop
 from corag.method import HopRecord
 from corag.prompting import fit_hop_prompt, sub_query_prompt
-from corag.rank import gold_log_likelihood
+from corag.rank import answer_log_likelihood
 from core.gather import gather
 from core.protocols import Completion, Generator, Retriever
 from core.text import mentions
@@ -91,8 +91,8 @@ async def reward_of(
         return Rewarded(-penalty, repeats=not blank, blank=blank)
     hop = await take_hop(new[0], tools, corag, path="next")
     # The model remembers, so the score before the hop is computed once for all sub-queries after it.
-    before = await gold_log_likelihood(chain, prefix.question.answers, tools, corag, path="before")
-    after = await gold_log_likelihood(chain.then(hop), prefix.question.answers, tools, corag, path="after")
+    before = await answer_log_likelihood(chain, prefix.question.answers, tools, corag, path="before")
+    after = await answer_log_likelihood(chain.then(hop), prefix.question.answers, tools, corag, path="after")
     gain = after.mean - before.mean
     if options.of == "probability":
         gain = math.exp(after.mean) - math.exp(before.mean)

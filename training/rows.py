@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 from corag.config import CoRAGConfig
 from core.errors import ConfigError, DataError
 from core.options import identity_of
-from core.prompting.prompt import Shortening
+from core.prompting.prompt import Shortening, texts_left
 from core.protocols import Retriever
 from core.text import mentions
 from core.types import Passage
@@ -297,11 +297,11 @@ def _tokenised(
                 report.cut.append(asked.name)
                 continue
             done, shortening = tokenise(asked, renderer, config)
-            if shortening and asked.rests_on:
-                prompt = done.input_ids[: done.completion_mask.index(1)]
-                if not mentions([renderer.continuation((), prompt)], [asked.rests_on]):
-                    report.lost.append(asked.name)
-                    continue
+            if asked.rests_on and not mentions(
+                texts_left(asked.prompt, "passage", shortening), [asked.rests_on]
+            ):
+                report.lost.append(asked.name)
+                continue
             made[split].append(done)
             report.add(split, done, asked.name, shortening)
     report.left_out = dict(left_out)

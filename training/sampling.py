@@ -7,15 +7,15 @@ each hop, and the chain under which it is likeliest is kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from corag.chain import Chain, Hop, top_passages
 from corag.config import CoRAGConfig
-from corag.decode import apply_stop_rule, new_sub_query, take_hop
+from corag.decode import apply_stop_rule, decode_chain
 from corag.final_answer import Context, draft_answer, final_answer, retrieve_context
 from corag.method import HopRecord, hop_record
-from corag.rank import GoldScore, gold_log_likelihood
+from corag.rank import AnswerScore, answer_log_likelihood
 from core.errors import ConfigError, DataError
 from core.seeds import derive_seed
 from core.text import exact_match, mentions
@@ -166,34 +166,21 @@ async def sample_chain(
     path, judged = f"chain {number}", config.answers != "none"
     length = 1 + derive_seed(tools.seed, question.id, "length", path) % config.max_hops
     length = config.max_hops if judged else length
-    chain, scores, repeats, stopped = Chain(), list[GoldScore](), 0, "length"
-    tries = corag.tries * length  # over the whole chain, as in decoding
-    while len(chain) < length:
-        here = f"{path}/hop {len(chain) + 1}"
-        sub_query, asked = await new_sub_query(
-            chain, tries, tools, corag, temperature=config.temperature, path=here
-        )
-        tries -= asked
-        repeats += asked - bool(sub_query)  # tries that asked again what the chain had asked
-        if not sub_query:
-            stopped = "repeats"
-            break
-        chain = chain.then(await take_hop(sub_query, tools, corag, path=here))
-        scores.append(await gold_log_likelihood(chain, question.answers, tools, corag, path=here))
+    scores = list[AnswerScore]()
+
+    async def scored(chain: Chain, here: str) -> Chain:
+        scores.append(await answer_log_likelihood(chain, question.answers, tools, corag, path=here))
         if judged:
-            chain = await apply_stop_rule(chain, tools, corag, path=here)
-            if not chain.stopped:
-                continue
-            stopped = chain.stopped
-            break
+            return await apply_stop_rule(chain, tools, corag, path=here)
         if exact_match(chain.hops[-1].sub_answer, question.answers):
-            stopped = "match"
-            break
-        if scores[-1].mean > config.sure_above:
-            stopped = "sure"
-            break
+            return replace(chain, stopped="match")
+        return replace(chain, stopped="sure" if scores[-1].mean > config.sure_above else "")
+
+    chain = await decode_chain(
+        Chain(), length, tools, corag, temperature=config.temperature, path=path, after_hop=scored
+    )
     answer = await answer_of(chain, context, tools, config, corag, path=path)
-    return _sampled(chain, scores, length, stopped, repeats, answer)
+    return _sampled(chain, scores, length, chain.stopped or "length", chain.repeats, answer)
 
 
 async def answer_of(
@@ -227,7 +214,7 @@ async def follow_decomposition(
         chain = chain.then(Hop(sub_query, step.answer, False, hits))
         answers.append(step.answer)
     # Scored once, at its end: its hops are given, so there is no best place to stop.
-    score = await gold_log_likelihood(chain, question.answers, tools, corag)
+    score = await answer_log_likelihood(chain, question.answers, tools, corag)
     answer = await answer_of(chain, context, tools, config, corag)
     return _sampled(chain, [score], len(chain), "length", answer=answer)
 
@@ -265,7 +252,7 @@ def check_question(question: Question, config: SampleConfig) -> None:
 
 def _sampled(
     chain: Chain,
-    scores: Sequence[GoldScore],
+    scores: Sequence[AnswerScore],
     drawn: int,
     stopped: str,
     repeats: int = 0,

@@ -38,8 +38,18 @@ def as_question(sub_question: str) -> str:
     >>> as_question("Where was Mara Velden born?")
     'Where was Mara Velden born?'
     """
-    subject, arrow, relation = sub_question.partition(" >> ")
-    return f"What is the {relation.strip()} of {subject.strip()}?" if arrow else sub_question
+    related = relation_of(sub_question)
+    return f"What is the {related}?" if related else sub_question
+
+
+def relation_of(sub_question: str) -> str:
+    """Return "relation of subject" of MuSiQue's "subject >> relation"; nothing of a question.
+
+    >>> relation_of("Bubye River >> country")
+    'country of Bubye River'
+    """
+    subject, _, relation = sub_question.partition(" >> ")
+    return f"{relation.strip()} of {subject.strip()}" if relation else ""
 
 
 def gold_sentences(question: Question) -> tuple[str, ...]:
@@ -65,8 +75,7 @@ def hop_sentence(hop: GoldHop, before: Sequence[str]) -> str:
     asked = resolve(hop.question, before)
     if world := told(asked, hop.answer, before):
         return world
-    subject, arrow, relation = asked.partition(" >> ")
-    if arrow:
-        return f"The {relation.strip()} of {subject.strip()} is {hop.answer}."
+    if related := relation_of(asked):
+        return f"The {related} is {hop.answer}."
     # No rule turns any question into a statement; this names the same things and is one sentence.
     return f"{asked.strip().rstrip('?').strip()}: {hop.answer.rstrip('.')}."

@@ -11,7 +11,7 @@ from corag.chain import Chain, SubQuery
 from corag.config import CoRAGConfig
 from corag.decode import take_hop
 from corag.method import CoRAGAnswer, corag
-from corag.rank import gold_log_likelihood, refusal_log_likelihood
+from corag.rank import answer_log_likelihood, refusal_log_likelihood
 from corag.verifier import verifier_score
 from core.tools import GenerateStep, Tools
 from generation.transformers_engine import TransformersGenerator
@@ -65,7 +65,7 @@ async def test_both_engines_give_a_chain_the_same_scores(
         chain = Chain((type(hop)("Who wrote The Glass Orchard?", "Mara Velden", False, hop.hits),))
         refusal, gold, verified = await asyncio.gather(
             refusal_log_likelihood(chain, tools, config),
-            gold_log_likelihood(chain, ["Issel", "the river Issel"], tools, config),
+            answer_log_likelihood(chain, ["Issel", "the river Issel"], tools, config),
             verifier_score(chain, "Issel", tools, config),
         )
         assert tools.ledger["verify"].calls == 2

@@ -14,7 +14,7 @@ from corag.config import CoRAGConfig
 from corag.decode import decode_chain
 from corag.final_answer import Context
 from corag.method import corag
-from corag.rank import Candidate, gold_log_likelihood
+from corag.rank import Candidate, answer_log_likelihood
 from corag.tree import Tree
 from core.runner import answer_question
 from core.runs.rows import SavedRow
@@ -94,7 +94,7 @@ def test_gold_answers_that_cannot_be_scored_never_make_the_best_chain():
     tools = Tools(QUESTION, ScriptedGenerator(seeded, log_likelihood=score), WordRetriever(WORLD))
     config, chain = CoRAGConfig(**PROMPTS), Chain()
     for answers, likeliest in ((["Issel", "river"], -3.0), (["Issel"], -math.inf)):
-        assert asyncio.run(gold_log_likelihood(chain, answers, tools, config)).sum == likeliest
+        assert asyncio.run(answer_log_likelihood(chain, answers, tools, config)).sum == likeliest
 
 
 def test_eight_chains_begin_with_the_four_of_best_of_four():

@@ -76,6 +76,21 @@ def test_steps_raise_the_margin_of_the_chosen(options: Options) -> None:
     assert sorted(path.name for path in Path(config.out).iterdir() if path.is_dir()) == ["checkpoints"]
 
 
+def test_figures_of_pairs_set_aside_are_means_over_pairs(options: Options) -> None:
+    """Means over batches would weigh a last, smaller batch as much as a full one."""
+    config = options(learning_rate=5e-2, max_steps=4)
+    trainer = trainer_of(config)
+    trainer.train()
+    count = len(trainer.eval_dataset)
+    whole = trainer.evaluate()
+    single = [trainer.evaluate(trainer.eval_dataset.select([number])) for number in range(count)]
+    assert count % config.batch_size, "the last batch would be full: choose other pairs"
+    for name in ("eval_loss", "eval_rewards/margins", "eval_rewards/accuracies"):
+        values = [found[name] for found in single]
+        assert whole[name] == pytest.approx(sum(values) / count, abs=1e-5)
+    assert len({found["eval_rewards/margins"] for found in single}) == count
+
+
 def test_the_loss_is_that_of_the_completions_given_the_reference(options: Options) -> None:
     """By hand, one sequence at a time, and as TRL computes it over every position."""
     config = options(beta=0.3)

@@ -20,7 +20,7 @@ from corag.chain import Chain
 from corag.config import CoRAGConfig
 from corag.method import HopRecord
 from corag.prompting import sub_query_prompt
-from corag.rank import gold_log_likelihood
+from corag.rank import answer_log_likelihood
 from core.errors import ConfigError
 from core.options import parse
 from core.protocols import Completion
@@ -142,7 +142,7 @@ def test_the_reward_is_the_gain_that_sampling_measured(
         rewarder = Rewarder(list(prefixes.values()), engine, opened.retriever, renderer, CORAG, unbound)
         places = list(prefixes)
         tools = Tools(row.question, engine)
-        first = background().run(gold_log_likelihood(Chain(), row.question.answers, tools, CORAG)).mean
+        first = background().run(answer_log_likelihood(Chain(), row.question.answers, tools, CORAG)).mean
         for chain in row.chains:
             scores = (first, *chain.means)
             for place, hop in enumerate(chain.hops):

@@ -218,6 +218,21 @@ def test_a_thought_whose_paragraph_finds_no_room_is_not_taught(tmp_path, rendere
         assert each["hop"] == 4 or mentions([shown], [facts[each["hop"]]])
 
 
+def test_a_fact_that_an_earlier_thought_says_is_not_shown_by_that(tmp_path, renderer):
+    """There is room for all: folders of before whole passages were counted may lack the paragraph."""
+    thoughts = tmp_path / "thoughts"
+    write_thoughts(thoughts, [QUESTION])
+    file = thoughts / "traces.jsonl"
+    row = json.loads(file.read_text())
+    said = row["answer"]["thoughts"]
+    said[0]["sentence"] = "Mara Velden, born by the Issel, wrote The Glass Orchard."
+    said[2]["passage_ids"] = [each.id for each in WORLD if not mentions([each.contents], ["Issel"])][:2]
+    file.write_text(json.dumps(row) + "\n")
+    report = asyncio.run(write_rows([thoughts], tmp_path / "rows", WordRetriever(WORLD), renderer, THOUGHT))
+    assert report.lost == ["thought of question 'q1', hop 3"]
+    assert load_from_disk(str(tmp_path / "rows"))["train"]["hop"] == [1, 2, 4]
+
+
 def test_thoughts_of_different_prompts_make_no_one_set(tmp_path):
     write_thoughts(tmp_path / "a", [QUESTION])
     write_thoughts(tmp_path / "b", [replace(QUESTION, id="q2")], replace(IRCOT, k_per_step=3))
