@@ -195,7 +195,7 @@ def load_prefixes(
 def check_dev(config: GrpoConfig, dev: Sequence[Question], trained: Sequence[Question]) -> None:
     """Raise :class:`ConfigError` if a dev question is trained on: dev EM would be a lie.
 
-    :func:`training.held_out.trained_on` says which are the same.
+    :func:`eval.datasets.same.in_common` says which are the same.
     """
     if not dev:
         return
@@ -234,7 +234,9 @@ def settings_of(config: GrpoConfig, folder: str) -> dict[str, Any]:
         for folder, each in zip(folders, tables.identify(folders), strict=True)
     ]
     engine = {"backend": config.engine.backend, "dtype": config.engine.dtype, "chat": config.engine.chat}
-    return identity_of_training(config, folder, "padded", {"chains": chains, "engine": engine})
+    # Older versions took the shortest beginnings alone, so a row of theirs is another.
+    learned_from = {"chains": chains, "engine": engine, "beginnings": "of every length"}
+    return identity_of_training(config, folder, "padded", learned_from)
 
 
 async def open_all(config: GrpoConfig) -> Opened:

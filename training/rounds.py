@@ -244,7 +244,7 @@ def turns(config: RoundsConfig, total: int) -> list[TrainingTurn]:
 def check_held_out(config: RoundsConfig, asked: Sequence[Question], planned: Sequence[TrainingTurn]) -> None:
     """Raise :class:`ConfigError` if a test question is trained on: its figures would say nothing.
 
-    :func:`training.held_out.trained_on` says which are the same.
+    :func:`eval.datasets.same.in_common` says which are the same.
     """
     if not config.test.questions:
         return

@@ -214,6 +214,8 @@ def settings_of(
     }
     if "stop" in config.tasks:  # sampling does not use its prompt, so the chains do not say which it was
         settings["stop_prompt"] = corag.prompt("stop_check").identity
+    if "thought" in config.tasks:
+        settings["thoughts"] = "go on"  # those of older versions ended the turn
     if "verify" in config.tasks:
         settings["verify_prompt"] = corag.prompt("verify").identity
     return tables.plain(settings)

@@ -89,6 +89,10 @@ class SampleRunConfig(QuestionFile):
         return Shard.parse(self.shard).folder(out) if self.shard else out
 
 
+# What older versions did in another way, so that a folder that they began is not gone on with.
+_MADE_ANEW = {"model": "tries over the whole chain", "decomposition": "relations asked as questions"}
+
+
 async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question]) -> None:
     """Sample for the questions that the folder does not hold yet.
 
@@ -144,6 +148,8 @@ def settings_of(config: SampleRunConfig, generator: Described, retriever: Descri
     # nothing is noted, so that folders of older versions are gone on with.
     aliases = {"aliases": file_digest(config.aliases)} if config.aliases else {}
     options = {"sample": identity_of(config.sample)}
+    if config.sample.source in _MADE_ANEW:
+        options["sample"] |= {"made": _MADE_ANEW[config.sample.source]}
     if config.sample.source == "thoughts":
         prompts = [config.ircot.reasoning_template()]
         options["ircot"] = identity_of(config.ircot)

@@ -182,8 +182,8 @@ def identity_of_training(
     """
     left_out = (*config.PLACES, *WATCHING)
     options = {name: value for name, value in asdict(config).items() if name not in left_out}
+    options["lora"] = size_of(config, folder)
     if config.adapter:
-        check_size(config, folder)
         options["adapter"] = {
             "name": config.adapter,
             "digest": folder_digest(adapter_folder(config.adapter), weights_only=True),
@@ -199,23 +199,31 @@ def identity_of_training(
     return plain
 
 
-def check_size(config: ProgramOptions, folder: str) -> None:
-    """Raise :class:`ConfigError` for another size than that of the adapter that is trained on."""
+def size_of(config: ProgramOptions, folder: str) -> dict[str, Any]:
+    """Return the size of the adapter that is trained: that of the one gone on with, or what is asked.
+
+    Raises :class:`ConfigError` if another size is asked than that of the adapter that is gone on with.
+    """
+    asked = asdict(config.lora)
+    if not config.adapter:
+        return asked
     read = check_adapter(adapter_folder(config.adapter), folder)
-    asked = {**asdict(config.lora), "targets": sorted(config.lora.targets)}
-    default = {**asdict(LoraOptions()), "targets": sorted(LoraOptions().targets)}
+    targets = read.get("target_modules") or ()  # a pattern in some adapters from elsewhere
     theirs = {
         "rank": read.get("r"),
         "alpha": read.get("lora_alpha"),
         "dropout": read.get("lora_dropout"),
-        "targets": sorted(read.get("target_modules") or ()),
+        "targets": [targets] if isinstance(targets, str) else sorted(targets),
     }
+    default = asdict(LoraOptions())
     for name, own in theirs.items():
-        if asked[name] not in (own, default[name]):
+        wanted = sorted(asked[name]) if name == "targets" else asked[name]
+        if wanted != own and asked[name] != default[name]:
             raise ConfigError(
                 f"lora.{name} is {asked[name]}, but the adapter '{config.adapter}' that is trained on has "
-                f"{own}: leave --lora.{name} out, or --adapter for a new one."
+                f"{own}: leave lora.{name} out, or adapter for a new one."
             )
+    return theirs
 
 
 def load_tokenizer(folder: str) -> Any:
