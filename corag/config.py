@@ -177,7 +177,7 @@ class CoRAGConfig(MethodConfig):
     GROUPED_BY: ClassVar[tuple[str, ...]] = ("strategy",)
     LOG_ODDS: ClassVar[tuple[str, ...]] = tuple(name for name, kind in SIGNALS.items() if kind.log_odds)
     KEEPS_CANDIDATES: ClassVar[str] = (
-        "answer with --corag.strategy best_of_n (or tree, adaptive) and --corag.measure_candidates true, or "
+        "answer with --corag.strategy best_of_n (or adaptive) and --corag.measure_candidates true, or "
         "--corag.rank_by vote."
     )
     LATER: ClassVar[tuple[str, ...]] = (
@@ -305,9 +305,9 @@ class CoRAGConfig(MethodConfig):
         return SharedBudget.of_rows(rows, self.mean_budget) if shares else None
 
     @classmethod
-    def stops_by_answers(cls, options: Mapping[str, Any]) -> bool:
-        """Adaptive compute samples on while its chains are unsure, or disagree."""
-        return options.get("strategy") == "adaptive"
+    def exchangeable_candidates(cls, options: Mapping[str, Any]) -> bool:
+        """Adaptive compute samples on while its chains are unsure or disagree; a tree grows by scores."""
+        return options.get("strategy") not in ("adaptive", "tree")
 
     @classmethod
     def candidates(cls, row: SavedRow, options: Mapping[str, Any]) -> tuple[CandidateAnswer, ...]:

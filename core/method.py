@@ -70,9 +70,13 @@ class MethodConfig:
         return None
 
     @classmethod
-    def stops_by_answers(cls, options: Mapping[str, Any]) -> bool:
-        """Whether a question has more or fewer candidates for what these answered: then k are no sample."""
-        return False
+    def exchangeable_candidates(cls, options: Mapping[str, Any]) -> bool:
+        """Whether a question's candidates are samples made alike, so that any k of them are k fresh ones.
+
+        They are not if one was made because of what another answered or scored. ``options``: of the run, as
+        its manifest has them.
+        """
+        return True
 
     @classmethod
     def candidates(cls, row: SavedRow, options: Mapping[str, Any]) -> tuple[CandidateAnswer, ...]:

@@ -140,7 +140,7 @@ def _score_cell(cell: Cell, options: dict[str, Any], metric: str) -> FinishedCel
     scores = [score_row(row, scorer, recall_at, searches=cell.searches).measured[metric] for row in rows]
     stated = identity_of(cell.options)
     candidates = [cell.options.candidates(row, stated) for row in rows]
-    alike = not cell.options.stops_by_answers(stated)
+    exchangeable = cell.options.exchangeable_candidates(stated)
     return FinishedCell(
         cell,
         options,
@@ -149,8 +149,8 @@ def _score_cell(cell: Cell, options: dict[str, Any], metric: str) -> FinishedCel
         sum((each for row in rows for each in _spent(row)), Spending()),
         sum(row.searches for row in rows),
         sum(row.remembered_searches for row in rows),
-        _oracle(rows, candidates, scorer, metric, alike=alike),
-        _oracle(rows, candidates, scorer, "em", alike=alike),
+        _oracle(rows, candidates, scorer, metric, exchangeable=exchangeable),
+        _oracle(rows, candidates, scorer, "em", exchangeable=exchangeable),
     )
 
 
@@ -166,7 +166,7 @@ def _oracle(
     scorer: Scorer,
     metric: str,
     *,
-    alike: bool,
+    exchangeable: bool,
 ) -> Mapping[int, Interval]:
     """Return what the best of k candidates would score; {} if no question has several."""
     if metric not in ("em", "f1") or max(map(len, candidates), default=0) < 2:
@@ -175,7 +175,7 @@ def _oracle(
         choice_of(row, row.question, found, scorer, "em" if metric == "em" else "f1")
         for row, found in zip(rows, candidates, strict=True)
     ]
-    return oracle_of(choices, sizes_of(choices, alike=alike))
+    return oracle_of(choices, sizes_of(choices, exchangeable=exchangeable))
 
 
 def find(

@@ -178,7 +178,12 @@ class Ceilings:
     def to_json(self) -> dict[str, Any]:
         """Return all figures as a JSON object."""
         runs = {name: each.to_json() for name, each in self.runs.items()}
-        return {"runs": runs, "metric": self.metric, "scorer": self.scorer.name}
+        return {
+            "runs": runs,
+            "metric": self.metric,
+            "scorer": self.scorer.name,
+            "notes": list(self.notes),
+        }
 
 
 def ceilings_of(
@@ -211,8 +216,9 @@ def ceilings_of(
         )
         for name, folder in runs.items()
     }
-    stopped = [name for name in runs if _stops_by_answers(manifests[name])]
-    notes = [unfinished_note(found, asked), gold_note(rows, manifests), _stopped_note(stopped)]
+    unlike = [name for name in runs if not _exchangeable(manifests[name])]
+    note = _unlike_note(unlike, advise_baseline=baseline is None)
+    notes = [unfinished_note(found, asked), gold_note(rows, manifests), note]
     title = scorer_title(chosen, asked, next(iter(manifests.values())).last.aliases)
     return Ceilings(figures, metric, chosen, title, [note for note in notes if note])
 
@@ -220,16 +226,17 @@ def ceilings_of(
 _BASELINE = "the baseline"
 
 
-def _stops_by_answers(manifest: Manifest) -> bool:
-    return method_of(manifest).stops_by_answers(manifest.options)
+def _exchangeable(manifest: Manifest) -> bool:
+    return method_of(manifest).exchangeable_candidates(manifest.options)
 
 
-def _stopped_note(names: Sequence[str]) -> str:
+def _unlike_note(names: Sequence[str], *, advise_baseline: bool) -> str:
     if not names:
         return ""
+    advice = "take best of N for @k" + (", and give a --baseline for gains" if advise_baseline else "")
     return (
-        f"{', '.join(names)}: more chains were sampled where the first disagreed, so k of them are no k "
-        "fresh ones, nor is one of them a single chain: take best of N for @k, and a --baseline for gains."
+        f"{', '.join(names)}: some candidates were made because of what others answered or scored, so k of "
+        f"them are no k fresh ones, nor is one of them a single chain: {advice}."
     )
 
 
@@ -292,14 +299,14 @@ def oracle_of(choices: Sequence[CandidateSet], sizes: Sequence[int]) -> dict[int
     return {k: _mean([pass_at(each.values, k) for each in choices]) for k in sizes}
 
 
-def sizes_of(choices: Sequence[CandidateSet], *, alike: bool) -> list[int]:
+def sizes_of(choices: Sequence[CandidateSet], *, exchangeable: bool) -> list[int]:
     """Return the powers of two below the most candidates that a question has, and that number.
 
-    That number alone unless they are ``alike``: k of those that were sampled until they agreed are no k fresh
-    ones.
+    That number alone unless they are ``exchangeable``: k of those that were sampled until they agreed are no
+    k fresh ones.
     """
     most = max(len(each.values) for each in choices)
-    if not alike:
+    if not exchangeable:
         return [most]
     return [2**power for power in range(most.bit_length()) if 2**power < most] + [most]
 
@@ -322,7 +329,7 @@ def _ceiling(
     choices: Sequence[CandidateSet],
     baseline: Mapping[str, float] | None,
 ) -> Ceiling:
-    sizes = sizes_of(choices, alike=not _stops_by_answers(manifest))
+    sizes = sizes_of(choices, exchangeable=_exchangeable(manifest))
     base = baseline or {each.question: pass_at(each.values, 1) for each in choices}
     best = {each.question: pass_at(each.values, sizes[-1]) for each in choices}
     ranking = _Ranking(choices, sizes, base, best, method_of(manifest).LOG_ODDS)

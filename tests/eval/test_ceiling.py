@@ -120,8 +120,11 @@ def test_votes_are_calibrated_by_hand(runs):
 def test_chains_that_were_sampled_until_they_agreed_are_no_sample(runs):
     """Any k of them are no k fresh ones: only what is chosen among all is told, and a note says why."""
     alike = ceilings_of({"mine": runs[0]})
-    assert not any("sampled where the first disagreed" in note for note in alike.notes)
-    assert CoRAGConfig.stops_by_answers({"strategy": "adaptive"}) and not CoRAGConfig.stops_by_answers({})
+    assert not any("no k fresh ones" in note for note in alike.notes)
+    assert CoRAGConfig.exchangeable_candidates({}) and CoRAGConfig.exchangeable_candidates(
+        {"strategy": "best_of_n"}
+    )
+    assert not CoRAGConfig.exchangeable_candidates({"strategy": "tree"})
     folder = make_run(
         runs[0].parent / "adaptive",
         [voted(*each) for each in zip(ASKED, TOLD, strict=True)],
@@ -129,7 +132,10 @@ def test_chains_that_were_sampled_until_they_agreed_are_no_sample(runs):
     )
     found = ceilings_of({"votes": folder})
     assert found.runs["votes"].sizes == [4] and found.runs["votes"].oracle.keys() == {4}
-    assert [note for note in found.notes if note.startswith("votes: more chains were sampled")]
+    (note,) = [note for note in found.notes if note.startswith("votes: ") and "no k fresh ones" in note]
+    assert "give a --baseline" in note and note in found.to_json()["notes"]
+    over_another = ceilings_of({"votes": folder}, runs[1]).notes
+    assert any("no k fresh ones" in note and "--baseline" not in note for note in over_another)
 
 
 def test_gains_over_another_run_are_paired_by_question(runs):
