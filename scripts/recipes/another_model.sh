@@ -15,9 +15,8 @@ bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"
 out=results/another_model
 mkdir -p $out
-bash scripts/recipes/world_indexes.sh $out/world $out/learn \
-    --passages 1000 --dev 50 --seed 11 --train 600 --test 50
-tail -n +301 $out/world/train.jsonl > $out/learn.jsonl
+bash scripts/recipes/world_indexes.sh $out/learn --seed 11 --train 600 --test 50
+tail -n +301 $out/learn/train.jsonl > $out/learn.jsonl
 # The first 60 are left for choosing among options.
 python -c 'import json, sys; json.dump(json.load(open(sys.argv[1]))[60:], open(sys.argv[2], "w"))' \
     "$wiki" $out/wiki.json

@@ -13,7 +13,7 @@ bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"
 if [ "$dataset" = world ]; then
     questions=results/world/test.jsonl indexes=results/world dataset=jsonl
-    bash scripts/recipes/world_indexes.sh results/world "$indexes" --passages 1000 --train 200 --dev 50 --test 200
+    bash scripts/recipes/world_indexes.sh results/world --train 200 --test 200
 else
     shift
     indexes=$(bash scripts/recipes/pooled_indexes.sh "$dataset" "$questions")

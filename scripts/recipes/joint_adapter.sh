@@ -17,11 +17,10 @@ export PATH="$PWD/.venv/bin:$PATH"
 out=results/joint
 mkdir -p $out
 # The shipped adapter was trained on seed 1 and is tested on seed 0: neither is used here.
-world() { bash scripts/recipes/world_indexes.sh $out/$1-world $out/$1 --passages 1000 --dev 50 "${@:2}"; }
-world learn --seed 11 --train 600 --test 50
-world test --seed 13 --train 50 --test 300
-head -200 $out/learn-world/train.jsonl > $out/learn-judged.jsonl
-tail -n +201 $out/learn-world/train.jsonl > $out/learn-followed.jsonl
+bash scripts/recipes/world_indexes.sh $out/learn --seed 11 --train 600 --test 50
+bash scripts/recipes/world_indexes.sh $out/test --seed 13 --train 50 --test 300
+head -200 $out/learn/train.jsonl > $out/learn-judged.jsonl
+tail -n +201 $out/learn/train.jsonl > $out/learn-followed.jsonl
 corag="--corag.preset small_model --corag.max_hops 4 --corag.stop learned --corag.context evidence
     --corag.verify_passages 3"
 folders=
@@ -61,7 +60,7 @@ for part, some in ("judged", rows[60:112]), ("followed", rows[180:]):
 fi
 corag train --config training/configs/cpu.yaml --rows "$folders" --adapter generation/shipped/corag-world \
     --epochs 1 --learning_rate 2.0e-4 --out $out/adapter >&2
-test="--questions $out/test-world/test.jsonl --limit $limit --retriever.index $out/test-bm25,$out/test-dense
+test="--questions $out/test/test.jsonl --limit $limit --retriever.index $out/test-bm25,$out/test-dense
     --method corag --model.adapter $out/adapter $corag"
 corag run $test --out $out/greedy >&2
 corag run $test --corag.strategy best_of_n --corag.chains 8 --corag.greedy_chain true --corag.rank_by verifier \

@@ -7,5 +7,5 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"
-bash scripts/recipes/world_indexes.sh results/world results/world --passages 1000 --train 200 --dev 50 --test 200
+bash scripts/recipes/world_indexes.sh results/world --train 200 --test 200
 corag sweep --config eval/configs/world.yaml "$@"

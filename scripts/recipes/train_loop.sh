@@ -10,10 +10,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"
 out=results/train_loop
-world() { bash scripts/recipes/world_indexes.sh $out/$1-world $out/$1 --passages 1000 --dev 50 "${@:2}"; }
-world train --seed 1 --train 600 --test 50
-world test --seed 0 --train 200 --test 200
-corag rounds --config training/configs/world_rounds.yaml --questions $out/train-world/train.jsonl \
-    --retriever.index $out/train-bm25,$out/train-dense --test.questions $out/test-world/test.jsonl \
+bash scripts/recipes/world_indexes.sh $out/train --seed 1 --train 600 --test 50
+bash scripts/recipes/world_indexes.sh $out/test --seed 0 --train 200 --test 200
+corag rounds --config training/configs/world_rounds.yaml --questions $out/train/train.jsonl \
+    --retriever.index $out/train-bm25,$out/train-dense --test.questions $out/test/test.jsonl \
     --test.retriever.index $out/test-bm25,$out/test-dense --test.limit $limit --out $out >&2
 corag table $out/untuned/test/corag $out/warm-start/test/corag $out/round-1/test/corag

@@ -119,6 +119,15 @@ def test_a_recipe_gives_commands_that_can_be_given(
         read(each)
 
 
+def test_every_recipe_is_read_or_is_known_to_need_what_no_test_has() -> None:
+    """A GPU, a cluster, servers that run; and two that are parts of others."""
+    elsewhere = {"gpu_check", "slurm_ray", "three_servers", "batch_inference", "training_table"}
+    parts = {"pooled_indexes", "world_indexes"}
+    read_here = {each[0] for each in test_a_recipe_gives_commands_that_can_be_given.pytestmark[0].args[1]}
+    recipes = {each.stem for each in (ROOT / "scripts/recipes").glob("*.sh")}
+    assert recipes == read_here | elsewhere | parts
+
+
 def test_what_a_recipe_forgets_to_make_is_told(root: Path) -> None:
     recipe = root / "scripts/recipes/preferences.sh"
     recipe.write_text(recipe.read_text().replace("corag pairs $out/chains", "corag pairs $out/chain"))
