@@ -30,8 +30,8 @@ async def adaptive_vote(
     Where questions share a budget one chain goes first: it tells what others will cost.
     """
     candidates, decoded = list[Candidate](), 0
-    most = affordable_chains(context.costs, tools, config)
     with hand_back_final_answer(context.costs, tools, config):
+        most = affordable_chains(context.costs, tools, config)
         while count := chains_to_decide(candidates, most - len(candidates), config.vote_sure):
             count = count if candidates or not config.mean_budget else 1
             allowed = likely_cost(count, candidates, decoded, tools, config, context)

@@ -53,7 +53,9 @@ def _scores_of(chain: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str
 
     Without votes, which are counted anew among any candidates.
     """
-    scores = {"refusals": -float(sum(hop["refused"] for hop in chain["hops"]))}
+    # A chain without hops has found nothing: in ranking it has no score.
+    hops = chain["hops"]
+    scores = {"refusals": -float(sum(hop["refused"] for hop in hops))} if hops else {}
     ranked_by = str(options.get("rank_by", "refusal"))
     if chain["score"] is not None and "vote" not in ranked_by.split("+"):
         scores[ranked_by] = -chain["score"]

@@ -310,6 +310,12 @@ class CoRAGConfig(MethodConfig):
         return options.get("strategy") not in ("adaptive", "tree")
 
     @classmethod
+    def about_candidates(cls, options: Mapping[str, Any]) -> str:
+        """A greedy chain may be better or worse than a sampled one, and is among any k as often as these."""
+        mixed = options.get("strategy") == "best_of_n" and options.get("first_chain_greedy")
+        return "one of the candidates is greedy, so @k mixes it with samples" if mixed else ""
+
+    @classmethod
     def candidates(cls, row: SavedRow, options: Mapping[str, Any]) -> tuple[CandidateAnswer, ...]:
         """Return the chains that were answered from, with what their rankers say: higher is better."""
         return candidates_of(row, options)

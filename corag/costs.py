@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from corag.chain import Chain, top_passages
 from corag.config import CoRAGConfig
 from corag.prompting import (
+    STOP_CHECK_TOKENS,
     clip,
     final_answer_prompt,
     refusal_prompt,
+    stop_check_prompt,
     sub_answer_prompt,
     sub_query_prompt,
     verify_prompt,
@@ -55,21 +57,34 @@ def expected_costs(hits: Sequence[Hit], tools: Tools, config: CoRAGConfig) -> Co
         evidence = clip(top_passages(hits, config.verify_passages), tools.count_tokens, config)
         asked = verify_prompt(query, nothing, evidence, "", config)
         verify = 2 * tools.cost(asked, config.max_answer_tokens + 1)  # the answer, and Yes or No
-    stop = 0
-    if config.stop == "verifier":  # of the answer that is drafted after every hop
-        stop = verify + tools.cost(final_answer_prompt(query, nothing, (), config), config.max_answer_tokens)
+    stop = _stop_cost(verify, tools, config)
     return Costs(
         sub_query + sub_answer + stop + TOKENS_PER_HOP, final + config.max_hops * TOKENS_PER_HOP, verify
     )
+
+
+def _stop_cost(verify: int, tools: Tools, config: CoRAGConfig) -> int:
+    """Return what the stop rule asks after a hop. ``verify``: what the verifier's score costs."""
+    query, nothing = tools.question.text, Chain()
+    draft = tools.cost(final_answer_prompt(query, nothing, (), config), config.max_answer_tokens)
+    match config.stop:
+        case "learned":  # Yes, and No
+            return 2 * tools.cost(stop_check_prompt(query, nothing, config), 1)
+        case "check":
+            return tools.cost(stop_check_prompt(query, nothing, config), STOP_CHECK_TOKENS)
+        case "settled":
+            return draft
+        case "verifier":
+            return draft + verify
+        case "length":
+            return 0
 
 
 def affordable_chains(costs: Costs, tools: Tools, config: CoRAGConfig) -> int:
     """Return how many of the N chains the budget allows: fewer whole chains, not as many shorter ones."""
     if tools.left is None:
         return config.chains
-    chain = costs.hop * config.max_hops
-    if config.judges_answers:
-        chain += score_cost(Chain(), config.max_hops, costs, tools, config)
+    chain = costs.hop * config.max_hops + score_cost(Chain(), config.max_hops, costs, tools, config)
     return max(1, min(config.chains, tools.left // max(1, chain)))
 
 

@@ -18,7 +18,13 @@ from corag.chain import (
 )
 from corag.config import CoRAGConfig
 from corag.final_answer import draft_answer
-from corag.prompting import fit_hop_prompt, stop_check_prompt, sub_answer_prompt, sub_query_prompt
+from corag.prompting import (
+    STOP_CHECK_TOKENS,
+    fit_hop_prompt,
+    stop_check_prompt,
+    sub_answer_prompt,
+    sub_query_prompt,
+)
 from corag.verifier import verifier_score, yes_over_no
 from core.errors import BudgetExhaustedError
 from core.protocols import Completion
@@ -192,8 +198,7 @@ async def apply_stop_rule(chain: Chain, tools: Tools, config: CoRAGConfig, *, pa
 async def says_enough(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str) -> bool:
     """Ask the model whether the chain suffices; anything but a yes goes on (training-free)."""
     prompt = stop_check_prompt(tools.question.text, chain, config)
-    # Four tokens hold "Yes" in any tokenizer's spelling, with a quote or a line break before it.
-    reply = await tools.generate(prompt, role="stop_check", max_tokens=4, path=path)
+    reply = await tools.generate(prompt, role="stop_check", max_tokens=STOP_CHECK_TOKENS, path=path)
     return normalize_answer(reply.text).split()[:1] == ["yes"]
 
 

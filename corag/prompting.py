@@ -18,6 +18,9 @@ from core.prompting.shorten import shorten
 from core.prompting.template import Template
 from core.types import Passage
 
+# Of a stop check's reply: room for "Yes" in any tokenizer's spelling, after a quote or a line break.
+STOP_CHECK_TOKENS = 4
+
 
 def sub_query_prompt(query: str, chain: Chain, config: CoRAGConfig) -> Prompt:
     """Ask for the next sub-query: P(Q_i | Q, Q_<i, A_<i).

@@ -24,7 +24,9 @@ async def best_of_n(tools: Tools, config: CoRAGConfig, context: Context) -> Outc
 
     A budget too small for N whole chains samples fewer, not shorter ones.
     """
-    numbers = range(1, affordable_chains(context.costs, tools, config) + 1)
+    # Where scores are of final answers, none is to come afterwards: its tokens buy chains too.
+    with hand_back_final_answer(context.costs, tools, config):
+        numbers = range(1, affordable_chains(context.costs, tools, config) + 1)
     # A single chain wins anyhow, so it is not scored; the released code does. (A vote notes its answer.)
     if len(numbers) == 1 and config.reuse and "vote" not in config.signals:
         return rank(await sample_candidates(numbers, tools, config))

@@ -240,7 +240,7 @@ class Tree:
             return await score_all(rollouts, tools, self._config, self._context)
         new: dict[tuple[str, ...], Candidate] = {}
         for each in rollouts:
-            if each.chain.sub_queries not in self._scores:
+            if self._scores.get(each.chain.sub_queries) is None:  # new, or not affordable before
                 new.setdefault(each.chain.sub_queries, each)
         scored = await score_all(list(new.values()), tools, self._config, self._context)
         scores = self._scores | {each.chain.sub_queries: each.score for each in scored}

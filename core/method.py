@@ -79,6 +79,11 @@ class MethodConfig:
         return True
 
     @classmethod
+    def about_candidates(cls, options: Mapping[str, Any]) -> str:
+        """Say what a reader of figures of k candidates should know of how they are made; "" for nothing."""
+        return ""
+
+    @classmethod
     def candidates(cls, row: SavedRow, options: Mapping[str, Any]) -> tuple[CandidateAnswer, ...]:
         """Return the answers among which a method chose, in a fixed order, as far as its trace tells.
 

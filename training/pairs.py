@@ -292,7 +292,7 @@ def siblings_of(row: ChainRow, by: Literal["hop", "chain"]) -> dict[tuple[HopRec
     tried: dict[tuple[tuple[str, str], ...], dict[str, list[Sibling]]] = {}
     shown: dict[tuple[tuple[str, str], ...], tuple[HopRecord, ...]] = {}
     for chain in row.chains:
-        if len(chain.means) != len(chain.hops):
+        if row.annotated or len(chain.means) != len(chain.hops):
             continue
         for place, (hop, after) in enumerate(zip(chain.hops, chain.means, strict=True)):
             worth = after if by == "hop" else chain.means[-1]

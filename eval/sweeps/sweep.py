@@ -118,6 +118,10 @@ def over(config: SweepConfig, cells: Sequence[Cell]) -> tuple[list[Cell], list[C
     return test_cells, dev_cells
 
 
+def _same_path(one: str, other: str) -> bool:
+    return one == other or Path(one).resolve() == Path(other).resolve()
+
+
 def over_dev_questions(config: SweepConfig, test_cells: Sequence[Cell]) -> list[Cell]:
     """Return the same cells over the dev questions; none without.
 
@@ -129,8 +133,8 @@ def over_dev_questions(config: SweepConfig, test_cells: Sequence[Cell]) -> list[
         return []
     questions = scored(dev.load())
     reported = test_cells[0].questions
-    if dev.questions == config.questions:
-        # Of one file two ids are two questions, though one were the other retyped (as in MuSiQue's dev file).
+    if _same_path(dev.questions, config.questions):
+        # One file may hold a question twice, retyped, under two ids (as MuSiQue's dev file does).
         texts = {question.text for question in reported}
         shared = [question for question in questions if question.text in texts]
     else:

@@ -219,6 +219,7 @@ def ceilings_of(
     unlike = [name for name in runs if not _exchangeable(manifests[name])]
     note = _unlike_note(unlike, advise_baseline=baseline is None)
     notes = [unfinished_note(found, asked), gold_note(rows, manifests), note]
+    notes += [_about(name, manifests[name]) for name in runs]
     title = scorer_title(chosen, asked, next(iter(manifests.values())).last.aliases)
     return Ceilings(figures, metric, chosen, title, [note for note in notes if note])
 
@@ -228,6 +229,11 @@ _BASELINE = "the baseline"
 
 def _exchangeable(manifest: Manifest) -> bool:
     return method_of(manifest).exchangeable_candidates(manifest.options)
+
+
+def _about(name: str, manifest: Manifest) -> str:
+    said = method_of(manifest).about_candidates(manifest.options)
+    return f"{name}: {said}." if said else ""
 
 
 def _unlike_note(names: Sequence[str], *, advise_baseline: bool) -> str:

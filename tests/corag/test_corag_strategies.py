@@ -5,14 +5,16 @@ import json
 import math
 import random
 import re
+from dataclasses import replace
 
 import pytest
 
 from corag.adaptive import SharedBudget
-from corag.chain import Chain
+from corag.chain import Chain, Hop
 from corag.config import CoRAGConfig
+from corag.costs import score_cost
 from corag.decode import decode_chain
-from corag.final_answer import Context
+from corag.final_answer import Context, retrieve_context
 from corag.method import corag
 from corag.rank import Candidate, answer_log_likelihood
 from corag.tree import Tree
@@ -436,6 +438,66 @@ def test_a_hard_budget_with_room_for_all_gives_the_chains_of_best_of_n():
         assert tools.spent.total <= budget
         assert [chain.hops for chain in answer.chains] == [chain.hops for chain in whole.chains]
         assert all(chain.stopped == "length" for chain in answer.chains)
+
+
+@pytest.mark.parametrize("stop", ["length", "learned", "check", "settled"])
+def test_a_hard_budget_buys_fewer_chains_and_none_that_is_shorter(stop):
+    """Whatever the stop rule asks after every hop is paid for, and so are the chains' scores."""
+    limits = {"max_sub_query_tokens": 6, "max_sub_answer_tokens": 6, "max_answer_tokens": 6}
+
+    def reply(request):
+        if kind(request) == "ENOUGH":
+            return "No it is not"
+        number = stable_hash_number(f"{request.sampling.seed} {request.prompt.text}")
+        return " ".join([f"w{number}", *["word"] * 5])
+
+    def score(request):
+        return -9.0 if request.target.strip() == "Yes" else -1.0
+
+    # A long question makes what is asked after every hop dear.
+    question = replace(QUESTION, text=" ".join(["word"] * 200 + [QUESTION.text]))
+    options = {
+        "question": question,
+        "strategy": "best_of_n",
+        "chains": 6,
+        "max_hops": 4,
+        "stop": stop,
+        **limits,
+    }
+    _, _, free = run(reply, score=score, **options)
+    counts = []
+    for share in (0.5, 1.0, 1.3, 2.0, 4.0):
+        budget = round(share * free.spent.total)
+        answer, _, tools = run(reply, score=score, budget=budget, **options)
+        assert tools.spent.total <= budget
+        assert [(len(chain.hops), chain.stopped) for chain in answer.chains] == [(4, "length")] * len(
+            answer.chains
+        )
+        counts.append(len(answer.chains))
+    assert counts == sorted(counts) and counts[0] < counts[-1]
+
+
+def test_the_final_answer_is_paid_for_once_where_chains_are_judged_by_theirs():
+    """Of best of N by vote no answer is to come: what would be held back for it buys a chain."""
+    options = {"strategy": "best_of_n", "chains": 8, "max_hops": 2, "rank_by": "vote", **TOKENS}
+    config = CoRAGConfig(**PROMPTS, **options)
+    asking = Tools(QUESTION, ScriptedGenerator(seeded), WordRetriever(WORLD), budget=100_000)
+    context = asyncio.run(retrieve_context(asking, config))
+    whole = context.costs.hop * 2 + score_cost(Chain(), 2, context.costs, asking, config)
+    for count in (2, 3, 5):
+        answer, _, tools = run(seeded, budget=count * whole, **options)
+        assert len(answer.chains) == count and tools.spent.total <= count * whole
+        assert all(chain.answer and chain.stopped == "length" for chain in answer.chains)
+
+
+def test_a_rollout_that_could_not_be_scored_is_scored_once_it_can_be():
+    config = CoRAGConfig(**PROMPTS, strategy="tree")
+    chain = Chain().then(Hop("a", "b", False, ()))
+    tree = Tree(config, (), Context(()))
+    tree._scores[chain.sub_queries] = None
+    tools = Tools(QUESTION, ScriptedGenerator(seeded, log_likelihood=lambda _: -2.0), WordRetriever(WORLD))
+    (found,) = asyncio.run(tree._score([chain], "here", tools))
+    assert found.score == -2.0
 
 
 def test_a_short_first_chain_does_not_make_the_others_short():

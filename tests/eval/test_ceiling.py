@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from corag import CoRAGConfig
+from core.runs.rows import SavedRow
 from core.types import Answer, CandidateAnswer, Question, TokenUsage
 from eval.experiment.registry import METHODS
 from eval.report.overview import describe, load_run
@@ -136,6 +137,28 @@ def test_chains_that_were_sampled_until_they_agreed_are_no_sample(runs):
     assert "give a --baseline" in note and note in found.to_json()["notes"]
     over_another = ceilings_of({"votes": folder}, runs[1]).notes
     assert any("no k fresh ones" in note and "--baseline" not in note for note in over_another)
+
+
+def test_a_chain_without_hops_is_not_the_one_with_the_fewest_refusals():
+    chains = (
+        {"path": "chain 1", "score": None, "hops": [], "answer": "wrong"},
+        {"path": "chain 2", "score": 1.0, "hops": [{"refused": True}, {"refused": False}], "answer": "T"},
+    )
+    question = Question("q", "?", ("T",))
+    done = replace(row(question, "T"), answer=Voted("T", (), 1, "read", chains, 1))
+    found = SavedRow.from_json(json.loads(done.to_json()))
+    empty, whole = CoRAGConfig.candidates(found, {"strategy": "best_of_n", "rank_by": "refusals"})
+    assert "refusals" not in empty.scores and whole.scores["refusals"] == -1.0
+
+
+def test_a_greedy_chain_among_the_candidates_is_told(runs):
+    folder = make_run(
+        runs[0].parent / "mixed",
+        [voted(*each) for each in zip(ASKED, TOLD, strict=True)],
+        {"method": "corag", "options": {"strategy": "best_of_n", "first_chain_greedy": True}},
+    )
+    notes = ceilings_of({"mixed": folder}).notes
+    assert any(note.startswith("mixed: one of the candidates is greedy") for note in notes)
 
 
 def test_gains_over_another_run_are_paired_by_question(runs):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import datasets
@@ -88,6 +88,13 @@ def test_a_first_step_may_pay_later() -> None:
     assert said(preferences(chains, "hop", 0.5))[0][1] == "Who wrote it?"
     # Through "Who" chains end at -4 and at -2, on average at -3; through "Where" at -1.
     assert said(preferences(chains, "chain", 0.5))[0] == (1, "Where is it set?", "Who wrote it?", 2.0)
+
+
+def test_an_annotated_chain_of_one_hop_is_no_sampled_one() -> None:
+    """It is scored at its end, which is after its only hop."""
+    assert siblings_of(row(chain(WHO)), "hop") and not siblings_of(
+        replace(row(chain(WHO)), annotated=True), "hop"
+    )
 
 
 def test_spelling_makes_no_sibling_and_what_was_cut_off_none_to_learn() -> None:
