@@ -55,7 +55,8 @@ class CoRAGConfig(MethodConfig):
             lower is better), "refusals" (fewest refused hops), "vote" (most frequent answer), "verifier"
             (the model's own judgement of the answer, which the row task verify teaches: log P(Yes) - log
             P(No)), "likelihood" (of the answer, given the chain alone, mean per token) or "probability" (of
-            all that the model wrote in the chain, sub-queries and sub-answers; it costs no token). Several
+            all that the model wrote in the chain, sub-queries and sub-answers, so that a longer chain has
+            less; it costs no token, and in a tree it prefers states that have stopped early). Several
             with a plus, such as "vote+verifier": the product of their probabilities. refusals and vote need
             no log-probabilities.
         judged: the answer that is voted on, verified and scored: the "final" one, or the "draft" from the
@@ -70,7 +71,7 @@ class CoRAGConfig(MethodConfig):
             read from, each hop's best first; 0 for none.
         measure_candidates: every candidate is answered from and measured by every signal, also where the
             choice does not need it: for 'corag ceiling'. No answer changes, and no budget or table counts
-            these tokens: they stand in the ledger as "measure".
+            these tokens: they stand in the ledger as "measure". The seconds of a question count it.
         stop: "length" runs to max_hops; "check" asks the model after every hop whether to stop; "settled"
             stops when the answer drafted from the chain alone is the same after two hops; "learned" compares
             the likelihoods of Yes and No; "verifier" does, too, of whether the drafted answer is right.
