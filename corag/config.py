@@ -69,9 +69,10 @@ class CoRAGConfig(MethodConfig):
             tree; they choose nothing.
         verify_passages: passages shown to the verifier at most, of those that the chain's sub-answers were
             read from, each hop's best first; 0 for none.
-        measure_candidates: every candidate is answered from and measured by every signal, also where the
-            choice does not need it: for 'corag ceiling'. No answer changes, and no budget or table counts
-            these tokens: they stand in the ledger as "measure". The seconds of a question count it.
+        measure_candidates: every candidate is answered from and measured by refusal, likelihood and the
+            signals that these options name, also where the choice does not need it: for 'corag ceiling'. No
+            answer changes, and no budget or table counts these tokens: they stand in the ledger as
+            "measure". The seconds of a question count it.
         stop: "length" runs to max_hops; "check" asks the model after every hop whether to stop; "settled"
             stops when the answer drafted from the chain alone is the same after two hops; "learned" compares
             the likelihoods of Yes and No; "verifier" does, too, of whether the drafted answer is right.

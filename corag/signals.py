@@ -74,9 +74,10 @@ def check_signals(config: CoRAGConfig) -> None:
     """Refuse rankings that cannot be made, and options of rankings that would do nothing: ConfigError."""
     for name in config.signals:
         if name not in SIGNALS:
+            hint = nearest(name, SIGNALS)
             raise ConfigError(
                 f"corag's rank_by is '{config.rank_by}', but '{name}' ranks nothing: "
-                f"{nearest(name, SIGNALS)} Several are joined by a plus."
+                f"{hint}{'' if hint.endswith(('.', '?')) else '.'} Several are joined by a plus."
             )
     if "vote" in config.noted_signals:
         raise ConfigError(

@@ -27,7 +27,7 @@ from core.text import normalize_answer
 from generation.models import model_folder
 from generation.rendering import Renderer
 from training import tables
-from training.chains import ChainRow, config_of, read_chains
+from training.chains import ChainRow, config_of, read_chains, with_thoughts
 from training.data import set_aside
 
 REPORT = "pairs.json"
@@ -256,6 +256,11 @@ def write_pairs(folders: Sequence[Path], out: Path, renderer: Renderer, config: 
         split = "validation" if set_aside(row.question.id, config) else "train"
         made[split] += _pairs_of_question(row, renderer, config, corag, report, split)
     if not made["train"]:
+        if with_thoughts(folders):
+            raise DataError(
+                f"{', '.join(map(str, folders))} holds IRCoT's thoughts, which are no pairs: sample chains "
+                "with --sample.source model."
+            )
         raise DataError(
             f"the chains in {', '.join(map(str, folders))} give no pairs to train on: {report.left_out}. "
             "Sample more chains per question, warmer ones, or choose a smaller --pairs.margin."

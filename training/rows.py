@@ -194,8 +194,15 @@ async def write_rows(
         ).items():
             rows[split] += [_table(made)] if made else []
     if not rows["train"]:
+        named = ", ".join(map(str, folders))
+        if ircot is None and set(config.tasks) == {"thought"}:
+            raise DataError(
+                f"the row task thought wants IRCoT's thoughts, but '{named}' holds chains: sample with "
+                "--sample.source thoughts into another folder."
+            )
         raise DataError(
-            f"the chains in {', '.join(map(str, folders))} give no training rows: {dict(report.left_out)}."
+            f"the chains in {named} give no training rows of {', '.join(config.tasks)}; questions left "
+            f"out, by reason: {report.left_out or 'none'}."
         )
     tables.save(out, rows, REPORT, report)
     return report

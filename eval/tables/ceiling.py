@@ -220,6 +220,8 @@ def ceilings_of(
     note = _unlike_note(unlike, advise_baseline=baseline is None)
     notes = [unfinished_note(found, asked), gold_note(rows, manifests), note]
     notes += [_about(name, manifests[name]) for name in runs]
+    if baseline is not None:
+        notes += [_unlike_baseline(name, manifests[name], manifests[_BASELINE]) for name in runs]
     title = scorer_title(chosen, asked, next(iter(manifests.values())).last.aliases)
     return Ceilings(figures, metric, chosen, title, [note for note in notes if note])
 
@@ -234,6 +236,22 @@ def _exchangeable(manifest: Manifest) -> bool:
 def _about(name: str, manifest: Manifest) -> str:
     said = method_of(manifest).about_candidates(manifest.options)
     return f"{name}: {said}." if said else ""
+
+
+def _unlike_baseline(name: str, manifest: Manifest, base: Manifest) -> str:
+    """Say what a gain is of besides the choice."""
+    pairs = {
+        "the method": (manifest.method, base.method),
+        "the model": (manifest.model, base.model),
+        "the index": (manifest.retriever, base.retriever),
+    }
+    other = [what for what, (here, there) in pairs.items() if here != there]
+    if not other:
+        return ""
+    return (
+        f"{name}: the baseline differs in more than the choice, in {' and '.join(other)}: a gain over it is "
+        "not of choosing alone."
+    )
 
 
 def _unlike_note(names: Sequence[str], *, advise_baseline: bool) -> str:

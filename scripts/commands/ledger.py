@@ -88,7 +88,7 @@ def remarks(ledger: Ledger) -> list[str]:
             "had been made."
         )
     if MEASURING in ledger.roles:
-        lines.append(f'What stands under "{MEASURING}" was only measured: it is in this table and no other.')
+        lines.append(f'"{MEASURING}" was only measured: its tokens are in this table and no other.')
     if estimated := ledger.total.usage.estimated:
         lines.append(
             f"Of these tokens {estimated:,} were not counted by the server, but estimated, one for four "

@@ -169,6 +169,13 @@ def test_gains_over_another_run_are_paired_by_question(runs):
     assert ceiling.rankers[0].gain.difference.mean == 0 == ceiling.rankers[0].share.mean
 
 
+def test_a_baseline_that_is_another_method_is_told(runs):
+    mine, base = runs
+    said = "mine: the baseline differs in more than the choice, in the method"
+    assert any(note.startswith(said) for note in ceilings_of({"mine": mine}, base).notes)
+    assert not any("differs in more" in note for note in ceilings_of({"mine": mine}, mine).notes)
+
+
 def test_a_failed_question_has_no_right_candidate_though_its_text_be_right():
     question = Question("q", "?", ("",))
     found = choice_of(saved(question, None), question, (), default_scorer("squad"), "em")

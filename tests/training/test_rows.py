@@ -130,7 +130,7 @@ def test_another_index_and_a_lost_passage_are_refused(chains, tmp_path, renderer
 
 def test_chains_that_give_no_rows_are_refused(tmp_path, renderer):
     write_chains(tmp_path / "chains", replace(SAMPLE, reject_below=-0.1, sure_above=-0.1), CORAG)
-    with pytest.raises(DataError, match=r"give no training rows: \{'threshold': 1\}"):
+    with pytest.raises(DataError, match=r"give no training rows of .*, by reason: \{'threshold': 1\}"):
         write(tmp_path / "chains", tmp_path / "rows", renderer, ALL)
 
 

@@ -194,6 +194,8 @@ def test_thoughts_are_sampled_described_and_made_rows_also_beside_chains(tmp_pat
     assert config_of([thoughts, chains]) == CORAG and reasoning_of([chains]) is None
     with pytest.raises(DataError, match="give no training rows"):
         write([thoughts], "none", RowsConfig(ratio=1.0))
+    with pytest.raises(DataError, match=r"holds chains: sample with --sample\.source thoughts"):
+        write([chains], "none", THOUGHT)
 
 
 def test_a_thought_whose_paragraph_finds_no_room_is_not_taught(tmp_path, renderer):
