@@ -66,18 +66,16 @@ def expected_costs(hits: Sequence[Hit], tools: Tools, config: CoRAGConfig) -> Co
 def _stop_cost(verify: int, tools: Tools, config: CoRAGConfig) -> int:
     """Return what the stop rule asks after a hop. ``verify``: what the verifier's score costs."""
     query, nothing = tools.question.text, Chain()
-    draft = tools.cost(final_answer_prompt(query, nothing, (), config), config.max_answer_tokens)
     match config.stop:
+        case "length":
+            return 0
         case "learned":  # Yes, and No
             return 2 * tools.cost(stop_check_prompt(query, nothing, config), 1)
         case "check":
             return tools.cost(stop_check_prompt(query, nothing, config), STOP_CHECK_TOKENS)
-        case "settled":
-            return draft
-        case "verifier":
-            return draft + verify
-        case "length":
-            return 0
+        case "settled" | "verifier":
+            draft = tools.cost(final_answer_prompt(query, nothing, (), config), config.max_answer_tokens)
+            return draft + (verify if config.stop == "verifier" else 0)
 
 
 def affordable_chains(costs: Costs, tools: Tools, config: CoRAGConfig) -> int:

@@ -201,8 +201,7 @@ async def answer_log_likelihood(
     """Return log P(A | Q, Q_1:L, A_1:L), with the end of turn, without passages. Higher is better.
 
     In training of the gold answer, in ranking (``likelihood``) of the chain's own. Of several the likeliest
-    counts. Paper, section 3.1; its threshold of -0.05 is on the mean
-    per token.
+    counts. Paper, section 3.1; its threshold of -0.05 is on the mean per token.
     """
     prompt = final_answer_prompt(tools.question.text, chain, (), config)
     scores = await tools.fan_out(

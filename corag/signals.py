@@ -77,7 +77,7 @@ def check_signals(config: CoRAGConfig) -> None:
             hint = nearest(name, SIGNALS)
             raise ConfigError(
                 f"corag's rank_by is '{config.rank_by}', but '{name}' ranks nothing: "
-                f"{hint}{'' if hint.endswith(('.', '?')) else '.'} Several are joined by a plus."
+                f"{hint}{'' if hint.endswith('?') else '.'} Several are joined by a plus."
             )
     if "vote" in config.noted_signals:
         raise ConfigError(

@@ -16,12 +16,12 @@ from typing import Any, ClassVar, Literal
 from corag.config import CoRAGConfig
 from core.errors import ConfigError, DataError
 from core.options import identity_of
-from core.prompting.prompt import Shortening, texts_left
+from core.prompting.prompt import Shortening
+from core.prompting.shorten import texts_left
 from core.protocols import Retriever
 from core.text import mentions
 from core.types import Passage
-from eval.experiment.backends import require_index
-from eval.experiment.opening import open_index_quietly
+from eval.experiment.backends import open_searched, require_index
 from generation.models import model_folder
 from generation.rendering import Renderer
 from ircot.method import IRCoTConfig
@@ -145,11 +145,8 @@ class RowsReport:
 
 async def make_rows(config: MakeRowsConfig) -> RowsReport:
     """Open index and tokenizer and write the rows."""
-    retriever = await open_index_quietly(config.retriever)
-    try:
+    async with open_searched(config.retriever) as retriever:
         return await make_rows_with(config, retriever)
-    finally:
-        await retriever.close()
 
 
 async def make_rows_with(config: MakeRowsConfig, retriever: Retriever) -> RowsReport:

@@ -124,15 +124,3 @@ class Shortening:
 
 
 NOTHING_LEFT_OUT = Shortening()
-
-
-def texts_left(prompt: Prompt, kind: Item, shortening: Shortening) -> list[str]:
-    """Return the texts of a prompt's segments of one kind that are left after it was shortened."""
-    segments = [each for message in prompt.messages for each in message.segments if each.kind == kind]
-    # In the order in which they go; sorting is stable, as among equals the first one goes first.
-    ranked = sorted(
-        (at for at, each in enumerate(segments) if each.drop is not None),
-        key=lambda at: segments[at].drop or 0,
-    )
-    gone = frozenset(ranked[: shortening.count(kind)])
-    return [each.text for at, each in enumerate(segments) if at not in gone]

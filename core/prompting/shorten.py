@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from core.prompting.prompt import Message, Prompt, Segment
+from core.prompting.prompt import Item, Message, Prompt, Segment, Shortening
 
 # Allowed for a chat template's own words when a call is weighed against the budget: at first, and for each
 # further message; and for what a tokenizer puts around a plain text.
@@ -47,6 +47,13 @@ def token_bound(prompt: Prompt, max_tokens: int, count: Callable[[str], int]) ->
 def count_segments(prompt: Prompt, kind: str) -> int:
     """Return how many segments of this kind a prompt has."""
     return sum(segment.kind == kind for message in prompt.messages for segment in message.segments)
+
+
+def texts_left(prompt: Prompt, kind: Item, shortening: Shortening) -> list[str]:
+    """Return the texts of a prompt's segments of one kind that are left after it was shortened."""
+    of_kind = [(m, s) for m, s in _droppable(prompt) if prompt.messages[m].segments[s].kind == kind]
+    kept = _without(prompt, of_kind[: shortening.count(kind)])
+    return [each.text for message in kept.messages for each in message.segments if each.kind == kind]
 
 
 def _droppable(prompt: Prompt) -> list[tuple[int, int]]:

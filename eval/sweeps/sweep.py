@@ -19,9 +19,15 @@ from core.runs.manifest import MANIFEST, Manifest
 from core.runs.stamp import STAMP, Stamp, is_finished, refuse_differences
 from core.types import Question
 from eval.datasets.same import in_common
-from eval.experiment.backends import indexes_read, require_abilities, require_index, weights_read
+from eval.experiment.backends import (
+    indexes_read,
+    open_searched,
+    require_abilities,
+    require_index,
+    weights_read,
+)
 from eval.experiment.crews import hired, refuse_sharing
-from eval.experiment.opening import open_index_quietly, open_model_quietly
+from eval.experiment.opening import open_model_quietly
 from eval.experiment.questions import FurtherQuestions
 from eval.experiment.run import RunConfig, answer_with, method_settings
 from eval.sweeps.cells import Cell, digest_of, full_digest_of, read_cells
@@ -118,10 +124,6 @@ def over(config: SweepConfig, cells: Sequence[Cell]) -> tuple[list[Cell], list[C
     return test_cells, dev_cells
 
 
-def _same_path(one: str, other: str) -> bool:
-    return one == other or Path(one).resolve() == Path(other).resolve()
-
-
 def over_dev_questions(config: SweepConfig, test_cells: Sequence[Cell]) -> list[Cell]:
     """Return the same cells over the dev questions; none without.
 
@@ -133,7 +135,7 @@ def over_dev_questions(config: SweepConfig, test_cells: Sequence[Cell]) -> list[
         return []
     questions = scored(dev.load())
     reported = test_cells[0].questions
-    if _same_path(dev.questions, config.questions):
+    if Path(dev.questions).resolve() == Path(config.questions).resolve():
         # One file may hold a question twice, retyped, under two ids (as MuSiQue's dev file does).
         texts = {question.text for question in reported}
         shared = [question for question in questions if question.text in texts]
@@ -176,22 +178,12 @@ async def engine_of_its_own(config: ModelConfig) -> AsyncIterator[Generator]:
         await generator.close()
 
 
-@asynccontextmanager
-async def index_of_its_own(config: RetrieverConfig) -> AsyncIterator[Retriever]:
-    """Open what a configuration searches, and close it at the end."""
-    retriever = await open_index_quietly(config)
-    try:
-        yield retriever
-    finally:
-        await retriever.close()
-
-
 @dataclass(frozen=True)
 class Openers:
     """How a sweep comes by its engines and indexes, and what it does with them when it is done."""
 
     generator: Callable[[ModelConfig], AbstractAsyncContextManager[Generator]] = engine_of_its_own
-    retriever: Callable[[RetrieverConfig], AbstractAsyncContextManager[Retriever]] = index_of_its_own
+    retriever: Callable[[RetrieverConfig], AbstractAsyncContextManager[Retriever]] = open_searched
 
 
 async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:

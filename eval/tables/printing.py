@@ -151,9 +151,9 @@ def print_comparisons(console: Console, compared: Sequence[Against], baseline: s
     )
     for one in compared:
         comparison = one.comparison
-        unseen = "-" if comparison.detectable is None else f"{100 * comparison.detectable:.1f}"
-        if comparison.detectable is not None and comparison.detectable > 1:
-            unseen = "any"  # so few questions that nothing would be seen
+        least = comparison.detectable
+        # Above 1 there are so few questions that no difference would be seen.
+        unseen = "-" if least is None else "any" if least > 1 else f"{100 * least:.1f}"
         figures = percent(comparison.difference), f"{comparison.p_value:.4f}", f"{one.p_holm:.4f}", unseen
         table.add_row(Text(one.run), measure_title(one.measure, recall_at), *figures)
     console.print(table)

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from dataclasses import replace
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -10,6 +11,7 @@ from corag.config import CoRAGConfig
 from corag.method import corag
 from corag.rank import Candidate, combined, log_probability, votes
 from corag.shared_budget import SharedBudget
+from corag.signals import SIGNALS, Signal
 from core.errors import ConfigError
 from core.protocols import Ability
 from core.tools import Tools
@@ -349,6 +351,12 @@ def test_impossible_options_are_refused_with_a_sentence(options, message):
     with pytest.raises(ConfigError) as error:
         CoRAGConfig(**{"strategy": "best_of_n"} | options).prompt("verify")
     assert message in str(error.value)
+
+
+def test_every_signal_has_its_row():
+    assert set(SIGNALS) == set(get_args(Signal))
+    weights = get_args(get_type_hints(CoRAGConfig)["vote_weight"])
+    assert {*weights} == {"one", *SIGNALS} - {"vote"}
 
 
 def test_what_the_verifier_needs_is_said_and_older_runs_keep_their_identity():
