@@ -28,8 +28,8 @@ def main() -> None:
     }  # fmt: skip
     methods = {
         "one_step": (one_step, OneStepConfig(k=6, **shown)),
-        "ircot": (ircot, IRCoTConfig.of_preset(
-            "paper", k_per_step=2, max_steps=3, paragraph_budget=6, max_thought_tokens=40, **shown,
+        "ircot": (ircot, IRCoTConfig(
+            preset="paper", k_per_step=2, max_steps=3, paragraph_budget=6, max_thought_tokens=40, **shown,
         )),
     }  # fmt: skip
     with open_model() as model, open_index(built) as index:

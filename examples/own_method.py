@@ -1,4 +1,4 @@
-"""A method of your own is a plain async function: hand it to ask() and run() like any other.
+"""A method of your own is a plain async function: pass it to ask() and run() like any other.
 
     python examples/own_method.py
 
@@ -11,9 +11,10 @@ import os
 from pathlib import Path
 
 from corag import (
-    Answer, OneStepConfig, Question, Tools, build_index, extract_answer, load_layout, one_step, open_index,
-    open_model, render_passages, run, write_world,
+    Answer, OneStepConfig, Question, Tools, build_index, one_step, open_index, open_model, run, write_world,
 )  # fmt: skip
+from corag.core import extract_answer
+from corag.core.prompting import load_layout, render_passages
 
 FOLDER = Path("runs/examples/own_method")
 IMAGINE = load_layout("Write two sentences of an encyclopedia that answer this.\nQuestion: {query}")

@@ -17,7 +17,7 @@ from corag import (
 )  # fmt: skip
 
 FOLDER = Path("runs/examples/training")
-SMALL = CoRAGConfig.of_preset("small_model", max_hops=2)
+SMALL = CoRAGConfig(preset="small_model", max_hops=2)
 
 
 def main() -> None:
@@ -36,7 +36,7 @@ def main() -> None:
         rows = make_rows(chains, index, out=FOLDER / "rows", config=tasks)
         print(rows)
         training = f"--rows {rows.folder} --out {FOLDER / 'adapter'} --max_steps 4 --batch_size 4"
-        subprocess.run([sys.executable, "-m", "scripts.cli", "train", *training.split()], check=True)
+        subprocess.run([sys.executable, "-m", "corag.cli", "train", *training.split()], check=True)
         with open_model(adapter=FOLDER / "adapter", backend="transformers") as tuned:
             print(ask(load_questions(FOLDER / "world/test.jsonl")[0], corag, tuned, index, SMALL))
 

@@ -23,7 +23,7 @@ CELLS = {
     "6 passages": (one_step, OneStepConfig(k=6, max_answer_tokens=16)),
 } | {
     f"best of {chains}, {hops} hops": (
-        corag, CoRAGConfig.of_preset("small_model", strategy="best_of_n", chains=chains, max_hops=hops),
+        corag, CoRAGConfig(preset="small_model", strategy="best_of_n", chains=chains, max_hops=hops),
     )
     for chains, hops in ((1, 1), (2, 2), (4, 2))
 }  # fmt: skip

@@ -4,7 +4,8 @@ Released code: StonyBrookNLP/ircot.
 
 Retrieve with the question; then think one sentence, retrieve with that sentence, and so on; at the end a
 separate reader answers from everything collected. Where paper and released code differ, presets name the
-side that they take. What IRCoT shares with other methods stands in ``core/``: the passages that it collects
+side that they take. What IRCoT shares with other methods stands in ``corag/core/``: the passages that it
+collects
 (``passage_pool.py``), its reader (``reader.py``), how sentences end (``sentences.py``) and answers are stated
 (``text.py``).
 """
@@ -16,19 +17,22 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from core.errors import BudgetExhaustedError, ConfigError
-from core.passage_pool import BudgetPolicy, PassagePool
-from core.prompting.demonstrations import Demonstration, fitting, prefixed
-from core.prompting.prompt import Prompt
-from core.prompting.render import load_layout, render_demonstrations, render_passages
-from core.prompting.template import Template
-from core.reader import ReaderConfig, read
-from core.sentences import Splitter, first_sentence
-from core.text import extract_answer, stated_answer, strip_question_words
-from core.tools import Tools
-from core.types import Answer, Passage, Question
+from annotated_types import Ge, Le
+
+from corag.core.errors import BudgetExhaustedError, ConfigError
+from corag.core.method import Method
+from corag.core.passage_pool import BudgetPolicy, PassagePool
+from corag.core.prompting.demonstrations import Demonstration, fitting, prefixed
+from corag.core.prompting.prompt import Prompt
+from corag.core.prompting.render import load_layout, render_demonstrations, render_passages
+from corag.core.prompting.template import Template
+from corag.core.reader import ReaderConfig, read
+from corag.core.sentences import Splitter, first_sentence
+from corag.core.text import extract_answer, stated_answer, strip_question_words
+from corag.core.tools import Tools
+from corag.core.types import Answer, Passage, Question
 
 PROMPTS = Path(__file__).parent / "prompts"
 
@@ -46,7 +50,7 @@ _STOP_SEQUENCE = "answer is:"
 
 
 @dataclass(frozen=True)
-class IRCoTConfig(ReaderConfig):
+class IRCoTConfig(ReaderConfig, section="ircot"):
     """Options of IRCoT.
 
     Attributes:
@@ -78,22 +82,21 @@ class IRCoTConfig(ReaderConfig):
     """
 
     preset: Literal["paper", "paper_code", "paper_flan", "zero_shot"] = "zero_shot"
-    k_per_step: int = 4
-    max_steps: int = 8
-    paragraph_budget: int = 15
+    k_per_step: Annotated[int, Ge(1)] = 4
+    max_steps: Annotated[int, Ge(1)] = 8
+    paragraph_budget: Annotated[int, Ge(1)] = 15
     budget_policy: BudgetPolicy = "keep_first"
     stop_rule: Literal["strict", "lenient"] = "lenient"
     stop_sequence: str = _STOP_SEQUENCE
     strip_question_words: bool = True
     sentence_splitter: Splitter = "rules"
-    max_thought_tokens: int = 200
-    max_collected_words: int = 600
-    near_duplicate: float = 90.0
+    max_thought_tokens: Annotated[int, Ge(1)] = 200
+    max_collected_words: Annotated[int, Ge(1)] = 600
+    near_duplicate: Annotated[float, Ge(0), Le(100)] = 90.0
     reasoning_prompt: str = "auto"
     question_prefix: str = ""
-    demonstration_window: int = 0
+    demonstration_window: Annotated[int, Ge(0)] = 0
 
-    LATER: ClassVar[tuple[str, ...]] = (*ReaderConfig.LATER, "question_prefix", "demonstration_window")
     ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {
         "top_k": "k_per_step", "max_passage_words": "max_collected_words", "max_iterations": "max_steps",
         "reasoning_prompt_template": "reasoning_prompt",
@@ -119,16 +122,6 @@ class IRCoTConfig(ReaderConfig):
     }  # fmt: skip
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if min(self.k_per_step, self.max_steps, self.paragraph_budget) < 1:
-            raise ConfigError(
-                "ircot needs k_per_step, max_steps and paragraph_budget of at least 1, but they are "
-                f"{self.k_per_step}, {self.max_steps} and {self.paragraph_budget}."
-            )
-        if self.demonstration_window < 0:
-            raise ConfigError(
-                f"ircot's demonstration_window must be at least 0, but it is {self.demonstration_window}."
-            )
         if not self.stop_sequence.strip():
             raise ConfigError("ircot's stop_sequence is blank, which every thought holds: give it words.")
         if self.stop_rule == "strict" and self.stop_sequence != _STOP_SEQUENCE:
@@ -145,8 +138,8 @@ class IRCoTConfig(ReaderConfig):
 
     def examples(self) -> tuple[Demonstration, ...]:
         """Load the demonstrations of thinking."""
-        prefix, known = self.question_prefix, self.prefixes()
-        return tuple(each.with_prefix(prefix, known) for each in super().examples())
+        prefix, prefixes = self.question_prefix, self.prefixes()
+        return tuple(each.with_prefix(prefix, prefixes) for each in super().examples())
 
     def prefixes(self) -> tuple[str, ...]:
         """Lines that demonstrations may have before their questions already, for thinking or reading."""
@@ -279,17 +272,15 @@ def is_inference(sentence: str) -> bool:
 async def next_thought(
     question: Question, pool: PassagePool, thoughts: list[str], tools: Tools, config: IRCoTConfig
 ) -> str:
-    """Generate, and keep the first sentence only ("" if nothing was generated).
-
-    Models write the whole chain at once. Only its first sentence had the paragraphs that it needed (section
-    3.1), so the rest is thrown away.
-    """
+    """Generate, and keep the first sentence only ("" if nothing was generated)."""
     prompt = thought_prompt(question.text, pool.passages, thoughts, tools.count_tokens, config)
     stop = ("\n",) if prompt.plain else ()  # a chat model may begin with a line break
     path = f"step {len(thoughts) + 1}"
     reply = await tools.generate(
         prompt, role="thought", max_tokens=config.max_thought_tokens, stop=stop, path=path
     )
+    # Models write the whole chain at once, but only its first sentence had the paragraphs that it needed
+    # (section 3.1).
     return first_sentence(reply.text, config.sentence_splitter)
 
 
@@ -316,7 +307,7 @@ def thought_prompt(
 
 
 def exit_reason(thoughts: list[str], config: IRCoTConfig) -> str:
-    """Say why the loop ends after the newest thought, "" if it goes on."""
+    """Return why the loop ends after the newest thought, "" if it goes on."""
     newest = thoughts[-1]
     if not newest:
         return "empty_generation"
@@ -345,3 +336,11 @@ def answer_of_thoughts(thoughts: list[str], config: IRCoTConfig) -> str:
         if before:
             return extract_answer(rest)
     return extract_answer(chain)
+
+
+METHOD = Method(
+    ircot,
+    IRCoTConfig,
+    "interleave retrieval with a chain of thought, then read (Trivedi et al. 2023)",
+    published="2022-12",
+)

@@ -6,7 +6,7 @@ await at once: batched, fused, reranked and cached as its configuration says. Da
 formats and BM25 presets of their own from above (:func:`register_format`, :func:`register_bm25`).
 """
 
-from core.lazy import lazy_exports
+from corag.core.lazy import lazy_exports
 
 # Loaded when first asked for: opening an index brings FAISS, and Lucene a Java.
 __all__, __getattr__, __dir__ = lazy_exports(

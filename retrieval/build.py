@@ -4,32 +4,46 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from core.errors import ConfigError, DataError
-from core.files import file_digest, filling
-from core.types import Passage
+from corag.core.errors import ConfigError, DataError
+from corag.core.files import build_folder, file_digest
+from corag.core.types import Passage
+from retrieval.aliases import Aliases
 from retrieval.config import IndexConfig
-from retrieval.corpora import DOCUMENTS, format_of, read_corpus
+from retrieval.corpora import DOCUMENTS, check_columns, detect_format, read_corpus
 from retrieval.dense.build import (
     DOCID,
     INDEX,
-    KnownVectors,
+    EarlierVectors,
     build_faiss,
     build_lucene_vectors,
-    checked_ivf_lists,
+    count_ivf_lists,
     encode_corpus,
+    measure_corpus,
     training_rows,
 )
-from retrieval.dense.encoder import Encoder
+from retrieval.dense.encoder import CutTexts, Encoder
+from retrieval.dense.fitting import fitted, fitting_words
+from retrieval.dense.prompts import AUTO as OWN_PROMPT
 from retrieval.documents.passages import Cutting
-from retrieval.documents.reading import FILES, READING, DocumentCorpus, Earlier, hashes_read, write_reports
+from retrieval.documents.reading import (
+    FILES,
+    READING,
+    DocumentCorpus,
+    EarlierIndex,
+    load_file_hashes,
+    write_reports,
+)
 from retrieval.index_manifest import (
     BEFORE,
     INDEX_FILE,
+    LANGUAGE,
     PART,
     SHARDS,
     TRAINED,
@@ -43,8 +57,12 @@ from retrieval.index_manifest import (
     write_manifest,
 )
 from retrieval.lucene.bm25 import build_lucene
+from retrieval.lucene.languages import ENGLISH, ScriptCounter
+from retrieval.records import Columns
 from retrieval.sifting import CorpusReport, sift
 from retrieval.store import STORE_FILES, PassageStore, storing
+
+_REPORT_EVERY_S = 10.0
 
 OF_USE = (*STORE_FILES, FILES, INDEX)
 """What an index of documents has that is still of use when some of them have changed."""
@@ -54,20 +72,34 @@ def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexMani
     """Build the index that ``config`` describes, or return its manifest if this very index is already there.
 
     An index of documents of which some have changed is brought up to date: what has not changed is neither
-    read nor encoded again. ``report`` is told sentences of progress. An interrupted encoding goes on where it
-    stopped. Raises :class:`core.errors.DataError` for a broken corpus, or a folder that cannot be written,
-    :class:`core.errors.IndexMismatchError` if it holds something else.
+    read nor encoded again. ``report`` gets sentences of progress. An interrupted encoding goes on where it
+    stopped. Raises :class:`DataError` for a broken corpus, or a folder that cannot be written,
+    :class:`corag.core.errors.IndexMismatchError` if it holds something else.
     """
-    with filling(Path(config.out), "the index "):
+    with build_folder(Path(config.out), "the index "):
         return _build(config, report)
 
 
 def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
-    config = replace(config, format=format_of(config.corpus, config.format))
-    documents = _documents(config)
+    config.check_kind()
+    config = replace(config, format=detect_format(config.corpus, config.format))
+    _refuse_cutting(config)
+    if config.columns:
+        check_columns(config.format)
+    encoder, prompt = None, ""
+    if config.kind != "bm25":
+        encoder = Encoder(config.encoder, config.max_passage_tokens)
+        config = _with_prompts(config, encoder, report)
+        prompt = config.passage_prefix
+    documents = None
+    if config.format == DOCUMENTS:
+        cutting, fit = config.cutting, None
+        if encoder and config.fits_encoder:
+            cutting = Cutting(fitting_words(encoder, prompt), config.passage_overlap)
+            fit = partial(fitted, encoder=encoder, prompt=prompt)
+        documents = DocumentCorpus(config.corpus, cutting, fit)
     files = documents.hashes if documents else hash_corpus(config.corpus)
     folder = Path(config.out)
-    encoder = None if config.kind == "bm25" else Encoder(config.encoder, config.max_passage_tokens)
     settings = _settings(config, files, encoder)
     if documents and not config.overwrite:
         _refuse_unreadable(documents, folder)
@@ -76,76 +108,147 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
         report(f"the index '{folder}' is already there ({existing.passages:,} passages): nothing to do.")
         return existing
     corpus = CorpusReport()
-    earlier = Earlier.of(folder / BEFORE)
+    earlier = EarlierIndex.open(folder / BEFORE)
     if documents:
         if earlier:
             report(f"{earlier.changes(files)}.")
-        read = documents.passages(corpus, earlier, report)
-        passages = sift(read, corpus, ", ".join(config.corpus))
+        document_passages = documents.passages(corpus, earlier, report)
+        what = ", ".join(config.corpus)
+        passages = sift(document_passages, corpus, what, strict=config.strict)
     else:
-        passages = read_corpus(config.corpus, config.format, corpus)
-    rows = range(0)
+        passages = _read(config, corpus)
+    chosen = None
     if config.part or config.train_only:
-        rows, lists = _chosen_rows(config, encoder)
-        config = replace(config, ivf_lists=lists)
-        report(f"{len(rows):,} passages of the corpus, from number {rows.start:,} on.")
-        passages = islice(passages, rows.start, rows.stop, rows.step)
+        chosen = _choose_rows(config, encoder)
+        config = replace(config, ivf_lists=chosen.lists)
+        report(chosen.description)
+        passages = islice(passages, chosen.rows.start, chosen.rows.stop, chosen.rows.step)
+    scripts = ScriptCounter()
+    passages = scripts.watch(passages)
     # The texts go to disk on their way, so that no index has to hold them in memory.
     passages = storing(passages, folder)
+    cut_note = ""
     if encoder is None:
-        build_lucene(passages, folder, config.threads or os.cpu_count() or 1, report)
-        notes = [f"{corpus}."]
+        threads = config.threads or os.cpu_count() or 1
+        build_lucene(passages, folder, threads, report, config.language)
+        misfit = scripts.analyzer_note(config.language)
     else:
-        cut = _build_dense(passages, encoder, folder, config, earlier, report)
-        notes = [f"{corpus}."]
-        if cut:
-            notes.append(
-                f"{cut:,} passages are longer than {encoder.max_tokens} tokens, so lost their end in encoding"
-                + (f": passage_words below {config.passage_words} would keep it." if documents else ".")
-            )
+        cut_note = _build_dense(passages, encoder, folder, config, earlier, report)
+        misfit = scripts.encoder_note() if config.encoder == "default" else ""
+    notes = chosen.notes if chosen else corpus.sentences()
+    notes += [note for note in (cut_note, misfit) if note]
     if documents:
         write_reports(folder, corpus.files)
         notes += documents.notes(corpus)
     for note in notes:
-        report(note)
+        if note != cut_note:  # that was said before encoding
+            report(note)
     if earlier:
         earlier.store.close()
     shutil.rmtree(folder / BEFORE, ignore_errors=True)
-    return write_manifest(folder, settings, len(rows) or corpus.kept, notes)
+    if not config.train_only:  # that has no passages
+        _save_aliases(folder, chosen.corpus if chosen else corpus, chosen.rows if chosen else None)
+    return write_manifest(folder, settings, len(chosen.rows) if chosen else corpus.passages, notes)
 
 
-def _chosen_rows(config: IndexConfig, encoder: Encoder | None) -> tuple[range, int]:
-    """Return which passages of a corpus are a part's, or are trained on: those spread evenly over it.
+def _read(config: IndexConfig, corpus: CorpusReport) -> Iterator[Passage]:
+    """Stream the passages of a corpus that is no documents."""
+    columns = Columns.parse(config.columns)
+    return read_corpus(config.corpus, config.format, corpus, columns=columns, strict=config.strict)
 
-    With them the number of lists of an "ivfpq" index over all of it. The corpus is read once more for this,
-    since nobody knows before how many passages are kept.
+
+@dataclass(frozen=True)
+class ChosenRows:
+    """Which passages of a corpus are a part's, or are trained on: those spread evenly over it.
+
+    Attributes:
+        rows: their numbers.
+        lists: of an "ivfpq" index over all of the corpus.
+        corpus: what became of all of its records.
+        description: in a sentence, which passages these are.
+    """
+
+    rows: range
+    lists: int
+    corpus: CorpusReport
+    description: str
+
+    @property
+    def notes(self) -> list[str]:
+        """What the index's manifest says of its corpus: the counts are those of the whole."""
+        counts, *others = self.corpus.sentences()
+        return [self.description, f"Of the whole corpus: {counts}", *others]
+
+
+def _choose_rows(config: IndexConfig, encoder: Encoder | None) -> ChosenRows:
+    """Choose the passages of a part or a training.
+
+    The corpus is read once more for this, since nobody knows before how many passages are kept.
     """
     assert encoder is not None
-    total = sum(1 for _ in read_corpus(config.corpus, config.format, CorpusReport()))
+    corpus = CorpusReport()
+    total = sum(1 for _ in _read(config, corpus))
     if config.part:
         if not (rows := IndexPart.parse(config.part).rows(total)):
             raise ConfigError(f"part {config.part} of {total:,} passages would be empty: make fewer parts.")
-        return rows, config.ivf_lists
-    lists = checked_ivf_lists(config, total, encoder.dimension)
-    return range(0, total, max(1, total // training_rows(lists))), lists
+        place = f"numbers {rows.start + 1:,} to {rows.stop:,} of the corpus's {total:,}"
+        return ChosenRows(
+            rows, config.ivf_lists, corpus, f"Part {config.part}: {len(rows):,} passages, {place}."
+        )
+    lists = count_ivf_lists(config, total, encoder.dimension)
+    rows = range(0, total, max(1, total // training_rows(lists)))
+    return ChosenRows(
+        rows, lists, corpus, f"Training on {len(rows):,} passages, spread over the corpus's {total:,}."
+    )
 
 
-def _documents(config: IndexConfig) -> DocumentCorpus | None:
-    """Find the documents of a configuration; None if its corpus is another."""
-    if config.format == DOCUMENTS:
-        return DocumentCorpus(config.corpus, config.cutting)
-    if config.cutting != Cutting():
+def _save_aliases(folder: Path, corpus: CorpusReport, part: range | None) -> None:
+    """Write which ids were dropped as repeats of a passage that is in the index, or in this part of it."""
+    rows = part or range(corpus.passages)
+    ids = {}
+    if same_as := [(name, rows.index(row)) for name, row in corpus.same_as if row in rows]:
+        store = PassageStore(folder)
+        ids = {name: store.read_id(row) for name, row in same_as}
+        store.close()
+    Aliases(ids, numbered=corpus.shared_ids > 0).save(folder)
+
+
+def _refuse_cutting(config: IndexConfig) -> None:
+    """Raise :class:`ConfigError` if passages that are taken as they stand are to be cut."""
+    if config.format != DOCUMENTS and (config.cutting != Cutting() or config.fits_encoder):
         raise ConfigError(
             "passage_words and passage_overlap are for documents, but the corpus is read as "
             f"'{config.format}', whose passages are taken as they stand: leave both out."
         )
-    return None
+
+
+def _with_prompts(config: IndexConfig, encoder: Encoder, report: Callable[[str], None]) -> IndexConfig:
+    """Return the configuration with the encoder's own prompts in place of "auto", and say which they are."""
+    query = encoder.resolve_prompt(config.query_prefix, "query")
+    document = encoder.resolve_prompt(config.passage_prefix, "document")
+    own = [
+        f"{text!r} before every {name}"
+        for text, given, name in (
+            (query, config.query_prefix, "query"),
+            (document, config.passage_prefix, "passage"),
+        )
+        if text and given == OWN_PROMPT
+    ]
+    if own:
+        report(f"the encoder '{encoder.name}' brings prompts, which are used: {' and '.join(own)}.")
+    if OWN_PROMPT in (config.query_prefix, config.passage_prefix) and (by_card := encoder.missing_prompts()):
+        report(
+            f"the encoder '{encoder.name}' brings no prompts, but its authors trained it with "
+            f"{by_card.query!r} before queries and {by_card.document!r} before passages: such as "
+            f"--query_prefix {by_card.query!r} --passage_prefix {by_card.document!r} (or '' for none)."
+        )
+    return replace(config, query_prefix=query, passage_prefix=document)
 
 
 def _refuse_unreadable(documents: DocumentCorpus, folder: Path) -> None:
     """Raise :class:`DataError` if an index would be taken apart for documents none of which can be read."""
     whole = all((folder / name).is_file() for name in (INDEX_FILE, FILES))
-    if whole and not documents.has_passages(hashes_read(folder)):
+    if whole and not documents.has_passages(load_file_hashes(folder)):
         raise DataError(
             f"none of the documents can be read, so the index '{folder}' stays as it was: it is searched as "
             "before. Check the documents, or choose another `out`."
@@ -156,6 +259,8 @@ def _settings(config: IndexConfig, files: tuple[CorpusFile, ...], encoder: Encod
     # Only what decides what is found: an index differs by nothing else, however it was built. But shard_size,
     # which the stamp needs: an interrupted build must not take up shards of another size.
     details: dict[str, str] = {"format": config.format}
+    if config.columns:
+        details["columns"] = str(Columns.parse(config.columns))
     if config.format == DOCUMENTS:
         details |= {
             "passage_words": str(config.passage_words),
@@ -163,6 +268,8 @@ def _settings(config: IndexConfig, files: tuple[CorpusFile, ...], encoder: Encod
             "reading": READING,
         }
     if encoder is None:
+        if config.language != ENGLISH:  # an index that names none is English
+            details[LANGUAGE] = config.language
         return IndexSettings(config.kind, files, tuple(details.items()))
     details |= {
         "query_prefix": config.query_prefix,
@@ -171,7 +278,7 @@ def _settings(config: IndexConfig, files: tuple[CorpusFile, ...], encoder: Encod
         "shard_size": str(config.shard_size),
     }
     if config.kind == "dense":
-        details["faiss"] = config.faiss
+        details["faiss"] = config.faiss or "flat"
     if config.kind == "lucene_hnsw" or (config.kind == "dense" and config.faiss == "hnsw"):
         details |= {"hnsw_m": str(config.hnsw_m), "hnsw_ef_construction": str(config.hnsw_ef_construction)}
     if config.kind == "dense" and config.faiss == "ivfpq":
@@ -192,39 +299,66 @@ def _build_dense(
     encoder: Encoder,
     folder: Path,
     config: IndexConfig,
-    earlier: Earlier | None,
+    earlier: EarlierIndex | None,
     report: Callable[[str], None],
-) -> int:
-    """Encode passages that are being stored, index the vectors; return how many passages the encoder cut."""
+) -> str:
+    """Encode passages that are being stored, index the vectors; return what the encoder does not read.
+
+    That is reported before encoding, "" if it reads all.
+    """
+    rows, reported = 0, time.monotonic()
     with (folder / DOCID).open("w", encoding="utf-8") as ids:
-        rows = sum(ids.write(f"{passage.id}\n") > 0 for passage in passages)
+        for rows, passage in enumerate(passages, 1):
+            ids.write(f"{passage.id}\n")
+            if time.monotonic() - reported >= _REPORT_EVERY_S:
+                reported = time.monotonic()
+                report(f"{rows:,} passages read")
     if config.kind == "dense" and config.faiss == "ivfpq" and not config.trained and not config.train_only:
         # To refuse now what would fail after hours of encoding.
-        checked_ivf_lists(config, rows, encoder.dimension)
+        count_ivf_lists(config, rows, encoder.dimension)
     store = PassageStore(folder)
-    known = None
-    if earlier and KnownVectors.are_in(folder / BEFORE, config):
-        known = KnownVectors(folder / BEFORE, earlier.store)
+    if cut_note := _describe_cut(
+        measure_corpus(store, encoder, config.passage_prefix), rows, encoder, config
+    ):
+        report(cut_note)
+    earlier_vectors = None
+    if earlier and EarlierVectors.are_in(folder / BEFORE, config):
+        earlier_vectors = EarlierVectors(folder / BEFORE, earlier.store)
     elif earlier:
         report("an index of this kind does not keep its vectors as they were: all passages are encoded.")
     shards = encode_corpus(
         store,
         encoder,
         folder / SHARDS,
-        prefix=config.passage_prefix,
+        prompt=config.passage_prefix,
         shard_size=config.shard_size,
         batch_size=config.batch_size,
         report=report,
-        known=known,
+        earlier_vectors=earlier_vectors,
     )
-    if known:
-        found = f", {shards.found:,} of the interrupted build" if shards.found else ""
-        new = rows - known.taken - shards.found
-        report(f"vectors: {known.taken:,} taken over, {new:,} encoded{found}.")
+    if earlier_vectors:
+        resumption = f", {shards.resumed_rows:,} of the interrupted build" if shards.resumed_rows else ""
+        new = rows - earlier_vectors.reuse_count - shards.resumed_rows
+        report(f"vectors: {earlier_vectors.reuse_count:,} taken over, {new:,} encoded{resumption}.")
     if config.kind == "dense":
-        build_faiss(shards, folder, config)
+        build_faiss(shards, folder, config, report)
     else:
-        build_lucene_vectors(shards, map(store.id_of, range(len(store))), folder, config)
+        build_lucene_vectors(shards, map(store.read_id, range(len(store))), folder, config)
     store.close()
     shutil.rmtree(folder / SHARDS)
-    return shards.cut
+    return cut_note
+
+
+def _describe_cut(cut: CutTexts, rows: int, encoder: Encoder, config: IndexConfig) -> str:
+    """Say how much of the passages the encoder does not read, "" if it reads all."""
+    if not cut.cut_texts:
+        return ""
+    sample = f" in a sample of {rows:,}" if cut.texts < rows else ""
+    advice = ""
+    if config.format == DOCUMENTS:
+        advice = " Add --passage_words auto, and passages are cut to what it reads."
+    return (
+        f"{cut.cut_texts:,} of {cut.texts:,} passages{sample} are longer than the {encoder.max_tokens} "
+        f"tokens that the encoder reads: their ends, {cut.cut_words / max(1, cut.words):.1%} of all words, "
+        f"are in no vector.{advice}"
+    )

@@ -2,52 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from core.addresses import hold_secrets
-from core.errors import ConfigError, nearest
-from retrieval.corpora import AUTO, DOCUMENTS, check_format
+from annotated_types import Ge, Gt, Le
+
+from corag.core.errors import ConfigError, nearest
+from corag.core.option_names import Mark
+from corag.core.options import Options
+from corag.core.servers import contain_credentials
+from retrieval.corpora import AUTO, DOCUMENTS, check_columns, check_format
+from retrieval.dense.prompts import AUTO as OWN_PROMPT
 from retrieval.documents.passages import Cutting
 from retrieval.index_manifest import IndexKind, IndexPart
+from retrieval.lucene.languages import ENGLISH, check_language
+from retrieval.records import NO_COLUMNS, Columns
 
 # A further kind needs: its options below; its settings in ``_settings`` of build.py, and in ``_build_dense``
 # what can be refused before encoding; how it is made, in ``build_faiss`` of dense/build.py; and what is set
 # for searching, in ``FaissIndex`` of dense/search.py.
 FaissKind = Literal["flat", "hnsw", "ivfpq"]
 
+_VECTOR_KINDS = ("dense", "lucene_flat", "lucene_hnsw")
+
 
 @dataclass(frozen=True)
-class IndexConfig:
+class IndexConfig(Options):
     """How to turn a corpus into an index folder.
 
     Attributes:
         corpus: Folders and documents (.txt, .md, .html, .pdf, .docx), or files that hold passages as they
-            stand, read in this order (.gz is unpacked on the way).
+            stand, read in this order (.gz, .zst, .bz2 and .xz are unpacked on the way).
         out: Folder that becomes the index. One of documents that have changed since is brought up to date.
         format: "auto" goes by the endings: "documents" for folders and documents, which are cut into passages
-            (.jsonl files among them are passages as they stand), else "jsonl". By name: "jsonl", "beir",
-            "hippo" (JSONL or a JSON list with id, title, text, or Pyserini's contents), "dpr" (a table, also
-            wiki18), "kilt" (its knowledge source, or corag/kilt-corpus as JSONL; ids
-            begin with the page's wikipedia_id); "hotpotqa", "2wikimultihopqa", "musique" and "popqa" pool the
-            paragraphs of that dataset's question files.
+            (.jsonl files among them are passages as they stand), "table" for .csv, .tsv, .parquet and .arrow,
+            else "jsonl". By name: "jsonl", "beir", "hippo" (JSONL, or a JSON list or mapping, with an id, a
+            title and a text under any of their usual names), "table", "dpr" (a table of id, text, title where
+            no header says otherwise; also wiki18), "kilt" (its knowledge source, or corag/kilt-corpus as
+            JSONL; ids begin with the page's wikipedia_id); "hotpotqa", "2wikimultihopqa", "musique" and
+            "popqa" pool the paragraphs of that dataset's question files.
+        columns: What holds the text, title, id or source of a record, where it has none of the usual names,
+            such as text=body,title=name. A field within another is named with a dot (text=page.body), a
+            column without a header by its number.
+        strict: Refuse a corpus for its first odd record; else such records are left out and counted.
         kind: "bm25" (Lucene), "dense" (FAISS), or Lucene's own vectors: "lucene_flat" (exact), "lucene_hnsw".
         encoder: "default" (all-MiniLM-L6-v2), a Hugging Face name or a local sentence-transformers folder.
-        query_prefix: Put before every query, such as "query: " for E5 (kept in the index's manifest).
-        passage_prefix: Put before every passage, such as "passage: " for E5.
-        passage_words: Words of a passage at most that is cut out of a document.
+        query_prefix: Put before every query, such as "query: " for E5 (kept in the index's manifest); "auto"
+            = what the encoder brings (its ``prompts``), "" = nothing.
+        passage_prefix: Put before every passage, such as "passage: " for E5; "auto" as above.
+        passage_words: Words of a passage at most that is cut out of a document; "auto" = as many as the
+            encoder reads, 180 at most, and none is longer than it reads.
         passage_overlap: Words at most that such a passage repeats of the one before it, in whole sentences.
         max_passage_tokens: Encode this many tokens of a passage at most; 0 = the encoder's own limit.
-        faiss: "flat" (exact), "hnsw" (graph), "ivfpq" (compressed, for tens of millions of passages).
+        faiss: Of --kind dense: "flat" (exact, its default), "hnsw" (graph), "ivfpq" (compressed, for tens of
+            millions of passages).
+        language: Of BM25's analyser, which finds words and reduces them to their stems: "en", "de", "zh",
+            "ja", "ar", ...; "standard" takes the words of any language as they stand. Searches use the same.
         hnsw_m: Neighbours per node of an HNSW graph (FAISS and Lucene).
         hnsw_ef_construction: Candidates looked at while an HNSW graph is built.
         ivf_lists: Number of lists of "ivfpq"; 0 = four times the square root of the number of passages, but
             at most one for 39 passages.
         pq_bytes: Bytes per passage of "ivfpq"; must divide the encoder's dimension.
         batch_size: Passages that the encoder takes at once.
-        shard_size: Passages per shard of encoding: what an interruption loses at most. It counts as a setting
-            of the index.
+        shard_size: Passages per shard of encoding. It counts as a setting of the index. An interruption loses
+            a minute of encoding, or a batch, whatever it is.
         threads: Threads of Lucene and FAISS while building; 0 = all cores.
         overwrite: Replace an index that is already in ``out``.
         part: Build one part of the index, such as "2/4": the second quarter of the passages. Each is served
@@ -62,22 +80,25 @@ class IndexConfig:
     corpus: list[str]
     out: str
     format: str = AUTO
+    columns: list[str] = field(default_factory=list)
+    strict: bool = False
     kind: IndexKind = "bm25"
     encoder: str = "default"
-    query_prefix: str = ""
-    passage_prefix: str = ""
-    passage_words: int = Cutting.words
-    passage_overlap: int = Cutting.overlap
-    max_passage_tokens: int = 0
-    faiss: FaissKind = "flat"
+    query_prefix: str = OWN_PROMPT
+    passage_prefix: str = OWN_PROMPT
+    passage_words: Annotated[int, Ge(1)] | Literal["auto"] = Cutting.words
+    passage_overlap: Annotated[int, Ge(0)] = Cutting.overlap
+    max_passage_tokens: Annotated[int, Ge(0)] = 0
+    faiss: FaissKind | None = None
+    language: str = ENGLISH
     # A denser graph than Lucene's own default (16, 100): it finds more and takes longer to build.
-    hnsw_m: int = 32
-    hnsw_ef_construction: int = 200
-    ivf_lists: int = 0
-    pq_bytes: int = 64  # six dimensions of the default encoder to a byte
-    batch_size: int = 64
-    shard_size: int = 4096  # a minute of encoding on a laptop's CPU
-    threads: int = 0
+    hnsw_m: Annotated[int, Ge(1)] = 32
+    hnsw_ef_construction: Annotated[int, Ge(1)] = 200
+    ivf_lists: Annotated[int, Ge(0)] = 0
+    pq_bytes: Annotated[int, Ge(1)] = 64  # six dimensions of the default encoder to a byte
+    batch_size: Annotated[int, Ge(1)] = 64
+    shard_size: Annotated[int, Ge(1)] = 4096
+    threads: Annotated[int, Ge(0)] = 0
     overwrite: bool = False
     part: str = ""
     train_only: bool = False
@@ -85,10 +106,39 @@ class IndexConfig:
 
     def __post_init__(self) -> None:
         check_format(self.format)
+        check_language(self.language)
+        if Columns.parse(self.columns) != NO_COLUMNS:
+            check_columns(self.format)
         self._check_parts()
+        if self.kind == "dense" and self.faiss is None:
+            object.__setattr__(self, "faiss", "flat")
         self.cutting  # noqa: B018 - refuses what it cannot be
-        _refuse_below(self, 1, ("hnsw_m", "hnsw_ef_construction", "pq_bytes", "batch_size", "shard_size"))
-        _refuse_below(self, 0, ("max_passage_tokens", "ivf_lists", "threads"))
+
+    def check_kind(self) -> None:
+        """Raise :class:`ConfigError` for what is set for another kind of index: it would be passed over."""
+        dense = self.kind == "dense"
+        graph = self.kind == "lucene_hnsw" or (dense and self.faiss == "hnsw")
+        for names, is_used, where in (
+            (("language",), self.kind == "bm25", "--kind bm25; else the encoder decides"),
+            (("faiss",), dense, "--kind dense"),
+            (("encoder", "query_prefix", "passage_prefix", "max_passage_tokens"), self.kind in _VECTOR_KINDS,
+             "an index with an encoder (--kind dense)"),
+            (("hnsw_m", "hnsw_ef_construction"), graph, "--kind dense --faiss hnsw or --kind lucene_hnsw"),
+            (("ivf_lists", "pq_bytes"), dense and self.faiss == "ivfpq", "--kind dense --faiss ivfpq"),
+        ):  # fmt: skip
+            for name in names if not is_used else ():
+                value: Any = getattr(self, name)
+                if value != getattr(IndexConfig, name):
+                    faiss = f" with faiss '{self.faiss or 'flat'}'" if dense else ""
+                    raise ConfigError(
+                        f"{name} is '{value}', but this index is of the kind '{self.kind}'{faiss}, which has "
+                        f"no use for it: it is for {where}. Choose that, or leave {name} out."
+                    )
+        if self.fits_encoder and self.kind not in _VECTOR_KINDS:
+            raise ConfigError(
+                f"passage_words is 'auto', which fits passages to an encoder, but an index of the kind "
+                f"'{self.kind}' has none: give a number, or choose --kind dense."
+            )
 
     def _check_parts(self) -> None:
         if self.part:
@@ -111,9 +161,15 @@ class IndexConfig:
             raise ConfigError("training is for all parts: leave out --part and --trained with --train_only.")
 
     @property
+    def fits_encoder(self) -> bool:
+        """Whether passages are made as long as the encoder reads."""
+        return self.passage_words == "auto"
+
+    @property
     def cutting(self) -> Cutting:
-        """How documents are cut."""
-        return Cutting(self.passage_words, self.passage_overlap)
+        """How documents are cut, as far as that is known without the encoder."""
+        words = Cutting.words if self.passage_words == "auto" else self.passage_words
+        return Cutting(words, self.passage_overlap)
 
 
 @dataclass(frozen=True)
@@ -129,17 +185,15 @@ class Bm25:
 
     @classmethod
     def from_config(cls, config: RetrieverConfig) -> Bm25:
-        """Resolve a preset and what replaces its values. Raises :class:`ConfigError` for impossible ones."""
+        """Resolve a preset and what replaces its values."""
         preset = BM25_PRESETS[config.bm25]
         k1 = preset.k1 if config.k1 is None else config.k1
         b = preset.b if config.b is None else config.b
-        if k1 < 0 or not 0 <= b <= 1:
-            raise ConfigError(f"BM25 needs k1 >= 0 and 0 <= b <= 1, but got k1={k1}, b={b}.")
         return cls(k1, b, preset.fields)
 
 
 # What the option ``bm25`` may say. This one is Anserini's default; a method whose paper searched otherwise
-# has its own added from a floor above.
+# has its own added from a package above.
 BM25_PRESETS = {"pyserini": Bm25(0.9, 0.4, ("contents",))}
 
 
@@ -149,7 +203,7 @@ def register_bm25(name: str, preset: Bm25) -> None:
 
 
 @dataclass(frozen=True)
-class RetrieverConfig:
+class RetrieverConfig(Options, section="retriever"):
     """What to search, and how. Give ``index`` or ``url``.
 
     Attributes:
@@ -162,9 +216,12 @@ class RetrieverConfig:
             such as "ircot" (k1 1.2, b 0.75, two fields whose scores add).
         k1: Replaces the preset's k1.
         b: Replaces the preset's b.
+        language: Of the analyser of a Lucene index without a manifest, such as Pyserini's for MIRACL; "" =
+            the manifest's, else English.
         encoder: For dense indexes; "" = the one that the manifest names. A Pyserini FAISS folder needs it
             named.
-        query_prefix: For a FAISS folder without a manifest; ours remember theirs.
+        query_prefix: For a FAISS folder without a manifest (ours remember theirs); "auto" = what the encoder
+            brings, "" = nothing.
         passages_from: For a FAISS folder without texts: the Lucene index (folder or prebuilt name) that has
             them.
         ef_search: Candidates looked at per search in an HNSW graph.
@@ -182,29 +239,29 @@ class RetrieverConfig:
         ConfigError: For an unknown preset, an address that holds a secret, or a number that cannot work.
     """
 
-    # How fast a search is, and how long a server is waited for. None of them is in a retriever's fingerprint
-    # either.
-    ENVIRONMENT: ClassVar[tuple[str, ...]] = ("threads", "timeout_s", "retries", "cache_size")
-    OFTEN: ClassVar[tuple[str, ...]] = ("index", "url", "bm25")
-
-    index: list[str] = field(default_factory=list)
-    url: list[str] = field(default_factory=list)
-    bm25: str = "pyserini"
-    k1: float | None = None
-    b: float | None = None
+    # The environment is how fast a search is, and how long a server is waited for: none of it is in a
+    # retriever's fingerprint either.
+    index: Annotated[list[str], Mark.OFTEN] = field(default_factory=list)
+    url: Annotated[list[str], Mark.OFTEN] = field(default_factory=list)
+    bm25: Annotated[str, Mark.OFTEN] = "pyserini"
+    k1: Annotated[float, Ge(0)] | None = None
+    b: Annotated[float, Ge(0), Le(1)] | None = None
+    language: str = ""
     encoder: str = ""
-    query_prefix: str = ""
+    query_prefix: str = OWN_PROMPT
     passages_from: str = ""
-    ef_search: int = 128
-    nprobe: int = 32
-    threads: int = 0
-    fusion_depth: int = 100
-    rrf_k: int = 60  # Cormack, Clarke and Buettcher 2009
+    ef_search: Annotated[int, Ge(1)] = 128
+    nprobe: Annotated[int, Ge(1)] = 32
+    threads: Annotated[int, Ge(0), Mark.ENVIRONMENT] = 0
+    fusion_depth: Annotated[int, Ge(1)] = 100
+    rrf_k: Annotated[int, Ge(0)] = 60  # Cormack, Clarke and Buettcher 2009
     reranker: str = ""
-    rerank_depth: int = 50
-    timeout_s: float = 30.0
-    retries: int = 3
-    cache_size: int = 100_000  # at 5 passages of 100 words some hundred MB at most
+    rerank_depth: Annotated[int, Ge(1)] = 50
+    timeout_s: Annotated[float, Gt(0), Mark.ENVIRONMENT] = 30.0
+    retries: Annotated[int, Ge(0), Mark.ENVIRONMENT] = 3
+    cache_size: Annotated[int, Ge(0), Mark.ENVIRONMENT] = (
+        100_000  # at 5 passages of 100 words some hundred MB at most
+    )
 
     def __post_init__(self) -> None:
         served = [name for name in self.index if name.startswith(("http://", "https://"))]
@@ -215,19 +272,10 @@ class RetrieverConfig:
             raise ConfigError("an index is searched here or through servers: give folders or addresses.")
         if self.bm25 not in BM25_PRESETS:
             raise ConfigError(f"unknown BM25 preset '{self.bm25}': {nearest(self.bm25, BM25_PRESETS)}")
-        if hold_secrets(self.url):
+        if self.language:
+            check_language(self.language)
+        if contain_credentials(self.url):
             raise ConfigError(
                 "an address in --retriever.url holds a user name, a password or a query: give the address "
                 "alone. A search server that wants a key is reached through a proxy of yours that adds it."
             )
-        _refuse_below(self, 1, ("ef_search", "nprobe", "fusion_depth", "rerank_depth"))
-        _refuse_below(self, 0, ("rrf_k", "threads", "retries", "cache_size"))
-        if self.timeout_s <= 0:
-            raise ConfigError(f"timeout_s must be above 0 seconds, but is {self.timeout_s}.")
-
-
-def _refuse_below(config: IndexConfig | RetrieverConfig, least: int, names: Sequence[str]) -> None:
-    for name in names:
-        value = getattr(config, name)
-        if value < least:
-            raise ConfigError(f"{name} must be at least {least}, but is {value}.")

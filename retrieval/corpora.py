@@ -1,48 +1,79 @@
 """Read corpora as a stream of passages, whatever the layout of their files.
 
-``FORMATS`` says which layouts there are. Those of no dataset in particular are here; who owns a dataset adds
-its own (:func:`register_format`) from a floor above.
+``FORMATS`` lists the layouts that there are. Those of no dataset in particular are here; who owns a dataset
+adds its own (:func:`register_format`) from a package above.
 """
 
 from __future__ import annotations
 
-import csv
-import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
-from core.errors import ConfigError, DataError, nearest
-from core.files import open_text, read_records
-from core.types import Passage
-from retrieval.documents.files import ENDINGS, RECORDS
+from corag.core.errors import ConfigError, DataError, nearest
+from corag.core.types import Passage
+from retrieval.documents.files import ENDINGS, content_ending
+from retrieval.documents.readers import READERS
 from retrieval.documents.reading import DocumentCorpus
-from retrieval.sifting import CorpusReport, passage_from_record, sift
+from retrieval.record_files import (
+    CorpusItem,
+    read_passage_records,
+    read_records_and_passages,
+)
+from retrieval.records import NO_COLUMNS, Columns
+from retrieval.sifting import CorpusReport, sift
+from retrieval.tables import is_table
 
-CorpusReader = Callable[[Sequence[str | Path]], Iterator[Passage]]
+CorpusReader = Callable[[Sequence[str | Path]], Iterator[CorpusItem]]
 
-AUTO, JSONL, DOCUMENTS = "auto", "jsonl", "documents"
-_RECORD_ENDINGS = ("", ".jsonl", ".json", ".gz")
+AUTO, JSONL, TABLE, DOCUMENTS = "auto", "jsonl", "table", "documents"
+_RECORD_ENDINGS = ("", ".jsonl", ".ndjson", ".json")
+_DPR = ("id", "text", "title")  # the order of its columns
 
 
-def read_corpus(paths: Sequence[str | Path], format: str, report: CorpusReport) -> Iterator[Passage]:
-    """Stream the passages of corpus files, counting into ``report``.
+def read_corpus(
+    paths: Sequence[str | Path],
+    format: str,
+    report: CorpusReport,
+    *,
+    columns: Columns = NO_COLUMNS,
+    strict: bool = False,
+) -> Iterator[Passage]:
+    """Stream the passages of corpus files, counting into ``report`` what is kept and what is not.
 
-    Dropped: passages without text, and all but the first of those that share an id, or title and text (spaces
-    squeezed). Raises :class:`DataError` naming the file and line of a broken record, or an unknown format;
-    documents that cannot be read are told in ``report.files`` instead.
+    Left out are records without text, all but the first of those that share title and text (spaces squeezed),
+    and odd ones, which are no passages. See :func:`retrieval.sifting.sift`.
+
+    Args:
+        paths: files, or folders of documents.
+        format: the layout, "auto" to go by the endings.
+        report: filled while the passages stream by.
+        columns: what names the fields or columns of records have.
+        strict: refuse the first odd record.
+
+    Raises:
+        ConfigError: for an unknown format, or ``columns`` for one whose fields have their names.
+        DataError: if there is no passage in the files; naming the file and line of an odd record, with
+            ``strict``. Documents that cannot be read stand in ``report.files`` instead.
     """
-    format = format_of(paths, format)
+    format = detect_format(paths, format)
     if format not in FORMATS:
         raise DataError(_unknown(format))
-    passages = _documents(paths, report) if format == DOCUMENTS else FORMATS[format](paths)
-    yield from sift(passages, report, f"{', '.join(map(str, paths))} (read as '{format}')")
+    if format == DOCUMENTS:
+        items = _documents(paths, report)
+    elif columns != NO_COLUMNS:
+        check_columns(format)
+        items = _COLUMN_READERS[format](paths, columns)
+    else:
+        items = FORMATS[format](paths)
+    yield from sift(items, report, f"{', '.join(map(str, paths))} (read as '{format}')", strict=strict)
 
 
-def format_of(paths: Sequence[str | Path], format: str = AUTO) -> str:
-    """Return the format of a corpus: the one that is named or, for "auto", what folders and endings tell.
+def detect_format(paths: Sequence[str | Path], format: str = AUTO) -> str:
+    """Return the format of a corpus: the one that is named or, for "auto", that of the folders and endings.
 
     A folder or a document among the files makes them documents. Raises :class:`DataError` for a path that is
-    not there, :class:`ConfigError` for an ending that tells nothing.
+    not there, :class:`ConfigError` for an ending that no format has.
     """
     if not paths:
         raise DataError("no corpus file was given: name at least one.")
@@ -51,61 +82,73 @@ def format_of(paths: Sequence[str | Path], format: str = AUTO) -> str:
     if missing := [path for path in map(Path, paths) if not path.exists()]:
         raise DataError(f"there is no file or folder '{missing[0]}': check the path.")
     files = [path for path in map(Path, paths) if not path.is_dir()]
-    kinds = [ENDINGS.get(file.suffix.lower(), "") for file in files]
-    if len(files) < len(paths) or any(kind and kind != RECORDS for kind in kinds):
+    if len(files) < len(paths) or any(content_ending(file) in READERS for file in files):
         return DOCUMENTS
-    if strange := [file for file in files if file.suffix.lower() not in _RECORD_ENDINGS]:
-        known = ", ".join(name for name in sorted(FORMATS) if name != DOCUMENTS)
+    tables = [file for file in files if is_table(content_ending(file))]
+    if strange := [
+        file for file in files if file not in tables and content_ending(file) not in _RECORD_ENDINGS
+    ]:
+        record_formats = ", ".join(name for name in sorted(FORMATS) if name != DOCUMENTS)
         raise ConfigError(
             f"the ending of '{strange[0]}' does not tell what it is. Documents end in {', '.join(ENDINGS)}; "
-            f"for a file of passages name its format: --format {known}."
+            f"for a file of passages name its format: --format {record_formats}."
         )
-    return JSONL
+    return TABLE if len(tables) == len(files) else JSONL
 
 
-def _documents(paths: Sequence[str | Path], report: CorpusReport) -> Iterator[Passage]:
+def _documents(paths: Sequence[str | Path], report: CorpusReport) -> Iterator[CorpusItem]:
     return DocumentCorpus(paths).passages(report)
 
 
-def read_passage_records(paths: Sequence[str | Path]) -> Iterator[Passage]:
-    """Read files whose records are passages as they stand (see :func:`passage_from_record`)."""
-    for path in paths:
-        for number, record in enumerate(read_records(path), 1):
-            yield passage_from_record(record, f"{path}, record {number}")
+def read_dpr(paths: Sequence[str | Path], columns: Columns = NO_COLUMNS) -> Iterator[CorpusItem]:
+    """Read DPR's tables (also wiki18), whose columns are id, text, title unless a header says otherwise."""
+    records = read_records_and_passages(paths, columns, table=True, order=_DPR)
+    return (item for _, item in records)
 
 
-def read_dpr(paths: Sequence[str | Path]) -> Iterator[Passage]:
-    """Read DPR's tables (also wiki18): tab-separated id, text, title.
-
-    The header line is optional, texts may be quoted as in CSV.
-    """
-    csv.field_size_limit(sys.maxsize)  # the csv module refuses fields beyond 128 kB otherwise
-    for path in paths:
-        with open_text(path) as lines:
-            rows = csv.reader(lines, delimiter="\t")
-            for row in rows:
-                if len(row) != 3:
-                    where = f"{path}, line {rows.line_num}"
-                    raise DataError(f"{where}: expected 3 columns (id, text, title), found {len(row)}.")
-                if not row[0].strip():
-                    raise DataError(f"{path}, line {rows.line_num}: the id, in the first column, is empty.")
-                if row != ["id", "text", "title"]:
-                    yield Passage(id=row[0], title=row[2], text=row[1])
-
-
+ColumnReader = Callable[[Sequence[str | Path], Columns], Iterator[CorpusItem]]
+# Formats whose records may call their fields as they like.
+_COLUMN_READERS: dict[str, ColumnReader] = {
+    JSONL: read_passage_records,
+    TABLE: partial(read_passage_records, table=True),
+    "hippo": read_passage_records,
+    "dpr": read_dpr,
+}
 FORMATS: dict[str, CorpusReader] = {
     JSONL: read_passage_records,
+    TABLE: partial(read_passage_records, table=True),
     "hippo": read_passage_records,
     "dpr": read_dpr,
     DOCUMENTS: lambda paths: _documents(paths, CorpusReport()),
 }
 
 
+def has_columns(format: str) -> bool:
+    """Whether the records of a format may call their fields as they like."""
+    return format in _COLUMN_READERS
+
+
+def has_links(format: str) -> bool:
+    """Whether a passage of this format is a record of its own, so may state its links."""
+    return format in _COLUMN_READERS and format != "dpr"
+
+
+def check_columns(format: str) -> None:
+    """Raise :class:`ConfigError` if the fields of a format have names of their own."""
+    if format != AUTO and not has_columns(format):
+        formats = ", ".join(filter(has_columns, FORMATS))
+        raise ConfigError(
+            f"columns is for records whose fields may have any name ({formats}), but the corpus is read as "
+            f"'{format}': leave it out."
+        )
+
+
 def register_format(name: str, reader: CorpusReader) -> None:
     """Make a layout known under a name, in this process.
 
-    ``reader`` streams the passages of some files, and raises :class:`DataError` naming the file and record
-    that it cannot read. Repeats and empty passages are dropped after it.
+    ``reader`` streams the passages of some files. For a record that it cannot read it yields an
+    :class:`retrieval.records.OddRecordError`; whatever it raises refuses the corpus. Repeats and empty
+    passages are dropped after it.
     """
     FORMATS[name] = reader
 

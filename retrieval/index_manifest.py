@@ -1,4 +1,4 @@
-"""What an index folder says about itself: ``corag_index.json``.
+"""What an index folder records about itself: ``corag_index.json``.
 
 It is written last, so its presence means that the index is complete.
 """
@@ -16,14 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from core.errors import ConfigError, DataError, IndexMismatchError
-from core.files import write_atomically
-from core.runs.environment import version_of
-from core.runs.stamp import Input, Stamp, refuse_differences
-from core.seeds import stable_hash
+from corag.core.errors import ConfigError, DataError, IndexMismatchError
+from corag.core.files import write_atomically
+from corag.core.runs.environment import installed_version
+from corag.core.runs.stamp import Input, Stamp, refuse_differences
+from corag.core.seeds import stable_hash
 
 IndexKind = Literal["bm25", "dense", "lucene_flat", "lucene_hnsw"]
 INDEX_FILE = "corag_index.json"
+FORMAT = 1
+LANGUAGE = "language"  # the detail of a BM25 index that is not English
 # Beside the manifest and not in it: files that identify an index by its manifest would else take every new
 # build for another index, since Lucene writes random names into its files.
 HASHES = "corag_hashes.json"
@@ -60,13 +62,13 @@ class IndexPart:
 
         Raises :class:`ConfigError` for anything else than a number from 1 to the number of parts.
         """
-        found = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
-        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        match = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise ConfigError(
                 f"there is no part '{text}': give its number, counted from 1, and the number of parts, such "
                 "as --part 2/4."
             )
-        return cls(int(found[1]), int(found[2]), whole)
+        return cls(int(match[1]), int(match[2]), whole)
 
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
@@ -90,10 +92,10 @@ def require_all_parts(parts: Mapping[str, IndexPart | None]) -> dict[int, list[s
         raise IndexMismatchError(
             f"'{next(iter(whole))}' is a whole index, but others are parts of one: search one or the other."
         )
-    having: dict[int, list[str]] = {}
+    holders: dict[int, list[str]] = {}
     for name, part in parts.items():
         assert part is not None
-        having.setdefault(part.number, []).append(name)
+        holders.setdefault(part.number, []).append(name)
     first = next(part for part in parts.values() if part is not None)
     for name, part in parts.items():
         if part is not None and (part.whole, part.count) != (first.whole, first.count):
@@ -101,12 +103,12 @@ def require_all_parts(parts: Mapping[str, IndexPart | None]) -> dict[int, list[s
                 f"'{name}' is part {part} of another index than '{next(iter(parts))}' is part {first} of: "
                 "build all parts from the same corpus with the same options."
             )
-    if missing := [str(number) for number in range(1, first.count + 1) if number not in having]:
+    if missing := [str(number) for number in range(1, first.count + 1) if number not in holders]:
         raise IndexMismatchError(
             f"of an index in {first.count} parts, part {', '.join(missing)} is missing among "
             f"{', '.join(parts)}: name all of them, or the answers would be searched for in less."
         )
-    return {number: having[number] for number in sorted(having)}
+    return {number: holders[number] for number in sorted(holders)}
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ class CorpusFile:
     """A file that was indexed.
 
     ``hash``: BLAKE2b of its bytes, 16 hexadecimal digits; of a document, of its name and bytes. ``content``:
-    of a document, of its bytes alone; "" in indexes that older versions built.
+    of a document, of its bytes alone; "" for an empty one.
     """
 
     path: str
@@ -171,7 +173,7 @@ class IndexManifest:
     """The manifest of a complete index. ``files``: (name, bytes) of every file that belongs to it.
 
     ``notes``: sentences about the corpus, such as how many passages were dropped or longer than the encoder's
-    limit. ``hashed``: that ``HASHES`` was written, with this manifest's own hash; older versions did not.
+    limit. ``format``: of the manifest and the files that it lists.
     """
 
     settings: IndexSettings
@@ -179,7 +181,7 @@ class IndexManifest:
     notes: tuple[str, ...]
     files: tuple[tuple[str, int], ...]
     versions: tuple[tuple[str, str], ...]
-    hashed: bool = False
+    format: int = FORMAT
 
     @property
     def fingerprint(self) -> str:
@@ -195,11 +197,11 @@ def hash_corpus(paths: Sequence[str | Path]) -> tuple[CorpusFile, ...]:
             raise DataError(f"'{path}' is a folder: name its files, or leave the format to 'auto'.")
         if not path.is_file():
             raise DataError(f"there is no corpus file '{path}': check the path.")
-        files.append(CorpusFile(str(path), path.stat().st_size, _hash_of(path)))
+        files.append(CorpusFile(str(path), path.stat().st_size, _hash_file(path)))
     return tuple(files)
 
 
-def _hash_of(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, _blake2b).hexdigest()
 
@@ -232,11 +234,11 @@ def write_manifest(
     folder: Path, settings: IndexSettings, passages: int, notes: Sequence[str]
 ) -> IndexManifest:
     """Seal a finished index: hash and list its files, write the manifest, drop the building's stamp."""
-    found = [file for file in sorted(folder.iterdir()) if file.name not in (BUILDING, HASHES)]
-    files = tuple((file.name, file.stat().st_size) for file in found)
-    hashes = {file.name: _hash_of(file) for file in found if file.is_file()}
-    versions = tuple((package, version) for package in _PACKAGES if (version := version_of(package)))
-    manifest = IndexManifest(settings, passages, tuple(notes), files, versions, hashed=True)
+    index_files = [file for file in sorted(folder.iterdir()) if file.name not in (BUILDING, HASHES)]
+    files = tuple((file.name, file.stat().st_size) for file in index_files)
+    hashes = {file.name: _hash_file(file) for file in index_files if file.is_file()}
+    versions = tuple((package, version) for package in _PACKAGES if (version := installed_version(package)))
+    manifest = IndexManifest(settings, passages, tuple(notes), files, versions)
     text = json.dumps(dataclasses.asdict(manifest), indent=1) + "\n"
     hashes[INDEX_FILE] = _blake2b(text.encode()).hexdigest()
     write_atomically(folder / HASHES, json.dumps(hashes, indent=1) + "\n")
@@ -256,6 +258,8 @@ def read_manifest(folder: Path) -> IndexManifest | None:
         return None
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
+        if record.get("format") != FORMAT:
+            raise ValueError(f"its format is {record.get('format')}, and not {FORMAT}")
         settings = _settings_from(record["settings"])
         if settings.kind not in get_args(IndexKind):
             raise ValueError(f"an index of the kind '{settings.kind}'")
@@ -267,7 +271,6 @@ def read_manifest(folder: Path) -> IndexManifest | None:
             notes=tuple(record["notes"]),
             files=tuple((name, size) for name, size in record["files"]),
             versions=tuple((name, version) for name, version in record["versions"]),
-            hashed=record.get("hashed") is True,
         )
         if not manifest.files:
             raise ValueError("it lists no files")
@@ -289,27 +292,23 @@ def read_manifest(folder: Path) -> IndexManifest | None:
     return manifest
 
 
-def changed_files(folder: Path, manifest: IndexManifest) -> list[str] | None:
-    """Return the files of an index whose content is not what was built; None if nothing tells what was.
+def changed_files(folder: Path, manifest: IndexManifest) -> list[str]:
+    """Return the files of an index whose content is not what was built.
 
-    The manifest is one of them, where its own hash was kept, and where it does not list all files that were
-    hashed. It reads the whole index. Raises :class:`IndexMismatchError` if the hashes are missing that the
-    manifest says were made, or cannot be read.
+    The manifest is one of them, also where it does not list all files that were hashed. This reads the whole
+    index. Raises :class:`IndexMismatchError` if the hashes are missing or cannot be read.
     """
     file, listed = folder / HASHES, dict(manifest.files)
     if not file.is_file():
-        if manifest.hashed:
-            raise IndexMismatchError(
-                f"the index '{folder}' lacks its file '{HASHES}', so its content cannot be checked. Copy it "
-                f"back or rebuild. {REBUILD}"
-            )
-        return None  # older versions wrote none
+        raise IndexMismatchError(
+            f"the index '{folder}' lacks its file '{HASHES}', so its content cannot be checked. Copy it "
+            f"back or rebuild. {REBUILD}"
+        )
     try:
         hashes: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
-        known = manifest.hashed or INDEX_FILE in hashes
-        altered = known and hashes.get(INDEX_FILE) != _hash_of(folder / INDEX_FILE)
+        altered = hashes.get(INDEX_FILE) != _hash_file(folder / INDEX_FILE)
         fewer = hashes.keys() - listed.keys() - {INDEX_FILE}
-        changed = [name for name in listed if hashes.get(name) != _hash_of(folder / name)]
+        changed = [name for name in listed if hashes.get(name) != _hash_file(folder / name)]
     except (ValueError, AttributeError) as error:
         raise IndexMismatchError(f"'{file}' does not say what was built ({error}). {REBUILD}") from None
     return [INDEX_FILE] * bool(altered or fewer) + changed
@@ -339,27 +338,27 @@ def begin_build(
             f"'{folder}' is an index of the kind '{existing.settings.kind}', not '{settings.kind}': add "
             f"--kind {existing.settings.kind} to bring it up to date, or choose another --out."
         )
-    before, wanted = existing.settings.stamp if existing else _begun(folder), settings.stamp
-    if keeping and before and _has_other_corpus(before, wanted):
+    before, stamp = existing.settings.stamp if existing else _read_building_stamp(folder), settings.stamp
+    if keeping and before and _has_other_corpus(before, stamp):
         if existing:
             _refuse_strangers(folder, existing.settings.corpus, settings.corpus)
-        wanted.write(folder / BUILDING)
+        stamp.write(folder / BUILDING)
         _put_aside(folder, keeping if existing else ())
         return None
     if before and (existing or (folder / SHARDS).is_dir()):
         what = f"the {'' if existing else 'unfinished '}index '{folder}'"
-        refuse_differences(what, before, wanted, advice=_OTHER, error=IndexMismatchError)
-    elif before and before.differences(wanted):
+        refuse_differences(what, before, stamp, advice=_OTHER, error=IndexMismatchError)
+    elif before and before.differences(stamp):
         _empty(folder)
     if existing is None:
-        wanted.write(folder / BUILDING)
+        stamp.write(folder / BUILDING)
     return existing
 
 
-def _has_other_corpus(before: Stamp, wanted: Stamp) -> bool:
+def _has_other_corpus(before: Stamp, after: Stamp) -> bool:
     """Whether two indexes differ in their corpus, and in nothing else."""
-    alike = dataclasses.replace(before, made_from={**before.made_from, "corpus": wanted.made_from["corpus"]})
-    return bool(before.differences(wanted)) and not alike.differences(wanted)
+    alike = dataclasses.replace(before, made_from={**before.made_from, "corpus": after.made_from["corpus"]})
+    return bool(before.differences(after)) and not alike.differences(after)
 
 
 def _refuse_strangers(folder: Path, here: Sequence[CorpusFile], there: Sequence[CorpusFile]) -> None:
@@ -404,7 +403,7 @@ def was_begun(folder: Path) -> bool:
     return (folder / BUILDING).is_file()
 
 
-def _begun(folder: Path) -> Stamp | None:
+def _read_building_stamp(folder: Path) -> Stamp | None:
     """Return what an unfinished index is to be made of, None if none was begun.
 
     Raises :class:`IndexMismatchError` if that cannot be read: vectors that lie there may be of anything.
@@ -414,12 +413,9 @@ def _begun(folder: Path) -> Stamp | None:
         return None
     if stamp := Stamp.read(file):
         return stamp
-    try:  # older versions noted the settings as they stand in a manifest
-        return _settings_from(json.loads(file.read_text(encoding="utf-8"))).stamp
-    except (ValueError, KeyError, TypeError):
-        raise IndexMismatchError(
-            f"'{file}' does not say what the unfinished index is made of: it is damaged. {_OTHER}"
-        ) from None
+    raise IndexMismatchError(
+        f"'{file}' does not say what the unfinished index is made of: it is damaged. {_OTHER}"
+    )
 
 
 def _settings_from(record: dict[str, Any]) -> IndexSettings:

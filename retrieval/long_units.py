@@ -13,29 +13,33 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from core.errors import ConfigError, DataError
-from core.files import read_records
-from core.types import Passage
-from core.units import Unit, write_units
+from corag.core.errors import ConfigError, DataError
+from corag.core.options import Options
+from corag.core.types import Passage
+from corag.core.units import Unit, write_units
+from corag.core.words import UNSPACED, count_words, is_unspaced, word_spans
 from retrieval.corpora import (
     AUTO,
     DOCUMENTS,
     FORMATS,
     check_format,
-    format_of,
+    detect_format,
+    has_links,
     read_corpus,
-    read_passage_records,
 )
-from retrieval.sifting import CorpusReport, passage_from_record
+from retrieval.record_files import read_records_and_passages
+from retrieval.sifting import CorpusReport
 
 LinkSource = Literal["auto", "field", "mentions", "title"]
 _WORD = re.compile(r"\w+(?:[.-]\w+|['’](?!s\b)\w+)*")  # a genitive's s is a word by itself
+_BRACKET = re.compile(r"\s*[(（][^)）]*[)）]$")
+_UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 # What stands before a word that has a capital for its place alone.
 _SENTENCE_START = re.compile(r"(?:^|[.!?][\"”’)]*\s+|\n\s*)$")
 
 
 @dataclass(frozen=True)
-class UnitsConfig:
+class UnitsConfig(Options):
     """How to group a corpus into long units.
 
     Attributes:
@@ -58,17 +62,12 @@ class UnitsConfig:
         if self.max_words < 1:
             raise ConfigError(f"max_words must be at least 1, but is {self.max_words}.")
         check_format(self.format)
-        if self.links == "field" and self.format != AUTO and not _has_fields(self.format):
-            known = ", ".join(filter(_has_fields, FORMATS))
+        if self.links == "field" and self.format != AUTO and not has_links(self.format):
+            formats = ", ".join(filter(has_links, FORMATS))
             raise ConfigError(
                 f"records of the format '{self.format}' have no field 'links': choose links 'mentions' or "
-                f"'title', or a corpus in one of the formats {known}."
+                f"'title', or a corpus in one of the formats {formats}."
             )
-
-
-def _has_fields(format: str) -> bool:
-    """Whether a passage of this format is a record of its own, so may state its links."""
-    return FORMATS[format] is read_passage_records
 
 
 @dataclass(frozen=True)
@@ -93,23 +92,23 @@ class Documents:
 
     passages: list[list[tuple[str, int]]] = field(default_factory=list)
     titles: list[str] = field(default_factory=list)
-    of_title: dict[str, int] = field(default_factory=dict)
-    of_passage: dict[str, int] = field(default_factory=dict)
+    by_title: dict[str, int] = field(default_factory=dict)
+    by_passage_id: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, passages: Iterable[Passage]) -> Documents:
         """Sort passages into documents; one without a title is a document by itself."""
         documents = cls()
         for passage in passages:
-            number = documents.of_title.get(passage.title) if passage.title else None
+            number = documents.by_title.get(passage.title) if passage.title else None
             if number is None:
                 number = len(documents.titles)
                 documents.titles.append(passage.title)
                 documents.passages.append([])
                 if passage.title:
-                    documents.of_title[passage.title] = number
-            documents.passages[number].append((passage.id, len(passage.text.split())))
-            documents.of_passage[passage.id] = number
+                    documents.by_title[passage.title] = number
+            documents.passages[number].append((passage.id, count_words(passage.text)))
+            documents.by_passage_id[passage.id] = number
         return documents
 
     @property
@@ -121,10 +120,10 @@ class Documents:
 def build_units(config: UnitsConfig, report: Callable[[str], None]) -> UnitsReport:
     """Group a corpus into units and write them.
 
-    ``report`` is told a sentence of what was read. Raises :class:`core.errors.DataError` for a broken corpus,
+    ``report`` gets a sentence of what was read. Raises :class:`DataError` for a broken corpus,
     or one without links where "field" was asked for.
     """
-    config = replace(config, format=format_of(config.corpus, config.format))
+    config = replace(config, format=detect_format(config.corpus, config.format))
     corpus = CorpusReport()
     documents = Documents.read(_passages(config, corpus))
     report(f"{corpus}.")
@@ -146,7 +145,7 @@ def build_units(config: UnitsConfig, report: Callable[[str], None]) -> UnitsRepo
     linked = sum(map(bool, neighbours))
     mean = round(sum(sizes) / len(sizes), 1)
     links = "field" if source == "auto" else source
-    return UnitsReport(len(units), corpus.kept, len(neighbours), linked, links, mean, max(sizes))
+    return UnitsReport(len(units), corpus.passages, len(neighbours), linked, links, mean, max(sizes))
 
 
 def _passages(config: UnitsConfig, report: CorpusReport) -> Iterator[Passage]:
@@ -170,10 +169,12 @@ def group_documents(
     """
     groups: dict[int, list[int]] = {}
     words: dict[int, int] = {}
-    group_of: dict[int, int] = {}
+    group_by_document: dict[int, int] = {}
     # A sort is stable: of equally linked documents the earlier one goes first, whatever the machine.
     for document in sorted(range(len(sizes)), key=lambda number: len(neighbours[number])):
-        related = dict.fromkeys(group_of[number] for number in neighbours[document] if number in group_of)
+        related = dict.fromkeys(
+            group_by_document[number] for number in neighbours[document] if number in group_by_document
+        )
         members, total = [document], sizes[document]
         for group in sorted(related, key=lambda number: words[number]):
             if total + words[group] > max_words:
@@ -181,7 +182,7 @@ def group_documents(
             total += words[group]
             members += groups.pop(group)
         groups[document], words[document] = members, total
-        group_of.update((member, document) for member in members)
+        group_by_document.update((member, document) for member in members)
     return sorted(sorted(members) for members in groups.values())
 
 
@@ -205,14 +206,14 @@ def _both_ways(links: Iterable[tuple[int, int]], documents: int) -> list[list[in
         if source != target:
             neighbours[source][target] = None
             neighbours[target][source] = None
-    return [list(found) for found in neighbours]
+    return [list(linked) for linked in neighbours]
 
 
 def _links(config: UnitsConfig, documents: Documents) -> Iterable[tuple[int, int]]:
     """Return links as (from, to), one way."""
     if config.links == "mentions":
         return _mentions(_passages(config, CorpusReport()), documents)
-    if config.links == "title" or not _has_fields(config.format):
+    if config.links == "title" or not has_links(config.format):
         return ()
     return _field_links(config, documents)
 
@@ -222,16 +223,19 @@ def _field_links(config: UnitsConfig, documents: Documents) -> Iterator[tuple[in
 
     What they name outside the corpus is passed over.
     """
-    for path in config.corpus:
-        for number, record in enumerate(read_records(path), 1):
-            named = record.get("links") or []
-            if not isinstance(named, list):
-                raise DataError(f"{path}, record {number}: expected 'links' to be a list of titles or ids.")
-            source = documents.of_passage.get(passage_from_record(record, f"{path}, record {number}").id)
-            for name in map(str, named):
-                target = documents.of_title.get(name, documents.of_passage.get(name))
-                if source is not None and target is not None:
-                    yield source, target
+    for record, passage in read_records_and_passages(config.corpus):
+        names = record.get("links") or []
+        if not isinstance(passage, Passage) or not names:
+            continue
+        if not isinstance(names, list):
+            raise DataError(
+                f"the passage '{passage.id}' has the links {names!r:.60}: expected a list of titles or ids."
+            )
+        source = documents.by_passage_id.get(passage.id)
+        for name in map(str, names):
+            target = documents.by_title.get(name, documents.by_passage_id.get(name))
+            if source is not None and target is not None:
+                yield source, target
 
 
 def _mentions(passages: Iterable[Passage], documents: Documents) -> Iterator[tuple[int, int]]:
@@ -239,40 +243,62 @@ def _mentions(passages: Iterable[Passage], documents: Documents) -> Iterator[tup
 
     Titles match as whole words with their capitals, without a closing bracket such as "(film)". A title that
     several documents have is passed over, and so is a single word at the start of a sentence, where any word
-    has a capital.
+    has a capital. Of scripts without capitals, titles of several words match, and any of two characters where
+    no spaces are set between words.
     """
-    named: dict[str, dict[tuple[str, ...], int]] = {}
+    by_first_word: dict[str, dict[tuple[str, ...], int]] = {}
     shared = set()
     for number, title in enumerate(documents.titles):
-        words = tuple(_WORD.findall(re.sub(r"\s*\([^)]*\)$", "", title)))
-        if not words or not any(word[0].isupper() or word[0].isdigit() for word in words):
+        text = _BRACKET.sub("", title)
+        words = tuple(text[start:end] for start, end in _words(text))
+        if not words or not (any(map(_begins_name, words)) or _names_without_capitals(words)):
             continue
-        if words in named.setdefault(words[0], {}):
+        if words in by_first_word.setdefault(words[0], {}):
             shared.add(words)
-        named[words[0]][words] = number
+        by_first_word[words[0]][words] = number
     # Which of the documents of one title is meant, the text does not tell.
     for words in shared:
-        del named[words[0]][words]
+        del by_first_word[words[0]][words]
     for passage in passages:
-        source = documents.of_passage[passage.id]
-        yield from ((source, target) for target in _titles_in(passage.text, named))
+        source = documents.by_passage_id[passage.id]
+        yield from ((source, target) for target in _titles_in(passage.text, by_first_word))
 
 
-def _titles_in(text: str, named: dict[str, dict[tuple[str, ...], int]]) -> Iterator[int]:
+def _titles_in(text: str, by_first_word: dict[str, dict[tuple[str, ...], int]]) -> Iterator[int]:
     """Yield the documents that a text names.
 
-    ``named``: by first word, the words of a title and its document.
+    ``by_first_word``: the words of a title and its document.
     """
-    matches = list(_WORD.finditer(text))
-    words = [match[0] for match in matches]
+    spans = list(_words(text))
+    words = [text[start:end] for start, end in spans]
     place = 0
     while place < len(words):
-        candidates = named.get(words[place], {})
+        candidates = by_first_word.get(words[place], {})
         fits = [title for title in candidates if tuple(words[place : place + len(title)]) == title]
         longest = max(fits, key=len, default=())
         # Four characters are enough to see the end of a sentence, closing quotes and brackets included.
-        if len(longest) == 1 and _SENTENCE_START.search(text[: matches[place].start()][-4:]):
-            longest = ()
+        if len(longest) == 1 and _begins_name(longest[0]):
+            start = spans[place][0]
+            if _SENTENCE_START.search(text[max(0, start - 4) : start]):
+                longest = ()
         if longest:
             yield candidates[longest]
         place += max(1, len(longest))
+
+
+def _words(text: str) -> Iterator[tuple[int, int]]:
+    for match in _WORD.finditer(text):
+        if is_unspaced(match[0]):
+            yield from ((match.start() + start, match.start() + end) for start, end in word_spans(match[0]))
+        else:
+            yield match.span()
+
+
+def _begins_name(word: str) -> bool:
+    return word[0].isupper() or word[0].isdigit()
+
+
+def _names_without_capitals(words: Sequence[str]) -> bool:
+    """Whether words of a script without capitals are enough to be a title, and no word like any other."""
+    caseless = words[0][0].isalpha() and words[0][0].lower() == words[0][0].upper()
+    return caseless and (len(words) > 1 or (len(words[0]) > 1 and bool(_UNSPACED_LETTER.match(words[0]))))

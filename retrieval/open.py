@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from core.errors import ConfigError, IndexMismatchError
-from core.protocols import Retriever
-from core.seeds import stable_hash
+from corag.core.errors import ConfigError, IndexMismatchError
+from corag.core.protocols import Retriever
+from corag.core.seeds import stable_hash
 from retrieval.config import Bm25, RetrieverConfig
 from retrieval.dense.build import DOCID, INDEX
 from retrieval.dense.encoder import Encoder
 from retrieval.dense.search import DenseSearcher, FaissIndex, LuceneVectorIndex, PassageSource
 from retrieval.index_manifest import (
     INDEX_FILE,
+    LANGUAGE,
     REBUILD,
     TRAINING,
     IndexManifest,
@@ -26,6 +27,7 @@ from retrieval.index_manifest import (
 )
 from retrieval.lucene.bm25 import LuceneSearcher, is_lucene_index
 from retrieval.lucene.java import java_class
+from retrieval.lucene.languages import ENGLISH, LANGUAGES
 from retrieval.store import PassageStore
 from retrieval.wrappers import (
     BatchedRetriever,
@@ -42,7 +44,7 @@ async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -
     ``part_alone``: whether a part of an index may be opened without the others, to be served.
 
     Raises :class:`IndexMismatchError` for an index that is missing, incomplete or built with another encoder,
-    :class:`core.errors.BackendError` if there is no Java or no server answers, :class:`ConfigError` for
+    :class:`corag.core.errors.BackendError` if there is no Java or no server answers, :class:`ConfigError` for
     settings that clash.
     """
     if bool(config.index) == bool(config.url):
@@ -50,6 +52,7 @@ async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -
             "give the retriever either `index` (folders or names) or `url` (search servers), and not both."
         )
     if config.url:
+        _refuse_unused(config, (), "a search server, which has settings of its own")
         from retrieval.http.client import connect  # loads httpx, which a local index does not need
 
         retriever: Retriever = await connect(config)
@@ -62,7 +65,38 @@ async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -
     return CachedRetriever(retriever, config.cache_size)
 
 
+# What is set for one kind of index, and how the kinds are called: all others pass it over.
+_OF_KIND = (
+    (("k1", "b"), "bm25", "a BM25 index"),
+    (("encoder",), "dense", "an index with vectors"),
+    (("query_prefix", "passages_from"), "faiss", "a FAISS folder without a manifest"),
+)
+
+
+def _kinds(folder: Path) -> tuple[str, ...]:
+    """Return which of the settings in ``_OF_KIND`` an index has a use for."""
+    manifest = read_manifest(folder)
+    if manifest is not None:
+        return ("bm25",) if manifest.settings.kind == "bm25" else ("dense",)
+    # Its texts are those of a Lucene index, which are looked up and not searched.
+    return ("dense", "faiss") if (folder / INDEX).is_file() and (folder / DOCID).is_file() else ("bm25",)
+
+
+def _refuse_unused(config: RetrieverConfig, kinds: Sequence[str], what: str) -> None:
+    """Raise :class:`ConfigError` for what is set for a kind of index that is not searched."""
+    for names, kind, where in _OF_KIND:
+        for name in names if kind not in kinds else ():
+            value = getattr(config, name)
+            if value != getattr(RetrieverConfig, name):
+                raise ConfigError(
+                    f"retriever.{name} is '{value}', but what is searched is {what}, which has no use for "
+                    f"it: it is for {where}. Leave it out."
+                )
+
+
 def _open_indexes(config: RetrieverConfig, part_alone: bool) -> Retriever:
+    kinds = [kind for name in config.index for kind in _kinds(_find(name))]
+    _refuse_unused(config, kinds, ", ".join(config.index))
     opened = [_open_index(name, config) for name in config.index]
     parts = {name: each.part for name, each in zip(config.index, opened, strict=True)}
     if part_alone and len(opened) == 1 and opened[0].part is not None and config.reranker:
@@ -73,10 +107,10 @@ def _open_indexes(config: RetrieverConfig, part_alone: bool) -> Retriever:
             "which asks all parts."
         )
     if any(parts.values()) and not (part_alone and len(opened) == 1):
-        having = require_all_parts(parts)
+        holders = require_all_parts(parts)
         by_name = dict(zip(config.index, opened, strict=True))
         whole = next(part.whole for part in parts.values() if part is not None)
-        return PartsRetriever([by_name[names[0]] for names in having.values()], whole)
+        return PartsRetriever([by_name[names[0]] for names in holders.values()], whole)
     if len(opened) == 1:
         return opened[0]
     return FusedRetriever(opened, depth=config.fusion_depth, rrf_k=config.rrf_k)
@@ -95,15 +129,32 @@ def _open_index(name: str, config: RetrieverConfig) -> BatchedRetriever:
             "last, nor a plain Lucene or Pyserini FAISS index. Run `corag index` with the same settings to "
             "finish or build it."
         )
-    bm25 = Bm25.from_config(config)
-    searcher = LuceneSearcher(folder, bm25, config.threads)
+    bm25, language = Bm25.from_config(config), _choose_language(folder, manifest, config)
+    searcher = LuceneSearcher(folder, bm25, config.threads, language)
     # Files of the right size may still be another index's: what Lucene itself counts shows it.
     if manifest and searcher.size != manifest.passages:
         raise IndexMismatchError(
             f"the Lucene index '{folder}' has {searcher.size:,} passages, but its manifest says "
             f"{manifest.passages:,}. {REBUILD}"
         )
-    return BatchedRetriever(searcher, stable_hash(f"{_contents_fingerprint(folder, manifest)}|{bm25}"))
+    # A manifest's fingerprint has its language in it.
+    chosen = f"|{language}" if manifest is None and language != ENGLISH else ""
+    contents = _contents_fingerprint(folder, manifest)
+    return BatchedRetriever(searcher, stable_hash(f"{contents}|{bm25}{chosen}"))
+
+
+def _choose_language(folder: Path, manifest: IndexManifest | None, config: RetrieverConfig) -> str:
+    """Return by which language's analyser a Lucene index is searched: that by which it was built."""
+    if manifest is None:
+        return config.language or ENGLISH
+    built = manifest.settings.detail(LANGUAGE) or ENGLISH
+    if built not in LANGUAGES or config.language not in ("", built):
+        raise IndexMismatchError(
+            f"the index '{folder}' was built with the analyser for '{built}', but "
+            f"'{config.language or built}' is to search it: leave out retriever.language, or build the index "
+            "again with corag index --language."
+        )
+    return built
 
 
 def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) -> BatchedRetriever:
@@ -123,7 +174,7 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
         )
     store = PassageStore(folder)
     if settings.kind == "dense":
-        faiss = _open_faiss(folder, store.id_of, config)
+        faiss = _open_faiss(folder, store.read_id, config)
         _refuse_other_vectors(folder, faiss, len(store), manifest)
         vectors: FaissIndex | LuceneVectorIndex = faiss
     else:
@@ -138,12 +189,11 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
 
 def _refuse_other_vectors(folder: Path, vectors: FaissIndex, texts: int, manifest: IndexManifest) -> None:
     # Files of the right size may hold vectors of another length, and as many numbers.
-    found = vectors.rows, vectors.dimension, texts
-    wanted = manifest.passages, manifest.settings.dimension, manifest.passages
-    if found != wanted:
+    rows, dimension = manifest.passages, manifest.settings.dimension
+    if (vectors.rows, vectors.dimension, texts) != (rows, dimension, rows):
         raise IndexMismatchError(
-            f"the dense index '{folder}' has {found[0]:,} vectors of {found[1]} dimensions and {found[2]:,} "
-            f"passages, but its manifest says {wanted[0]:,} of {wanted[1]}: it is damaged. {REBUILD}"
+            f"the dense index '{folder}' has {vectors.rows:,} vectors of {vectors.dimension} dimensions and "
+            f"{texts:,} passages, but its manifest says {rows:,} of {dimension}: it is damaged. {REBUILD}"
         )
 
 
@@ -166,14 +216,15 @@ def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetrie
     source = _find(config.passages_from)
     texts: PassageSource = LuceneSearcher(source, Bm25.from_config(config), config.threads)
     contents = f"{_contents_fingerprint(folder, None)}|{_contents_fingerprint(source, read_manifest(source))}"
-    fingerprint = f"{contents}|{encoder.fingerprint}|{config.query_prefix}"
-    searcher = DenseSearcher(encoder, vectors, texts, config.query_prefix)
+    prompt = encoder.resolve_prompt(config.query_prefix, "query")
+    fingerprint = f"{contents}|{encoder.fingerprint}|{prompt}"
+    searcher = DenseSearcher(encoder, vectors, texts, prompt)
     return BatchedRetriever(searcher, stable_hash(f"{fingerprint}|{config.ef_search}|{config.nprobe}"))
 
 
-def _open_faiss(folder: Path, id_of: Callable[[int], str], config: RetrieverConfig) -> FaissIndex:
+def _open_faiss(folder: Path, read_id: Callable[[int], str], config: RetrieverConfig) -> FaissIndex:
     return FaissIndex(
-        folder / INDEX, id_of, ef_search=config.ef_search, nprobe=config.nprobe, threads=config.threads
+        folder / INDEX, read_id, ef_search=config.ef_search, nprobe=config.nprobe, threads=config.threads
     )
 
 
@@ -196,10 +247,10 @@ def _find(name: str) -> Path:
         )
     # Pyserini would start Java itself, in a way that fails without the vector module: start it first.
     java_class("java.lang.Object")
-    from pyserini import prebuilt_index_info as known
+    from pyserini import prebuilt_index_info as prebuilt
     from pyserini.util import download_prebuilt_index
 
-    names = [*known.TF_INDEX_INFO, *known.FAISS_INDEX_INFO]
+    names = [*prebuilt.TF_INDEX_INFO, *prebuilt.FAISS_INDEX_INFO]
     if name not in names:
         close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
         hint = f"did you mean '{close[0]}'?" if close else "build it with `corag index`, or check the path."

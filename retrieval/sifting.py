@@ -1,15 +1,21 @@
-"""What every reader of passages shares: a record as a passage, repeats dropped, a report of what was kept."""
+"""What all corpora share: repeats and odd records left out with a count, ids made, a report of it all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from core.errors import DataError
-from core.types import Passage, passage_id
+from corag.core.errors import DataError
+from corag.core.types import Passage, passage_id
+from retrieval.record_files import CorpusItem, Note
+from retrieval.records import OddRecordError
 
-_NAMED = 5  # ids that a sentence names
+_NAMED = 5  # ids, and odd records, that a sentence names
+_HOPELESS = 10_000  # odd records at the beginning, without a passage among them, after which reading ends
+
+NUMBER_SIGN = "#"
+"""Between an id that several passages share and the number that tells them apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,9 @@ class FileReport:
         dropped: how many were not, as repeats for the most part.
         refused: why it could not be read, "" if it could.
         note: what a user should know of the reading, "" for nothing.
+        left_out: words of its text that are in no passage, by what they are, such as "navigation".
+        shared: how many passages have an id that was made, since an earlier one has theirs.
+        repeats: digest of what the pages of its folder repeat, "" for nothing.
     """
 
     file: str
@@ -31,27 +40,55 @@ class FileReport:
     dropped: int = 0
     refused: str = ""
     note: str = ""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    shared: int = 0
+    repeats: str = ""
 
 
 @dataclass
 class CorpusReport:
     """What reading a corpus kept and dropped; filled while the passages stream by.
 
-    ``taken_ids``: the first few of the repeated ids. ``files``: what became of each file, where they are
-    documents.
+    Every record is a passage that was kept or is counted in :attr:`dropped`.
+
+    Attributes:
+        passages: how many were kept.
+        empty: records without text.
+        repeated_texts: records with a title and text already seen.
+        repeated_ids: records with an id already taken, where they are not kept under another.
+        odd: records that are no passages, by reason.
+        joined_ids: passages whose id spanned lines, which were joined.
+        shared_ids: passages that were kept under an id made of one already taken ("doc#2").
+        first_repeated_ids: a few ids that several records have, for messages.
+        first_odd: what is wrong with the first odd records.
+        notes: sentences on what was guessed of the files.
+        files: what became of each file, where they are documents.
+        same_as: (id, row) of each dropped id whose passage was kept under another id, in the row of that
+            number; complete when the stream has ended.
     """
 
-    kept: int = 0
+    passages: int = 0
     empty: int = 0
     repeated_ids: int = 0
     repeated_texts: int = 0
-    taken_ids: list[str] = field(default_factory=list)
+    odd: Counter[str] = field(default_factory=Counter)
+    joined_ids: int = 0
+    shared_ids: int = 0
+    first_repeated_ids: list[str] = field(default_factory=list)
+    first_odd: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     files: list[FileReport] = field(default_factory=list)
+    same_as: list[tuple[str, int]] = field(default_factory=list)
 
     @property
     def dropped(self) -> int:
         """All that was not kept."""
-        return self.empty + self.repeated_ids + self.repeated_texts
+        return self.empty + self.repeated_ids + self.repeated_texts + self.odd.total()
+
+    @property
+    def records(self) -> int:
+        """All that was read."""
+        return self.passages + self.dropped
 
     @property
     def refused(self) -> list[FileReport]:
@@ -62,80 +99,141 @@ class CorpusReport:
         files = f"{len(self.files) - len(self.refused):,} of {len(self.files):,} files read, "
         dropped = {
             "empty": self.empty,
-            f"with an id already taken ({self._taken()})": self.repeated_ids,
+            f"with an id already taken ({self._list_repeated_ids()})": self.repeated_ids,
             "with a title and text already seen": self.repeated_texts,
+            **self.odd,
         }
         parts = ", ".join(f"{count:,} {what}" for what, count in dropped.items() if count)
-        told = f"{files if self.files else ''}{self.kept:,} passages kept"
-        return f"{told}; dropped: {parts}" if parts else told
+        summary = f"{files if self.files else ''}{self.passages:,} passages kept"
+        return f"{summary}; dropped: {parts}" if parts else summary
 
-    def repeats(self, identifier: str) -> None:
-        """Count a passage whose id is already taken."""
+    def sentences(self) -> list[str]:
+        """Return all that a user should know, a sentence each: the counts first."""
+        sentences = [f"{self}."]
+        if self.odd:
+            more = self.odd.total() - len(self.first_odd)
+            examples = [f"\n  {each}" for each in self.first_odd]
+            examples += [f"\n  and {more:,} more"] if more else []
+            count = f"{self.odd.total():,} odd record(s) are left out (strict refuses them):"
+            sentences.append(count + "".join(examples))
+        if self.shared_ids:
+            sentences.append(
+                f"{self.shared_ids:,} passages share an id with an earlier one "
+                f"({self._list_repeated_ids()}): the first keeps it, the others are called ID#2, ID#3, ..."
+            )
+        if self.joined_ids:
+            sentences.append(f"{self.joined_ids:,} ids spanned lines: they are written on one.")
+        return sentences + [f"{note}." for note in self.notes]
+
+    def add_odd(self, record: OddRecordError) -> None:
+        """Count a record that is no passage."""
+        self.odd[record.reason] += 1
+        if len(self.first_odd) < _NAMED:
+            self.first_odd.append(_storable(str(record)))
+
+    def add_repeat(self, identifier: str) -> None:
+        """Count a passage whose id is already taken, and that is dropped."""
         self.repeated_ids += 1
-        if len(self.taken_ids) < _NAMED:
-            self.taken_ids.append(identifier)
+        self._name_repeat(identifier)
 
-    def _taken(self) -> str:
-        return ", ".join([*self.taken_ids, *["..."] * (self.repeated_ids > len(self.taken_ids))])
+    def add_shared(self, identifier: str) -> None:
+        """Count a passage whose id is already taken, and that gets another."""
+        self.shared_ids += 1
+        self._name_repeat(identifier)
+
+    def _name_repeat(self, identifier: str) -> None:
+        if len(self.first_repeated_ids) < _NAMED and identifier not in self.first_repeated_ids:
+            self.first_repeated_ids.append(identifier)
+
+    def _list_repeated_ids(self) -> str:
+        more = self.repeated_ids + self.shared_ids > len(self.first_repeated_ids)
+        return ", ".join([*self.first_repeated_ids, *["..."] * more])
 
 
-def sift(passages: Iterable[Passage], report: CorpusReport, what: str) -> Iterator[Passage]:
+def sift(
+    items: Iterable[CorpusItem], report: CorpusReport, what: str, *, strict: bool = False
+) -> Iterator[Passage]:
     """Pass passages on but for empty ones and repeats, counting into ``report``.
 
-    ``what`` they are read from. Raises :class:`DataError` if there is none in it.
+    Of passages that share an id the first keeps it, and the others are called ID#2, ID#3 and so on: mostly
+    they are chunks that have their document's id. Passages with the same title and text (spaces squeezed) are
+    one, whatever their ids.
+
+    Args:
+        items: what a reader yields.
+        report: where it is counted.
+        what: what the items are read from.
+        strict: refuse the first record that is no passage, and drop those that share an id.
+
+    Raises:
+        DataError: if there is no passage, or with ``strict`` for an odd record.
     """
     # Two hashes of 8 bytes per passage, not the passages: a corpus may have tens of millions.
     ids: set[int] = set()
-    texts: set[int] = set()
-    for passage in passages:
+    texts: dict[int, None] = {}  # in the order of the rows, so that a text's row can be told at the end
+    repeats: list[tuple[str, int]] = []  # ids that were dropped, and their texts
+    counts: dict[int, int] = {}  # how many passages have an id, where several have
+    for item in items:
+        if isinstance(item, Passage):
+            passage = item
+        elif isinstance(item, Note):
+            report.notes.append(_storable(item.text))
+            continue
+        elif strict:
+            raise item
+        else:
+            report.add_odd(item)
+            if not report.passages and report.odd.total() >= _HOPELESS:
+                break
+            continue
         key = int(passage_id(passage.title, passage.text), 16)
+        if not passage.id.isprintable() and passage.id.splitlines() != [passage.id]:
+            # Lists of ids have one per line, here and in Pyserini.
+            report.joined_ids += 1
+            passage = replace(passage, id=" ".join(passage.id.split()) or f"{key:016x}")
+        id_hash = hash(passage.id)
         if not passage.text.strip():
             report.empty += 1
         elif key in texts:  # first: where ids are made of texts, a repeat has both
             report.repeated_texts += 1
-        elif hash(passage.id) in ids:
-            report.repeats(passage.id)
+            if id_hash not in ids:
+                repeats.append((passage.id, key))
+        elif id_hash in ids and strict:
+            report.add_repeat(passage.id)
         else:
-            ids.add(hash(passage.id))
-            texts.add(key)
-            report.kept += 1
+            if id_hash in ids:
+                report.add_shared(passage.id)
+                passage = _renamed(passage, ids, counts)
+                id_hash = hash(passage.id)
+            ids.add(id_hash)
+            texts[key] = None
+            report.passages += 1
             yield passage
-    if not report.kept:
-        why = "".join(f"\n  {file.file}: {file.refused}" for file in report.refused)
-        raise DataError(f"no passage was found in {what}: {report}.{why}")
+    _resolve(repeats, texts, ids, report)
+    if not report.passages:
+        why = [f"\n  {file.file}: {file.refused}" for file in report.refused]
+        why += [f"\n  {odd}" for odd in report.first_odd]
+        raise DataError(f"no passage was found in {what}: {report}.{''.join(why)}")
 
 
-def passage_from_record(record: dict[str, Any], where: str) -> Passage:
-    """Read one JSON record: ``id``, ``_id`` or ``docid``; ``title`` and ``text``, or Pyserini's ``contents``.
+def _storable(text: str) -> str:
+    """Return a text that quotes a file's name, whose bytes need not be UTF-8."""
+    return text.encode("utf-8", "replace").decode()
 
-    Contents are title, newline, text, or the text alone beside a ``title``. A record without an id gets one
-    derived from title and text. ``source`` (text) is taken over, with ``page`` (a number); anything else that
-    goes by these names is the corpus's own affair. Raises :class:`DataError` starting with ``where``.
-    """
-    text, title = record.get("text"), record.get("title")
-    if text is None and isinstance(record.get("contents"), str):
-        first, newline, rest = record["contents"].partition("\n")
-        # A first line is the title only if no other title is given: corpora with both may put the text alone
-        # here. Pyserini's wiki18 quotes the title.
-        if newline and (not title or title in (first, first.strip('"'))):
-            title, text = title or first.strip('"'), rest
-        else:
-            text = record["contents"]
-    if not isinstance(text, str) or not isinstance(title or "", str):
-        raise DataError(
-            f"{where}: expected the fields 'id', 'title' and 'text' (or 'id' and 'contents') as strings, but "
-            f"found: {', '.join(sorted(record)) or 'nothing'}."
-        )
-    identifier = next(
-        (record[name] for name in ("id", "_id", "docid") if record.get(name) not in (None, "")), None
-    )
-    source, page = record.get("source"), record.get("page")
-    if not isinstance(source, str):
-        source, page = "", 0
-    return Passage(
-        passage_id(title or "", text) if identifier is None else str(identifier),
-        title or "",
-        text,
-        source,
-        page if isinstance(page, int) and page > 0 else 0,
-    )
+
+def _renamed(passage: Passage, ids: set[int], counts: dict[int, int]) -> Passage:
+    """Return the passage under the first id of ID#2, ID#3, ... that is free."""
+    key = hash(passage.id)
+    while True:
+        counts[key] = counts.get(key, 1) + 1
+        if hash(name := f"{passage.id}{NUMBER_SIGN}{counts[key]}") not in ids:
+            return replace(passage, id=name)
+
+
+def _resolve(
+    repeats: list[tuple[str, int]], texts: dict[int, None], ids: set[int], report: CorpusReport
+) -> None:
+    """Note for each dropped id that no passage has the row of the passage with the same text."""
+    wanted = {key for _, key in repeats}
+    rows = {key: row for row, key in enumerate(texts) if key in wanted} if wanted else {}
+    report.same_as += [(name, rows[key]) for name, key in repeats if hash(name) not in ids]

@@ -6,13 +6,16 @@ import hashlib
 import mmap
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import orjson
 
-from core.errors import DataError
-from core.types import Passage
+from corag.core.errors import DataError
+from corag.core.types import Passage
+from retrieval.aliases import Aliases
 
 # Hashes of ids rather than ids: 16 bytes per passage, whatever its id, in one sorted array.
 TEXTS, OFFSETS, IDS = "passages.jsonl", "passages.offsets.npy", "passages.ids.npy"
@@ -53,6 +56,7 @@ class PassageStore:
     """Random access to what :func:`storing` wrote, through memory maps: opening is immediate at any size."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         # asarray: the same map seen as a plain array, whose elements are read several times faster than a
         # memmap's
         self._offsets = np.asarray(np.load(folder / OFFSETS, mmap_mode="r"))
@@ -73,31 +77,41 @@ class PassageStore:
         """Stream the passages of these rows."""
         return (self.row(number) for number in range(start, min(stop, len(self))))
 
-    def id_of(self, number: int) -> str:
+    def read_id(self, number: int) -> str:
         """Return the id of the passage of this row."""
         return self.row(number).id
 
     def passages(self, ids: Sequence[str]) -> dict[str, Passage]:
-        """Return the passages with these ids by id, leaving out unknown ones."""
+        """Return the passages with these ids by id, leaving out unknown ones.
+
+        An id that was dropped as a repeat brings the passage that was kept, under the id that was asked for.
+        """
         if not len(self):
             return {}
         # All ids of a batch at once, in C: looked up one by one they would cost more than Lucene's search.
-        wanted = np.fromiter(map(_hash, ids), "<u8", len(ids))
-        first = np.searchsorted(self._sorted_hashes, wanted)
+        hashes = np.fromiter(map(_hash, ids), "<u8", len(ids))
+        first = np.searchsorted(self._sorted_hashes, hashes)
         rows = self._rows[np.minimum(first, len(self) - 1)]
         starts, stops = self._offsets[rows].tolist(), self._offsets[rows + 1].tolist()
-        found = {}
+        by_id = {}
         for place, (identifier, start, stop) in enumerate(zip(ids, starts, stops, strict=True)):
             passage = Passage(*orjson.loads(self._texts[start:stop]))
             if passage.id == identifier:
-                found[identifier] = passage
-            elif other := self._look_further(identifier, wanted[place], int(first[place])):
-                found[identifier] = other
-        return found
+                by_id[identifier] = passage
+            elif other := self._look_further(identifier, hashes[place], int(first[place])):
+                by_id[identifier] = other
+            elif kept := self.aliases.same_as.get(identifier):
+                by_id[identifier] = replace(self.passages([kept])[kept], id=identifier)
+        return by_id
 
-    def _look_further(self, identifier: str, wanted: np.uint64, place: int) -> Passage | None:
+    @cached_property
+    def aliases(self) -> Aliases:
+        """Which ids stand for the same passage."""
+        return Aliases.load(self._folder)
+
+    def _look_further(self, identifier: str, id_hash: np.uint64, place: int) -> Passage | None:
         """Search the rows whose ids have the same hash: for unknown ids and the rare hash that two share."""
-        while place < len(self) and self._sorted_hashes[place] == wanted:
+        while place < len(self) and self._sorted_hashes[place] == id_hash:
             passage = self.row(int(self._rows[place]))
             if passage.id == identifier:
                 return passage

@@ -15,19 +15,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from core.batching import MicroBatcher
-from core.errors import BackendError, ConfigError, SearchFailedError, reason
-from core.fusion import fuse
-from core.gather import gather
-from core.hugging_face import download, reading_weights
-from core.lazy import importing
-from core.protocols import CachedHits, Retriever
-from core.request_cache import RequestCache
-from core.seeds import stable_hash
-from core.types import Hit, Passage
+from corag.core.batching import MicroBatcher
+from corag.core.errors import BackendError, ConfigError, SearchFailedError, reason
+from corag.core.fusion import fuse
+from corag.core.gather import gather
+from corag.core.hugging_face import download, reading_weights
+from corag.core.lazy import importing
+from corag.core.protocols import CachedHits, NotedHits, Retriever, search_note
+from corag.core.request_cache import RequestCache
+from corag.core.seeds import stable_hash
+from corag.core.types import Hit, Passage
+from retrieval.dense.fingerprint import model_fingerprint
 from retrieval.index_manifest import IndexPart
 
 HitsOrError = Sequence[Hit] | SearchFailedError
+
+
+def noted(hits: Sequence[Hit], note: str) -> Sequence[Hit]:
+    """Return hits with a note to them, "" for none."""
+    return NotedHits(hits, note) if note else hits
+
 
 _MAX_BATCH = 1024
 _MAX_RERANKED_QUERIES = 64  # each brings as many pairs as it has hits, so a batch is thousands of pairs
@@ -50,7 +57,7 @@ class BatchSearcher(Protocol):
 
 
 class BatchedRetriever:
-    """A :class:`core.protocols.Retriever` over a :class:`BatchSearcher`, which likes batches.
+    """A :class:`corag.core.protocols.Retriever` over a :class:`BatchSearcher`, which likes batches.
 
     ``fingerprint`` identifies corpus, index settings and encoder. ``part``: which part of an index it is, if
     it is not a whole one.
@@ -98,16 +105,16 @@ class BatchedRetriever:
         outcomes: list[HitsOrError] = [()] * len(items)
         for depth in sorted({k for _, k in items}):
             places = [place for place, (_, k) in enumerate(items) if k == depth]
-            found = self._searcher.search([items[place][0] for place in places], depth)
-            for place, outcome in zip(places, found, strict=True):
+            batch_outcomes = self._searcher.search([items[place][0] for place in places], depth)
+            for place, outcome in zip(places, batch_outcomes, strict=True):
                 outcomes[place] = outcome
         return outcomes
 
     def _look_up_batch(self, items: Sequence[Sequence[str]]) -> Sequence[Sequence[Passage]]:
-        found = self._searcher.passages(
+        by_id = self._searcher.passages(
             list(dict.fromkeys(identifier for ids in items for identifier in ids))
         )
-        return [tuple(found[identifier] for identifier in ids if identifier in found) for ids in items]
+        return [tuple(by_id[identifier] for identifier in ids if identifier in by_id) for ids in items]
 
 
 class FusedRetriever:
@@ -128,12 +135,12 @@ class FusedRetriever:
         """Return up to k hits, best first; scores are sums of reciprocal ranks."""
         depth = max(k, self._depth)
         rankings = await asyncio.gather(*(each.search(query, depth) for each in self._retrievers))
-        return fuse(rankings, self._rrf_k)[:k]
+        return noted(fuse(rankings, self._rrf_k)[:k], search_note(*rankings))
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, each from the first index that has it, without unknown ones."""
-        found = await asyncio.gather(*(each.passages(ids) for each in self._retrievers))
-        by_id = {passage.id: passage for passages in reversed(found) for passage in passages}
+        passages_by_index = await asyncio.gather(*(each.passages(ids) for each in self._retrievers))
+        by_id = {passage.id: passage for passages in reversed(passages_by_index) for passage in passages}
         return [by_id[identifier] for identifier in ids if identifier in by_id]
 
     async def close(self) -> None:
@@ -143,7 +150,7 @@ class FusedRetriever:
 
 
 class PartsRetriever:
-    """The parts of an index, in order, as the whole that they are: all are asked at once, the best are kept.
+    """The parts of an index, in order, as the whole that they are: all are searched at once.
 
     Their scores are of one scale: those of vectors, from one training. Where they are equal the earlier
     passage comes first, as in a whole index. One part that fails fails the search: without it there would be
@@ -161,14 +168,15 @@ class PartsRetriever:
 
     async def search(self, query: str, k: int) -> Sequence[Hit]:
         """Return up to k hits, best first."""
-        found = await gather(_hits(each, query, k) for each in self._parts)
+        hits_by_part = await gather(_hits(each, query, k) for each in self._parts)
         # Sorting keeps the order of what is equal: part by part, each in its own order.
-        return sorted((hit for hits in found for hit in hits), key=lambda hit: -hit.score)[:k]
+        ranked = sorted((hit for hits in hits_by_part for hit in hits), key=lambda hit: -hit.score)
+        return noted(ranked[:k], search_note(*hits_by_part))
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""
-        found = await gather(_passages(each, ids) for each in self._parts)
-        by_id = {passage.id: passage for passages in found for passage in passages}
+        passages_by_part = await gather(_passages(each, ids) for each in self._parts)
+        by_id = {passage.id: passage for passages in passages_by_part for passage in passages}
         return [by_id[identifier] for identifier in ids if identifier in by_id]
 
     async def close(self) -> None:
@@ -212,7 +220,9 @@ class RerankedRetriever:
         self._inner = inner
         self._depth = depth
         self._batcher = MicroBatcher(self._score, max_batch=_MAX_RERANKED_QUERIES, name="rerank")
-        self.fingerprint = stable_hash(f"rerank|{model}|{depth}|{inner.fingerprint}")
+        # By its weights, not by its name: another model may come to lie in the same folder.
+        weights = model_fingerprint(self._model)
+        self.fingerprint = stable_hash(f"rerank|{weights}|{depth}|{inner.fingerprint}")
 
     @property
     def retried(self) -> int:
@@ -227,7 +237,8 @@ class RerankedRetriever:
         scores = await self._batcher.submit((query, hits))
         ranked = (Hit(hit.passage, score) for hit, score in zip(hits, scores, strict=True))
         # What the cross-encoder has no number for comes last.
-        return sorted(ranked, key=lambda hit: (math.isnan(hit.score), -hit.score))[:k]
+        ordered = sorted(ranked, key=lambda hit: (math.isnan(hit.score), -hit.score))
+        return noted(ordered[:k], "; ".join(filter(None, (search_note(hits), self._note(query)))))
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""
@@ -237,6 +248,17 @@ class RerankedRetriever:
         """Free the cross-encoder and the index below."""
         self._batcher.close()
         await self._inner.close()
+
+    def _note(self, query: str) -> str:
+        """Return that the cross-encoder has no room for passages beside a query, if so; else ""."""
+        limit = self._model.max_seq_length
+        # A token is a byte or more, so that most queries need not be counted.
+        if not limit or 2 * len(query.encode()) <= limit:
+            return ""
+        tokens = len(self._model.tokenizer(query, truncation=False, verbose=False)["input_ids"])
+        if 2 * tokens <= limit:
+            return ""
+        return f"the re-ranker reads {limit:,} tokens of query and passage together; the query has {tokens:,}"
 
     def _score(self, items: Sequence[tuple[str, Sequence[Hit]]]) -> list[list[float]]:
         pairs = [(query, hit.passage.contents) for query, hits in items for hit in hits]
@@ -273,7 +295,7 @@ class CachedRetriever:
     async def search(self, query: str, k: int) -> Sequence[Hit]:
         """Return up to k hits, best first; none for a blank query, without asking.
 
-        What was not searched for again says so by its type, :class:`core.protocols.CachedHits`. Raises
+        What was not searched for again says so by its type, :class:`corag.core.protocols.CachedHits`. Raises
         :class:`ConfigError` if k < 1.
         """
         if k < 1:
@@ -281,7 +303,7 @@ class CachedRetriever:
         if not query.strip():
             return ()
         hits, remembered = await self._searches.fetch((query, k), lambda: self._inner.search(query, k))
-        return CachedHits(hits) if remembered else hits
+        return CachedHits(hits, search_note(hits)) if remembered else hits
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""

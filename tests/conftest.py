@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
-from generation.config import ModelConfig
-from generation.transformers_engine import TransformersGenerator
-from generation.vllm_engine import VllmGenerator
+from corag.generation.config import ModelConfig
+from corag.generation.transformers_engine import TransformersGenerator
+from corag.generation.vllm_engine import VllmGenerator
 from tests.llama_cpp import write_gguf
 from tests.scheduling import pytest_collection_modifyitems, pytest_xdist_make_scheduler
 from tests.serving import served_default_model, served_llama_cpp

@@ -8,11 +8,11 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
-from core.errors import RequestRefusedError, SearchFailedError
-from core.prompting.prompt import Message, Prompt, Segment, Shortening
-from core.prompting.shorten import shorten
-from core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
-from core.types import Hit, Passage, TokenUsage
+from corag.core.errors import RequestRefusedError, SearchFailedError
+from corag.core.prompting.prompt import Message, Prompt, Segment, Shortening
+from corag.core.prompting.shorten import shorten
+from corag.core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
+from corag.core.types import Hit, Passage, TokenUsage
 
 
 def words(text: str) -> int:

@@ -22,7 +22,7 @@ def write_gguf(target: Path) -> Path:
     from gguf import GGUFReader, GGUFValueType, GGUFWriter, LlamaFileType
     from gguf.quants import dequantize
 
-    from generation.models import _DEFAULT_FILE, _DEFAULT_PACKAGE
+    from corag.generation.models import _DEFAULT_FILE, _DEFAULT_PACKAGE
 
     package = importlib.util.find_spec(_DEFAULT_PACKAGE)
     assert package and package.origin

@@ -11,6 +11,11 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+# What kills processes, drives a browser or installs: only scripts/test.sh --all runs it.
+DRILLS = (
+    "tests/drills/", "tests/eval/test_report_browser.py", "tests/service/test_page_browser.py",
+    "tests/cli/test_install.py",
+)  # fmt: skip
 SHARED = 'loop_scope="session"'  # what stands in a file whose tests share the engines of tests/conftest.py
 
 
@@ -84,7 +89,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what is slow; the shared engines stay open to the end, so they are opened late."""
+    """Mark drills, and begin with what is slow; the shared engines are opened late."""
+    for item in items:
+        if item.nodeid.startswith(DRILLS) and item.get_closest_marker("slow"):
+            item.add_marker("drill")
     scopes = {item.nodeid: scope(item.nodeid, config.rootpath) for item in items}
     slow = {scopes[item.nodeid] for item in items if item.get_closest_marker("slow")}
     order = {"engines": 1}

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import httpx
 
-from generation.forced import PLUGIN
-from generation.models import model_folder
+from corag.generation.forced import PLUGIN
+from corag.generation.models import model_folder
 
 
 def free_port() -> int:

@@ -2,7 +2,7 @@
 does not.
 """
 
-from core.types import Question
+from corag.core.types import Question
 from tests.fakes import passage
 
 BOOK = passage("The Glass Orchard", "The Glass Orchard is a novel by Mara Velden.")

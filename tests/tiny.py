@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
-from generation.models import model_folder
+from corag.generation.models import model_folder
 
 
 def save_tiny_model(folder: Path, seed: int, hidden: int = 64) -> str:
@@ -24,10 +26,65 @@ def save_tiny_model(folder: Path, seed: int, hidden: int = 64) -> str:
         max_position_embeddings=4096,
         tie_word_embeddings=True,
         initializer_range=0.2,  # so that replies differ from prompt to prompt
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+        **_special_tokens(tokenizer),
     )
-    LlamaForCausalLM(config).save_pretrained(folder)
+    return _save(LlamaForCausalLM(config), tokenizer, folder)
+
+
+def save_tiny_mixture(folder: Path, like: str) -> str:
+    """Save a mixture of experts with random weights, with the tokenizer of the model ``like``."""
+    import torch
+    from transformers import AutoTokenizer, Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    tokenizer = AutoTokenizer.from_pretrained(like)
+    torch.manual_seed(0)
+    config = Qwen3MoeConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        moe_intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        num_experts=4,
+        num_experts_per_tok=2,
+        router_aux_loss_coef=0.1,
+        max_position_embeddings=4096,
+        **_special_tokens(tokenizer),
+    )
+    return _save(Qwen3MoeForCausalLM(config), tokenizer, folder)
+
+
+def save_tiny_encoder(folder: Path, settings: dict[str, Any] | None = None, max_tokens: int = 64) -> str:
+    """Save a sentence-transformers folder: a BERT of one random layer with the default encoder's tokenizer.
+
+    ``settings``: of its ``config_sentence_transformers.json``, as public encoders have them.
+    """
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from transformers import AutoTokenizer, BertConfig, BertModel
+
+    from retrieval.dense.encoder import encoder_folder
+
+    torch.manual_seed(0)
+    config = BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+    bert = _save(BertModel(config), AutoTokenizer.from_pretrained(encoder_folder("default")), folder / "bert")
+    transformer = Transformer(bert, max_seq_length=max_tokens)
+    SentenceTransformer(modules=[transformer, Pooling(32)], device="cpu").save(str(folder / "encoder"))
+    file = folder / "encoder" / "config_sentence_transformers.json"
+    # What the library wrote of prompts goes: a public encoder has what stands in its own file.
+    kept = {"model_type": json.loads(file.read_text()).get("model_type", "SentenceTransformer")}
+    file.write_text(json.dumps(kept | (settings or {})))
+    return str(folder / "encoder")
+
+
+def _special_tokens(tokenizer: Any) -> dict[str, int]:
+    return {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
+
+
+def _save(model: Any, tokenizer: Any, folder: Path) -> str:
+    model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)

@@ -6,7 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from core.protocols import GenerateRequest, ScoreRequest
+from corag.core.protocols import GenerateRequest, ScoreRequest
 from tests.fakes import ScriptedGenerator
 
 

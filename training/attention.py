@@ -41,7 +41,7 @@ def blockwise(
     values = value.repeat_interleave(shared, dim=1)
     query = query * scaling
     future = torch.full((block, block), float("-inf"), dtype=query.dtype, device=query.device).triu(1)
-    made = []
+    blocks = []
     for start in range(0, query.shape[2], block):
         end = min(start + block, query.shape[2])
         first = 0 if window is None else max(0, start + 1 - window)  # what the block's first query sees
@@ -51,8 +51,8 @@ def blockwise(
             past = torch.ones(end - start, end - first, dtype=torch.bool, device=query.device)
             scores = scores.masked_fill(past.tril(start - first - window), float("-inf"))
         weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype)
-        made.append(weights @ values[:, :, first:end])
-    return torch.cat(made, dim=2).transpose(1, 2)
+        blocks.append(weights @ values[:, :, first:end])
+    return torch.cat(blocks, dim=2).transpose(1, 2)
 
 
 def register() -> None:

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from corag.config import CoRAGConfig
-from corag.method import HopRecord
-from core.errors import ConfigError, DataError
-from core.runs.failures import Failures
-from core.runs.folder import read_rows
-from core.runs.manifest import CHAINS, Manifest
-from core.runs.rows import SavedRow, log_likelihood
-from core.runs.stamp import Stamp, refuse_differences
-from core.text import exact_match, mentions, stated_answer
-from core.types import Question
+from corag.chains.chain import Hop
+from corag.chains.config import CoRAGConfig
+from corag.core.errors import ConfigError, DataError
+from corag.core.runs.failures import Failures
+from corag.core.runs.folder import read_rows
+from corag.core.runs.manifest import CHAINS, Manifest
+from corag.core.runs.rows import SavedRow, log_likelihood
+from corag.core.runs.stamp import Stamp, refuse_differences
+from corag.core.text import exact_match, mentions, stated_answer
+from corag.core.types import Question
 from ircot.method import IRCoTConfig
 from training.sampling import SampledChain
 from training.thoughts import GoldThought
@@ -28,15 +28,16 @@ _EDGES = (-8.0, -4.0, -2.0, -1.0, -0.5, -0.2, -0.1, -0.05, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class ChainRow:
-    """One question with its candidates; ``chosen`` is None if it was left out or failed.
+    """One question with its candidates.
 
+    ``best``: the index of the chain that is kept; None if the question was left out or failed.
     ``annotated``: the chain is the dataset's, not sampled. ``thoughts``: IRCoT's, in place of chains.
     """
 
     question: Question
     context_ids: tuple[str, ...]
     chains: tuple[SampledChain, ...]
-    chosen: int | None
+    best: int | None
     rejected: str
     error: str = ""
     annotated: bool = False
@@ -45,7 +46,7 @@ class ChainRow:
     @property
     def chain(self) -> SampledChain | None:
         """The chain that is kept."""
-        return None if self.chosen is None else self.chains[self.chosen]
+        return None if self.best is None else self.chains[self.best]
 
 
 def read_chains(folders: Sequence[Path]) -> list[ChainRow]:
@@ -56,7 +57,7 @@ def read_chains(folders: Sequence[Path]) -> list[ChainRow]:
     """
     rows: dict[str, ChainRow] = {}
     for folder in folders:
-        annotated = manifest_of_chains(folder).options["sample"]["source"] == "decomposition"
+        annotated = read_chain_manifest(folder).options["sample"]["source"] == "decomposition"
         for name, row in read_rows(folder).items():
             if name in rows:
                 raise DataError(
@@ -67,7 +68,7 @@ def read_chains(folders: Sequence[Path]) -> list[ChainRow]:
     return list(rows.values())
 
 
-def manifest_of_chains(folder: Path) -> Manifest:
+def read_chain_manifest(folder: Path) -> Manifest:
     """Return what chains were sampled with.
 
     Raises :class:`DataError` if the folder is no folder of chains.
@@ -80,17 +81,17 @@ def manifest_of_chains(folder: Path) -> Manifest:
     return manifest
 
 
-def with_thoughts(folders: Sequence[Path]) -> list[Path]:
+def thought_folders(folders: Sequence[Path]) -> list[Path]:
     """Return those of some folders that hold thoughts in place of chains."""
-    return [each for each in folders if manifest_of_chains(each).options["sample"]["source"] == "thoughts"]
+    return [each for each in folders if read_chain_manifest(each).options["sample"]["source"] == "thoughts"]
 
 
-def reasoning_of(folders: Sequence[Path]) -> IRCoTConfig | None:
+def load_ircot_options(folders: Sequence[Path]) -> IRCoTConfig | None:
     """Return the options that the thoughts in some folders were collected with; None if there are none.
 
-    Raises as :func:`config_of` does.
+    Raises as :func:`load_corag_options` does.
     """
-    folders = with_thoughts(folders)
+    folders = thought_folders(folders)
     if not folders:
         return None
     config = IRCoTConfig(**_shared_options(folders, "ircot"))
@@ -98,13 +99,13 @@ def reasoning_of(folders: Sequence[Path]) -> IRCoTConfig | None:
     return config
 
 
-def config_of(folders: Sequence[Path]) -> CoRAGConfig:
+def load_corag_options(folders: Sequence[Path]) -> CoRAGConfig:
     """Return the options that the chains were sampled with; the default ones if all are thoughts.
 
     Raises :class:`ConfigError` with the difference if folders differ, or a prompt has changed since: rows
     would then ask for other things than decoding does; :class:`DataError` if a folder is no folder of chains.
     """
-    thoughts = with_thoughts(folders)
+    thoughts = thought_folders(folders)
     folders = [each for each in folders if each not in thoughts]
     if not folders:
         return CoRAGConfig()
@@ -115,12 +116,12 @@ def config_of(folders: Sequence[Path]) -> CoRAGConfig:
 
 def _shared_options(folders: Sequence[Path], method: str) -> dict[str, Any]:
     """Return a method's options, which all folders must share."""
-    options: dict[str, Any] = manifest_of_chains(folders[0]).options[method]
+    options: dict[str, Any] = read_chain_manifest(folders[0]).options[method]
     for other in folders[1:]:
         refuse_differences(
             f"'{folders[0]}'",
             Stamp(options),
-            Stamp(manifest_of_chains(other).options[method]),
+            Stamp(read_chain_manifest(other).options[method]),
             than=f"'{other}'",
             advice="Rows of one training set have one prompt: make their rows apart, or sample again.",
         )
@@ -129,13 +130,13 @@ def _shared_options(folders: Sequence[Path], method: str) -> dict[str, Any]:
 
 def _check_prompts(folders: Sequence[Path], now: Sequence[str]) -> None:
     for folder in folders:
-        then = manifest_of_chains(folder).prompts
+        then = read_chain_manifest(folder).prompts
         if list(then) != list(now):
-            shown = "\n  ".join(
+            changes = "\n  ".join(
                 f"{before} -> {after}" for before, after in zip(then, now, strict=True) if before != after
             )
             raise ConfigError(
-                f"'{folder}' was sampled with prompts that have changed since:\n  {shown}\n"
+                f"'{folder}' was sampled with prompts that have changed since:\n  {changes}\n"
                 "Sample again, or give the old prompts back: chains are what a model said to these very "
                 "words."
             )
@@ -190,7 +191,7 @@ class Description:
 
     def lines(self) -> Iterator[str]:
         """Write it for a reader."""
-        left_out, found, matched = self.rejected or 0, self.answer_found, self.answer_matched
+        left_out, holding, matched = self.rejected or 0, self.answer_found, self.answer_matched
         if self.thoughts:
             yield (
                 f"questions {self.questions}, failed {self.failed}, with thoughts {self.reasoned}; thoughts "
@@ -199,7 +200,7 @@ class Description:
             return
         yield f"questions {self.questions}, failed {self.failed}, kept {self.kept}, left out {left_out}"
         yield f"chains {self.chains}; of the kept: mean score {self.mean_score:.3f}, hops {self.lengths}"
-        yield f"  a sub-answer holds the answer: {found:.1%}; is the answer: {matched:.1%}"
+        yield f"  a sub-answer holds the answer: {holding:.1%}; is the answer: {matched:.1%}"
         yield f"  refused hops: {self.refused_hops:.1%}; ended by: {self.stopped}"
         if self.answers:
             yield (
@@ -213,15 +214,15 @@ class Description:
 
 def describe(rows: Sequence[ChainRow]) -> Description:
     """Count what was sampled."""
-    kept = [(row, row.chain) for row in rows if row.chain is not None]
-    hops = [hop for _, chain in kept for hop in chain.hops]
-    scores = [chain.means[-1] for _, chain in kept]
+    kept_chains = [(row, row.chain) for row in rows if row.chain is not None]
+    hops = [hop for _, chain in kept_chains for hop in chain.hops]
+    scores = [chain.means[-1] for _, chain in kept_chains]
     bins = [f"{low:g}..{high:g}" for low, high in zip((float("-inf"), *_EDGES[:-1]), _EDGES, strict=True)]
     answered = [
         [exact_match(chain.answer, row.question.answers) for chain in row.chains if chain.answer is not None]
         for row in rows
     ]
-    ends = [chain.stopped for _, chain in kept]
+    ends = [chain.stopped for _, chain in kept_chains]
     # Gold reasoning ends in the answer, or where the paragraphs do not hold its next step.
     last = [row.thoughts[-1].sentence for row in rows if row.thoughts]
     ends += ["unsupported" if stated_answer(each) is None else "answer" for each in last]
@@ -229,25 +230,26 @@ def describe(rows: Sequence[ChainRow]) -> Description:
     return Description(
         questions=len(rows),
         failed=sum(bool(row.error) for row in rows),
-        kept=len(kept),
+        kept=len(kept_chains),
         rejected=dict(Counter(row.rejected for row in rows if row.rejected)),
         chains=sum(len(row.chains) for row in rows),
         answer_found=_share(
-            mentions((hop.sub_answer for hop in chain.hops), row.question.answers) for row, chain in kept
+            mentions((hop.sub_answer for hop in chain.hops), row.question.answers)
+            for row, chain in kept_chains
         ),
         answer_matched=_share(
             any(exact_match(hop.sub_answer, row.question.answers) for hop in chain.hops)
-            for row, chain in kept
+            for row, chain in kept_chains
         ),
         refused_hops=_share(hop.refused for hop in hops),
         mean_score=sum(scores) / len(scores) if scores else 0.0,
         score_histogram={name: places.count(place) for place, name in enumerate(bins)},
         lengths={
             str(length): count
-            for length, count in sorted(Counter(len(chain.hops) for _, chain in kept).items())
+            for length, count in sorted(Counter(len(chain.hops) for _, chain in kept_chains).items())
         },
         stopped=dict(sorted(Counter(ends).items())),
-        reasons=dict(Failures.of(row.error for row in rows).reasons),
+        reasons=dict(Failures.count(row.error for row in rows).reasons),
         answers=sum(map(len, answered)),
         right=sum(map(sum, answered)),
         thoughts=sum(len(row.thoughts) for row in rows),
@@ -256,8 +258,8 @@ def describe(rows: Sequence[ChainRow]) -> Description:
     )
 
 
-def _share(found: Iterator[bool]) -> float:
-    values = list(found)
+def _share(flags: Iterator[bool]) -> float:
+    values = list(flags)
     return sum(values) / len(values) if values else 0.0
 
 
@@ -269,9 +271,7 @@ def _chain_row(row: SavedRow) -> ChainRow:
         SampledChain(
             **chain
             | {
-                "hops": tuple(
-                    HopRecord(**hop | {"passage_ids": tuple(hop["passage_ids"])}) for hop in chain["hops"]
-                ),
+                "hops": tuple(map(Hop.from_json, chain["hops"])),
                 "means": tuple(map(log_likelihood, chain["means"])),
                 "sums": tuple(map(log_likelihood, chain["sums"])),
             }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from core.errors import ConfigError
+from corag.core.errors import ConfigError
 
 # The names under which torchrun, Intel MPI, Open MPI and MVAPICH say it.
 _SIZE = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
@@ -35,8 +35,7 @@ def is_first_here() -> bool:
 def pin_one_gpu() -> str:
     """Keep a process that trains alone to one GPU; return what to say about it, "" if there is one at most.
 
-    transformers would copy the model to all GPUs that it sees (DataParallel), which scatters the positions of
-    ``logits_to_keep`` as if they were rows, and makes each update one of so many times the rows.
+    transformers would copy the model to all GPUs that it sees (DataParallel), which TRL's trainers refuse.
     """
     import torch
 
@@ -44,10 +43,10 @@ def pin_one_gpu() -> str:
     gpus = torch.cuda.device_count() if process_count() == 1 else 0
     if gpus < 2:
         return ""
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-    os.environ["CUDA_VISIBLE_DEVICES"] = chosen
+    gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     return (
-        f"one process trains on one of the {gpus} GPUs (CUDA_VISIBLE_DEVICES={chosen}). For all of them: "
+        f"one process trains on one of the {gpus} GPUs (CUDA_VISIBLE_DEVICES={gpu}). For all of them: "
         f"corag train --launch=--multi_gpu,--num_processes,{gpus} ..."
     )
 

@@ -12,17 +12,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from corag.config import CoRAGConfig
-from eval.experiment.background import background
-from eval.experiment.crews import crew_of, options_of_index, options_of_model
-from eval.experiment.given import Questions, or_default, question_file, with_keywords
-from eval.experiment.opened import Index, Model
-from generation.config import ModelConfig
+from corag.chains.config import CoRAGConfig
+from corag.generation.config import ModelConfig
+from eval.api.arguments import Questions, or_default, question_file, with_keywords
+from eval.api.background import waits
+from eval.api.executors import choose_executor, index_options, model_options
+from eval.api.opened import Index, Model
 from retrieval.config import RetrieverConfig
-from training.chains import ChainRow, Description, describe, manifest_of_chains, read_chains
+from training.chains import ChainRow, Description, describe, read_chain_manifest, read_chains
 from training.data import RowsConfig
 from training.rows import MakeRowsConfig, RowsReport, make_rows_with
-from training.sample import SampleRunConfig, sample_into
+from training.sample import SampleRunConfig, sample_into, scorable_questions
 from training.sampling import SampleConfig, check_question
 
 
@@ -73,7 +73,7 @@ class ChainSet(_Folder):
                     "id": row.question.id,
                     "question": row.question.text,
                     "chain": number,
-                    "kept": number == row.chosen,
+                    "kept": number == row.best,
                     "score": chain.means[-1] if chain.means else None,
                     "hops": len(chain.hops),
                     "stopped": chain.stopped,
@@ -86,8 +86,10 @@ class ChainSet(_Folder):
         )
 
     def __repr__(self) -> str:
-        found = self.description
-        return f"<ChainSet {str(self.folder)!r}: {found.kept} kept of {found.questions} questions>"
+        description = self.description
+        return (
+            f"<ChainSet {str(self.folder)!r}: {description.kept} kept of {description.questions} questions>"
+        )
 
 
 class RowSet(_Folder):
@@ -114,14 +116,15 @@ class RowSet(_Folder):
         return rows
 
     def __repr__(self) -> str:
-        rows = sum(found.rows for found in self.report.lengths.values())
+        rows = sum(lengths.rows for lengths in self.report.lengths.values())
         return f"<RowSet {str(self.folder)!r}: {rows:,} rows, {self.report.tokens:,} tokens>"
 
 
 ChainFolder = ChainSet | str | os.PathLike[str]
 
 
-def sample_chains(
+@waits
+async def sample_chains(
     questions: Questions,
     model: Model | ModelConfig,
     index: Index | RetrieverConfig,
@@ -150,24 +153,31 @@ def sample_chains(
         DataError: for a question without a gold answer.
         BackendError: if the engine or the index is gone.
     """
-    return background().run(_sample(questions, model, index, Path(out), config, corag, options))
+    file, read_as = question_file(questions, Path(out), options)
+    base = SampleRunConfig(
+        questions=file,
+        out=os.fspath(out),
+        sample=or_default(config, SampleConfig),
+        corag=or_default(corag, CoRAGConfig),
+        model=model_options(model),
+        retriever=index_options(index),
+    )
+    # The file is written in our own format, whatever the questions came in.
+    run = with_keywords(base, {**options, **{name: read_as[name] for name in read_as if name != "scorer"}})
+    question_list = scorable_questions(run, run.load())
+    for question in question_list:
+        check_question(question, run.sample)
+    run.corag.check_files()
+    async with choose_executor(run.workers, run.batch_size, model, index) as executor:
+        await sample_into(run, question_list, executor)
+    return ChainSet(run.folder)
 
 
-async def asample_chains(
-    questions: Questions,
-    model: Model | ModelConfig,
-    index: Index | RetrieverConfig,
-    *,
-    out: str | os.PathLike[str],
-    config: SampleConfig | None = None,
-    corag: CoRAGConfig | None = None,
-    **options: Any,
-) -> ChainSet:
-    """Do what :func:`sample_chains` does, from a coroutine."""
-    return await background().await_(_sample(questions, model, index, Path(out), config, corag, options))
+asample_chains = sample_chains.twin
 
 
-def make_rows(
+@waits
+async def make_rows(
     chains: ChainFolder | Sequence[ChainFolder],
     index: Index,
     *,
@@ -191,63 +201,11 @@ def make_rows(
         ConfigError: for another index than the chains', or a folder that holds other rows.
         DataError: if there is nothing to learn.
     """
-    return background().run(_make_rows(chains, index, out, model, chat, config))
-
-
-async def amake_rows(
-    chains: ChainFolder | Sequence[ChainFolder],
-    index: Index,
-    *,
-    out: str | os.PathLike[str],
-    model: str | Model | None = None,
-    chat: Literal["auto", "yes", "no"] = "auto",
-    config: RowsConfig | None = None,
-) -> RowSet:
-    """Do what :func:`make_rows` does, from a coroutine."""
-    return await background().await_(_make_rows(chains, index, out, model, chat, config))
-
-
-async def _sample(
-    questions: Questions,
-    model: Model | ModelConfig,
-    index: Index | RetrieverConfig,
-    out: Path,
-    config: SampleConfig | None,
-    corag: CoRAGConfig | None,
-    options: Mapping[str, Any],
-) -> ChainSet:
-    file, _ = question_file(questions, out, "")
-    base = SampleRunConfig(
-        questions=file,
-        out=str(out),
-        sample=or_default(config, SampleConfig),
-        corag=or_default(corag, CoRAGConfig),
-        model=options_of_model(model),
-        retriever=options_of_index(index),
-    )
-    chosen = with_keywords(base, options)
-    asked = chosen.load()
-    for question in asked:
-        check_question(question, chosen.sample)
-    chosen.corag.check_files()
-    async with crew_of(chosen.workers, chosen.batch_size, model, index) as crew:
-        await sample_into(chosen, asked, crew)
-    return ChainSet(chosen.folder)
-
-
-async def _make_rows(
-    chains: ChainFolder | Sequence[ChainFolder],
-    index: Index,
-    out: str | os.PathLike[str],
-    model: str | Model | None,
-    chat: Literal["auto", "yes", "no"],
-    config: RowsConfig | None,
-) -> RowSet:
     several = chains if isinstance(chains, Sequence) and not isinstance(chains, str) else [chains]
     folders = [os.fspath(each) for each in several]
     if model is None and folders:
-        model = manifest_of_chains(Path(folders[0])).last.model
-    chosen = MakeRowsConfig(
+        model = read_chain_manifest(Path(folders[0])).last.model
+    options = MakeRowsConfig(
         folders,
         os.fspath(out),
         model.options.name if isinstance(model, Model) else model or "default",
@@ -255,4 +213,7 @@ async def _make_rows(
         or_default(config, RowsConfig),
         index.options,
     )
-    return RowSet(chosen.out, await make_rows_with(chosen, index.engine))
+    return RowSet(options.out, await make_rows_with(options, index.engine))
+
+
+amake_rows = make_rows.twin

@@ -6,39 +6,26 @@ What a row holds is decided in ``data.py``, which knows no files.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from corag.config import CoRAGConfig
-from core.errors import ConfigError, DataError
-from core.options import identity_of
-from core.prompting.prompt import Shortening
-from core.prompting.shorten import texts_left
-from core.protocols import Retriever
-from core.text import mentions
-from core.types import Passage
+from corag.chains.config import CoRAGConfig
+from corag.core.errors import ConfigError, DataError
+from corag.core.identity import identity_of
+from corag.core.json_types import to_json_types
+from corag.core.options import Options
+from corag.core.protocols import Retriever
+from corag.core.types import Passage
+from corag.generation.models import model_folder
+from corag.generation.rendering import Renderer
 from eval.experiment.backends import open_searched, require_index
-from generation.models import model_folder
-from generation.rendering import Renderer
-from ircot.method import IRCoTConfig
 from retrieval.config import RetrieverConfig
 from training import tables
-from training.chains import ChainRow, config_of, manifest_of_chains, read_chains, reasoning_of
-from training.data import (
-    RowsConfig,
-    TrainingExample,
-    TrainingRow,
-    examples_of,
-    of_each_length,
-    set_aside,
-    thought_examples,
-    tokenise,
-    verify_examples,
-)
+from training.chains import ChainRow, load_corag_options, load_ircot_options, read_chain_manifest, read_chains
+from training.data import MadeRow, RowMaker, RowsConfig, TrainingRow, balanced_by_length, is_validation
+from training.row_tasks import ROW_TASKS, extra_prompts
 
 REPORT = "report.json"
 # Passages of so many questions are held at a time: some tens of megabytes, however many there are.
@@ -46,7 +33,7 @@ _QUESTIONS_AT_ONCE = 500
 
 
 @dataclass(frozen=True)
-class MakeRowsConfig:
+class MakeRowsConfig(Options):
     """Options of 'corag rows'.
 
     Attributes:
@@ -108,7 +95,7 @@ class RowsReport:
             annotated ones that would be.
         lost: names of rows that are left out, since the passage that they rest on found no room.
         tokens: of all rows.
-        files: the question files that the chains were sampled for, by name; none in older reports.
+        files: the question files that the chains were sampled for, by name.
     """
 
     settings: dict[str, Any]
@@ -121,13 +108,24 @@ class RowsReport:
     tokens: int = 0
     files: list[str] = field(default_factory=list)
 
-    def add(self, split: str, row: TrainingRow, name: str, shortening: Shortening) -> None:
-        """Count a row."""
-        self.lengths.setdefault(f"{split}/{row.task}", RowLengths()).add(row)
-        self.tokens += len(row.input_ids)
-        if shortening:
-            lost = {"token": shortening.cut_tokens} if shortening.cut_tokens else {}
-            self.shortened[name] = dict(shortening.dropped) | lost
+    def add_question(self, row: ChainRow, *, is_taught: bool) -> None:
+        """Count a question: with rows, or left out and why."""
+        if is_taught or row.thoughts:
+            self.questions += 1
+            return
+        reason = "length" if row.chain is not None else row.rejected or "failed"
+        self.left_out[reason] = self.left_out.get(reason, 0) + 1
+
+    def add(self, split: str, outcome: MadeRow) -> None:
+        """Count what became of an example."""
+        if outcome.row is None:
+            (self.cut if outcome.left_out == "cut" else self.lost).append(outcome.name)
+            return
+        self.lengths.setdefault(f"{split}/{outcome.row.task}", RowLengths()).add(outcome.row)
+        self.tokens += len(outcome.row.input_ids)
+        if shortening := outcome.shortening:
+            cut_tokens = {"token": shortening.cut_tokens} if shortening.cut_tokens else {}
+            self.shortened[outcome.name] = dict(shortening.dropped) | cut_tokens
 
     def lines(self) -> Iterator[str]:
         """Write it for a reader."""
@@ -138,9 +136,9 @@ class RowsReport:
         )
         heads = f"{'rows':>7} {'prompt':>9} {'completion':>11} {'longest':>8}"
         yield f"{'split/task':<26} {heads}   (mean tokens)"
-        for name, found in sorted(self.lengths.items()):
-            prompt, completion = found.prompt_tokens / found.rows, found.completion_tokens / found.rows
-            yield f"{name:<26} {found.rows:>7} {prompt:>9.1f} {completion:>11.1f} {found.longest:>8}"
+        for name, each in sorted(self.lengths.items()):
+            prompt, completion = each.prompt_tokens / each.rows, each.completion_tokens / each.rows
+            yield f"{name:<26} {each.rows:>7} {prompt:>9.1f} {completion:>11.1f} {each.longest:>8}"
 
 
 async def make_rows(config: MakeRowsConfig) -> RowsReport:
@@ -169,65 +167,93 @@ async def write_rows(
     :class:`ConfigError` if ``out`` holds others, or the index or a prompt is not the one that the chains were
     sampled with; :class:`DataError` if there is nothing to learn.
     """
-    corag, ircot = config_of(folders), reasoning_of(folders)
-    settings = settings_of(folders, retriever, renderer, config, corag)
-    if (found := read_report(out)) is not None:
-        tables.refuse_others(out, found.settings, settings)
-        return found
+    corag, ircot = load_corag_options(folders), load_ircot_options(folders)
+    settings = row_settings(folders, retriever, renderer, config, corag)
+    if (report := read_report(out)) is not None:
+        tables.refuse_others(out, report.settings, settings)
+        return report
     tables.make_room(out)
     report = RowsReport(settings, files=tables.question_files(folders))
-    rows: dict[str, list[Any]] = {"train": [], "validation": []}
     # Chains lie in the order in which they were finished, which may differ between two runs that sampled the
     # same.
-    every = sorted(read_chains(folders), key=lambda row: row.question.id)
-    check_answers(every, config)
-    taught = of_each_length(every, config)
-    for start in range(0, len(every), _QUESTIONS_AT_ONCE):
-        chunk = every[start : start + _QUESTIONS_AT_ONCE]
-        passages = await passages_of(chunk, retriever, candidates="verify" in config.tasks)
-        made_of = partial(_examples, count=renderer.count, config=config, corag=corag, ircot=ircot)
-        for split, made in _tokenised(
-            chunk, partial(made_of, passages=passages), taught, renderer, config, report
-        ).items():
-            rows[split] += [_table(made)] if made else []
-    if not rows["train"]:
-        named = ", ".join(map(str, folders))
-        if ircot is None and set(config.tasks) == {"thought"}:
-            raise DataError(
-                f"the row task thought wants IRCoT's thoughts, but '{named}' holds chains: sample with "
-                "--sample.source thoughts into another folder."
-            )
-        raise DataError(
-            f"the chains in {named} give no training rows of {', '.join(config.tasks)}; questions left "
-            f"out, by reason: {report.left_out or 'none'}."
-        )
-    tables.save(out, rows, REPORT, report)
+    chain_rows = sorted(read_chains(folders), key=lambda row: row.question.id)
+    for task in config.tasks:
+        ROW_TASKS[task].check(chain_rows)
+    maker = RowMaker(renderer, config, corag, ircot)
+    splits = await _make_splits(maker, chain_rows, retriever, report)
+    if not splits["train"]:
+        raise DataError(_explain_no_rows(folders, config, has_thoughts=ircot is not None, report=report))
+    tables.save(out, splits, REPORT, report)
     return report
 
 
-def settings_of(
+async def _make_splits(
+    maker: RowMaker, chain_rows: Sequence[ChainRow], retriever: Retriever, report: RowsReport
+) -> dict[str, list[Any]]:
+    """Return tables of rows by split, and count in the report what became of every question."""
+    config = maker.config
+    taught = balanced_by_length(chain_rows, config)
+    candidates = any(ROW_TASKS[task].reads_candidates for task in config.tasks)
+    splits: dict[str, list[Any]] = {"train": [], "validation": []}
+    for start in range(0, len(chain_rows), _QUESTIONS_AT_ONCE):
+        chunk = chain_rows[start : start + _QUESTIONS_AT_ONCE]
+        passages = await load_passages(chunk, retriever, candidates=candidates)
+        rows: dict[str, list[TrainingRow]] = {split: [] for split in splits}
+        for row in chunk:
+            is_taught = row.question.id in taught
+            report.add_question(row, is_taught=is_taught)
+            split = "validation" if is_validation(row.question.id, config) else "train"
+            for outcome in maker.make(row, passages, taught=is_taught):
+                report.add(split, outcome)
+                rows[split] += [outcome.row] if outcome.row is not None else []
+        for split, part in rows.items():
+            splits[split] += [_table(part)] if part else []
+    return splits
+
+
+def _explain_no_rows(
+    folders: Sequence[Path], config: RowsConfig, *, has_thoughts: bool, report: RowsReport
+) -> str:
+    """Return why chains gave no rows to train on."""
+    names = ", ".join(map(str, folders))
+    if not has_thoughts and all(ROW_TASKS[task].of_thoughts for task in config.tasks):
+        return (
+            f"the row task {config.tasks[0]} wants IRCoT's thoughts, but '{names}' holds chains: sample with "
+            "--sample.source thoughts into another folder."
+        )
+    return (
+        f"the chains in {names} give no training rows of {', '.join(config.tasks)}; questions left "
+        f"out, by reason: {report.left_out or 'none'}."
+    )
+
+
+def row_settings(
     folders: Sequence[Path], retriever: Retriever, renderer: Renderer, config: RowsConfig, corag: CoRAGConfig
 ) -> dict[str, Any]:
-    """Everything that the rows depend on. Raises :class:`ConfigError` if the index is not the chains' own."""
+    """Return everything that the rows depend on.
+
+    Raises :class:`ConfigError` if the index is not the chains' own.
+    """
     for folder in folders:
         check_index(folder, retriever)
-    settings = {
-        "chains": tables.identify(folders),
-        "rows": identity_of(config),
-        "tokenizer": renderer.fingerprint,
+    # The chains' settings name the prompts of sampling; a task may use a further one.
+    prompts = {
+        f"{task}_prompt": corag.prompt(name).identity for task, name in extra_prompts(config.tasks).items()
     }
-    if "stop" in config.tasks:  # sampling does not use its prompt, so the chains do not say which it was
-        settings["stop_prompt"] = corag.prompt("stop_check").identity
-    if "thought" in config.tasks:
-        settings["thoughts"] = "go on"  # those of older versions ended the turn
-    if "verify" in config.tasks:
-        settings["verify_prompt"] = corag.prompt("verify").identity
-    return tables.plain(settings)
+    settings: dict[str, Any] = to_json_types(
+        {
+            "chains": tables.identify(folders),
+            "rows": identity_of(config),
+            "tokenizer": renderer.fingerprint,
+            **prompts,
+        }
+    )
+    return settings
 
 
 def check_index(folder: Path, retriever: Retriever) -> None:
     """Raise :class:`ConfigError` if an index is not the one that a folder's chains were sampled with."""
-    manifest = manifest_of_chains(folder)
+    manifest = read_chain_manifest(folder)
     if manifest.retriever != retriever.fingerprint:
         raise ConfigError(
             f"the chains in '{folder}' were sampled with the index {manifest.retriever}, but this one is "
@@ -240,78 +266,18 @@ def read_report(folder: Path) -> RowsReport | None:
     return tables.read_report(folder / REPORT, RowsReport, RowLengths)
 
 
-def check_answers(rows: Sequence[ChainRow], config: RowsConfig) -> None:
-    """Raise :class:`ConfigError` if answers are to be judged, but the chains have none."""
-    if "verify" in config.tasks and not any(chain.answer for row in rows for chain in row.chains):
-        raise ConfigError(
-            "the row task verify wants the chains' answers, which these were sampled without: sample with "
-            "--sample.answers final, or leave verify out of --rows.tasks."
-        )
-
-
-async def passages_of(
+async def load_passages(
     rows: Sequence[ChainRow], retriever: Retriever, *, candidates: bool = False
 ) -> dict[str, Passage]:
     """Fetch every passage that the kept chains and their questions read; with ``candidates`` all chains."""
-    wanted: dict[str, None] = {}
+    ids: dict[str, None] = {}
     for row in rows:
-        kept = () if row.chain is None else (row.chain,)
-        for chain in row.chains if candidates else kept:
+        kept_chain = () if row.chain is None else (row.chain,)
+        for chain in row.chains if candidates else kept_chain:
             hops = itertools.chain.from_iterable(hop.passage_ids for hop in chain.hops)
-            wanted |= dict.fromkeys([*row.context_ids, *hops])
-        wanted |= dict.fromkeys(itertools.chain.from_iterable(each.passage_ids for each in row.thoughts))
-    return {passage.id: passage for passage in await retriever.passages(list(wanted))}
-
-
-def _examples(
-    row: ChainRow,
-    *,
-    kept: bool,
-    passages: Mapping[str, Passage],
-    count: Callable[[str], int],
-    config: RowsConfig,
-    corag: CoRAGConfig,
-    ircot: IRCoTConfig | None,
-) -> Iterator[TrainingExample]:
-    """Yield all that is taught of a question. ``kept``: of its chosen chain too."""
-    if kept:
-        yield from examples_of(row, passages, count, config, corag)
-    yield from verify_examples(row, passages, count, config, corag)
-    if ircot is not None:
-        yield from thought_examples(row, passages, count, config, ircot)
-
-
-def _tokenised(
-    chunk: Sequence[ChainRow],
-    examples: Callable[..., Iterator[TrainingExample]],
-    taught: Collection[str],
-    renderer: Renderer,
-    config: RowsConfig,
-    report: RowsReport,
-) -> dict[str, list[TrainingRow]]:
-    made: dict[str, list[TrainingRow]] = {"train": [], "validation": []}
-    left_out = Counter(report.left_out)
-    for row in chunk:
-        kept = row.question.id in taught
-        if kept or row.thoughts:
-            report.questions += 1
-        else:
-            left_out["length" if row.chain is not None else row.rejected or "failed"] += 1
-        split = "validation" if set_aside(row.question.id, config) else "train"
-        for asked in examples(row, kept=kept):
-            if asked.cut:
-                report.cut.append(asked.name)
-                continue
-            done, shortening = tokenise(asked, renderer, config)
-            if asked.rests_on and not mentions(
-                texts_left(asked.prompt, "passage", shortening), [asked.rests_on]
-            ):
-                report.lost.append(asked.name)
-                continue
-            made[split].append(done)
-            report.add(split, done, asked.name, shortening)
-    report.left_out = dict(left_out)
-    return made
+            ids |= dict.fromkeys([*row.context_ids, *hops])
+        ids |= dict.fromkeys(itertools.chain.from_iterable(each.passage_ids for each in row.thoughts))
+    return {passage.id: passage for passage in await retriever.passages(list(ids))}
 
 
 def _table(rows: Sequence[TrainingRow]) -> Any:

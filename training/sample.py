@@ -11,27 +11,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from corag.config import CoRAGConfig
-from core.errors import ConfigError
-from core.files import file_digest
-from core.options import identity_of
-from core.protocols import Ability, Generator, Retriever
-from core.runner import Method
-from core.runs.environment import environment
-from core.runs.failures import check_max_failed
-from core.runs.folder import RunFolder, writable_folder
-from core.runs.manifest import CHAINS
-from core.runs.rows import Row
-from core.runs.shards import Shard, note_questions
-from core.types import Question
+from corag.chains.config import CoRAGConfig
+from corag.core.errors import ConfigError
+from corag.core.files import file_digest
+from corag.core.identity import identity_of
+from corag.core.protocols import Ability, Generator, Retriever
+from corag.core.runner import BoundMethod
+from corag.core.runs.environment import environment
+from corag.core.runs.failures import check_max_failed
+from corag.core.runs.folder import RunFolder
+from corag.core.runs.manifest import CHAINS
+from corag.core.runs.rows import Row
+from corag.core.runs.shards import Shard
+from corag.core.types import Question
+from corag.generation.config import ModelConfig
 from eval.experiment.backends import OPENED_ALIASES, Setup, require_abilities
-from eval.experiment.crews import open_crew, open_searcher
-from eval.experiment.opening import ENGINE_LOG, log_to
-from eval.experiment.progress import answer_waiting
-from eval.experiment.questions import QuestionFile
-from eval.workers.config import WORKERS_ALIASES, WorkersConfig
-from eval.workers.work import Answering, Described, Workforce
-from generation.config import ModelConfig
+from eval.experiment.executor import AnswerTask, Executor, Fingerprinted
+from eval.experiment.loop import answer_into
+from eval.experiment.open_executor import open_executor, open_search_executor
+from eval.experiment.opening import prepare_output
+from eval.experiment.progress import Rate
+from eval.experiment.questions import QuestionFile, with_gold_answers
+from eval.experiment.workers.config import WORKERS_ALIASES, WorkersConfig
 from ircot.method import IRCoTConfig
 from retrieval.config import RetrieverConfig
 from training.sampling import (
@@ -89,67 +90,70 @@ class SampleRunConfig(QuestionFile):
         return Shard.parse(self.shard).folder(out) if self.shard else out
 
 
-# What older versions did in another way, so that a folder that they began is not gone on with.
-_MADE_ANEW = {"model": "tries over the whole chain", "decomposition": "relations asked as questions"}
+def scorable_questions(config: SampleRunConfig, questions: Sequence[Question]) -> list[Question]:
+    """Return the questions that have gold answers, by which chains are scored; print how many do not."""
+    return with_gold_answers(questions, "chains are scored by them", strict=config.strict)
 
 
 async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question]) -> None:
     """Sample for the questions that the folder does not hold yet.
 
-    Raises :class:`core.errors.DataError` for a question that cannot be sampled for, before an engine opens.
+    Raises :class:`DataError` for a question that cannot be sampled for, before an engine opens.
     """
+    questions = scorable_questions(config, questions)
     for question in questions:
         check_question(question, config.sample)
-    if config.sample.source == "thoughts" and not config.workers.wanted:
-        opening = open_searcher(config.retriever)
+    if config.sample.source == "thoughts" and not config.workers.enabled:
+        opening = open_search_executor(config.retriever)
     else:
         setup = Setup(method=["corag"], model=config.model, retriever=config.retriever, corag=config.corag)
-        opening = open_crew(setup, config.workers, config.batch_size)
-    writable_folder(config.folder)
-    log_to(config.folder / ENGINE_LOG)
-    async with opening as crew:
-        await sample_into(config, questions, crew)
+        opening = open_executor(setup, config.workers, config.batch_size)
+    prepare_output(config.folder)
+    async with opening as executor:
+        await sample_into(config, questions, executor)
 
 
-async def sample_into(config: SampleRunConfig, questions: Sequence[Question], crew: Workforce) -> None:
-    """Do so with those who have a model and an index open."""
+async def sample_into(config: SampleRunConfig, questions: Sequence[Question], executor: Executor) -> None:
+    """Sample for those questions with an executor that has a model and an index open."""
     if config.sample.source != "thoughts":
-        require_abilities("sampling for training", {Ability.SCORES: ""}, crew.model)
-    assert crew.index is not None
-    noted = _chosen(config) | dict(crew.noted())
-    with RunFolder(config.folder, settings_of(config, crew.model, crew.index), noted) as run:
-        if config.shard:
-            note_questions(config.folder, [question.id for question in questions])
-        method: Method = partial(sample_chains, config=config.sample, corag=config.corag)
-        if config.sample.source == "thoughts":
-            method = partial(collect_thoughts, ircot=config.ircot)
-        work = SamplingOnly(method, config.seed)
-        in_flight, parts = crew.in_flight(config.batch_size), ("chains", _chains)
-        await answer_waiting(
-            run, questions, crew.doing(work), "sample", in_flight=in_flight, parts=parts, more=crew.said
+        require_abilities("sampling for training", {Ability.SCORES: ""}, executor.model)
+    assert executor.index is not None
+    method: BoundMethod = partial(sample_chains, config=config.sample, corag=config.corag)
+    if config.sample.source == "thoughts":
+        method = partial(collect_thoughts, ircot=config.ircot)
+    settings = chain_settings(config, executor.model, executor.index)
+    notes = _run_notes(config) | dict(executor.manifest_entry())
+    with RunFolder(config.folder, settings, notes) as run:
+        await answer_into(
+            run,
+            questions,
+            SampleTask(method, config.seed),
+            executor,
+            title="sample",
+            batch_size=config.batch_size,
+            shard=config.shard,
+            rate=Rate("chains", _count_chains),
         )
 
 
 @dataclass(frozen=True)
-class SamplingOnly(Answering):
-    """Sample for a question, and keep no steps.
+class SampleTask(AnswerTask):
+    """Samples for a question, and keeps no steps."""
 
-    They would say all of it again, at ten times the length: the answer has every candidate.
-    """
+    # The steps would repeat the answer, which has every candidate, at ten times the length.
 
     async def __call__(self, question: Question, generator: Generator, retriever: Retriever | None) -> Row:
         """Sample for one question."""
         return replace(await super().__call__(question, generator, retriever), steps=())
 
 
-def settings_of(config: SampleRunConfig, generator: Described, retriever: Described) -> dict[str, Any]:
-    """Everything that the chains depend on."""
-    # A chain ends at a sub-answer that is an alias, and is scored by the likeliest one. Without aliases
-    # nothing is noted, so that folders of older versions are gone on with.
+def chain_settings(
+    config: SampleRunConfig, generator: Fingerprinted, retriever: Fingerprinted
+) -> dict[str, Any]:
+    """Return everything that the chains depend on."""
+    # A chain ends at a sub-answer that is an alias, and is scored by the likeliest one.
     aliases = {"aliases": file_digest(config.aliases)} if config.aliases else {}
     options = {"sample": identity_of(config.sample)}
-    if config.sample.source in _MADE_ANEW:
-        options["sample"] |= {"made": _MADE_ANEW[config.sample.source]}
     if config.sample.source == "thoughts":
         prompts = [config.ircot.reasoning_template()]
         options["ircot"] = identity_of(config.ircot)
@@ -168,10 +172,10 @@ def settings_of(config: SampleRunConfig, generator: Described, retriever: Descri
     } | aliases
 
 
-def _chosen(config: SampleRunConfig) -> dict[str, Any]:
+def _run_notes(config: SampleRunConfig) -> dict[str, Any]:
     names = {"questions": config.questions, "batch_size": config.batch_size, "shard": config.shard}
     return environment() | names | {"model": asdict(config.model), "retriever": asdict(config.retriever)}
 
 
-def _chains(row: Row) -> int:
+def _count_chains(row: Row) -> int:
     return len(row.answer.chains) if isinstance(row.answer, SampledChains) else 0

@@ -8,26 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
-from corag.chain import Chain, Hop, top_passages
-from corag.config import CoRAGConfig
-from corag.decode import apply_stop_rule, decode_chain
-from corag.final_answer import Context, draft_answer, final_answer, retrieve_context
-from corag.method import HopRecord, hop_record
-from corag.rank import AnswerScore, answer_log_likelihood
-from core.errors import ConfigError, DataError
-from core.seeds import derive_seed
-from core.text import exact_match, mentions
-from core.tools import Tools
-from core.types import Answer, Question
+from corag.chains.asking import draft_answer
+from corag.chains.chain import Chain, Hop, top_passages
+from corag.chains.config import CoRAGConfig
+from corag.chains.decode import apply_stop_rule, decode_chain
+from corag.chains.final_answer import Context, final_answer, retrieve_context
+from corag.chains.rank import AnswerScore, answer_log_likelihood
+from corag.core.errors import ConfigError, DataError
+from corag.core.options import Options
+from corag.core.seeds import derive_seed
+from corag.core.text import exact_match, mentions
+from corag.core.tools import Tools
+from corag.core.types import Answer, Question
 from eval.datasets.reasoning import as_question, resolve
 from ircot.method import IRCoTConfig
 from training.thoughts import GoldThought, follow_reasoning
 
 
 @dataclass(frozen=True)
-class SampleConfig:
+class SampleConfig(Options):
     """How chains are made for training. The defaults are the paper's.
 
     Attributes:
@@ -57,8 +58,6 @@ class SampleConfig:
     rank_by: Literal["mean", "sum"] = "mean"
     answers: Literal["none", "final", "draft"] = "none"
 
-    LATER: ClassVar[tuple[str, ...]] = ("answers",)
-
     def __post_init__(self) -> None:
         if self.chains < 1 or self.max_hops < 1 or self.temperature < 0:
             raise ConfigError(
@@ -80,10 +79,10 @@ class SampledChain:
     the length that was drawn for it. ``stopped``: "length", "match" (a sub-answer is the gold answer), "sure"
     (the gold answer became likely enough), "repeats" (no new sub-query came), "unsupported" (an annotated
     sub-answer is not in the passages) or, of judged chains, the stop rule of decoding. ``answer``: what the
-    chain answers to the question; None if it was not asked, as in older folders.
+    chain answers to the question; None if it was not asked.
     """
 
-    hops: tuple[HopRecord, ...]
+    hops: tuple[Hop, ...]
     means: tuple[float, ...]
     sums: tuple[float, ...]
     drawn: int
@@ -141,15 +140,15 @@ async def sample_chains(
             range(1, config.chains + 1),
             lambda number, branch: sample_chain(number, question, context, branch, config, corag),
         )
-    chosen, rejected = choose(chains, config)
+    best, rejected = choose(chains, config)
     return SampledChains(
         text="",
         passage_ids=tuple(hit.passage.id for hit in context.hits),
-        steps=0 if chosen is None else len(chains[chosen].hops),
-        stopped=rejected if chosen is None else chains[chosen].stopped,
+        steps=0 if best is None else len(chains[best].hops),
+        stopped=rejected if best is None else chains[best].stopped,
         context_ids=tuple(hit.passage.id for hit in context.hits),
         chains=tuple(chains),
-        chosen=chosen,
+        chosen=best,
         rejected=rejected,
     )
 
@@ -179,11 +178,11 @@ async def sample_chain(
     chain = await decode_chain(
         Chain(), length, tools, corag, temperature=config.temperature, path=path, after_hop=scored
     )
-    answer = await answer_of(chain, context, tools, config, corag, path=path)
-    return _sampled(chain, scores, length, chain.stopped or "length", chain.repeats, answer)
+    answer = await answer_from_chain(chain, context, tools, config, corag, path=path)
+    return _record_chain(chain, scores, length, chain.stopped or "length", chain.repeats, answer)
 
 
-async def answer_of(
+async def answer_from_chain(
     chain: Chain, context: Context, tools: Tools, config: SampleConfig, corag: CoRAGConfig, *, path: str = ""
 ) -> str | None:
     """Return what a chain answers to the question, as decoding would ask; None if nobody wants to know."""
@@ -208,15 +207,16 @@ async def follow_decomposition(
         hits = await tools.search(
             sub_query, k=max(corag.search_depth, corag.passages_per_hop), path=f"hop {number}"
         )
-        read = top_passages(hits, corag.passages_per_hop)
-        if not mentions((passage.contents for passage in read), [step.answer]):
-            return _sampled(chain, [], len(question.decomposition), "unsupported")
-        chain = chain.then(Hop(sub_query, step.answer, False, hits))
+        passages = top_passages(hits, corag.passages_per_hop)
+        if not mentions((passage.contents for passage in passages), [step.answer]):
+            return _record_chain(chain, [], len(question.decomposition), "unsupported")
+        ids = tuple(hit.passage.id for hit in hits)
+        chain = chain.then(Hop(sub_query, step.answer, False, ids), tuple(hits))
         answers.append(step.answer)
     # Scored once, at its end: its hops are given, so there is no best place to stop.
     score = await answer_log_likelihood(chain, question.answers, tools, corag)
-    answer = await answer_of(chain, context, tools, config, corag)
-    return _sampled(chain, [score], len(chain), "length", answer=answer)
+    answer = await answer_from_chain(chain, context, tools, config, corag)
+    return _record_chain(chain, [score], len(chain), "length", answer=answer)
 
 
 def choose(chains: Sequence[SampledChain], config: SampleConfig) -> tuple[int | None, str]:
@@ -250,14 +250,14 @@ def check_question(question: Question, config: SampleConfig) -> None:
         )
 
 
-def _sampled(
+def _record_chain(
     chain: Chain,
     scores: Sequence[AnswerScore],
-    drawn: int,
+    length: int,
     stopped: str,
     repeats: int = 0,
     answer: str | None = None,
 ) -> SampledChain:
     means = tuple(score.mean for score in scores)
     sums = tuple(score.sum for score in scores)
-    return SampledChain(tuple(map(hop_record, chain.hops)), means, sums, drawn, stopped, repeats, answer)
+    return SampledChain(chain.hops, means, sums, length, stopped, repeats, answer)

@@ -4,8 +4,9 @@
 
 On several devices accelerate has options of its own (--config_file training/configs/accelerate_8gpu.yaml).
 
-The loss is of the completions alone. The folder gets the adapter, and ``training.json``, which says how it
-was made. The same command goes on from the last checkpoint, or does nothing if it had finished.
+The loss is of the completions alone. The folder gets the adapter, ``training.json``, which says how it was
+made, and ``metrics.jsonl`` with what was logged. The same command goes on from the last checkpoint, or does
+nothing if it had finished.
 
 This is a program of its own, not a command: accelerate starts it once per device, each with its own rank.
 """
@@ -15,26 +16,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from core.errors import ConfigError, DataError
-from generation.models import context_window, model_folder
+from corag.core.errors import DataError
+from corag.generation.models import context_window, model_folder
 from training.config import SftConfig
-from training.rows import RowsReport, read_report
-from training.tuning import (
-    batching_of,
+from training.model_setup import load_model, load_tokenizer, resolve_batching, save_model
+from training.program import (
     check_tokenizer,
-    go_on,
-    how_to_use,
-    identity_of_training,
-    load_tokenizer,
-    make_model,
-    passed,
-    perform,
-    ready,
-    save,
+    run_training,
     start_program,
-    trainer_arguments,
-    warn_of_held_out,
+    summary_line,
+    train_or_resume,
+    training_identity,
+    warn_of_test_questions,
+    with_usage,
 )
+from training.rows import RowsReport, read_report
+from training.trl_arguments import build_trl_arguments
 
 
 def main(config: SftConfig) -> dict[str, Any]:
@@ -45,9 +42,9 @@ def main(config: SftConfig) -> dict[str, Any]:
     """
     folder = model_folder(config.model)
     rows = load_rows(config, folder)
-    return perform(
+    return run_training(
         config,
-        settings_of(config, folder),
+        training_settings(config, folder),
         f"model {config.model} and {len(rows['train'])} rows",
         lambda: make_trainer(config, folder, rows),
         lambda trainer: train(trainer, config, rows),
@@ -59,39 +56,40 @@ def train(trainer: Any, config: SftConfig, rows: Any) -> dict[str, Any]:
 
     ``tokens_per_second`` counts prompts too: all that the model reads.
     """
-    done = go_on(trainer, config)
-    losses = trainer.evaluate() if "validation" in rows else {}
-    save(trainer, config, Path(config.out))
+    summary = train_or_resume(trainer, config)
+    figures = trainer.evaluate() if "validation" in rows else {}
+    save_model(trainer, config, Path(config.out))
+    losses = {f"eval_{task}_loss" for task in set(rows["validation"]["task"])} if figures else set()
     tokens = sum(len(ids) for ids in rows["train"]["input_ids"])
     return {
-        "steps": done.steps,
-        "epochs": done.epochs,
-        "train_loss": done.loss,
-        "first_loss": done.first_loss,
-        "evaluation": {name: value for name, value in losses.items() if name.endswith("_loss")},
+        "steps": summary.steps,
+        "epochs": summary.epochs,
+        "train_loss": summary.loss,
+        "first_loss": summary.first_loss,
+        "evaluation": {name: value for name, value in figures.items() if name in losses},
         "row_tokens": tokens,
-        "seconds": done.seconds,
-        "resumed_from": done.resumed_from,
-        "tokens_per_second": None if done.resumed_from else tokens * done.epochs / done.seconds,
+        "seconds": summary.seconds,
+        "resumed_from": summary.resumed_from,
+        "tokens_per_second": None if summary.resumed_from else tokens * summary.epochs / summary.seconds,
     }
 
 
-def said_of(config: SftConfig, result: dict[str, Any]) -> str:
-    """Say in two lines what a training made, and how to use it. All figures are in its manifest."""
+def summarise(config: SftConfig, result: dict[str, Any]) -> str:
+    """Return two lines: what a training made, and how to use it. All figures are in its manifest."""
     losses = "".join(f", {name} {value:.3f}" for name, value in result["evaluation"].items())
-    return how_to_use(config, passed(result) + losses)
+    return with_usage(config, summary_line(result) + losses)
 
 
 def load_rows(config: SftConfig, folder: str) -> Any:
     """Load the rows that suit the model in ``folder``, by split, each within the limits.
 
-    Raises as :func:`rows_of` does; :class:`DataError` also for a folder that is named twice.
+    Raises as :func:`load_row_folder` does; :class:`DataError` also for a folder that is named twice.
     """
     import datasets
 
     if len({Path(each).resolve() for each in config.rows}) < len(config.rows):
         raise DataError(f"--rows names a folder twice: {', '.join(config.rows)}. Name each once.")
-    loaded = [rows_of(each, config, folder) for each in config.rows]
+    loaded = [load_row_folder(each, config, folder) for each in config.rows]
     splits = dict.fromkeys(split for rows in loaded for split in rows)
     return datasets.DatasetDict(
         {
@@ -101,7 +99,7 @@ def load_rows(config: SftConfig, folder: str) -> Any:
     )
 
 
-def rows_of(name: str, config: SftConfig, folder: str) -> Any:
+def load_row_folder(name: str, config: SftConfig, folder: str) -> Any:
     """Load one folder of rows, each with something to learn and within the limits.
 
     Raises :class:`ConfigError` for rows of another tokenizer, :class:`DataError` naming the row that does not
@@ -109,9 +107,9 @@ def rows_of(name: str, config: SftConfig, folder: str) -> Any:
     """
     import datasets
 
-    report = report_of(name)
+    report = load_report(name)
     check_tokenizer(f"the rows in '{name}'", report.settings["tokenizer"], config, folder, "corag rows")
-    warn_of_held_out(name, report)
+    warn_of_test_questions(name, report)
     rows = datasets.load_from_disk(name)
     limit = config.max_length or report.settings["rows"]["max_length"]
     window = context_window(folder) or limit
@@ -119,7 +117,7 @@ def rows_of(name: str, config: SftConfig, folder: str) -> Any:
         for number, (ids, mask) in enumerate(
             zip(rows[split]["input_ids"], rows[split]["completion_mask"], strict=True)
         ):
-            wrong = (
+            fault = (
                 f"has {len(ids)} tokens, more than max_length {limit}: training would cut off its reply"
                 if len(ids) > limit
                 else f"has {len(ids)} tokens, but '{config.model}' was made to read {window} at once"
@@ -128,82 +126,73 @@ def rows_of(name: str, config: SftConfig, folder: str) -> Any:
                 if not any(mask)
                 else ""
             )
-            if wrong:
+            if fault:
                 row = rows[split][number]
                 raise DataError(
                     f"row {number} of '{name}/{split}' ({row['task']} of question '{row['question_id']}') "
-                    f"{wrong}. Make the rows again with 'corag rows', with a --rows.max_length that suits."
+                    f"{fault}. Make the rows again with 'corag rows', with a --rows.max_length that suits."
                 )
     return rows
 
 
-def report_of(name: str) -> RowsReport:
-    """Return what a folder of rows says of itself. Raises :class:`DataError` if it is none."""
+def load_report(name: str) -> RowsReport:
+    """Return the report of a folder of rows. Raises :class:`DataError` if it is none."""
     report = read_report(Path(name))
     if report is None:
         raise DataError(f"'{name}' is no folder of rows: make them with 'corag rows'.")
     return report
 
 
-def settings_of(config: SftConfig, folder: str) -> dict[str, Any]:
-    """Everything that the result depends on, as it stands in training.json."""
-    found = [
+def training_settings(config: SftConfig, folder: str) -> dict[str, Any]:
+    """Return everything that the result depends on, as it stands in training.json."""
+    rows = [
         report.settings | {"questions": report.questions, "tokens": report.tokens}
-        for report in map(report_of, config.rows)
+        for report in map(load_report, config.rows)
     ]
-    # One folder stands by itself, as in the manifests of older versions.
-    learned_from = {"rows": found[0] if len(found) == 1 else found}
-    return identity_of_training(config, folder, batching_of(config), learned_from)
+    return training_identity(config, folder, resolve_batching(config), {"rows": rows})
 
 
 def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
     """Build TRL's trainer."""
-    from training.trainer import CompletionTrainer, SpokenSteps
+    from training.trainer import CompletionTrainer, prepare_trainer
 
     # TRL would tokenise the texts again, and not as decoding does: it gets tokens and mask alone.
     columns = ["input_ids", "completion_mask"]
     validation = rows.get("validation")
-    evaluated = validation and {
+    evaluation = validation and {
         task: validation.filter(lambda row, task=task: row["task"] == task).select_columns(columns)
         for task in sorted(set(validation["task"]))
     }
     # Before the model: it starts the process group.
-    chosen = arguments(config, rows, evaluates=bool(evaluated))
-    model, peft_config = make_model(config, folder)
+    arguments = build_arguments(config, rows, evaluates=bool(evaluation))
+    model, peft_config = load_model(config, folder)
     trainer = CompletionTrainer(
         model=model,
-        args=chosen,
+        args=arguments,
         train_dataset=rows["train"].select_columns(columns),
-        eval_dataset=evaluated,
+        eval_dataset=evaluation,
         processing_class=load_tokenizer(folder),
         peft_config=peft_config,
-        callbacks=[SpokenSteps()],
     )
-    # CompletionTrainer computes the loss itself, and knows of no other term.
-    if trainer.aux_loss_enabled:
-        raise ConfigError(
-            f"'{config.model}' is a mixture of experts, whose balancing loss is not computed here: use TRL's "
-            "own SFTTrainer."
-        )
-    return ready(trainer)
+    return prepare_trainer(trainer, Path(config.out))
 
 
-def arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
-    """Say it to TRL, whose own defaults cut rows at 1,024 tokens and pad at random."""
+def build_arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
+    """Build TRL's training arguments, whose own defaults cut rows at 1,024 tokens and pad at random."""
     from trl import SFTConfig
 
     longest = max(len(ids) for split in rows for ids in rows[split]["input_ids"])
-    batching = batching_of(config)
-    # TRL cuts what is longer than max_length, so it is the longest row there is. Rows behind one another have
-    # no length of their own: any limit would cut the batch.
+    batching = resolve_batching(config)
     own = {
+        # TRL cuts what is longer than max_length, so it is the longest row there is. Rows behind one another
+        # have no length of their own: any limit would cut the batch.
         "max_length": None if batching == "padding_free" else longest,
         "completion_only_loss": True,
         "padding_free": batching == "padding_free",
         "train_sampling_strategy": "group_by_length" if batching == "by_length" else "random",
     }
-    return trainer_arguments(SFTConfig, config, own, evaluates=evaluates)
+    return build_trl_arguments(SFTConfig, config, own, evaluates=evaluates)
 
 
 if __name__ == "__main__":
-    start_program(SftConfig, main, said_of, "training/sft.py", "fine-tune a model on training rows")
+    start_program(SftConfig, main, summarise, "training/sft.py", "fine-tune a model on training rows")

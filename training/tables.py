@@ -11,12 +11,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from core.errors import ConfigError
-from core.files import file_digest, write_atomically
-from core.runs.folder import TRACES
-from core.runs.stamp import Stamp, refuse_differences
-from generation.models import context_window
-from training.chains import manifest_of_chains
+from corag.core.errors import ConfigError
+from corag.core.files import file_digest, write_atomically
+from corag.core.runs.folder import TRACES
+from corag.core.runs.stamp import Stamp, refuse_differences
+from corag.generation.models import context_window
+from training.chains import read_chain_manifest
 
 Report = TypeVar("Report")
 
@@ -25,7 +25,7 @@ def identify(folders: Sequence[Path]) -> list[dict[str, Any]]:
     """Return what tells the chains of some folders from others: their settings and what they hold."""
     names = ("options", "prompts", "questions", "model", "seed")
     return [
-        {name: manifest_of_chains(folder).settings[name] for name in names}
+        {name: read_chain_manifest(folder).settings[name] for name in names}
         | {"traces": file_digest(folder / TRACES)}  # sampling may have gone on since
         for folder in folders
     ]
@@ -33,26 +33,20 @@ def identify(folders: Sequence[Path]) -> list[dict[str, Any]]:
 
 def question_files(folders: Sequence[Path]) -> list[str]:
     """Return the question files that some folders of chains were sampled for, by name."""
-    return [manifest_of_chains(folder).last.questions for folder in folders]
+    return [read_chain_manifest(folder).last.questions for folder in folders]
 
 
-def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings as they are read back from a file: lists for tuples."""
-    read: dict[str, Any] = json.loads(json.dumps(settings))
-    return read
-
-
-def within_window(wanted: int, model: str, folder: str, what: str) -> int:
+def within_window(tokens: int, model: str, folder: str, what: str) -> int:
     """Return how many tokens ``what`` may have, no more than the model in ``folder`` can read.
 
     Decoding would shorten prompts to the same length. It is said on standard error if it changes anything.
     """
     window = context_window(folder)
-    if window is None or wanted <= window:
-        return wanted
+    if window is None or tokens <= window:
+        return tokens
     sys.stderr.write(
         f"corag: '{model}' was made to read {window} tokens at once, so {what} have at most so many, not "
-        f"{wanted}.\n"
+        f"{tokens}.\n"
     )
     return window
 
@@ -62,14 +56,14 @@ def read_report(file: Path, kind: type[Report], lengths: type[Any]) -> Report | 
     if not file.is_file():
         return None
     record = json.loads(file.read_text(encoding="utf-8"))
-    record["lengths"] = {name: lengths(**found) for name, found in record["lengths"].items()}
+    record["lengths"] = {name: lengths(**figures) for name, figures in record["lengths"].items()}
     return kind(**record)
 
 
-def refuse_others(out: Path, found: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+def refuse_others(out: Path, earlier: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Raise :class:`ConfigError` if what is in a folder was made with settings other than these."""
     advice = "Give the same chains and options, choose another --out, or remove it."
-    refuse_differences(f"'{out}'", Stamp(dict(found)), Stamp(dict(settings)), advice=advice)
+    refuse_differences(f"'{out}'", Stamp(dict(earlier)), Stamp(dict(settings)), advice=advice)
 
 
 def make_room(out: Path) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.prompting.render import passage_items
-from core.sentences import first_sentence
-from core.text import mentions
-from core.tools import Tools
-from core.types import Question
+from corag.core.prompting.render import passage_items
+from corag.core.sentences import first_sentence
+from corag.core.text import mentions
+from corag.core.tools import Tools
+from corag.core.types import Question
 from eval.datasets.reasoning import gold_sentences
 from ircot.method import IRCoTConfig, new_pool, retrieve
 
@@ -32,20 +32,20 @@ async def follow_reasoning(
 
     They end where no paragraph holds what the next sentence says: a model would learn to make it up.
     """
-    pool, said, steps = new_pool(config), list[str](), list[GoldThought]()
+    pool, sentences_before, steps = new_pool(config), list[str](), list[GoldThought]()
     sentences = [*gold_sentences(question), f"So the answer is: {question.answers[0]}."]
     facts = [hop.answer for hop in question.decomposition]
     for sentence, fact in zip(sentences, [*facts, ""], strict=True):
-        await retrieve(question, pool, said, tools, config)
+        await retrieve(question, pool, sentences_before, tools, config)
         # No more can be found than a budget of paragraphs holds; and the loop takes no further step.
-        shown = [" ".join(item.values()) for item in passage_items(pool.passages, config.max_shown_words)]
-        supported = mentions(shown, [fact]) if fact else True
-        if not supported or len(said) >= config.max_steps:
+        texts = [" ".join(item.values()) for item in passage_items(pool.passages, config.max_shown_words)]
+        supported = mentions(texts, [fact]) if fact else True
+        if not supported or len(sentences_before) >= config.max_steps:
             return tuple(steps), False
         # Decoding keeps the first sentence of a reply, by these rules. What it would cut is not taught.
-        kept = first_sentence(sentence, config.sentence_splitter)
-        if not mentions([kept], [fact or question.answers[0]]):
+        first = first_sentence(sentence, config.sentence_splitter)
+        if not mentions([first], [fact or question.answers[0]]):
             return tuple(steps), False
-        said.append(kept)
-        steps.append(GoldThought(said[-1], pool.ids))
+        sentences_before.append(first)
+        steps.append(GoldThought(sentences_before[-1], pool.ids))
     return tuple(steps), True

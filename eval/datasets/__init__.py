@@ -1,10 +1,13 @@
 """Questions of the multi-hop and single-hop datasets, of KILT and of files of your own, read as one type.
 
-A dataset's layout, ids and oddities stay in this room. What comes out is :class:`core.types.Question`; what
-the questions' own paragraphs make is a corpus (``paragraphs``); what other tools read is in ``exports``.
+A dataset's layout, ids and oddities stay in its file in ``sets/``, from which :class:`Question` comes. The
+questions' own paragraphs make a corpus (``paragraphs``); ``exports`` writes what other tools read.
 """
 
-from eval.datasets.kilt import task_description
-from eval.datasets.load import DATASETS, load_questions, read_question_records
+from eval.datasets.dataset import Dataset
+from eval.datasets.load import load_questions, read_question_records
+from eval.datasets.registry import DATASETS, find_dataset, task_description
 
-__all__ = ["DATASETS", "load_questions", "read_question_records", "task_description"]
+__all__ = [
+    "DATASETS", "Dataset", "find_dataset", "load_questions", "read_question_records", "task_description",
+]  # fmt: skip

@@ -13,14 +13,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from core.errors import ConfigError, DataError
-from core.files import replacing
-from core.runs.rows import SavedRow
-from core.tools import GenerateStep, ScoreStep, SearchStep
+from corag.core.errors import ConfigError, DataError
+from corag.core.files import atomic_replace
+from corag.core.runs.rows import SavedRow
+from corag.core.tools import GenerateStep, ScoreStep, SearchStep
 from eval.datasets.fields import Record, require_id
-from eval.datasets.official import numbered_paragraphs
-from eval.datasets.plain import question_columns
-from eval.scoring.retrieval_metrics import page_of
+from eval.datasets.pages import page_id
+from eval.datasets.sets.jsonl import question_columns
+from eval.datasets.sets.musique import numbered_paragraphs
 
 Rows = Mapping[str, SavedRow]
 
@@ -91,13 +91,13 @@ def kilt_lines(rows: Rows, top_k: int = 0, formats: Collection[str] = ()) -> Ite
         }
         pages: dict[str, str] = {}
         for passage in _passages(row, top_k):
-            if not page_of(passage).isdecimal():
+            if not page_id(passage).isdecimal():
                 raise DataError(
                     f"the passage '{passage}' of question '{name}' does not say which page it is of: KILT's "
                     "provenance needs passage ids that begin with the wikipedia_id, such as 290 or 290-3 "
                     "('corag index --format kilt')."
                 )
-            pages.setdefault(page_of(passage), titles.get(passage, ""))
+            pages.setdefault(page_id(passage), titles.get(passage, ""))
         provenance = [{"wikipedia_id": page, "title": title} for page, title in pages.items()]
         output = [{"answer": row.text, "provenance": provenance}]
         yield {"id": name, "input": row.question.text, "output": output}
@@ -134,6 +134,7 @@ def trace_record(row: SavedRow) -> dict[str, Any]:
         "stopped": answer.stopped if answer else "",
         "steps": answer.steps if answer else 0,
         "passage_ids": _passages(row, 0),
+        "read_ids": list(row.read_ids),
         "seconds": row.seconds,
         "calls": usage.calls,
         "prompt_tokens": usage.prompt,
@@ -180,7 +181,7 @@ def write_dataset(rows: Rows, out: Path) -> None:
     kinds = {
         "id": text, "question": text, "answers": [text], "supporting": [text], "type": text, "hops": number,
         "prediction": text, "failed": Value("bool"), "error": text, "stopped": text, "steps": number,
-        "passage_ids": [text], "seconds": real,
+        "passage_ids": [text], "read_ids": [text], "seconds": real,
         "calls": number, "prompt_tokens": number, "generated_tokens": number, "computed_tokens": number,
         "searches": [{"path": text, "query": text, "passage_ids": [text], "scores": [real]}],
         "generations": [{"role": text, "path": text, "texts": [text], "prompt": text}],
@@ -188,7 +189,7 @@ def write_dataset(rows: Rows, out: Path) -> None:
         "answer_json": text,
     }  # fmt: skip
     table = Dataset.from_list([trace_record(row) for row in rows.values()], features=Features(kinds))
-    with replacing(out) as temporary:
+    with atomic_replace(out) as temporary:
         table.to_parquet(str(temporary))
 
 

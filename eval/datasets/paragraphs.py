@@ -6,17 +6,17 @@ A corpus pooled from them is small, so recall on it is far higher than on open W
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.errors import ConfigError, DataError, nearest
-from core.files import read_records
-from core.types import Passage, passage_id
-from eval.datasets.fields import Record, name_record, unpack
-
-POOLED_DATASETS = ("hotpotqa", "2wikimultihopqa", "musique", "popqa")
+from corag.core.errors import DataError
+from corag.core.types import Passage, passage_id
+from eval.datasets.fields import Record, distinct, name_record, unpack
+from retrieval.record_files import CorpusItem, Note, read_record_file
+from retrieval.record_files import Record as FileRecord
+from retrieval.records import OddRecordError
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,42 +27,73 @@ class Paragraph:
     gold: bool
 
 
-def read_pooled(paths: Sequence[str | Path], dataset: str) -> Iterator[Passage]:
+def read_pooled(
+    paths: Sequence[str | Path], paragraphs: Callable[[Record, str], list[Paragraph]]
+) -> Iterator[CorpusItem]:
     """Stream the union of the paragraphs of all questions, each passage once, in order of first appearance.
 
-    Raises :class:`DataError` naming file, record and field for a record that is not of this dataset, and
-    :class:`ConfigError` for an unknown dataset.
+    ``paragraphs``: of a raw record, as :attr:`eval.datasets.dataset.Dataset.paragraphs` returns them. A
+    record that is not of this dataset is an odd one, with file, record and field.
     """
-    seen: set[str] = set()
+    ids: set[str] = set()
     for path in paths:
-        for number, record in enumerate(read_records(path), 1):
-            for paragraph in paragraphs_of(record, dataset, f"{path}, record {number}"):
-                if paragraph.passage.id not in seen:
-                    seen.add(paragraph.passage.id)
+        repeated = 0
+        for record in read_record_file(path):
+            if not isinstance(record, FileRecord):
+                yield record
+                continue
+            try:
+                listed = paragraphs(record.fields, record.where)
+            except DataError as error:
+                yield OddRecordError(record.where, "without paragraphs that can be read", error)
+                continue
+            for paragraph in listed:
+                if paragraph.passage.id in ids:
+                    repeated += 1
+                else:
+                    ids.add(paragraph.passage.id)
                     yield paragraph.passage
+        if repeated:
+            yield Note(
+                f"{path}: {repeated:,} paragraphs come with several questions, and are one passage each"
+            )
 
 
-def paragraphs_of(record: Record, dataset: str, where: str) -> list[Paragraph]:
-    """Return the paragraphs of one raw question record, in the record's order.
+def context_paragraphs(record: Record, where: str) -> list[Paragraph]:
+    """Return the paragraphs of a HotpotQA or 2WikiMultihopQA record, in the record's order.
 
-    ``where`` names the record in errors, such as ``"dev.json, record 3"``. HotpotQA and 2WikiMultihopQA
-    records have a ``context`` of ``[[title, [sentence, ...]], ...]`` or ``{"title": [...], "sentences":
-    [[...], ...]}`` and ``supporting_facts``; all four datasets may have ``paragraphs`` of objects with title,
-    text (or paragraph_text) and is_supporting (or is_gold). A field may also hold its value as JSON or Python
-    text.
+    ``where`` names the record in errors, such as ``"dev.json, record 3"``. Records have a ``context`` of
+    ``[[title, [sentence, ...]], ...]`` or ``{"title": [...], "sentences": [[...], ...]}`` and
+    ``supporting_facts``, or ``paragraphs`` as in :func:`listed_paragraphs`. A field may also hold its value
+    as JSON or Python text.
 
     No paragraph is gold where the dataset hides it (test splits), nor where a gold one is absent because the
     context was retrieved (HotpotQA's fullwiki files): recall of the others would be a different measure.
     """
-    if dataset not in POOLED_DATASETS:
-        raise ConfigError(
-            f"'{dataset}' is not a dataset whose questions bring paragraphs: "
-            f"{nearest(dataset, POOLED_DATASETS)}"
-        )
-    where = name_record(record, where)
-    if "paragraphs" not in record and dataset in ("hotpotqa", "2wikimultihopqa"):
-        return _from_context(record, where)
-    return [_from_object(row, where) for row in paragraph_rows(record, where)]
+    if "paragraphs" in record:
+        return listed_paragraphs(record, where)
+    return _from_context(record, name_record(record, where))
+
+
+def listed_paragraphs(record: Record, where: str) -> list[Paragraph]:
+    """Return the paragraphs of a MuSiQue or PopQA record, in the record's order.
+
+    ``paragraphs`` are objects with title, text (or paragraph_text) and is_supporting (or is_gold).
+    """
+    place = name_record(record, where)
+    return [_from_object(row, place) for row in paragraph_rows(record, place)]
+
+
+def optional_paragraphs(
+    record: Record, where: str, paragraphs: Callable[[Record, str], list[Paragraph]]
+) -> list[Paragraph]:
+    """Return a record's paragraphs; [] for one without, which is for use with an open corpus."""
+    return paragraphs(record, where) if "context" in record or "paragraphs" in record else []
+
+
+def gold_ids(paragraphs: Sequence[Paragraph]) -> tuple[str, ...]:
+    """Return the ids of the gold paragraphs, without repeats."""
+    return distinct(*(paragraph.passage.id for paragraph in paragraphs if paragraph.gold))
 
 
 def paragraph_rows(record: Record, where: str) -> list[Record]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from core.types import GoldHop, Question
-from eval.datasets.world.questions import told
+from corag.core.types import GoldHop, Question
+from eval.datasets.world.questions import state_fact
 
 # A sub-question may name the answer to an earlier one, as MuSiQue writes it: "#1" for the first.
 _REFERENCE = re.compile(r"#(\d+)")
@@ -54,12 +54,12 @@ def relation_of(sub_question: str) -> str:
 
 def gold_sentences(question: Question) -> tuple[str, ...]:
     """Return a sentence for each hop of the decomposition that names what the hop found."""
-    found: list[str] = []
+    sentences: list[str] = []
     answers: list[str] = []
     for hop in question.decomposition:
-        found.append(hop_sentence(hop, answers))
+        sentences.append(hop_sentence(hop, answers))
         answers.append(hop.answer)
-    return tuple(found)
+    return tuple(sentences)
 
 
 def hop_sentence(hop: GoldHop, before: Sequence[str]) -> str:
@@ -72,10 +72,10 @@ def hop_sentence(hop: GoldHop, before: Sequence[str]) -> str:
     """
     if hop.says:
         return hop.says
-    asked = resolve(hop.question, before)
-    if world := told(asked, hop.answer, before):
+    resolved = resolve(hop.question, before)
+    if world := state_fact(resolved, hop.answer, before):
         return world
-    if related := relation_of(asked):
+    if related := relation_of(resolved):
         return f"The {related} is {hop.answer}."
     # No rule turns any question into a statement; this names the same things and is one sentence.
-    return f"{asked.strip().rstrip('?').strip()}: {hop.answer.rstrip('.')}."
+    return f"{resolved.strip().rstrip('?').strip()}: {hop.answer.rstrip('.')}."

@@ -5,8 +5,8 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-from core.text import normalize_answer
-from core.types import Question
+from corag.core.text import normalize_answer
+from corag.core.types import Question
 
 
 def in_common(some: Sequence[Question], others: Sequence[Question], *, published: bool) -> list[Question]:
@@ -22,12 +22,12 @@ def in_common(some: Sequence[Question], others: Sequence[Question], *, published
     for question in others:
         by_id.setdefault(question.id, []).append(question)
 
-    def known(asked: Question) -> bool:
-        if same_words(asked.text) in texts or (published and asked.id in by_id):
+    def is_shared(question: Question) -> bool:
+        if same_words(question.text) in texts or (published and question.id in by_id):
             return True
-        return any(_alike(asked, each) for each in by_id.get(asked.id, ()))
+        return any(_alike(question, each) for each in by_id.get(question.id, ()))
 
-    return [each for each in some if known(each)]
+    return [each for each in some if is_shared(each)]
 
 
 def _alike(one: Question, other: Question) -> bool:

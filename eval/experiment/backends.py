@@ -1,4 +1,4 @@
-"""What all that answer questions share: options, the back ends opened from them, and what these read."""
+"""What all commands that answer questions share: options, opening the back ends, and their files' stamps."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import ClassVar
 
 from rich.console import Console
 
-from core.errors import ConfigError
-from core.files import file_digest
-from core.protocols import Ability, Generator, Retriever
-from core.runs.stamp import Input
+from corag.core.errors import ConfigError
+from corag.core.files import file_digest
+from corag.core.protocols import Ability, Generator, Retriever
+from corag.core.runs.stamp import Input
+from corag.generation.adapters import adapter_folder
+from corag.generation.config import ModelConfig
+from corag.generation.models import folder_digest
+from eval.experiment.executor import Fingerprinted
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from eval.experiment.own_methods import short_name
 from eval.experiment.registry import MethodOptions, called, check_names, methods_of
-from eval.workers.work import Described
-from generation.adapters import adapter_folder
-from generation.config import ModelConfig
-from generation.models import folder_digest
 from retrieval.config import RetrieverConfig
 from retrieval.index_manifest import INDEX_FILE
 
@@ -33,7 +33,7 @@ class Setup(MethodOptions):
     """What every command that answers questions needs to know.
 
     Attributes:
-        method: one or more methods, separated by commas ('corag methods' lists them), or FILE.py:FUNCTION for
+        method: one or more methods, separated by commas ('corag list' lists them), or FILE.py:FUNCTION for
             one of your own.
         model: the language model and its engine.
         retriever: the index or server to search.
@@ -48,24 +48,26 @@ class Setup(MethodOptions):
     budget: int = 0
 
     ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES
-    CHOOSES_BACKEND: ClassVar[bool] = False  # whether the command itself settles what "auto" is
 
     def __post_init__(self) -> None:
-        if not self.CHOOSES_BACKEND:
-            object.__setattr__(self, "model", self.model.settled())
-        # A method of the user's own is named by where to find it; from here on it is called like any other.
-        known = methods_of(type(self))
-        object.__setattr__(self, "method", [called(short_name(name), known) for name in self.method])
-        check_names(self.method, known)
+        object.__setattr__(self, "model", self.settled_model())
+        # A method of the user's own is named by its file; from here on it has a short name, as others have.
+        entries = methods_of(type(self))
+        object.__setattr__(self, "method", [called(short_name(name), entries) for name in self.method])
+        check_names(self.method, entries)
         if self.budget < 0:
             raise ConfigError(f"budget must be 0 (no limit) or a number of tokens, but it is {self.budget}.")
+
+    def settled_model(self) -> ModelConfig:
+        """Return the model's options with an engine in the place of "auto"."""
+        return self.model.settled()
 
     @property
     def searches(self) -> bool:
         """Whether any of the methods needs a retriever, or may search the one that is named."""
-        named = bool(self.retriever.index or self.retriever.url)
-        entries = [self.entry(name) for name in self.method]
-        return any(entry.needs_index or (entry.searches and named) for entry in entries)
+        has_index = bool(self.retriever.index or self.retriever.url)
+        entries = [self.find_method(name) for name in self.method]
+        return any(entry.needs_index or (entry.searches and has_index) for entry in entries)
 
 
 @asynccontextmanager
@@ -82,7 +84,7 @@ async def open_backends(setup: Setup) -> AsyncIterator[tuple[Generator, Retrieve
             retriever = await stack.enter_async_context(open_searched(setup.retriever))
         generator = await open_model_quietly(setup.model)
         stack.push_async_callback(generator.close)
-        stack.callback(_tell_retried, generator, "the model's servers")
+        stack.callback(_print_retries, generator, "the model's servers")
         for name in setup.method:
             require_abilities(name, setup.of(name).needs(), generator)
         yield generator, retriever
@@ -90,18 +92,18 @@ async def open_backends(setup: Setup) -> AsyncIterator[tuple[Generator, Retrieve
 
 @asynccontextmanager
 async def open_searched(options: RetrieverConfig) -> AsyncIterator[Retriever]:
-    """Open what is searched, and close it at the end, saying how many requests had to be sent again."""
+    """Open an index or a client of search servers, close it at the end, and print its count of retries."""
     async with AsyncExitStack() as stack:
         retriever = await open_index_quietly(options)
         stack.push_async_callback(retriever.close)
-        stack.callback(_tell_retried, retriever, "the search servers")
+        stack.callback(_print_retries, retriever, "the search servers")
         yield retriever
 
 
-def _tell_retried(asked: Generator | Retriever, where: str) -> None:
-    if retried := getattr(asked, "retried", 0):
-        told = f"corag: {retried} requests failed at {where} and were sent again."
-        Console(stderr=True, highlight=False).print(told, soft_wrap=True)
+def _print_retries(client: Generator | Retriever, servers: str) -> None:
+    if retries := getattr(client, "retried", 0):
+        line = f"corag: {retries} requests failed at {servers} and were sent again."
+        Console(stderr=True, highlight=False).print(line, soft_wrap=True)
 
 
 def check_setup(setup: Setup) -> None:
@@ -112,10 +114,10 @@ def check_setup(setup: Setup) -> None:
         require_index(setup.retriever)
 
 
-def require_abilities(what: str, needs: Mapping[Ability, str], generator: Described) -> None:
-    """Raise :class:`ConfigError` if a model lacks what is needed of it, before anything is asked.
+def require_abilities(what: str, needs: Mapping[Ability, str], generator: Fingerprinted) -> None:
+    """Raise :class:`ConfigError` if a model lacks an ability, before the first request.
 
-    ``what``: who needs it. ``needs``: as :meth:`core.method.MethodConfig.needs` returns them.
+    ``what``: what needs it. ``needs``: as :meth:`corag.core.method.MethodConfig.needs` returns them.
     """
     lacking = [ability for ability in needs if ability in getattr(generator, "lacks", ())]
     if lacking:

@@ -1,8 +1,8 @@
-"""What datasets and methods add to the open tables of lower floors: corpus formats, ways to search.
+"""What datasets and methods add to the open tables of lower layers: corpus formats, ways to search.
 
 The tables are filled by importing this module. So whoever reads a corpus or opens an index by names that a
-user wrote imports it, in every process that does. The front door hands out the configurations from here: who
-has one can say all that the command line can.
+user wrote imports it, in every process that does. ``corag`` exports the configurations from here: who has one
+can use all names that the command line can.
 """
 
 import eval.datasets.corpora  # noqa: F401 - registers the formats of datasets

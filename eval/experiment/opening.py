@@ -28,28 +28,29 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from core.errors import BackendError, CoragError
-from core.protocols import Generator, Retriever
-from generation.cached import REPLIES_KEPT
-from generation.config import ModelConfig
-from generation.open import open_generator
+from corag.core.errors import BackendError, CoragError
+from corag.core.protocols import Generator, Retriever
+from corag.core.runs.folder import writable_folder
+from corag.generation.cached import REPLIES_KEPT
+from corag.generation.config import ModelConfig
+from corag.generation.open import open_generator
 from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
 
 ENGINE_LOG = ".engine.log"  # hidden, as a run's lock is: the folder's other files are what a glob finds
 _LAST_LINES = 12
-_LATE_S = 5.0  # what takes longer is told where nothing spins
+_LATE_S = 5.0  # what takes longer is printed where there is no spinner
 _OUTPUT, _ERROR = 1, 2  # the descriptors, by their numbers in every process
 
 
 async def open_model_quietly(config: ModelConfig, capacity: int = REPLIES_KEPT) -> Generator:
-    """Open a model as :func:`generation.open.open_generator` does; what is printed goes to the log."""
+    """Open a model as :func:`corag.generation.open.open_generator` does; what is printed goes to the log."""
     where = ", ".join(config.urls) or config.backend
     name = f"model {config.name}{f' with adapter {config.adapter}' if config.adapter else ''} ({where})"
-    with quiet(f"opening {name}", f"{name} is open") as say:
+    with quiet(f"opening {name}", f"{name} is open") as print_line:
         generator = await open_generator(config, capacity)
         for line in getattr(generator, "about", ()):
-            say(f"corag: {line}")
+            print_line(f"corag: {line}")
         return generator
 
 
@@ -61,34 +62,46 @@ async def open_index_quietly(config: RetrieverConfig, *, part_alone: bool = Fals
 
 
 @contextmanager
-def quiet(what: str, done: str = "") -> Iterator[Callable[[str], None]]:
+def quiet(what: str, message: str = "") -> Iterator[Callable[[str], None]]:
     """Send what is printed to the log, and show ``what`` takes so long, with a spinner, in a terminal.
 
-    Yields a function that shows a line all the same. At the end comes the line ``done``, with the seconds, if
-    there is one. An error that nobody foresaw, and one of an engine, carry the log's last lines as a note.
+    Yields a function that prints a line all the same. At the end the line ``message`` is printed, with the
+    seconds, if there is one. An error that nobody foresaw, and one of an engine, carry the log's last lines
+    as a note.
     """
     started = time.monotonic()
-    with _chatter.turned_aside() as lines, lines.shown(what):
+    with _output_log.redirect() as lines, lines.show(what):
         try:
-            yield lines.say
+            yield lines.print
         except Exception as error:
+            # Our other errors are sentences about what was given: a library's output adds nothing to them.
             if (isinstance(error, BackendError) or not isinstance(error, CoragError)) and (
-                told := last_words()
+                note := last_words()
             ):
-                error.add_note(told)
+                error.add_note(note)
             raise
-        if done:  # said here, where it is seen even if something else is still opening
-            lines.say(f"corag: {done} ({time.monotonic() - started:.1f} s)")
+        if message:  # printed here, where it is seen even if something else is still opening
+            lines.print(f"corag: {message} ({time.monotonic() - started:.1f} s)")
 
 
 def log_to(path: Path) -> None:
-    """Say where this process's log is to be; without, it is a temporary file, removed at the end."""
-    _chatter.wanted, _chatter.log = path, None  # what wrote to an earlier one keeps it: it is never closed
+    """Set where this process's log is written; without, it is a temporary file, removed at the end."""
+    # What wrote to an earlier log keeps it: it is never closed.
+    _output_log.target, _output_log.log = path, None
+
+
+def prepare_output(folder: Path) -> None:
+    """Make the folder of a command's runs, and send this process's log to a file in it.
+
+    Raises :class:`DataError` if nothing can be written there.
+    """
+    writable_folder(folder)
+    log_to(folder / ENGINE_LOG)
 
 
 def last_words() -> str:
     """Return the last lines of this process's log and where it is, "" if there is nothing in it."""
-    return _chatter.last_words()
+    return _output_log.last_words()
 
 
 class _Lines:
@@ -108,10 +121,10 @@ class _Lines:
             self._spinning.start()
 
     @contextmanager
-    def shown(self, what: str) -> Iterator[None]:
+    def show(self, what: str) -> Iterator[None]:
         """Show a line for the length of a block; where there is no spinner, only if it takes its time."""
         if self._spinning is None:
-            late = threading.Timer(_LATE_S, self.say, [f"corag: {what} ..."])
+            late = threading.Timer(_LATE_S, self.print, [f"corag: {what} ..."])
             late.daemon = True
             late.start()
             try:
@@ -125,7 +138,7 @@ class _Lines:
         finally:
             self._spinning.remove_task(task)
 
-    def say(self, line: str) -> None:
+    def print(self, line: str) -> None:
         """Print a line, above those with a spinner."""
         if self._spinning:
             self._console.print(line, markup=False, soft_wrap=True)
@@ -139,13 +152,13 @@ class _Lines:
 
 
 @dataclass
-class _Aside:
-    """What was turned to the log, as it was before.
+class _Redirection:
+    """What was redirected to the log, as it was before.
 
     Attributes:
         streams: ``sys.stdout`` and ``sys.stderr``.
         descriptors: copies of theirs.
-        lines: what is shown meanwhile.
+        lines: what a person sees meanwhile.
     """
 
     streams: tuple[TextIO, TextIO]
@@ -154,51 +167,61 @@ class _Aside:
 
 
 @dataclass
-class _Chatter:
-    """The log of this process. Several things may open at the same time: the last one turns output back."""
+class _OutputLog:
+    """The log of this process. Several things may open at the same time: the last one restores the streams.
 
-    wanted: Path | None = None
+    Attributes:
+        target: the file to write, None for a temporary one.
+        path: the file that is written.
+        start: its size when this process opened it: an earlier start may have written there.
+        log: the open file.
+        redirection: what was redirected, while something opens.
+        depth: how many things are opening.
+        lock: guards the last two.
+    """
+
+    target: Path | None = None
     path: Path | None = None
-    begun: int = 0
+    start: int = 0
     log: TextIO | None = None
-    aside: _Aside | None = None
-    open: int = 0
+    redirection: _Redirection | None = None
+    depth: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def begin(self) -> TextIO:
-        """Open the file that is wanted, or a temporary one if none is, or it cannot be written."""
+    def open(self) -> TextIO:
+        """Open the target, or a temporary file if there is none or it cannot be written."""
         log = None
-        if self.wanted is not None:
+        if self.target is not None:
             with suppress(OSError):  # the run itself will say what is wrong with the folder
-                self.wanted.parent.mkdir(parents=True, exist_ok=True)
-                log = _writer(_LogFile(self.wanted, "a"))
+                self.target.parent.mkdir(parents=True, exist_ok=True)
+                log = _writer(_LogFile(self.target, "a"))
         if log is None:
             descriptor, name = tempfile.mkstemp(prefix="corag-", suffix=".log")
             atexit.register(self._remove, Path(name))
             log = _writer(_LogFile(descriptor, "a"))
             self.path = Path(name)
         else:
-            self.path = self.wanted
-        self.log, self.begun = log, os.fstat(log.fileno()).st_size
+            self.path = self.target
+        self.log, self.start = log, os.fstat(log.fileno()).st_size
         return log
 
     @contextmanager
-    def turned_aside(self) -> Iterator[_Lines]:
-        """Turn output to the log; yields what is seen all the same."""
+    def redirect(self) -> Iterator[_Lines]:
+        """Redirect output to the log for a block, and yield the lines that are seen all the same."""
         with self.lock:
-            if not self.open:
-                self.aside = self._turn(self.log or self.begin())
-            self.open += 1
-        assert self.aside is not None
+            if not self.depth:
+                self.redirection = self._redirect_to(self.log or self.open())
+            self.depth += 1
+        assert self.redirection is not None
         try:
-            yield self.aside.lines
+            yield self.redirection.lines
         finally:
             with self.lock:
-                self.open -= 1
-                if not self.open:
-                    self._turn_back(self.aside)
+                self.depth -= 1
+                if not self.depth:
+                    self._restore(self.redirection)
 
-    def _turn(self, log: TextIO) -> _Aside:
+    def _redirect_to(self, log: TextIO) -> _Redirection:
         streams = sys.stdout, sys.stderr
         _flush()
         copies = {number: os.dup(number) for number in (_OUTPUT, _ERROR)}
@@ -208,24 +231,24 @@ class _Chatter:
         own = _descriptor(sys.stderr) != _ERROR
         terminal = sys.stderr if own else os.fdopen(os.dup(copies[_ERROR]), "w", buffering=1)
         sys.stdout = sys.stderr = log
-        return _Aside(streams, copies, _Lines(terminal))
+        return _Redirection(streams, copies, _Lines(terminal))
 
-    def _turn_back(self, aside: _Aside) -> None:
-        aside.lines.end()
+    def _restore(self, redirection: _Redirection) -> None:
+        redirection.lines.end()
         _flush()
-        for number, copy in aside.descriptors.items():
+        for number, copy in redirection.descriptors.items():
             os.dup2(copy, number)
             os.close(copy)
-        if aside.lines.terminal is not aside.streams[1]:
-            aside.lines.terminal.close()
-        sys.stdout, sys.stderr = aside.streams
+        if redirection.lines.terminal is not redirection.streams[1]:
+            redirection.lines.terminal.close()
+        sys.stdout, sys.stderr = redirection.streams
 
     def last_words(self) -> str:
         """Return the last lines that this process logged, and keep the log."""
         if self.path is None or not self.path.is_file():
             return ""
         with self.path.open(encoding="utf-8", errors="replace") as lines:
-            lines.seek(self.begun)
+            lines.seek(self.start)
             last = deque((line.rstrip() for line in lines if line.strip()), _LAST_LINES)
         if not last:
             return ""
@@ -238,14 +261,14 @@ class _Chatter:
             path.unlink()
 
 
-_chatter = _Chatter()
+_output_log = _OutputLog()
 
 
 class _LogFile(io.FileIO):
     """A file that takes what a full disk does not: a library that logs a line must not fail of it."""
 
     def write(self, content: Any) -> int:
-        """Write, if there is space; tell how much was taken, which is all of it."""
+        """Write, if there is space; return the whole length even if there is not."""
         with suppress(OSError):
             super().write(content)
         return len(content)
@@ -256,7 +279,7 @@ def _writer(file: _LogFile) -> TextIO:
 
 
 def _flush() -> None:
-    """Empty every buffer: ours, and those of libraries in C, which else would be written out later."""
+    """Flush every buffer: ours, and those of libraries in C, which else would be written out later."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()

@@ -1,4 +1,4 @@
-"""What commands know of a method, and how one that lives in a file or module of the user's becomes known."""
+"""How a method that lives in a file or module of the user's becomes known."""
 
 from __future__ import annotations
 
@@ -6,50 +6,27 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import textwrap
 import traceback
 import typing
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from core.errors import ConfigError, CoragError, nearest, reason
-from core.files import file_digest
-from core.method import MethodConfig
-from core.tools import Tools
-from core.types import Answer, Question
+from typing_extensions import TypeIs
+
+from corag.core.errors import ConfigError, CoragError, nearest, reason
+from corag.core.files import file_digest
+from corag.core.method import Method, MethodConfig
+from corag.core.seeds import stable_hash
+from corag.core.tools import Tools
+from corag.core.types import Answer, Question
 
 PAGE = "docs/guides/your_own_method.md"
 PARAMETERS = ["question", "tools"], ["question", "tools", "config"]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A method: its algorithm, the class of its options, one line about it.
-
-    ``code``: of a method of the user's own, what identifies its file, so that a run is not resumed with other
-    code; else "".
-    """
-
-    function: Callable[..., Awaitable[Answer]]
-    config: type[MethodConfig]
-    summary: str
-    code: str = ""
-
-    @property
-    def searches(self) -> bool:
-        """Whether the method searches, as far as it is known."""
-        return self.config.SEARCHES
-
-    @property
-    def needs_index(self) -> bool:
-        """Whether the method cannot do without an index.
-
-        Of a function without options of its own nothing is known: its first search will tell.
-        """
-        return self.searches and self.config is not MethodConfig
 
 
 def is_own(name: str) -> bool:
@@ -66,44 +43,69 @@ def short_name(name: str) -> str:
     return name.rpartition(":")[2]
 
 
-def load_entry(spec: str) -> Entry:
-    """Load a method of the user's own from FILE.py:FUNCTION or MODULE:FUNCTION.
+def load_method(spec: str) -> Method:
+    """Load a method of the user's own from FILE.py:NAME or MODULE:NAME.
 
-    Raises :class:`ConfigError` saying what is missing or wrong with it.
+    NAME is an async function, or a :class:`Method` with more to know of one. Raises :class:`ConfigError`
+    saying what is missing or wrong with it.
     """
     source, _, name = spec.rpartition(":")
     if not source or not name.isidentifier():
         raise ConfigError(
             f"'{spec}' is no method: write FILE.py:FUNCTION or MODULE:FUNCTION, as {PAGE} shows, or the name "
-            "of one that 'corag methods' lists."
+            "of one that 'corag list' lists."
         )
     module = _load_file(source, file_digest(source)) if source.endswith(".py") else _load_module(source)
-    function = getattr(module, name, None)
-    if not inspect.iscoroutinefunction(function):
-        found = [key for key, value in vars(module).items() if inspect.iscoroutinefunction(value)]
-        hint = nearest(name, found) if found else "it has none at all."
+    method = getattr(module, name, None)
+    if not is_method(method):
+        others = [key for key, value in vars(module).items() if is_method(value)]
+        hint = nearest(name, others) if others else "it has none at all."
         raise ConfigError(f"'{source}' has no 'async def {name}': {hint}")
-    return entry_of_function(function, spec, file_digest(module.__file__ or ""))
+    return make_method(method, spec)
 
 
-def entry_of_function(function: Callable[..., Awaitable[Answer]], where: str, code: str) -> Entry:
-    """Describe an async function of the user's. Its options are those of its parameter ``config``, if any.
+def is_method(value: Any) -> TypeIs[Method | Callable[..., Awaitable[Answer]]]:
+    """Whether a value is what can be made a method: an async function, or one with more to know of it."""
+    return inspect.iscoroutinefunction(value.function if isinstance(value, Method) else value)
 
-    ``where``: what to call it in messages. ``code``: what tells its code from other code. Raises
-    :class:`ConfigError` for other parameters than a method's, and for options that cannot be.
+
+def make_method(method: Method | Callable[..., Awaitable[Answer]], where: str) -> Method:
+    """Describe a method of the user's. Its options are those of its function's parameter ``config``, if any.
+
+    ``where``: what to call it in messages. Raises :class:`ConfigError` for other parameters than a method's,
+    and for options that cannot be.
     """
-    about = (inspect.getdoc(function) or "a method of your own").splitlines()[0]
+    described = method if isinstance(method, Method) else Method(method)
+    function = described.function
     parameters = list(inspect.signature(function).parameters)
     if parameters not in PARAMETERS:
         raise ConfigError(
             f"'{where}' takes ({', '.join(parameters)}), but a method takes (question, tools) or (question, "
             f"tools, config): see {PAGE}."
         )
+    summary = described.summary or (inspect.getdoc(function) or "a method of your own").splitlines()[0]
+    code = source_digest(function)
     if len(parameters) == 2:
-        return Entry(_Unconfigured(function), MethodConfig, about, code)
-    config = _config_of(function, where)
+        return replace(described, function=_Unconfigured(function), summary=summary, code=code)
+    config = _find_config(function, where)
     _check_defaults(config, where)
-    return Entry(function, config, about, code)
+    return replace(described, config=config, summary=summary, code=code)
+
+
+def source_digest(function: Callable[..., Any]) -> str:
+    """Return 16 hexadecimal digits of a function's source text, the same from the shell and from Python.
+
+    Only the function's own text counts, comments included. What it refers to does not: after an edit of a
+    helper, of a constant or of what a closure holds, answer into another folder.
+    """
+    try:
+        # Dedented, so that the digest stays when a method moves into a function or out of one.
+        return stable_hash(textwrap.dedent(inspect.getsource(function)))
+    except OSError:
+        # Typed in at a prompt or made by exec: no text is stored, but its code has names and constants.
+        code = inspect.unwrap(function).__code__
+        constants = [repr(value) for value in code.co_consts if not inspect.iscode(value)]
+        return stable_hash(f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {constants}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ def _place(error: Exception) -> str:
     return f"{innermost.filename}, line {innermost.lineno}"
 
 
-def _config_of(function: Callable[..., Any], spec: str) -> type[MethodConfig]:
+def _find_config(function: Callable[..., Any], spec: str) -> type[MethodConfig]:
     """Find the class of a method's options in the annotation of its last parameter."""
     config = _run(lambda: typing.get_type_hints(function), spec).get("config")
     if not (
@@ -178,7 +180,7 @@ def _config_of(function: Callable[..., Any], spec: str) -> type[MethodConfig]:
     ):
         raise ConfigError(
             f"the parameter 'config' of '{spec}' must be annotated with a class of options, a frozen "
-            f"dataclass that derives from core.method.MethodConfig: see {PAGE}."
+            f"dataclass that derives from corag.core.method.MethodConfig: see {PAGE}."
         )
     return config
 
@@ -186,5 +188,5 @@ def _config_of(function: Callable[..., Any], spec: str) -> type[MethodConfig]:
 def _check_defaults(config: type[MethodConfig], spec: str) -> None:
     try:
         config()
-    except TypeError as error:
-        raise ConfigError(f"every option of '{spec}' needs a default: {reason(error)}.") from None
+    except (TypeError, ConfigError) as error:
+        raise ConfigError(f"every option of '{spec}' needs a default: {reason(error)}") from None

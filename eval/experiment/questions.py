@@ -3,30 +3,55 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
-from core.errors import ConfigError
-from core.files import file_digest
-from core.runs.shards import Shard
-from core.seeds import stable_hash
-from core.types import Question
-from eval.datasets import load_questions
-from eval.datasets.kilt import KILT_TASKS
-from eval.datasets.single_hop import beir_queries
+from rich.console import Console
+
+from corag.core.errors import ConfigError
+from corag.core.files import file_digest
+from corag.core.options import Options
+from corag.core.runs.shards import Shard
+from corag.core.seeds import stable_hash
+from corag.core.types import Question
+from eval.datasets import DATASETS, load_questions
 from retrieval.config import RetrieverConfig
 
 
+def with_gold_answers(questions: Sequence[Question], what: str, *, strict: bool = False) -> list[Question]:
+    """Return the questions that have gold answers, and print how many are left out.
+
+    ``what``: the command and what it does with them. Raises :class:`ConfigError` if there are none; if
+    ``strict``, if some have none.
+    """
+    answered = [each for each in questions if each.answers and all(map(str.strip, each.answers))]
+    blank = len(questions) - len(answered)
+    if blank and (strict or not answered):
+        first = next(each.id for each in questions if each not in answered)
+        raise ConfigError(
+            f"{blank:,} of the {len(questions):,} questions have no gold answers, such as '{first}': {what}, "
+            "so leave them out."
+        )
+    if blank:
+        Console(stderr=True, highlight=False).print(
+            f"corag: {blank:,} of {len(questions):,} questions have no gold answers, so they are left out: "
+            f"{what}.",
+            soft_wrap=True,
+            markup=False,
+        )
+    return answered
+
+
 @dataclass(frozen=True)
-class QuestionFile:
+class QuestionFile(Options):
     """Options that choose questions.
 
     Attributes:
         questions: a question file, or the name of a Hugging Face dataset; for beir a file of judgements
             (nq/qrels/test.tsv).
         dataset: the file's format and scorer, such as jsonl, hotpotqa, musique, flashrag or kilt_fever
-            ('corag datasets').
+            ('corag list').
         split: which split of a Hugging Face dataset.
         subset: which configuration of a Hugging Face dataset, such as "distractor".
         shuffle: take the questions in an order drawn from this number, before skip and limit; 0 leaves them
@@ -36,6 +61,10 @@ class QuestionFile:
         limit: take so many questions only, the first after those; 0 for all.
         shard: take a share of these only, such as "2/8": every eighth from the second on.
         aliases: 2WikiMultihopQA's file of answer aliases (id_aliases.json), if at hand.
+        columns: what fields of our format (id, question, answers, supporting ...) are called in a file of
+            your own, such as "question=prompt,answers=gold"; usual names need none.
+        strict: refuse a question file for the first record that cannot be read, or is not in the dataset's
+            very format, instead of leaving it out with a count.
     """
 
     questions: str = ""
@@ -47,10 +76,8 @@ class QuestionFile:
     limit: int = 0
     shard: str = ""
     aliases: str = ""
-
-    IMPLIED: ClassVar[dict[str, dict[str, dict[str, str]]]] = {
-        "dataset": {name: {"corag.task": each.task} for name, each in KILT_TASKS.items()}
-    }
+    columns: list[str] = field(default_factory=list)
+    strict: bool = False
 
     def __post_init__(self) -> None:
         if not self.questions:
@@ -65,18 +92,25 @@ class QuestionFile:
         if self.shard:
             Shard.parse(self.shard)
 
+    @classmethod
+    def implied(cls, stated: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the task description of CoRAG's paper for the stated dataset, if it has one."""
+        dataset = DATASETS.get(str(stated.get("dataset", "")))
+        return {"corag.task": dataset.task} if dataset is not None and dataset.task else {}
+
     @property
     def source(self) -> dict[str, str]:
         """What tells these questions from others, for a run's settings."""
         digest = file_digest(self.questions)
-        if digest and self.dataset == "beir":  # the file has the judgements only: the questions are beside it
-            digest = stable_hash(f"{digest} {file_digest(beir_queries(self.questions))}")
+        if digest and self.dataset in DATASETS:
+            for file in DATASETS[self.dataset].source_files(self.questions):
+                digest = stable_hash(f"{digest} {file_digest(file)}")
         return {
             "source": digest or self.questions,
             "dataset": self.dataset,
             "split": self.split,
             "subset": self.subset,
-        }
+        } | ({"columns": ",".join(self.columns)} if self.columns else {})
 
     @property
     def question_options(self) -> dict[str, Any]:
@@ -84,7 +118,7 @@ class QuestionFile:
         return {each.name: getattr(self, each.name) for each in fields(QuestionFile)}
 
     def load(self) -> Sequence[Question]:
-        """Load the chosen questions. Raises :class:`core.errors.DataError` for a file that cannot be read."""
+        """Load the chosen questions. Raises :class:`DataError` for a file that cannot be read."""
         last = self.skip + self.limit if self.limit else 0
         questions = load_questions(
             self.questions,
@@ -93,15 +127,18 @@ class QuestionFile:
             0 if self.shuffle else last,
             subset=self.subset,
             aliases=self.aliases,
+            columns=self.columns,
+            strict=self.strict,
         )
         if self.shuffle:
             questions = random.Random(self.shuffle).sample(questions, len(questions))
+        count = len(questions)
         questions = questions[self.skip : last or None]
         if not questions:
             raise ConfigError(
-                f"skip leaves out all {self.skip} questions of '{self.questions}' and more: skip fewer."
+                f"skip is {self.skip}, but '{self.questions}' has {count} questions: skip fewer."
             )
-        return Shard.parse(self.shard).of(questions) if self.shard else questions
+        return Shard.parse(self.shard).select(questions) if self.shard else questions
 
 
 @dataclass(frozen=True)
@@ -109,7 +146,8 @@ class FurtherQuestions(QuestionFile):
     """Dev or test questions, besides those that a command is about; there are none without ``questions``.
 
     Attributes:
-        dataset: the file's format and scorer; "" for those of the main questions, along with their aliases.
+        dataset: the file's format and scorer; "" for those of the main questions, along with
+            their aliases and columns.
         retriever: its index, if it is not that of the main questions.
     """
 
@@ -133,5 +171,11 @@ class FurtherQuestions(QuestionFile):
     def beside(self, main: QuestionFile) -> Self:
         """Return them with what they take over from the main questions filled in."""
         dataset = self.dataset or main.dataset
-        aliases = self.aliases or (main.aliases if dataset == main.dataset else "")
-        return replace(self, dataset=dataset, aliases=aliases)
+        alike = dataset == main.dataset
+        return replace(
+            self,
+            dataset=dataset,
+            aliases=self.aliases or (main.aliases if alike else ""),
+            columns=self.columns or (main.columns if alike else []),
+            strict=self.strict or main.strict,
+        )

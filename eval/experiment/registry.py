@@ -1,154 +1,72 @@
 """The methods by name, with their options: the one list that commands, tables and documents go by."""
 
-# ruff: noqa: RUF009 - _method returns a dataclass field, as dataclasses.field does
-
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
 from functools import partial
-from typing import Any, ClassVar, TypeVar, cast
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import TYPE_CHECKING, Any, cast
 
-from baselines.auto_rag import AutoRAGConfig, auto_rag
-from baselines.closed_book import ClosedBookConfig, closed_book
-from baselines.drag import DRAGConfig, drag
-from baselines.flare import FLAREConfig, flare
-from baselines.iter_retgen import IterRetGenConfig, iter_retgen
-from baselines.iterdrag import IterDRAGConfig, iterdrag
-from baselines.longrag import LongRAGConfig, longrag
-from baselines.one_step import OneStepConfig, one_step
-from baselines.react import ReActConfig, react
-from baselines.recursive.config import RecursiveConfig
-from baselines.recursive.method import recursive
-from baselines.search_o1 import SearchO1Config, search_o1
-from baselines.self_ask import SelfAskConfig, self_ask
-from baselines.self_rag.method import SelfRAGConfig, self_rag
-from baselines.self_rag.prompted import SelfRAGPromptedConfig, self_rag_prompted
-from corag.config import CoRAGConfig
-from corag.method import corag
-from core.errors import ConfigError, nearest
-from core.method import MethodConfig
-from core.option_names import choices_of, respelt
-from core.runner import Method
-from core.runs.manifest import CHAINS, VERDICTS
-from core.tools import Tools
-from core.types import Answer, Question
+from corag.core.errors import ConfigError, nearest
+from corag.core.method import Method, MethodConfig
+from corag.core.option_names import choices_of, respelt
+from corag.core.options import Options
+from corag.core.runner import BoundMethod
+from corag.core.runs.manifest import CHAINS, VERDICTS
 from eval.experiment import extensions  # noqa: F401 - a method's own ways to search are known where it is
-from eval.experiment.own_methods import PAGE, Entry, is_own, load_entry, short_name
-from ircot.method import IRCoTConfig, ircot
+from eval.experiment.own_methods import PAGE, is_own, load_method, short_name
 
-Options = TypeVar("Options", bound=MethodConfig)
+PACKAGES = ("corag.baselines", "corag.chains", "ircot")
+"""Where the shipped methods are: in every module of these that has a ``METHOD``."""
 
 
-def _method(
-    function: Callable[[Question, Tools, Options], Awaitable[Answer]], config: type[Options], summary: str
-) -> Options:
-    """Declare a method: the field holds its options, and beside it stands what else there is to know."""
-    return field(default_factory=config, metadata={"entry": Entry(function, config, summary)})
+def discover_methods() -> Iterator[Method]:
+    """Import the packages of methods and return what their modules declare, in no order."""
+    for package in PACKAGES:
+        for module in walk_packages(import_module(package).__path__, f"{package}."):
+            method = getattr(import_module(module.name), "METHOD", None)
+            if isinstance(method, Method):
+                yield method
+
+
+METHODS: Mapping[str, Method] = {
+    method.config.SECTION: method
+    for method in sorted(discover_methods(), key=lambda each: (each.published, each.config.SECTION))
+}
+"""The shipped methods by name, in the order of their publication, in which lists and help show them."""
 
 
 @dataclass(frozen=True)
-class MethodOptions:
-    """Options of every method, each in a section of its own.
-
-    A new method needs a line here and nothing else.
-    """
-
-    closed_book: ClosedBookConfig = _method(
-        closed_book, ClosedBookConfig, "the model's own knowledge, no retrieval (NoR)"
-    )
-    one_step: OneStepConfig = _method(
-        one_step, OneStepConfig, "retrieve once with the question, then read (OneR)"
-    )
-    corag: CoRAGConfig = _method(
-        corag,
-        CoRAGConfig,
-        "chains of sub-queries and sub-answers: greedy, best of N, tree, adaptive (Wang et al. 2025)",
-    )
-    ircot: IRCoTConfig = _method(
-        ircot, IRCoTConfig, "interleave retrieval with a chain of thought, then read (Trivedi et al. 2023)"
-    )
-    self_ask: SelfAskConfig = _method(
-        self_ask,
-        SelfAskConfig,
-        "ask follow-up questions and search for their answers (Self-Ask: Press et al. 2023)",
-    )
-    react: ReActConfig = _method(
-        react, ReActConfig, "think, then search, look up or finish, step by step (ReAct: Yao et al. 2023)"
-    )
-    iter_retgen: IterRetGenConfig = _method(
-        iter_retgen,
-        IterRetGenConfig,
-        "search again with the last chain of thought and the question (ITER-RETGEN: Shao et al. 2023)",
-    )
-    flare: FLAREConfig = _method(
-        flare,
-        FLAREConfig,
-        "draft each sentence, search where it is unsure, write it again (FLARE: Jiang et al. 2023)",
-    )
-    self_rag: SelfRAGConfig = _method(
-        self_rag,
-        SelfRAGConfig,
-        "a model with reflection tokens decides, judges and searches (Self-RAG: Asai et al. 2024)",
-    )
-    self_rag_prompted: SelfRAGPromptedConfig = _method(
-        self_rag_prompted,
-        SelfRAGPromptedConfig,
-        "Self-RAG's decisions asked of any instruction model in prompts (after Asai et al. 2024)",
-    )
-    auto_rag: AutoRAGConfig = _method(
-        auto_rag,
-        AutoRAGConfig,
-        "the model decides turn by turn what to search for (Auto-RAG: Yu et al. 2024)",
-    )
-    search_o1: SearchO1Config = _method(
-        search_o1,
-        SearchO1Config,
-        "search in the middle of the reasoning, insert what documents tell (Search-o1: Li et al. 2025)",
-    )
-    drag: DRAGConfig = _method(
-        drag,
-        DRAGConfig,
-        "many documents and demonstrations in one prompt, within a budget (DRAG: Yue et al. 2024)",
-    )
-    iterdrag: IterDRAGConfig = _method(
-        iterdrag,
-        IterDRAGConfig,
-        "DRAG with sub-queries whose documents stay in the prompt (IterDRAG: Yue et al. 2024)",
-    )
-    longrag: LongRAGConfig = _method(
-        longrag,
-        LongRAGConfig,
-        "few long units of related passages, read in two turns (LongRAG: Jiang et al. 2024)",
-    )
-    recursive: RecursiveConfig = _method(
-        recursive,
-        RecursiveConfig,
-        "follow references, ask what is missing, or decompose; the model chooses (a tutorial, 2023)",
-    )
-
-    EXTENDED_BY: ClassVar[str] = "method"
+class _MethodOptions(Options):
+    """Options of every method, each in a section of its own."""
 
     @classmethod
-    def extended(cls, named: Sequence[str]) -> type[MethodOptions]:
+    def section_choice(cls) -> str:
+        """Return the option that chooses among the methods."""
+        return "method"
+
+    @classmethod
+    def extended(cls, names: Sequence[str]) -> type[_MethodOptions]:
         """Return this class with a section more for each method that was named and is the user's own.
 
         Raises :class:`ConfigError` if one cannot be loaded, or its name is taken.
         """
-        options: type[MethodOptions] = cls
-        for name in filter(is_own, named):
-            options = with_method(options, short_name(name), load_entry(name))
+        options: type[_MethodOptions] = cls
+        for name in filter(is_own, names):
+            options = with_method(options, short_name(name), load_method(name))
         return options
 
     @classmethod
-    def unchosen(cls, named: Sequence[str]) -> set[str]:
+    def unchosen(cls, names: Sequence[str]) -> set[str]:
         """Return the methods that were not named: help and hints pass them over."""
-        known = methods_of(cls)
+        methods = methods_of(cls)
         default = next((each.default_factory for each in fields(cls) if each.name == "method"), None)
-        chosen = named or (default() if callable(default) else ())
-        return set(known) - {called(short_name(name), known) for name in chosen}
+        choice = names or (default() if callable(default) else ())
+        return set(methods) - {called(short_name(name), methods) for name in choice}
 
-    def entry(self, name: str) -> Entry:
+    def find_method(self, name: str) -> Method:
         """Return what there is to know of a method."""
         return methods_of(type(self))[name]
 
@@ -159,77 +77,131 @@ class MethodOptions:
         return config
 
 
-def methods_of(options: type[MethodOptions]) -> Mapping[str, Entry]:
+def methods_of(options: type[_MethodOptions]) -> Mapping[str, Method]:
     """Return the methods that a class of options has sections for, by name."""
     return {
-        section.name: section.metadata["entry"] for section in fields(options) if "entry" in section.metadata
+        section.name: section.metadata["method"]
+        for section in fields(options)
+        if "method" in section.metadata
     }
 
 
-METHODS = methods_of(MethodOptions)
-"""The methods of the house by name, in the order in which lists and help show them."""
+def method_section(method: Method) -> Any:
+    """Return the field of a class of options that holds a method's."""
+    return field(default_factory=method.config, metadata={"method": method})
 
 
-def with_method(options: type[MethodOptions], name: str, entry: Entry) -> type[MethodOptions]:
+def with_method(options: type[_MethodOptions], name: str, method: Method) -> type[_MethodOptions]:
     """Return a class of options with a section for one more method, or as it is if it has it.
 
     Raises :class:`ConfigError` if the name is taken by something else.
     """
-    known = methods_of(options)
-    if known.get(name) == entry:
+    methods = methods_of(options)
+    if methods.get(name) == method:
         return options
     if (
-        name in known
+        name in methods
         or name in (CHAINS, VERDICTS)
         or hasattr(options, name)
         or name in {section.name for section in fields(options)}
     ):
         raise ConfigError(
             f"your method '{name}' has the name of another "
-            f"{'method' if name in known else 'option or kind of run'}: rename its function, for its options "
-            "are called after it."
+            f"{'method' if name in methods else 'option or kind of run'}: rename its function, for "
+            "its options are called after it."
         )
     # Called as the class that it extends, which is what --help and messages show.
-    section = (name, entry.config, field(default_factory=entry.config, metadata={"entry": entry}))
+    section = (name, method.config, method_section(method))
     named_alike = {"__doc__": options.__doc__, "__module__": options.__module__}
     extended = make_dataclass(
         options.__name__, [section], bases=(options,), frozen=True, namespace=named_alike
     )
-    return cast("type[MethodOptions]", extended)
+    return cast("type[_MethodOptions]", extended)
 
 
-def called(name: str, known: Mapping[str, Entry] = METHODS) -> str:
+if TYPE_CHECKING:
+    # A checker of types cannot run the discovery: what it must know of it stands here. A method that is not
+    # in this list works all the same, but for editors and mypy.
+    from corag.baselines.auto_rag import AutoRAGConfig
+    from corag.baselines.closed_book import ClosedBookConfig
+    from corag.baselines.drag import DRAGConfig
+    from corag.baselines.flare import FLAREConfig
+    from corag.baselines.iter_retgen import IterRetGenConfig
+    from corag.baselines.iterdrag import IterDRAGConfig
+    from corag.baselines.longrag import LongRAGConfig
+    from corag.baselines.one_step import OneStepConfig
+    from corag.baselines.react import ReActConfig
+    from corag.baselines.recursive.config import RecursiveConfig
+    from corag.baselines.search_o1 import SearchO1Config
+    from corag.baselines.self_ask import SelfAskConfig
+    from corag.baselines.self_rag.method import SelfRAGConfig
+    from corag.baselines.self_rag.prompted import SelfRAGPromptedConfig
+    from corag.chains.config import CoRAGConfig
+    from ircot.method import IRCoTConfig
+
+    @dataclass(frozen=True)
+    class MethodOptions(_MethodOptions):
+        """Options of every method, each in a section of its own."""
+
+        closed_book: ClosedBookConfig = field(default_factory=ClosedBookConfig)
+        one_step: OneStepConfig = field(default_factory=OneStepConfig)
+        react: ReActConfig = field(default_factory=ReActConfig)
+        self_ask: SelfAskConfig = field(default_factory=SelfAskConfig)
+        ircot: IRCoTConfig = field(default_factory=IRCoTConfig)
+        flare: FLAREConfig = field(default_factory=FLAREConfig)
+        iter_retgen: IterRetGenConfig = field(default_factory=IterRetGenConfig)
+        self_rag: SelfRAGConfig = field(default_factory=SelfRAGConfig)
+        self_rag_prompted: SelfRAGPromptedConfig = field(default_factory=SelfRAGPromptedConfig)
+        recursive: RecursiveConfig = field(default_factory=RecursiveConfig)
+        longrag: LongRAGConfig = field(default_factory=LongRAGConfig)
+        drag: DRAGConfig = field(default_factory=DRAGConfig)
+        iterdrag: IterDRAGConfig = field(default_factory=IterDRAGConfig)
+        auto_rag: AutoRAGConfig = field(default_factory=AutoRAGConfig)
+        corag: CoRAGConfig = field(default_factory=CoRAGConfig)
+        search_o1: SearchO1Config = field(default_factory=SearchO1Config)
+
+else:
+    MethodOptions = make_dataclass(
+        "MethodOptions",
+        [(name, method.config, method_section(method)) for name, method in METHODS.items()],
+        bases=(_MethodOptions,),
+        frozen=True,
+        namespace={"__doc__": _MethodOptions.__doc__, "__module__": __name__},
+    )
+
+
+def called(name: str, known: Mapping[str, Method] = METHODS) -> str:
     """Return what a method is called here; a name that is nobody's comes back as it is.
 
     >>> called("basic-rag"), called("self-ask"), called("irct")
     ('one_step', 'self_ask', 'irct')
     """
     plain = name.replace("-", "_")
-    others = {other: here for here, entry in known.items() for other in entry.config.ALSO_CALLED}
+    others = {other: here for here, method in known.items() for other in method.also_called}
     return next((here for here in (name, plain, others.get(plain, "")) if here in known), name)
 
 
-def check_names(names: Sequence[str], known: Mapping[str, Entry] = METHODS) -> None:
+def check_names(names: Sequence[str], methods: Mapping[str, Method] = METHODS) -> None:
     """Raise :class:`ConfigError` for a name that is not a method's, or an empty list."""
     if not names:
-        raise ConfigError(f"no method was named: give --method one or more of {', '.join(known)}.")
+        raise ConfigError(f"no method was named: give --method one or more of {', '.join(methods)}.")
     for name in names:
-        if name not in known:
+        if name not in methods:
             raise ConfigError(
-                f"there is no method '{name}': {_kind_of_method(name, known) or nearest(name, known)} "
+                f"there is no method '{name}': {_kind_of_method(name, methods) or nearest(name, methods)} "
                 f"(A method of your own: FILE.py:FUNCTION, see {PAGE}.)"
             )
 
 
-def _kind_of_method(name: str, known: Mapping[str, Entry]) -> str:
+def _kind_of_method(name: str, methods: Mapping[str, Method]) -> str:
     """Say whose option has this name as a value, if it tells runs apart as if they were methods."""
-    for method, entry in known.items():
-        for option in entry.config.GROUPED_BY:
-            if (value := respelt(option, name, entry.config)) in choices_of(option, entry.config):
-                return f"write --method {method} --{method}.{option} {value}."
+    for here, method in methods.items():
+        for option in method.grouped_by:
+            if (value := respelt(option, name, method.config)) in choices_of(option, method.config):
+                return f"write --method {here} --{here}.{option} {value}."
     return ""
 
 
-def bind(name: str, options: MethodOptions) -> Method:
+def bind(name: str, options: _MethodOptions) -> BoundMethod:
     """Return the method as a function of question and tools."""
-    return partial(options.entry(name).function, config=options.of(name))
+    return partial(options.find_method(name).function, config=options.of(name))

@@ -9,25 +9,26 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from core.errors import ConfigError
-from core.files import file_digest
-from core.options import identity_of
-from core.protocols import Generator, Retriever
-from core.runs.environment import environment
-from core.runs.failures import check_max_failed
-from core.runs.folder import RunFolder, read_attempts, writable_folder
-from core.runs.shards import Shard, note_questions
-from core.seeds import stable_hash
-from core.types import Question
+from corag.core.errors import ConfigError
+from corag.core.files import file_digest
+from corag.core.identity import identity_of
+from corag.core.runs.environment import environment
+from corag.core.runs.failures import check_max_failed
+from corag.core.runs.folder import RunFolder
+from corag.core.runs.shards import Shard
+from corag.core.seeds import stable_hash
+from corag.core.types import Question
+from eval.datasets.corpora import describe_corpora
+from eval.experiment import other_toolkits
 from eval.experiment.backends import OPENED_ALIASES, Setup, require_abilities
-from eval.experiment.crews import open_crew, refuse_sharing
-from eval.experiment.opening import ENGINE_LOG, log_to
-from eval.experiment.progress import answer_waiting
+from eval.experiment.executor import AnswerTask, Executor, Fingerprinted
+from eval.experiment.gold import match_gold
+from eval.experiment.loop import answer_into
+from eval.experiment.open_executor import open_executor
+from eval.experiment.opening import prepare_output
 from eval.experiment.questions import QuestionFile
-from eval.experiment.registry import bind
-from eval.tables.conditions import corpus_of
-from eval.workers.config import WORKERS_ALIASES, WorkersConfig
-from eval.workers.work import Answering, Described, ThisProcess, Workforce
+from eval.experiment.registry import bind, methods_of
+from eval.experiment.workers.config import WORKERS_ALIASES, WorkersConfig
 
 
 @dataclass(frozen=True)
@@ -40,17 +41,21 @@ class RunConfig(Setup, QuestionFile):
         batch_size: questions in flight at the same time, with each worker if there are several.
         out: folder of the runs; "auto" is runs/NAME-OF-QUESTIONS with one folder per method and settings.
         keep_prompts: store every prompt in the traces.
+        leave_out_self: keep a question from finding the passage that has its own id, for sets whose queries
+            are documents themselves, such as BEIR's ArguAna and Quora.
         max_failed: questions that may fail; if more do, the exit status is 1.
         workers: who answers: this process, or others.
     """
 
     ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES | WORKERS_ALIASES
+    POINTERS: ClassVar[dict[str, str]] = other_toolkits.POINTERS
 
     scorer: str = "auto"
     recall_at: int = 15
     batch_size: int = 64
     out: str = "auto"
     keep_prompts: bool = False
+    leave_out_self: bool = False
     max_failed: int = 0
     workers: WorkersConfig = field(default_factory=WorkersConfig)
 
@@ -63,6 +68,11 @@ class RunConfig(Setup, QuestionFile):
                 f"batch_size and recall_at must be at least 1, but they are {self.batch_size} and "
                 f"{self.recall_at}."
             )
+
+    @classmethod
+    def explain_file(cls, data: Mapping[str, Any]) -> str:
+        """Return the file of 'corag run' that says the same as a pipeline of AutoRAG-Research."""
+        return other_toolkits.explain_pipeline(data, methods_of(cls))
 
     @property
     def folder(self) -> Path:
@@ -77,54 +87,70 @@ async def answer_dataset(config: RunConfig, questions: Sequence[Question]) -> di
 
     What a folder holds already is not answered again. Failed questions are.
     """
-    writable_folder(config.folder)
-    log_to(config.folder / ENGINE_LOG)
-    async with open_crew(config, config.workers, config.batch_size) as crew:
+    prepare_output(config.folder)
+    async with open_executor(config, config.workers, config.batch_size) as executor:
+        questions = await match_gold(questions, executor.index, config.retriever.index)
         # One after another: what is interrupted has then finished the first methods.
-        return {name: await answer_with(config, name, questions, crew) for name in config.method}
-
-
-async def answer_run(
-    config: RunConfig,
-    name: str,
-    questions: Sequence[Question],
-    generator: Generator,
-    retriever: Retriever | None,
-    *,
-    cell: str = "",
-) -> Path:
-    """Do what :func:`answer_with` does, with a model and an index that are open in this process."""
-    return await answer_with(config, name, questions, ThisProcess(generator, retriever), cell=cell)
+        return {name: await answer_with(config, name, questions, executor) for name in config.method}
 
 
 async def answer_with(
-    config: RunConfig, name: str, questions: Sequence[Question], crew: Workforce, *, cell: str = ""
+    config: RunConfig, name: str, questions: Sequence[Question], executor: Executor, *, cell: str = ""
 ) -> Path:
     """Answer with one method what its run does not hold yet, and return the run's folder.
 
-    ``cell``: its name in a sweep. Raises :class:`ConfigError` if the folder holds a run of other settings.
+    Args:
+        config: the run's options.
+        name: the method's.
+        questions: all of the run's.
+        executor: runs the method, with a model and an index that are open.
+        cell: the run's name in a sweep, or among the runs of a call from Python.
+
+    Raises:
+        ConfigError: if the folder holds a run of other settings, or the model lacks what the method needs.
     """
-    options = config.of(name)
-    require_abilities(name, options.needs(), crew.model)
-    if crew.shares_nothing:
-        refuse_sharing(name, options)
-    settings = run_settings(config, name, crew.model, crew.index)
-    folder = run_path(config, name, settings, cell)
-    noted = run_environment(config, settings) | dict(crew.noted())
-    with RunFolder(folder, settings, noted) as run:
-        if config.shard:
-            note_questions(folder, [question.id for question in questions])
-        shared = options.shared_state(read_attempts(folder))
-        work = Answering(bind(name, config), config.seed, config.budget, config.keep_prompts, shared)
-        in_flight = crew.in_flight(config.batch_size)
-        await answer_waiting(
-            run, questions, crew.doing(work), cell or name, in_flight=in_flight, more=crew.said
+    require_abilities(name, config.of(name).needs(), executor.model)
+    task = AnswerTask(
+        bind(name, config),
+        config.seed,
+        config.budget,
+        config.keep_prompts,
+        config.leave_out_self,
+    )
+    notes = executor.manifest_entry()
+    with open_run(config, name, executor.model, executor.index, cell=cell, notes=notes) as run:
+        await answer_into(
+            run,
+            questions,
+            task,
+            executor,
+            title=cell or name,
+            batch_size=config.batch_size,
+            shard=config.shard,
         )
-    return folder
+    return run.path
+
+
+def open_run(
+    config: RunConfig,
+    name: str,
+    model: Fingerprinted,
+    index: Fingerprinted | None,
+    *,
+    cell: str = "",
+    notes: Mapping[str, Any] | None = None,
+) -> RunFolder:
+    """Create or resume the run folder of a method, to be used as a context manager.
+
+    ``notes``: what else to record of this start. Raises :class:`ConfigError` for a run of other settings.
+    """
+    settings = run_settings(config, name, model, index)
+    environment = run_environment(config, settings) | dict(notes or {})
+    return RunFolder(run_path(config, name, settings, cell), settings, environment)
 
 
 def run_environment(config: RunConfig, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a run's start notes beside its settings: nothing of it changes a result."""
+    """Return what a run's start records beside its settings: nothing of it changes a result."""
     return environment() | {
         "model": asdict(config.model),
         "retriever": asdict(config.retriever),
@@ -133,13 +159,13 @@ def run_environment(config: RunConfig, settings: Mapping[str, Any]) -> dict[str,
         "scorer": config.scorer,
         "recall_at": config.recall_at,
         "shard": config.shard,
-        "corpus": corpus_of(config.retriever.index) if settings["retriever"] else "",
+        "corpus": describe_corpora(config.retriever.index) if settings["retriever"] else "",
         "aliases": file_digest(config.aliases),
     }
 
 
 def run_settings(
-    config: RunConfig, name: str, generator: Described, retriever: Described | None
+    config: RunConfig, name: str, generator: Fingerprinted, retriever: Fingerprinted | None
 ) -> dict[str, Any]:
     """Return everything that the method's results depend on: a folder that holds others is refused.
 
@@ -147,20 +173,24 @@ def run_settings(
     """
     return method_settings(config, name) | {
         "model": generator.fingerprint,
-        "retriever": retriever.fingerprint if retriever is not None and config.entry(name).searches else "",
+        "retriever": retriever.fingerprint
+        if retriever is not None and config.find_method(name).searches
+        else "",
     }
 
 
 def method_settings(config: RunConfig, name: str) -> dict[str, Any]:
     """Return what the method's results depend on besides model and index, before either is opened."""
-    options, entry = config.of(name), config.entry(name)
-    # Only for methods of the user's own: the house's are told apart by their options and prompts.
-    own = {"code": entry.code} if entry.code else {}
+    options, entry = config.of(name), config.find_method(name)
+    # Only for methods of the user's own: ours are identified by their options and prompts.
+    own: dict[str, Any] = {"code": entry.code} if entry.code else {}
+    if config.leave_out_self:
+        own["leave_out_self"] = True
     return own | {
         "method": name,
         "options": identity_of(options),
         "prompts": [template.identity for template in options.templates()],
-        "demonstrations": {given: file_digest(file) for given, file in options.files().items()},
+        "demonstrations": {option: file_digest(file) for option, file in options.files().items()},
         "questions": config.source,
         "seed": config.seed,
         "budget": config.budget,

@@ -4,9 +4,10 @@
 and styles in ``assets/`` draw it in a browser; they are written into the file.
 """
 
-from eval.report.overview import Overview, Run, load_run
+from eval.report.overview import Overview, ReportRuns, read_report_runs
 from eval.report.page import Report, TextBlocks, html_page, make_report, text_blocks
 
 __all__ = [
-    "Overview", "Report", "Run", "TextBlocks", "html_page", "load_run", "make_report", "text_blocks",
+    "Overview", "Report", "ReportRuns", "TextBlocks", "html_page", "make_report", "read_report_runs",
+    "text_blocks",
 ]  # fmt: skip

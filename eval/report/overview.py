@@ -11,58 +11,66 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from core.runs.folder import read_attempts
-from core.runs.manifest import Manifest, Start
-from core.runs.rows import SavedRow
-from core.types import CandidateAnswer, Question, TokenUsage
-from eval.scoring.rows import FURTHER, Scores, score_row
-from eval.scoring.scorers import Scorer, scorer_title
-from eval.statistics.comparisons import against_each_other
+from corag.core.runs.folder import read_attempts
+from corag.core.runs.manifest import Manifest, Start
+from corag.core.runs.rows import SavedRow
+from corag.core.types import CandidateAnswer, Question, TokenUsage
+from eval.scoring.rows import Measures, ScoredRow, Scores
+from eval.scoring.scorers import Scorer
+from eval.statistics.comparisons import Failed, against_each_other
 from eval.statistics.intervals import Interval, bootstrap_mean
 from eval.statistics.scaling import pareto_set
-from eval.tables.ceiling import METRICS, candidates_in, choice_of
-from eval.tables.table import Summary, summarise
+from eval.tables.candidates import METRICS, candidate_set, list_candidates
+from eval.tables.columns import ReportColumn, Summary, report_columns, summarise
+from eval.tables.runs import Run, ScoredRuns, read_manifests, score_runs
 
 SHOWN_MEASURES = ("em", "f1")
+Candidates = Mapping[str, Sequence[CandidateAnswer]]
+"""A run's candidates by question id: the answers among which its method chose."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run on disk.
+@dataclass(frozen=True)
+class ReportRuns:
+    """The runs of a report, scored.
 
     Attributes:
-        name: what the report calls it.
-        folder: where it lies.
-        corpus: what its index was built from; "" if that is not known.
-        manifest: its settings and starts.
-        rows: by question id, without steps and what its method adds to answers: many runs fit into memory.
-        candidates: by question id, the texts of the answers among which the method chose.
+        scored: the runs. Their rows have no steps, and not what their methods add to answers: many runs fit
+            into memory.
+        candidates: by run, if its method chose among several answers.
     """
 
-    name: str
-    folder: Path
-    corpus: str
-    manifest: Manifest
-    rows: Mapping[str, SavedRow]
-    candidates: Mapping[str, Sequence[CandidateAnswer]] = field(default_factory=dict)
+    scored: ScoredRuns
+    candidates: Mapping[str, Candidates]
 
 
-def load_run(name: str, folder: Path, corpus: str = "") -> Run:
-    """Read a run. Raises :class:`core.errors.DataError` if the folder is not one."""
-    manifest = Manifest.read(folder)
+def read_report_runs(folders: Mapping[str, Path], scorer: str = "auto", recall_at: int = 0) -> ReportRuns:
+    """Read and score runs by name, over the questions that all of them have.
+
+    ``scorer`` and ``recall_at``: "auto" and 0 take those of the first run. Raises :class:`ConfigError` for
+    runs of different question files, folders that hold no answers, or no common question.
+    """
+    manifests = read_manifests(folders)
+    runs, candidates = [], {}
+    for name, folder in folders.items():
+        run, answers = _read_run(name, folder, manifests[name])
+        runs.append(run)
+        if any(len(each) > 1 for each in answers.values()):
+            candidates[name] = answers
+    return ReportRuns(score_runs(runs, scorer, recall_at), candidates)
+
+
+def _read_run(name: str, folder: Path, manifest: Manifest) -> tuple[Run, Candidates]:
     rows, candidates = {}, {}
     for row in read_attempts(folder):
-        rows[row.question.id] = _light(row)
-        candidates[row.question.id] = candidates_in(row, manifest)
-    several = any(len(found) > 1 for found in candidates.values())
-    return Run(name, folder, corpus, manifest, rows, candidates if several else {})
-
-
-def _light(row: SavedRow) -> SavedRow:
-    # The steps are by far the most of a row.
-    return replace(row, answer=row.answer and replace(row.answer, further={}), steps_json=b"[]")
+        # The steps are by far the most of a row. Traces are read again, one by one, when they are packed.
+        rows[row.question.id] = replace(
+            row, answer=row.answer and replace(row.answer, further={}), steps_json=b"[]"
+        )
+        candidates[row.question.id] = list_candidates(row, manifest)
+    return Run(name, folder, manifest, rows), candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +112,7 @@ class RunFigures:
     Attributes:
         name: what the report calls it.
         folder: where it lies.
-        summary: its line of the table.
-        seconds: median per question, waiting included.
+        summary: its figures by column, with "method" and "unscored" of its :class:`Summary`.
         roles: where the tokens went.
         stops: why the method stopped, the most frequent reason first.
         by_hops: its scores by number of hops.
@@ -117,8 +124,7 @@ class RunFigures:
 
     name: str
     folder: str
-    summary: Summary
-    seconds: float
+    summary: Mapping[str, Any]
     roles: Sequence[RoleUsage]
     stops: Sequence[Stop]
     by_hops: Sequence[Group]
@@ -132,14 +138,16 @@ class RunFigures:
 class Difference:
     """A run minus the baseline in one measure.
 
-    ``adjusted``: the p-value by Holm's rule over all tests with this baseline. ``detectable``: the smallest
-    true difference that so many questions are likely to show.
+    ``adjusted``: the p-value by Holm's rule over all tests with this baseline; both are None where half of
+    the questions failed. ``detectable``: the smallest true difference that so many questions are likely to
+    show. ``failed``: questions that failed in either run.
     """
 
     interval: Interval
-    p_value: float
-    adjusted: float
+    p_value: float | None
+    adjusted: float | None
     detectable: float | None
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +155,7 @@ class Overview:
     """Everything that a report shows at once.
 
     Attributes:
+        columns: of the table of results, but for those of names and differences.
         runs: the runs in the order given.
         questions: the question file of the first run.
         dataset: its dataset.
@@ -154,12 +163,12 @@ class Overview:
         n: how many questions all runs have.
         left_out: questions that some run lacks.
         recall_at: recall is over so many passages.
-        further: titles of the further measures that some run has.
         differences: by measure, baseline and run (indices of ``runs``); None for the baseline itself.
         frontier: by measure, the runs that no other run beats at equal or fewer tokens.
         baseline: the run that the page opens with as the baseline (an index of ``runs``).
     """
 
+    columns: Sequence[ReportColumn]
     runs: Sequence[RunFigures]
     questions: str
     dataset: str
@@ -167,133 +176,102 @@ class Overview:
     n: int
     left_out: int
     recall_at: int
-    further: Mapping[str, str]
     differences: Mapping[str, Sequence[Sequence[Difference | None]]]
     frontier: Mapping[str, Sequence[int]]
     baseline: int = 0
 
 
-def common_rows(runs: Sequence[Run], questions: Sequence[str]) -> list[list[SavedRow]]:
-    """Return each run's rows of these questions, with the gold answers of the first run.
-
-    A run may be older than the aliases of another: scored by its own gold answers it would seem worse.
-    """
-    asked = runs[0].rows
-    return [[replace(run.rows[name], question=asked[name].question) for name in questions] for run in runs]
-
-
-def describe(
-    runs: Sequence[Run], questions: Sequence[str], scorer: Scorer, recall_at: int
-) -> tuple[Overview, list[list[Scores]]]:
-    """Return the overview of some runs on questions that all have, and by run every question's scores."""
-    every = common_rows(runs, questions)
-    scores = [
-        [score_row(row, scorer, recall_at, searches=run.manifest.searches) for row in rows]
-        for run, rows in zip(runs, every, strict=True)
-    ]
-    figures = [
-        _figures(run, rows, found, scorer, recall_at)
-        for run, rows, found in zip(runs, every, scores, strict=True)
-    ]
-    overview = Overview(
-        runs=figures,
-        questions=runs[0].manifest.last.questions,
-        dataset=runs[0].manifest.dataset,
-        scorer=scorer_title(scorer, [row.question for row in every[0]], runs[0].manifest.last.aliases),
-        n=len(questions),
-        left_out=len({name for run in runs for name in run.rows}) - len(questions),
-        recall_at=recall_at,
-        further={
-            name: title
-            for name, title in FURTHER.items()
-            if any(name in each.summary.further for each in figures)
-        },
-        differences=differences_to_baselines([run.name for run in runs], questions, scores),
-        frontier={measure: _frontier(figures, measure) for measure in SHOWN_MEASURES},
+def describe(runs: ReportRuns) -> Overview:
+    """Return what a report shows at once."""
+    scored, first = runs.scored, runs.scored.runs[0].manifest
+    summaries = [summarise(run.name, run.scored, scored.recall_at) for run in scored.runs]
+    return Overview(
+        columns=report_columns(summaries),
+        runs=[_figures(run, summary, runs) for run, summary in zip(scored.runs, summaries, strict=True)],
+        questions=first.last.questions,
+        dataset=first.dataset,
+        scorer=scored.scoring,
+        n=len(scored.questions),
+        left_out=scored.left_out,
+        recall_at=scored.recall_at,
+        differences=differences_to_baselines(scored.measures, scored.failed),
+        frontier={measure: _frontier(summaries, measure) for measure in SHOWN_MEASURES},
     )
-    return overview, scores
 
 
 def differences_to_baselines(
-    names: Sequence[str], questions: Sequence[str], scores: Sequence[Sequence[Scores]]
+    measures: Mapping[str, Measures], failed: Failed = MappingProxyType({})
 ) -> dict[str, list[list[Difference | None]]]:
     """Test every run against every other one in EM and F1: a reader of the page may choose any baseline.
 
-    Each baseline's tests are those of 'corag table --baseline'. Questions without gold answers are left out;
-    if there are no others, or no other run, nothing is tested.
+    Each baseline's tests are those of 'corag table --baseline'. Without gold answers, or without another run,
+    nothing is tested.
     """
-    scored = [place for place, score in enumerate(scores[0]) if score.scored]
-    measured = {
-        name: {
-            measure: {questions[place]: getattr(run[place], measure) for place in scored}
-            for measure in SHOWN_MEASURES
-        }
-        for name, run in zip(names, scores, strict=True)
+    names = list(measures)
+    compared = {
+        name: {measure: by_question[measure] for measure in SHOWN_MEASURES if measure in by_question}
+        for name, by_question in measures.items()
     }
     differences: dict[str, list[list[Difference | None]]] = {
         measure: [[None] * len(names) for _ in names] for measure in SHOWN_MEASURES
     }
-    for baseline, against in (against_each_other(measured) if scored and len(names) > 1 else {}).items():
+    testable = len(names) > 1 and all(compared.values())
+    for baseline, against in (against_each_other(compared, failed) if testable else {}).items():
         for one in against:
             test = one.comparison
-            found = Difference(test.difference, test.p_value, one.p_holm, test.detectable)
-            differences[one.measure][names.index(baseline)][names.index(one.run)] = found
+            difference = Difference(test.difference, one.p_value, one.p_holm, test.detectable, one.failed)
+            differences[one.measure][names.index(baseline)][names.index(one.run)] = difference
     return differences
 
 
-def _frontier(figures: Sequence[RunFigures], measure: str) -> list[int]:
-    means: list[Interval | None] = [getattr(each.summary, measure) for each in figures]
-    return pareto_set(
-        [each.summary.tokens for each in figures], [mean.mean if mean else 0.0 for mean in means]
-    )
+def _frontier(summaries: Sequence[Summary], measure: str) -> list[int]:
+    means = [each.measured[measure] for each in summaries]
+    return pareto_set([each.tokens for each in summaries], [mean.mean if mean else 0.0 for mean in means])
 
 
-def _figures(
-    run: Run, rows: Sequence[SavedRow], scores: Sequence[Scores], scorer: Scorer, recall_at: int
-) -> RunFigures:
-    stopped = Counter(row.answer.stopped if row.answer else "failed" for row in rows)
+def _figures(run: Run, summary: Summary, runs: ReportRuns) -> RunFigures:
+    rows = list(run.rows.values())
+    stops = Counter(row.answer.stopped if row.answer else "failed" for row in rows)
     return RunFigures(
         name=run.name,
         folder=str(run.folder),
-        summary=summarise(run.name, rows, scorer, recall_at=recall_at, searches=run.manifest.searches),
-        # The median: a few questions that waited long for others would draw the mean up.
-        seconds=statistics.median(row.seconds for row in rows),
+        summary={"method": summary.method, "unscored": summary.unscored, **summary.values},
         roles=_usage_by_role(rows),
-        stops=[Stop(reason, count) for reason, count in stopped.most_common()],
-        by_hops=_groups(rows, scores, lambda question: question.hops),
-        by_kind=_groups(rows, scores, lambda question: question.kind),
-        conditions=_conditions(run),
+        stops=[Stop(reason, count) for reason, count in stops.most_common()],
+        by_hops=_groups(run.scored, lambda question: question.hops),
+        by_kind=_groups(run.scored, lambda question: question.kind),
+        conditions=_conditions(run.manifest),
         settings=dict(_flat(run.manifest.settings)),
-        oracle=_oracle(run, rows, scorer),
+        oracle=_oracle(rows, runs.candidates.get(run.name, {}), runs.scored.scorer),
     )
 
 
-def _oracle(run: Run, rows: Sequence[SavedRow], scorer: Scorer) -> dict[str, float]:
+def _oracle(rows: Sequence[SavedRow], candidates: Candidates, scorer: Scorer) -> dict[str, float]:
     scored = [row for row in rows if row.question.answers]
-    if not run.candidates or not scored:
+    if not candidates or not scored:
         return {}
     sets = {
         measure: [
-            choice_of(row, row.question, run.candidates[row.question.id], scorer, measure) for row in scored
+            candidate_set(row, row.question, candidates[row.question.id], scorer, measure) for row in scored
         ]
         for measure in METRICS
     }
-    return {measure: statistics.fmean(max(each.values) for each in found) for measure, found in sets.items()}
+    return {measure: statistics.fmean(max(each.values) for each in every) for measure, every in sets.items()}
 
 
-def _conditions(run: Run) -> dict[str, str]:
-    made, start = run.manifest, run.manifest.last
+def _conditions(manifest: Manifest) -> dict[str, str]:
+    start = manifest.last
     return {
-        "method": made.method,
+        "method": manifest.method,
         "model": start.model,
         "adapter": start.adapter or "none",
-        "model fingerprint": made.model,
-        "retriever": (start.searched if made.searches else "") or "none",
-        "corpus": (run.corpus or "unknown") if made.searches else "none",
-        "retriever fingerprint": made.retriever or "none",
-        "prompts": ", ".join(dict.fromkeys(made.prompts)) or "none",
-        "token budget per question": f"{made.budget:,}" if made.budget else "no limit",
-        "seed": str(made.seed),
+        "model fingerprint": manifest.model,
+        "retriever": (start.searched if manifest.searches else "") or "none",
+        "corpus": (start.corpus or "unknown") if manifest.searches else "none",
+        "retriever fingerprint": manifest.retriever or "none",
+        "prompts": ", ".join(dict.fromkeys(manifest.prompts)) or "none",
+        "token budget per question": f"{manifest.budget:,}" if manifest.budget else "no limit",
+        "seed": str(manifest.seed),
         "started": start.started or "unknown",
         "source": start.git_commit or "unknown",
         "versions": ", ".join(f"{name} {version}" for name, version in start.versions.items()) or "unknown",
@@ -318,21 +296,19 @@ def _usage_by_role(rows: Sequence[SavedRow]) -> list[RoleUsage]:
     ]
 
 
-def _groups(
-    rows: Sequence[SavedRow], scores: Sequence[Scores], key: Callable[[Question], Any]
-) -> list[Group]:
+def _groups(scored: Sequence[ScoredRow], key: Callable[[Question], Any]) -> list[Group]:
     members: dict[Any, list[Scores]] = {}
-    for row, score in zip(rows, scores, strict=True):
-        if score.scored:
-            members.setdefault(key(row.question), []).append(score)
+    for row, scores in scored:
+        if scores.scored:
+            members.setdefault(key(row.question), []).append(scores)
     return [
         Group(
             str(name or ""),
-            len(found),
-            bootstrap_mean([score.em for score in found]),
-            bootstrap_mean([score.f1 for score in found]),
+            len(group),
+            bootstrap_mean([scores.em for scores in group]),
+            bootstrap_mean([scores.f1 for scores in group]),
         )
-        for name, found in sorted(members.items())
+        for name, group in sorted(members.items())
     ]
 
 

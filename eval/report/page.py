@@ -18,18 +18,16 @@ from typing import Any
 
 import orjson
 
-from core.errors import ConfigError
-from core.files import write_atomically
-from core.protocols import Retriever
-from core.runs.folder import read_lines
-from core.runs.rows import SavedRow
-from eval.report.overview import Overview, Run, common_rows, describe, load_run
+from corag.core.errors import ConfigError
+from corag.core.files import write_atomically
+from corag.core.protocols import Retriever
+from corag.core.runs.folder import read_lines
+from corag.core.types import Question
+from eval.report.overview import Overview, ReportRuns, describe, read_report_runs
 from eval.report.traces import Passages, gold, trace
-from eval.scoring.rows import Scores
-from eval.scoring.scorers import Scorer
-from eval.tables.conditions import corpus_searched
-from eval.tables.results import baseline_of
-from eval.tables.runs import check_same_file, common_questions, manifest_of_answers, scoring_of
+from eval.scoring.rows import ScoredRow
+from eval.tables.results import find_baseline
+from eval.tables.runs import Run
 
 ASSETS = Path(__file__).parent / "assets"
 STYLES = ("report.css", "explorer.css")
@@ -57,48 +55,26 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class TextBlocks:
-    """The texts of a report's passages as script elements; ``found`` of them were in the index."""
+    """The texts of a report's passages as script elements; ``count`` of them were in the index."""
 
     blocks: Sequence[str] = ()
-    found: int = 0
+    count: int = 0
 
 
-def make_report(runs: Sequence[Run], questions: Sequence[str], scorer: Scorer, recall_at: int) -> Report:
-    """Score, test and pack some runs.
-
-    Args:
-        runs: in the order of the table's lines.
-        questions: ids of questions that all the runs have, in the order of the list.
-        scorer: the rule that answers are compared by.
-        recall_at: recall is over so many different passages, the first ones collected.
-    """
-    overview, scores = describe(runs, questions, scorer, recall_at)
-    rows = common_rows(runs, questions)
+def make_report(runs: ReportRuns) -> Report:
+    """Test some runs and pack their traces."""
+    scored = runs.scored.runs
     passages = Passages()
-    traces = [_traces(run, asked, passages) for run, asked in zip(runs, rows, strict=True)]
-    about = chunked((gold(row.question, passages) for row in rows[0]), passages)
-    index = _index(rows, scores, traces, about)
+    traces = [_traces(run, passages) for run in scored]
+    about = chunked((gold(question, passages) for question in runs.scored.questions), passages)
+    index = _index(runs.scored.questions, scored, traces, about)
     blocks = [element("index", pack(orjson.dumps(index))), *about.elements("gold")]
     for number, chunks in enumerate(traces):
         blocks += chunks.elements(f"run-{number}")
-    return Report(overview, passages, blocks)
+    return Report(describe(runs), passages, blocks)
 
 
-def report_of(runs: Mapping[str, Path], scorer: str = "auto", recall_at: int = 0) -> Report:
-    """Make the report of finished runs by name, over the questions that all of them have.
-
-    ``scorer`` and ``recall_at``: "auto" and 0 take those of the first run. Raises :class:`ConfigError` for
-    runs of different question files, folders that hold no answers, or no common question.
-    """
-    manifests = {name: manifest_of_answers(folder) for name, folder in runs.items()}
-    check_same_file(list(manifests.values()))
-    loaded = [load_run(name, folder, corpus_searched(manifests[name].last)) for name, folder in runs.items()]
-    questions = [question.id for question in common_questions({run.name: run.rows for run in loaded})]
-    first = next(iter(manifests.values()))
-    return make_report(loaded, questions, *scoring_of(first, scorer, recall_at))
-
-
-async def texts_of(report: Report, retriever: Retriever | None) -> TextBlocks:
+async def fetch_texts(report: Report, retriever: Retriever | None) -> TextBlocks:
     """Fetch the passages' texts from an index, if there is one.
 
     Raises :class:`ConfigError` if it has none of them.
@@ -106,7 +82,7 @@ async def texts_of(report: Report, retriever: Retriever | None) -> TextBlocks:
     if retriever is None:
         return TextBlocks()
     texts = await text_blocks(report, retriever)
-    if not texts.found and report.passages.ids:
+    if not texts.count and report.passages.ids:
         raise ConfigError(
             f"the index has none of the {len(report.passages.ids):,} passages that these runs name, such as "
             f"'{report.passages.ids[0]}': give the --retriever options that the runs were made with."
@@ -118,14 +94,14 @@ async def text_blocks(report: Report, retriever: Retriever) -> TextBlocks:
     """Fetch title and text of every passage that a report names, as far as the index has them."""
     ids = report.passages.ids
     blocks = []
-    found = 0
+    count = 0
     for number, start in enumerate(range(0, len(ids), TEXTS_PER_BLOCK)):
         part = ids[start : start + TEXTS_PER_BLOCK]
-        known = {passage.id: passage for passage in await retriever.passages(part)}
-        found += len(known)
-        texts = [[known[name].title, known[name].text] if name in known else None for name in part]
+        passages = {passage.id: passage for passage in await retriever.passages(part)}
+        count += len(passages)
+        texts = [[passages[name].title, passages[name].text] if name in passages else None for name in part]
         blocks.append(element(f"texts-{number}", pack(orjson.dumps(texts))))
-    return TextBlocks(blocks, found)
+    return TextBlocks(blocks, count)
 
 
 async def write_report(
@@ -138,31 +114,32 @@ async def write_report(
 ) -> tuple[Report, TextBlocks]:
     """Write the page of finished runs by name to ``out``, with passages' texts if there is an ``index``.
 
-    ``baseline``: the run that it opens with as the baseline, as :func:`baseline_of` reads it; "" for the
-    first. Return what is on it. Raises :class:`ConfigError` as that, :func:`report_of` and :func:`texts_of`
-    do.
+    ``baseline``: the run that it opens with as the baseline, as :func:`find_baseline` reads it; "" for the
+    first. Return what is on it. Raises :class:`ConfigError` as that, :func:`read_report_runs` and
+    :func:`fetch_texts` do.
     """
-    chosen = baseline_of(runs, baseline)
-    report = report_of(runs, scorer, recall_at)
-    if chosen:
-        report = replace(report, overview=replace(report.overview, baseline=list(runs).index(chosen)))
-    texts = await texts_of(report, index)
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    write_atomically(out, html_page(report, texts, made))
+    base_run = find_baseline(runs, baseline)
+    report = make_report(read_report_runs(runs, scorer, recall_at))
+    if base_run:
+        report = replace(report, overview=replace(report.overview, baseline=list(runs).index(base_run)))
+    texts = await fetch_texts(report, index)
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    write_atomically(out, html_page(report, texts, date))
     return report, texts
 
 
-def html_page(report: Report, texts: TextBlocks, made: str) -> str:
-    """Return the whole page. ``made``: when it was made, as the page says it."""
+def html_page(report: Report, texts: TextBlocks, date: str) -> str:
+    """Return the whole page. ``date``: when it was made, as the page writes it."""
     # The policy names the two hashes: even if a text broke out of its element, a browser would not run it.
     style = "\n".join(map(_file, STYLES))
     script = '(() => {\n"use strict";\n' + "\n".join(map(_file, SCRIPTS)) + "\n})();\n"
-    shown = asdict(report.overview) | {"made": made, "texts_per_block": TEXTS_PER_BLOCK if texts.found else 0}
+    per_block = TEXTS_PER_BLOCK if texts.count else 0
+    overview = asdict(report.overview) | {"made": date, "texts_per_block": per_block}
     values = {
         "policy": f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}",
         "style": style,
         # In JSON "<" only occurs in texts, where it may be written so: no text can end the element.
-        "overview": orjson.dumps(shown).decode().replace("<", "\\u003c"),
+        "overview": orjson.dumps(overview).decode().replace("<", "\\u003c"),
         "script": script,
         "blocks": "".join([*report.blocks, *texts.blocks]),
     }
@@ -202,11 +179,11 @@ def chunked(items: Iterable[Any], passages: Passages) -> Chunks:
 
     def flush() -> None:
         packed.append(
-            pack(b'{"passages":%b,"items":[%b]}' % (orjson.dumps(passages.named()), b",".join(waiting)))
+            pack(b'{"passages":%b,"items":[%b]}' % (orjson.dumps(passages.take_named()), b",".join(waiting)))
         )
         waiting.clear()
 
-    passages.named()  # forget what was named before: by another run's pieces
+    passages.take_named()  # forget what was named before: by another run's pieces
     size = 0
     for place, item in enumerate(items):
         if not waiting:
@@ -221,34 +198,31 @@ def chunked(items: Iterable[Any], passages: Passages) -> Chunks:
     return Chunks(tuple(packed), tuple(starts))
 
 
-def _traces(run: Run, rows: Sequence[SavedRow], passages: Passages) -> Chunks:
-    """Pack the traces of a run: whole rows are read again one by one, for ``rows`` have no steps."""
+def _traces(run: Run, passages: Passages) -> Chunks:
+    """Pack the traces of a run: whole rows are read again one by one, for those of ``run`` have no steps."""
     lines = read_lines(run.folder)
     refusal = run.manifest.options.get("refusal", "")
-    whole = (replace(lines[row.question.id].parsed(), question=row.question) for row in rows)
+    whole = (replace(lines[name].parsed(), question=row.question) for name, row in run.rows.items())
     return chunked((trace(row, passages, refusal) for row in whole), passages)
 
 
 def _index(
-    rows: Sequence[Sequence[SavedRow]],
-    scores: Sequence[Sequence[Scores]],
-    traces: Sequence[Chunks],
-    about: Chunks,
+    questions: Sequence[Question], runs: Sequence[Run], traces: Sequence[Chunks], about: Chunks
 ) -> dict[str, Any]:
     """Return what the list of questions needs, in columns: searching and sorting look at every question."""
-    asked = [row.question for row in rows[0]]
     return {
-        "ids": [question.id for question in asked],
-        "texts": [question.text for question in asked],
-        "answers": [question.answers for question in asked],
-        "kinds": [question.kind for question in asked],
-        "hops": [question.hops for question in asked],
+        "ids": [question.id for question in questions],
+        "texts": [question.text for question in questions],
+        "answers": [question.answers for question in questions],
+        "kinds": [question.kind for question in questions],
+        "hops": [question.hops for question in questions],
         "gold": about.starts,
-        "runs": [_columns(*found) for found in zip(rows, scores, traces, strict=True)],
+        "runs": [_columns(run.scored, chunks) for run, chunks in zip(runs, traces, strict=True)],
     }
 
 
-def _columns(rows: Sequence[SavedRow], scores: Sequence[Scores], chunks: Chunks) -> dict[str, Any]:
+def _columns(scored: Sequence[ScoredRow], chunks: Chunks) -> dict[str, Any]:
+    rows, scores = [each.row for each in scored], [each.scores for each in scored]
     return {
         "em": [round(score.em, 4) if score.scored else None for score in scores],
         "f1": [round(score.f1, 4) if score.scored else None for score in scores],

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.runs.rows import SavedRow
-from core.text import clean_sub_answer
-from core.tools import ScoreStep, SearchStep, Step
-from core.types import Question, TokenUsage
-from eval.scoring.retrieval_metrics import page_of, pages_of
+from corag.core.runs.rows import SavedRow
+from corag.core.text import clean_sub_answer
+from corag.core.tools import ScoreStep, SearchStep, Step
+from corag.core.types import Question, TokenUsage
+from eval.datasets.pages import page_id, page_ids
 
 
 class Passages:
@@ -28,7 +28,7 @@ class Passages:
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._titles: dict[str, str] = {}
-        self._named: dict[str, None] = {}
+        self._new: dict[str, None] = {}  # those that were numbered since the last call of take_named
 
     @property
     def ids(self) -> list[str]:
@@ -39,14 +39,14 @@ class Passages:
         """Return a passage's number."""
         if title:
             self._titles[identifier] = title
-        self._named[identifier] = None
+        self._new[identifier] = None
         return self._numbers.setdefault(identifier, len(self._numbers))
 
-    def named(self) -> list[tuple[int, str, str]]:
+    def take_named(self) -> list[tuple[int, str, str]]:
         """Return (number, id, title) of all that :meth:`number` was given since the last call."""
-        named, self._named = self._named, {}
+        new, self._new = self._new, {}
         return [
-            (self._numbers[identifier], identifier, self._titles.get(identifier, "")) for identifier in named
+            (self._numbers[identifier], identifier, self._titles.get(identifier, "")) for identifier in new
         ]
 
 
@@ -57,7 +57,7 @@ def trace(row: SavedRow, passages: Passages, refusal: str) -> dict[str, Any]:
     has none. What is empty is left out.
     """
     steps = row.steps
-    shown: dict[str, Any] = {
+    record: dict[str, Any] = {
         "error": row.error,
         "seconds": row.seconds,
         "usage": {role: _usage(usage) for role, usage in row.usage.items()},
@@ -65,36 +65,37 @@ def trace(row: SavedRow, passages: Passages, refusal: str) -> dict[str, Any]:
     }
     if row.answer is not None:
         chains = row.further.get("chains", ())
-        shown |= {
+        record |= {
             "answer": row.text,
             "stopped": row.answer.stopped,
             "hops": row.answer.steps,
+            "read": [passages.number(name) for name in row.read_ids],
             "collected": [passages.number(name) for name in row.passage_ids],
             "context": [passages.number(name) for name in row.further.get("context_ids", ())],
             "chains": [_chain(chain, passages) for chain in chains],
             "chosen": chains[row.further["chosen"]]["path"] if chains else "",
         }
     if row.question.pages:
-        shown |= _of_gold_pages(row, steps, passages)
-    return _filled(shown)
+        record |= _gold_pages(row, steps, passages)
+    return _filled(record)
 
 
-def _of_gold_pages(row: SavedRow, steps: Sequence[Step], passages: Passages) -> dict[str, Any]:
+def _gold_pages(row: SavedRow, steps: Sequence[Step], passages: Passages) -> dict[str, Any]:
     """Return the passages of gold pages, and each gold page's place among those collected, 0 if missed."""
-    pages, found = gold_ids(row.question), pages_of(row.passage_ids)
+    pages, collected = gold_ids(row.question), page_ids(row.passage_ids)
     titles = {
         hit.passage.id: hit.passage.title
         for step in steps
         if isinstance(step, SearchStep)
         for hit in step.hits
     }
-    named = dict.fromkeys([*row.passage_ids, *row.further.get("context_ids", ()), *titles])
-    bearing = [name for name in named if page_of(name) in pages]
+    names = dict.fromkeys([*row.passage_ids, *row.further.get("context_ids", ()), *titles])
+    bearing = [name for name in names if page_id(name) in pages]
     for name in bearing:  # a page has no title of its own in a run: it takes that of its passages
-        passages.number(page_of(name), titles.get(name, ""))
+        passages.number(page_id(name), titles.get(name, ""))
     return {
         "gold": [passages.number(name) for name in bearing],
-        "places": [found.index(page) + 1 if page in found else 0 for page in pages],
+        "places": [collected.index(page) + 1 if page in collected else 0 for page in pages],
     }
 
 
@@ -121,12 +122,12 @@ def _step(step: Step, passages: Passages, refusal: str) -> dict[str, Any]:
             [passages.number(hit.passage.id, hit.passage.title), float(f"{hit.score:.5g}")]
             for hit in step.hits
         ]
-        return place | {"query": step.query, "k": step.k, "hits": hits}
-    asked = place | {"role": step.role, "usage": _usage(step.usage)}
+        return place | {"query": step.query, "k": step.k, "hits": hits} | _filled({"note": step.note})
+    request = place | {"role": step.role, "usage": _usage(step.usage)}
     lost = {"dropped": step.shortening.dropped, "cut": step.shortening.cut_tokens}
     if isinstance(step, ScoreStep):
         mean = round(step.log_likelihood / max(1, step.tokens), 4)
-        return _filled(asked | lost | {"mean": mean, "tokens": step.tokens})
+        return _filled(request | lost | {"mean": mean, "tokens": step.tokens})
     texts: Sequence[str] = step.texts
     refused = False
     if refusal and step.role == "sub_answer":
@@ -134,20 +135,20 @@ def _step(step: Step, passages: Passages, refusal: str) -> dict[str, Any]:
         texts = [cleaned]
     cut_off = sum(reason == "length" for reason in step.finish_reasons)
     return _filled(
-        asked | {"prompt": step.prompt} | lost | {"texts": texts, "refused": refused, "cut_off": cut_off}
+        request | {"prompt": step.prompt} | lost | {"texts": texts, "refused": refused, "cut_off": cut_off}
     )
 
 
 def _chain(chain: Mapping[str, Any], passages: Passages) -> dict[str, Any]:
     hops = chain["hops"]
-    shown = {name: chain[name] for name in ("path", "score", "value", "stopped", "repeats")} | {
+    record = {name: chain[name] for name in ("path", "score", "value", "stopped", "repeats")} | {
         "hops": len(hops)
     }
     # A state of a search tree that was taken over from a rollout has no steps: so its hop is told here.
     if hops and chain["path"].rpartition("/")[2].startswith("child "):
-        found = [passages.number(name) for name in hops[-1]["passage_ids"]]
-        shown["newest"] = [hops[-1]["sub_query"], hops[-1]["sub_answer"], hops[-1]["refused"], found]
-    return _filled(shown)
+        hits = [passages.number(name) for name in hops[-1]["passage_ids"]]
+        record["newest"] = [hops[-1]["sub_query"], hops[-1]["sub_answer"], hops[-1]["refused"], hits]
+    return _filled(record)
 
 
 def _usage(usage: TokenUsage) -> list[int]:

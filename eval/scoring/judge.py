@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from core.errors import ConfigError
-from core.method import MethodConfig
-from core.prompting.template import Template, load_prompt
-from core.tools import Tools
-from core.types import Answer, Question
+from corag.core.errors import ConfigError
+from corag.core.method import MethodConfig
+from corag.core.prompting.template import Template, load_prompt
+from corag.core.tools import Tools
+from corag.core.types import Answer, Question
 
 PROMPTS = Path(__file__).parent / "prompts"
 JUDGE = "judge"
@@ -68,18 +68,18 @@ async def judge(
         "prediction": predictions[question.id].strip() or "(none)",  # a blank would read as a torn prompt
     }
     reply = await tools.generate(template.render(values), role=JUDGE, max_tokens=config.max_reply_tokens)
-    return Answer(reply.text, steps=1, stopped=verdict_of(reply.text))
+    return Answer(reply.text, steps=1, stopped=parse_verdict(reply.text))
 
 
-def verdict_of(reply: str) -> Verdict:
+def parse_verdict(reply: str) -> Verdict:
     """Read a reply: its first word if that is yes or no, else whichever of the two it mentions.
 
     Both or neither cannot be read.
 
-    >>> [verdict_of(reply) for reply in ("Yes.", "The answer is wrong: No", "Yes and no", "Maybe")]
+    >>> [parse_verdict(reply) for reply in ("Yes.", "The answer is wrong: No", "Yes and no", "Maybe")]
     ['yes', 'no', 'yes', 'unreadable']
     """
-    found = _WORDS.findall(reply.lower())
-    if found and (re.match(r"\W*(yes|no)\b", reply.lower()) or len(set(found)) == 1):
-        return "yes" if found[0] == "yes" else "no"
+    words = _WORDS.findall(reply.lower())
+    if words and (re.match(r"\W*(yes|no)\b", reply.lower()) or len(set(words)) == 1):
+        return "yes" if words[0] == "yes" else "no"
     return "unreadable"

@@ -15,11 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from core.errors import DataError
+from corag.core.errors import DataError
 from eval.datasets.fields import Record, distinct, gold_answer, list_field, require_id, texts_field
-from eval.datasets.kilt import kilt, provenance_pages
-from eval.datasets.official import numbered_paragraphs
 from eval.datasets.paragraphs import supporting_facts
+from eval.datasets.sets import kilt
+from eval.datasets.sets.kilt import provenance_pages
+from eval.datasets.sets.musique import numbered_paragraphs
 from eval.scoring.retrieval_metrics import page_recall, r_precision, with_provenance
 from eval.scoring.scorers import NOTHING_RIGHT, SCORERS, ItemScore, harmonic_mean
 
@@ -27,6 +28,7 @@ Predictions = Mapping[str, Mapping[str, Any]]
 Parts = Mapping[str, ItemScore | None]
 """A question's scores by part: None for one that the prediction lacks, no entry for one without gold."""
 Aliases = Mapping[str, tuple[str, ...]]
+"""2WikiMultihopQA's other names of an answer, by its id."""
 _NO_ALIASES: Aliases = {}
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -49,12 +51,13 @@ def evidence_score(predicted: Iterable[Sequence[str]], gold: Sequence[Iterable[S
 
     Two predicted ways to write one gold triple both count as right.
     """
-    found = {_plain(triple) for triple in predicted}
-    wanted = [{_plain(triple) for triple in ways} for ways in gold]
-    right = sum(any(triple in ways for ways in wanted) for triple in found)
-    precision = right / len(found) if found else 0.0
-    recall = right / len(wanted) if wanted else 0.0
-    em = float(right == len(found) == len(wanted))
+    predictions = {_plain(triple) for triple in predicted}
+    gold_ways = [{_plain(triple) for triple in ways} for ways in gold]
+    # Of the predictions, as the script counts: so two ways to write one gold triple are two right ones.
+    right = sum(any(triple in ways for ways in gold_ways) for triple in predictions)
+    precision = right / len(predictions) if predictions else 0.0
+    recall = right / len(gold_ways) if gold_ways else 0.0
+    em = float(right == len(predictions) == len(gold_ways))
     return ItemScore(em, harmonic_mean(precision, recall), precision, recall)
 
 
@@ -73,11 +76,11 @@ def hotpotqa_scores(prediction: Predictions, gold: Iterable[Record]) -> dict[str
     rows: list[Parts] = []
     for record in gold:
         name = require_id(record, "gold")
-        said, found = prediction["answer"].get(name), prediction["sp"].get(name)
+        answer, support = prediction["answer"].get(name), prediction["sp"].get(name)
         answers = gold_answer(record, "gold")
-        parts = {"answer": None if said is None else SCORERS["hotpotqa"].score(said, answers)}
+        parts = {"answer": None if answer is None else SCORERS["hotpotqa"].score(answer, answers)}
         if facts := _facts(supporting_facts(record, "gold")):
-            parts["sp"] = None if found is None else support_score(_facts(found), facts)
+            parts["sp"] = None if support is None else support_score(_facts(support), facts)
         rows.append(_with_joint(parts, 2))
     return _means(rows)
 
@@ -93,13 +96,13 @@ def two_wiki_scores(
     rows: list[Parts] = []
     for record in gold:
         name = require_id(record, "gold")
-        said, found, stated = (prediction[part].get(name) for part in ("answer", "sp", "evidence"))
+        answer, support, evidence = (prediction[part].get(name) for part in ("answer", "sp", "evidence"))
         answers = distinct(*gold_answer(record, "gold"), *aliases.get(str(record.get("answer_id")), ()))
-        parts = {"answer": None if said is None else SCORERS["2wikimultihopqa"].score(said, answers)}
+        parts = {"answer": None if answer is None else SCORERS["2wikimultihopqa"].score(answer, answers)}
         if facts := _lower(_facts(supporting_facts(record, "gold"))):
-            parts["sp"] = None if found is None else support_score(_lower(_facts(found)), facts)
+            parts["sp"] = None if support is None else support_score(_lower(_facts(support)), facts)
         if triples := _gold_triples(record, aliases):
-            parts["evi"] = None if stated is None else evidence_score(stated, triples)
+            parts["evi"] = None if evidence is None else evidence_score(evidence, triples)
         rows.append(_with_joint(parts, 3))
     return _means(rows)
 
@@ -117,10 +120,13 @@ def musique_scores(predictions: Sequence[Record], gold: Sequence[Record]) -> dic
     rows: list[Parts] = []
     for predicted, record in zip(predictions, gold, strict=True):
         answers = distinct(*gold_answer(record, "gold"), *texts_field(record, "answer_aliases", "gold"))
-        found = list(dict.fromkeys(map(int, predicted["predicted_support_idxs"])))
-        wanted = [number for number, paragraph in numbered_paragraphs(record, "gold") if paragraph.gold]
+        predicted_facts = list(dict.fromkeys(map(int, predicted["predicted_support_idxs"])))
+        gold_facts = [number for number, paragraph in numbered_paragraphs(record, "gold") if paragraph.gold]
         # Where HotpotQA's rule gives F1 0 for two empty lists, MuSiQue's gives 1.
-        support = support_score(found, wanted) if found or wanted else ItemScore(1.0, 1.0, 0.0, 0.0)
+        nothing_to_find = not (predicted_facts or gold_facts)
+        support = (
+            ItemScore(1.0, 1.0, 0.0, 0.0) if nothing_to_find else support_score(predicted_facts, gold_facts)
+        )
         rows.append(
             {"answer": SCORERS["musique"].score(predicted["predicted_answer"], answers), "support": support}
         )
@@ -139,7 +145,7 @@ def kilt_scores(predictions: Iterable[Record], gold: Iterable[Record]) -> dict[s
     by_id = {str(record["id"]).strip(): record for record in predictions}  # some tasks number their questions
     rows = []
     for record in gold:
-        question = kilt(record, "gold")
+        question = kilt.parse(record, "gold")
         if question.id not in by_id:
             raise DataError(
                 f"there is no prediction for question '{question.id}': KILT wants one for every question."
@@ -149,12 +155,16 @@ def kilt_scores(predictions: Iterable[Record], gold: Iterable[Record]) -> dict[s
             raise DataError(f"prediction '{question.id}' must have exactly one output with an answer.")
         prediction = str(outputs[0]["answer"])
         item = rule.score(prediction, question.answers)
-        measures = {"accuracy": rule.accuracy_of(prediction, question.answers), "em": item.em, "f1": item.f1}
+        measures = {
+            "accuracy": rule.best_accuracy(prediction, question.answers),
+            "em": item.em,
+            "f1": item.f1,
+        }
         pages = provenance_pages(outputs[0], question.id)
         sets = [
-            found
+            gold_pages
             for output in list_field(record, "output", "gold")
-            if (found := provenance_pages(output, "gold"))
+            if (gold_pages := provenance_pages(output, "gold"))
         ]
         rows.append(
             measures
@@ -200,12 +210,12 @@ def _plain(triple: Sequence[str]) -> tuple[str, ...]:
     return tuple(" ".join(part.lower().translate(_PUNCTUATION).split()) for part in triple)
 
 
-def _with_joint(parts: Parts, wanted: int) -> Parts:
-    """Add the joint score if the gold record has all parts wanted, None unless the prediction has them."""
-    if len(parts) < wanted:
+def _with_joint(parts: Parts, count: int) -> Parts:
+    """Add the joint score if the gold record has all ``count`` parts: None unless the prediction has them."""
+    if len(parts) < count:
         return parts
     predicted = [item for item in parts.values() if item is not None]
-    return {**parts, "joint": joint_score(predicted) if len(predicted) == wanted else None}
+    return {**parts, "joint": joint_score(predicted) if len(predicted) == count else None}
 
 
 def _means(rows: Sequence[Parts]) -> dict[str, float]:
@@ -231,4 +241,4 @@ def _averages(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the mean of each measure over the rows that have it."""
     names = dict.fromkeys(name for row in rows for name in row)
     values = {name: [row[name] for row in rows if name in row] for name in names}
-    return {name: sum(found) / len(found) for name, found in values.items()}
+    return {name: sum(each) / len(each) for name, each in values.items()}

@@ -6,10 +6,10 @@ By passage (IRCoT's recall), by the answer's words in the texts (CoRAG's table 4
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from core.text import mentions, normalize_answer
+from corag.core.text import mentions, normalize_answer
+from retrieval.aliases import NO_ALIASES, Aliases
 
 PROVENANCE_TITLES = {
     "r_precision": "R-precision",
@@ -23,20 +23,25 @@ PROVENANCE_TITLES = {
 _NOT_IN_TEXT = frozenset({"", "yes", "no", "noanswer"})
 
 
-def supporting_recall(collected: Sequence[str], supporting: Sequence[str], k: int) -> float | None:
+def supporting_recall(
+    collected: Sequence[str], supporting: Sequence[str], k: int, aliases: Aliases = NO_ALIASES
+) -> float | None:
     """Return the share of gold passages that are among the first k different ones collected.
 
     A set measure, as IRCoT's (Trivedi et al. 2023): the order within the k does not count. ``collected``:
-    passage ids in order of collection. None if the question has no gold passages.
+    passage ids in order of collection. ``aliases``: what gold ids mean in the index. None if the question has
+    no gold passages.
 
     >>> supporting_recall(["a", "b", "c"], ["c", "a"], k=2)
     0.5
+    >>> supporting_recall(["a", "b#2"], ["c", "b"], k=2, aliases=Aliases({"c": "a"}, numbered=True))
+    1.0
     """
     if not supporting:
         return None
-    found = set(list(dict.fromkeys(collected))[:k])
-    gold = set(supporting)
-    return len(found & gold) / len(gold)
+    first = aliases.names(list(dict.fromkeys(collected))[:k])
+    gold = aliases.gold(supporting)
+    return len(first & gold) / len(gold)
 
 
 def answer_recall(texts: Iterable[str], answers: Sequence[str]) -> float | None:
@@ -48,24 +53,10 @@ def answer_recall(texts: Iterable[str], answers: Sequence[str]) -> float | None:
     >>> answer_recall(["Oslo is the capital of Norway."], ["The Capital"])
     1.0
     """
-    wanted = [answer for answer in answers if normalize_answer(answer) not in _NOT_IN_TEXT]
-    if not wanted:
+    findable = [answer for answer in answers if normalize_answer(answer) not in _NOT_IN_TEXT]
+    if not findable:
         return None
-    return float(mentions(texts, wanted))
-
-
-def page_of(passage_id: str) -> str:
-    """Return the page that a passage is of: its id up to the first "-" or "#".
-
-    >>> [page_of(passage) for passage in ("290", "290-3", "290#3")]
-    ['290', '290', '290']
-    """
-    return re.split("[-#]", passage_id, maxsplit=1)[0].strip()
-
-
-def pages_of(passage_ids: Iterable[str]) -> list[str]:
-    """Return the different pages of some passages, in order of first appearance."""
-    return list(dict.fromkeys(map(page_of, passage_ids)))
+    return float(mentions(texts, findable))
 
 
 def r_precision(pages: Sequence[str], gold: Sequence[Iterable[str]]) -> float:
@@ -77,8 +68,9 @@ def r_precision(pages: Sequence[str], gold: Sequence[Iterable[str]]) -> float:
     >>> r_precision(["2", "5", "1"], [["1", "2"], ["7"]])
     0.5
     """
-    found = list(dict.fromkeys(pages))
-    shares = [len(wanted & set(found[: len(wanted)])) / len(wanted) for wanted in map(set, gold) if wanted]
+    distinct = list(dict.fromkeys(pages))
+    # R, the number of pages of the set, is also the depth that its pages are looked for in.
+    shares = [len(each & set(distinct[: len(each)])) / len(each) for each in map(set, gold) if each]
     return max(shares, default=0.0)
 
 
@@ -91,10 +83,10 @@ def page_recall(pages: Sequence[str], gold: Sequence[Iterable[str]], k: int) -> 
     >>> page_recall(["2", "5", "7", "33", "1"], [["1", "2"], ["5"], ["7", "9"]], k=5)
     0.6666666666666666
     """
-    missing = [set(wanted) for wanted in dict.fromkeys(map(frozenset, gold))]
+    missing = [set(each) for each in dict.fromkeys(map(frozenset, gold))]
     places: list[int] = []  # which set stands at a place, -1 for a page of none
     for page in dict.fromkeys(pages):
-        touched = [number for number, wanted in enumerate(missing) if page in wanted]
+        touched = [number for number, rest in enumerate(missing) if page in rest]
         for number in touched:
             missing[number].remove(page)
             if number in places:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from core.runs.rows import SavedRow
+from corag.core.runs.rows import SavedRow
+from eval.datasets.pages import page_ids
 from eval.scoring.retrieval_metrics import (
     PROVENANCE_TITLES,
     answer_recall,
     page_recall,
-    pages_of,
     r_precision,
     supporting_recall,
     with_provenance,
 )
 from eval.scoring.scorers import NOTHING_RIGHT, Scorer
+from retrieval.aliases import NO_ALIASES, Aliases
 
 PassageTexts = Callable[[Sequence[str]], Sequence[str]]
 """Returns the texts of passages by their ids, in the order of the ids."""
@@ -25,6 +27,18 @@ Measures = Mapping[str, Mapping[str, float]]
 
 FURTHER = {"accuracy": "accuracy", **PROVENANCE_TITLES, "answer_recall": "answer recall"}
 """Titles of the measures beyond EM, F1 and recall by their names in JSON, in the order of a table."""
+
+MEASURES = {"em": "EM", "f1": "F1", "recall": "recall", **FURTHER}
+"""Titles of all measures by their names in JSON, in the order of a table."""
+
+
+def measure_title(name: str, recall_at: int) -> str:
+    """Return what a table calls a measure, with the depth of recall.
+
+    >>> measure_title("recall", 5), measure_title("em", 5)
+    ('recall@5', 'EM')
+    """
+    return f"recall@{recall_at}" if name == "recall" else MEASURES.get(name, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +61,26 @@ class Scores:
 
     @property
     def measured(self) -> dict[str, float]:
-        """All that was measured, by name: "em", "f1", "recall" and those of :data:`FURTHER`."""
+        """All that was measured, by name: those of :data:`MEASURES` that the question and the scorer have."""
         values = {"em": self.em, "f1": self.f1} if self.scored else {}
         return values | ({} if self.recall is None else {"recall": self.recall}) | dict(self.further)
 
 
+class ScoredRow(NamedTuple):
+    """A row of a run with its scores."""
+
+    row: SavedRow
+    scores: Scores
+
+
 def score_row(
-    row: SavedRow, scorer: Scorer, recall_at: int, *, searches: bool = True, texts: PassageTexts | None = None
+    row: SavedRow,
+    scorer: Scorer,
+    recall_at: int,
+    *,
+    searches: bool = True,
+    texts: PassageTexts | None = None,
+    aliases: Aliases = NO_ALIASES,
 ) -> Scores:
     """Score one row of a run.
 
@@ -63,6 +90,7 @@ def score_row(
         recall_at: recall is over so many different passages, the first ones collected.
         searches: whether the method searches at all; else there is no recall.
         texts: for looking for the gold answers in the texts of these passages; without it that is not done.
+        aliases: what gold ids mean in the index that was searched.
     """
     gold, pages, failed = row.question.answers, row.question.pages, row.answer is None
     # Gold answers without any gold page: the official script scores what was found for them as 0.
@@ -70,31 +98,42 @@ def score_row(
     item = NOTHING_RIGHT if failed or not gold else scorer.score(row.text, gold)
     further = {}
     if scorer.accuracy is not None and gold:
-        further["accuracy"] = 0.0 if failed else scorer.accuracy_of(row.text, gold)
+        further["accuracy"] = 0.0 if failed else scorer.best_accuracy(row.text, gold)
     recall = None
     if searches and (pages or unproven):
-        found = pages_of(row.passage_ids)
-        recall = page_recall(found, pages, recall_at)
-        further |= with_provenance({**further, "em": item.em, "f1": item.f1}, r_precision(found, pages))
+        collected_pages = page_ids(row.passage_ids)
+        recall = page_recall(collected_pages, pages, recall_at)
+        measures = {**further, "em": item.em, "f1": item.f1}
+        further |= with_provenance(measures, r_precision(collected_pages, pages))
     elif searches:
-        recall = supporting_recall(row.passage_ids, row.question.supporting, recall_at)
+        recall = supporting_recall(row.passage_ids, row.question.supporting, recall_at, aliases)
     if searches and texts is not None:
-        held = answer_recall(texts(list(dict.fromkeys(row.passage_ids))[:recall_at]), gold)
-        further |= {} if held is None else {"answer_recall": held}
+        # A passage that was collected twice takes one of the places, as in recall.
+        recalled = answer_recall(texts(list(dict.fromkeys(row.passage_ids))[:recall_at]), gold)
+        further |= {} if recalled is None else {"answer_recall": recalled}
     return Scores(item.em, item.f1, recall, further, bool(gold))
 
 
-def measures_of(
+def score_rows(
     rows: Iterable[SavedRow],
     scorer: Scorer,
     recall_at: int,
     *,
-    searches: bool,
+    searches: bool = True,
     texts: PassageTexts | None = None,
-) -> Measures:
-    """Return the scores of a run's rows by measure and question id; arguments as in :func:`score_row`."""
-    found: dict[str, dict[str, float]] = {}
-    for row in rows:
-        for name, value in score_row(row, scorer, recall_at, searches=searches, texts=texts).measured.items():
-            found.setdefault(name, {})[row.question.id] = value
-    return found
+    aliases: Aliases = NO_ALIASES,
+) -> list[ScoredRow]:
+    """Return the rows with their scores; arguments as in :func:`score_row`."""
+    return [
+        ScoredRow(row, score_row(row, scorer, recall_at, searches=searches, texts=texts, aliases=aliases))
+        for row in rows
+    ]
+
+
+def group_by_measure(scored: Iterable[ScoredRow]) -> Measures:
+    """Return the scores of a run by measure and question id."""
+    measures: dict[str, dict[str, float]] = {}
+    for row, scores in scored:
+        for name, value in scores.measured.items():
+            measures.setdefault(name, {})[row.question.id] = value
+    return measures

@@ -1,6 +1,6 @@
 """Answer scorers: the official rule of each dataset, re-implemented, one scorer per rule.
 
-They share one normaliser (:func:`core.text.normalize_answer`) and differ in what earns F1: see each function.
+They share one normaliser (:func:`normalize_as_squad`) and differ in what earns F1: see each function.
 Scores are fractions in [0, 1] per question; means and rounding are left to the table. Papers mix these rules,
 so a figure means little without its scorer's title beside it.
 """
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from core.errors import ConfigError, DataError, nearest
-from core.text import normalize_answer
-from core.types import Question
-from eval.datasets.kilt import KILT_TASKS
+from corag.core.errors import ConfigError, DataError, nearest
+from corag.core.text import is_other_script, normalize_as_mlqa, normalize_as_squad
+from corag.core.types import Question
+from corag.core.words import is_unspaced
+from eval.datasets.registry import DATASETS
 
 _CLOSED = frozenset({"yes", "no", "noanswer"})  # as hotpot_evaluate_v1.py lists them
 
@@ -38,14 +39,14 @@ class Scorer:
     """A dataset's way to compare a prediction with one gold answer, applied to all gold answers.
 
     Attributes:
-        name: what ``--scorer`` calls it; also the dataset that it is of.
+        name: what ``--scorer`` calls it, and :attr:`eval.datasets.dataset.Dataset.scorer`.
         title: what a table prints beside the figures.
         compare: scores a prediction against one gold answer.
         accuracy: the rule's further measure of a prediction against one gold answer, if it has one.
         wants_pages: whether an answer must be borne out by pages. Then a question that names no gold pages
             counts as one whose pages were not found.
         without_aliases: what the title says as well if the gold answers lack the dataset's aliases.
-        datasets: further datasets that it is the official rule of.
+        other_scripts: whether it has a rule for gold answers of other scripts than Latin.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Scorer:
     accuracy: Callable[[str, str], float] | None = None
     wants_pages: bool = False
     without_aliases: str = ""
-    datasets: tuple[str, ...] = ()
+    other_scripts: bool = False
 
     def score(self, prediction: str, answers: Sequence[str]) -> ItemScore:
         """Return the best of each measure over the gold answers, each by itself, as the official scripts do.
@@ -73,7 +74,7 @@ class Scorer:
             max(item.recall for item in items),
         )
 
-    def accuracy_of(self, prediction: str, answers: Sequence[str]) -> float:
+    def best_accuracy(self, prediction: str, answers: Sequence[str]) -> float:
         """Return the rule's accuracy, best over the gold answers; 0 for a rule that has none."""
         if self.accuracy is None:
             return 0.0
@@ -85,7 +86,22 @@ def squad_score(prediction: str, answer: str) -> ItemScore:
 
     F1 is 0 when both are empty after normalising, though EM is 1: no token is shared.
     """
-    predicted, gold = normalize_answer(prediction), normalize_answer(answer)
+    predicted, gold = normalize_as_squad(prediction), normalize_as_squad(answer)
+    shared = (Counter(predicted.split()) & Counter(gold.split())).total()
+    return _item(float(predicted == gold), shared, len(predicted.split()), len(gold.split()))
+
+
+def mlqa_score(prediction: str, answer: str) -> ItemScore:
+    """SQuAD's, and MLQA's for a gold answer of another script than Latin (Lewis et al. 2020).
+
+    There punctuation of any script is deleted, and in scripts that set no spaces between words characters are
+    compared: "湖南" has F1 0.8 for "湖南省". The script is the gold answer's; of one without letters,
+    the prediction's.
+    """
+    letters = answer if any(map(str.isalpha, answer)) else prediction
+    if not is_other_script(letters):
+        return squad_score(prediction, answer)
+    predicted, gold = normalize_as_mlqa(prediction), normalize_as_mlqa(answer)
     shared = (Counter(predicted.split()) & Counter(gold.split())).total()
     return _item(float(predicted == gold), shared, len(predicted.split()), len(gold.split()))
 
@@ -95,7 +111,7 @@ def hotpotqa_score(prediction: str, answer: str) -> ItemScore:
 
     So "no, they are not" scores 0 for the gold answer "no" (hotpot_evaluate_v1.py; 2Wiki's script v1.1).
     """
-    predicted, gold = normalize_answer(prediction), normalize_answer(answer)
+    predicted, gold = normalize_as_squad(prediction), normalize_as_squad(answer)
     if predicted != gold and not _CLOSED.isdisjoint((predicted, gold)):
         return NOTHING_RIGHT
     return squad_score(prediction, answer)
@@ -107,7 +123,7 @@ def musique_score(prediction: str, answer: str) -> ItemScore:
     There is no rule for yes and no: "no, they are not" earns F1 0.4 for "no" (evaluate_v1.0.py).
     """
     item = squad_score(prediction, answer)
-    return item if normalize_answer(answer) else ItemScore(item.em, item.em, item.em, item.em)
+    return item if normalize_as_squad(answer) else ItemScore(item.em, item.em, item.em, item.em)
 
 
 def drop_score(prediction: str, answer: str) -> ItemScore:
@@ -145,7 +161,7 @@ def contains(prediction: str, answer: str) -> float:
 
     So "no" is found in "Norway": it is generous to long replies.
     """
-    return float(normalize_answer(answer) in normalize_answer(prediction))
+    return float(normalize_as_squad(answer) in normalize_as_squad(prediction))
 
 
 def harmonic_mean(precision: float, recall: float) -> float:
@@ -165,7 +181,7 @@ def _drop_tokens(text: str) -> list[str]:
     tokens: list[str] = []
     for part in re.split("[ -]", text):
         # Normalising would delete the point of "10.0", so numbers are kept from it.
-        word = part if _is_number(part) else normalize_answer(part)
+        word = part if _is_number(part) else normalize_as_squad(part)
         tokens += [str(float(word))] if _is_number(word) else word.split()
     return tokens
 
@@ -185,9 +201,9 @@ SCORERS = {
         Scorer("2wikimultihopqa", "2WikiMultihopQA v1.1", hotpotqa_score, without_aliases="no aliases"),
         Scorer("musique", "MuSiQue v1.0", musique_score),
         Scorer("drop", "DROP-style", drop_score),
-        Scorer("squad", "SQuAD-style", squad_score),
+        Scorer("squad", "SQuAD-style", mlqa_score, other_scripts=True),
         Scorer("flashrag", "SQuAD-style with FlashRAG's yes/no rule", hotpotqa_score, contains),
-        Scorer("kilt", "KILT", kilt_score, same_text, wants_pages=True, datasets=tuple(KILT_TASKS)),
+        Scorer("kilt", "KILT", kilt_score, same_text, wants_pages=True),
     )
 }
 
@@ -201,25 +217,46 @@ def scorer(name: str) -> Scorer:
 
 def default_scorer(dataset: str) -> Scorer:
     """Return a dataset's own scorer; SQuAD-style, as in CoRAG's paper, if it has no official script."""
-    own = (each for each in SCORERS.values() if dataset in (each.name, *each.datasets))
-    return next(own, SCORERS["squad"])
+    name = DATASETS[dataset].scorer if dataset in DATASETS else dataset
+    return SCORERS.get(name, SCORERS["squad"])
 
 
-def scorer_title(chosen: Scorer, questions: Sequence[Question], aliases: str | None = None) -> str:
-    """Name the scorer as a table should: without the dataset's aliases it scores lower, and must say so.
+def scorer_title(rule: Scorer, questions: Sequence[Question], aliases: str | None = None) -> str:
+    """Return the title that a table prints: without the dataset's aliases a scorer scores lower, and says so.
 
     Args:
-        chosen: the scorer.
+        rule: the scorer.
         questions: those that it scored. If any has a second gold answer, it brought aliases of its own.
         aliases: the file of aliases, or its hash, where it is known. A few questions may have no alias in it,
             and are scored as with it all the same.
     """
-    named = any(len(question.answers) > 1 for question in questions)
-    if chosen.without_aliases and not aliases and not named:
-        return f"{chosen.title}, {chosen.without_aliases}"
-    return chosen.title
+    own_aliases = any(len(question.answers) > 1 for question in questions)
+    if rule.without_aliases and not aliases and not own_aliases:
+        return f"{rule.title}, {rule.without_aliases}"
+    if rule.other_scripts and any(map(is_other_script, _first_answers(questions))):
+        return f"{rule.title}, other scripts than Latin by MLQA's rule"
+    return rule.title
 
 
-def chosen_scorer(name: str, dataset: str) -> Scorer:
+def script_note(rule: Scorer, questions: Sequence[Question]) -> str:
+    """Return how many gold answers a rule that was made for English cannot compare well; "" if none.
+
+    Its words are what stands between spaces, and its punctuation is ASCII's.
+    """
+    answers = list(_first_answers(questions))
+    unspaced = sum(is_other_script(answer) and is_unspaced(answer) for answer in answers)
+    if rule.other_scripts or not unspaced:
+        return ""
+    return (
+        f"{unspaced:,} of {len(answers):,} gold answers are in a script without spaces between words, where "
+        f"'{rule.title}' counts any other spelling as wrong: --scorer squad compares characters."
+    )
+
+
+def _first_answers(questions: Sequence[Question]) -> Iterator[str]:
+    return (question.answers[0] for question in questions if question.answers)
+
+
+def choose_scorer(name: str, dataset: str) -> Scorer:
     """Return the scorer of this name, or for "auto" the dataset's own."""
     return default_scorer(dataset) if name == "auto" else scorer(name)

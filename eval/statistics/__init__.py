@@ -14,12 +14,11 @@ from eval.statistics.intervals import (
     holm,
     paired_power,
     spread,
-    unpaired_power,
 )
 from eval.statistics.scaling import CellScores, Curve, Estimate, Fit, best_under, fit_curve, pareto_set
 
 __all__ = [
     "Against", "CellScores", "Comparison", "Curve", "Estimate", "Fit", "Interval", "Spread",
     "against_baseline", "against_each_other", "best_under", "bootstrap_mean", "compare_paired",
-    "disagreements", "fit_curve", "holm", "paired_power", "pareto_set", "spread", "unpaired_power",
+    "disagreements", "fit_curve", "holm", "paired_power", "pareto_set", "spread",
 ]  # fmt: skip

@@ -5,72 +5,114 @@ Also which questions two runs disagree on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any
 
-from core.errors import ConfigError
+from corag.core.errors import ConfigError
 from eval.scoring.rows import Measures
 from eval.statistics.intervals import Comparison, Interval, compare_paired, holm, interval_record
+
+Failed = Mapping[str, Collection[str]]
+"""The ids of failed questions by run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """One run minus the baseline in one measure; ``p_holm`` is corrected for all comparisons made with it."""
+    """One run minus the baseline in one measure.
+
+    Attributes:
+        run: the run.
+        measure: the measure.
+        comparison: its difference from the baseline.
+        p_holm: the p-value, corrected for all tests made with this baseline; None where there is no test,
+            since half of the questions failed.
+        failed: questions of the comparison that failed in the run or the baseline, and count as wrong.
+    """
 
     run: str
     measure: str
     comparison: Comparison
-    p_holm: float
+    p_holm: float | None
+    failed: int = 0
+
+    @property
+    def p_value(self) -> float | None:
+        """The p-value before correction; None where there is no test."""
+        return None if self.p_holm is None else self.comparison.p_value
+
+    @property
+    def warning(self) -> str:
+        """What a reader must know of the line; "" for nothing."""
+        n = self.comparison.difference.n
+        return f"{self.failed:,} of {n:,} failed" if self.failed else ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as fractions, rounded."""
         comparison = self.comparison
         return interval_record("difference", comparison.difference) | {
-            "p_value": round(comparison.p_value, 4),
-            "p_value_holm": round(self.p_holm, 4),
-            "detectable": None if comparison.detectable is None else round(comparison.detectable, 4),
+            "p_value": _rounded(self.p_value),
+            "p_value_holm": _rounded(self.p_holm),
+            "detectable": _rounded(comparison.detectable),
             "n": comparison.difference.n,
+            "failed": self.failed,
         }
 
 
-def against_baseline(runs: Mapping[str, Measures], baseline: str) -> list[Against]:
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def against_baseline(
+    runs: Mapping[str, Measures], baseline: str, failed: Failed = MappingProxyType({})
+) -> list[Against]:
     """Compare every other run with the baseline in every measure that both have.
 
-    Holm's correction is over all of these tests: a reader of a table looks at all of them. Raises
-    :class:`ConfigError` if no run has a measure in common with the baseline, and
-    :class:`core.errors.DataError` if they were not measured on the same questions.
+    Holm's correction is over all of these tests: a reader of a table looks at all of them. ``failed`` are
+    counted in each comparison; where they are half of its questions, there is no test: a p-value would say
+    how sure it is that an engine broke down, not which method is better. Raises :class:`ConfigError` if no
+    run has a measure in common with the baseline, and :class:`corag.core.errors.DataError` if they were not
+    measured on the same questions.
     """
     ours = runs[baseline]
-    return _adjusted(
-        baseline,
-        {
-            (run, measure): compare_either_way(ours[measure], values)
-            for run, theirs in runs.items()
-            if run != baseline
-            for measure, values in theirs.items()
-            if measure in ours
-        },
-    )
+    compared = {
+        (run, measure): _compare_measured(measure, ours[measure], values)
+        for run, theirs in runs.items()
+        if run != baseline
+        for measure, values in theirs.items()
+        if measure in ours
+    }
+    return _adjusted(baseline, compared, runs, failed)
 
 
-def against_each_other(runs: Mapping[str, Measures]) -> dict[str, list[Against]]:
+def against_each_other(
+    runs: Mapping[str, Measures], failed: Failed = MappingProxyType({})
+) -> dict[str, list[Against]]:
     """Return what :func:`against_baseline` does for every run as the baseline, each pair resampled once."""
     compared: dict[str, dict[tuple[str, str], Comparison]] = {run: {} for run in runs}
     for first, second in combinations(runs, 2):
         for measure, ours in runs[first].items():
             if measure in runs[second]:
-                found = compare_either_way(ours, runs[second][measure])
-                compared[first][second, measure] = found
-                compared[second][first, measure] = mirrored(found)
-    return {baseline: _adjusted(baseline, tests) for baseline, tests in compared.items()}
+                comparison = _compare_measured(measure, ours, runs[second][measure])
+                compared[first][second, measure] = comparison
+                compared[second][first, measure] = mirrored(comparison)
+    return {baseline: _adjusted(baseline, tests, runs, failed) for baseline, tests in compared.items()}
+
+
+def _compare_measured(measure: str, first: Mapping[str, float], second: Mapping[str, float]) -> Comparison:
+    """Compare two runs in a measure: in recall on the questions whose gold passages both indexes have."""
+    shared = first.keys() & second.keys()
+    if measure == "recall" and shared:
+        first, second = ({name: values[name] for name in shared} for values in (first, second))
+    return compare_either_way(first, second)
 
 
 def compare_either_way(first: Mapping[str, float], second: Mapping[str, float]) -> Comparison:
     """Compare two runs' scores by question id; exchanging them gives the :func:`mirrored` figures to the bit.
 
-    Raises :class:`core.errors.DataError` unless both runs scored exactly the same questions, at least one.
+    Raises :class:`DataError` unless both runs scored exactly the same questions, at least one.
     """
     # Resampling draws other numbers for the differences with their signs changed. So it is done in one
     # direction whatever is asked for: that in which the mean difference is above 0, or, if it is 0, the first
@@ -84,9 +126,10 @@ def compare_either_way(first: Mapping[str, float], second: Mapping[str, float]) 
 
 def mirrored(comparison: Comparison) -> Comparison:
     """Return the comparison of the same two runs the other way round."""
-    found = comparison.difference
-    low, high = (None if bound is None else 0.0 - bound for bound in (found.high, found.low))  # never "-0.0"
-    return replace(comparison, difference=Interval(0.0 - found.mean, low, high, found.n))
+    there = comparison.difference
+    # Subtracted from 0, not negated: a table would print "-0.0".
+    low, high = (None if bound is None else 0.0 - bound for bound in (there.high, there.low))
+    return replace(comparison, difference=Interval(0.0 - there.mean, low, high, there.n))
 
 
 def disagreements(first: Measures, second: Measures) -> tuple[list[str], list[str]]:
@@ -102,15 +145,29 @@ def disagreements(first: Measures, second: Measures) -> tuple[list[str], list[st
     return only_right(first, second), only_right(second, first)
 
 
-def _adjusted(baseline: str, compared: Mapping[tuple[str, str], Comparison]) -> list[Against]:
+def _adjusted(
+    baseline: str,
+    compared: Mapping[tuple[str, str], Comparison],
+    runs: Mapping[str, Measures],
+    failed: Failed,
+) -> list[Against]:
     """Correct the p-values of all comparisons with one baseline. Raises :class:`ConfigError` without any."""
     if not compared:
         raise ConfigError(
             f"nothing can be compared with '{baseline}': no other run has a measure in common with it. "
             "Questions without gold answers and supporting passages are not scored."
         )
-    adjusted = holm([comparison.p_value for comparison in compared.values()])
+    counts = {
+        (run, measure): len(
+            (set(failed.get(run, ())) | set(failed.get(baseline, ())))
+            & runs[run][measure].keys()
+            & runs[baseline][measure].keys()
+        )
+        for run, measure in compared
+    }
+    tested = [key for key, each in compared.items() if 2 * counts[key] < each.difference.n]
+    adjusted = dict(zip(tested, holm([compared[key].p_value for key in tested]), strict=True))
     return [
-        Against(run, measure, comparison, p)
-        for ((run, measure), comparison), p in zip(compared.items(), adjusted, strict=True)
+        Against(run, measure, comparison, adjusted.get((run, measure)), counts[run, measure])
+        for (run, measure), comparison in compared.items()
     ]

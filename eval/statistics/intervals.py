@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import DataError
-from core.seeds import derive_seed
+from corag.core.errors import DataError
+from corag.core.seeds import derive_seed
 
 _CELLS = 1_000_000  # resampled values held at once: bounds memory at about 64 MB for any number of questions
 _ALIKE = 1e-9  # closer values than this are equal: differences of fractions carry rounding errors
@@ -94,6 +94,7 @@ def bootstrap_mean(
     >>> bootstrap_mean([0.0] * 99 + [1.0])
     Interval(mean=0.01, low=0.0017..., high=0.0544..., n=100)
     """
+    # Sorted: resampling draws places, so the order in which questions were answered would change the figures.
     data = np.sort(_finite(values))
     if not data.size:
         return None
@@ -115,8 +116,8 @@ def _finite(values: Sequence[float]) -> NDArray[np.float64]:
 def _wilson(right: int, n: int, level: float) -> Interval:
     from scipy.stats import binomtest  # slow to import
 
-    found = binomtest(right, n).proportion_ci(level, method="wilson")
-    return Interval(right / n, float(found.low), float(found.high), n)
+    bounds = binomtest(right, n).proportion_ci(level, method="wilson")
+    return Interval(right / n, float(bounds.low), float(bounds.high), n)
 
 
 def _bootstrap(
@@ -133,7 +134,7 @@ def _bootstrap(
         return Interval(
             mean, mean - others * (mean - bounds[0]), mean + others * (bounds[1] - mean), data.size
         )
-    found = bootstrap(
+    interval = bootstrap(
         (data,),
         np.mean,
         n_resamples=resamples,
@@ -142,7 +143,7 @@ def _bootstrap(
         method="percentile",
         rng=np.random.default_rng(derive_seed("bootstrap", seed)),
     ).confidence_interval
-    return Interval(mean, float(found.low), float(found.high), data.size)
+    return Interval(mean, float(interval.low), float(interval.high), data.size)
 
 
 def compare_paired(
@@ -193,30 +194,9 @@ def paired_power(
     data = np.asarray(differences, dtype=np.float64)
     if data.size < 2 or np.ptp(data) < _ALIKE:
         return None
-    return _detectable(float(data.std(ddof=1)) / math.sqrt(data.size), data.size - 1, power, level)
-
-
-def unpaired_power(
-    first: Sequence[float], second: Sequence[float], *, power: float = 0.8, level: float = 0.05
-) -> float | None:
-    """Return the same for a test that does not know which values belong to one question (Welch 1947).
-
-    Beside :func:`paired_power` it shows what pairing by question is worth.
-    """
-    samples = [np.asarray(values, dtype=np.float64) for values in (first, second)]
-    if min(data.size for data in samples) < 2 or all(np.ptp(data) < _ALIKE for data in samples):
-        return None
-    errors = [float(data.var(ddof=1)) / data.size for data in samples]
-    freedom = sum(errors) ** 2 / sum(
-        error**2 / (data.size - 1) for error, data in zip(errors, samples, strict=True)
-    )
-    return _detectable(math.sqrt(sum(errors)), freedom, power, level)
-
-
-def _detectable(error: float, freedom: float, power: float, level: float) -> float:
-    """Return the true difference whose estimate, with this standard error, is significant this often."""
     from scipy.stats import t  # slow to import
 
+    freedom, error = data.size - 1, float(data.std(ddof=1)) / math.sqrt(data.size)
     return float((t.ppf(1 - level / 2, freedom) + t.ppf(power, freedom)) * error)
 
 
@@ -251,7 +231,7 @@ def _sign_flip_test(differences: NDArray[np.float64], resamples: int, seed: int)
     def mean(values: NDArray[np.float64], axis: int = -1) -> NDArray[np.float64]:
         return np.asarray(np.round(np.mean(values, axis=axis), _DIGITS))
 
-    found = permutation_test(
+    test = permutation_test(
         (changed,),
         mean,
         permutation_type="samples",
@@ -259,7 +239,7 @@ def _sign_flip_test(differences: NDArray[np.float64], resamples: int, seed: int)
         batch=_batch(changed),
         rng=np.random.default_rng(derive_seed("sign-flip", seed)),
     )
-    return float(found.pvalue)
+    return float(test.pvalue)
 
 
 def _batch(data: NDArray[np.float64]) -> int:

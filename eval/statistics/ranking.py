@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from core.seeds import derive_seed
+from corag.core.seeds import derive_seed
 from eval.statistics.intervals import Interval
 
 Floats = NDArray[np.float64]
@@ -84,17 +84,17 @@ def _ways_to_lose(sizes: Sequence[int], votes: int, seats: int, blank: int) -> f
     A draw with t others of just as many counts 1 / (t + 1): so often the one that is asked for comes first.
     ``sizes``: of the other answers; ``blank``: how many have no votes.
     """
-    ways: dict[tuple[int, int], int] = {(0, 0): 1}  # by seats taken and ties
+    ways: dict[tuple[int, int], int] = {(0, 0): 1}  # by filled seats and ties
     for size in sizes:
         further: dict[tuple[int, int], int] = defaultdict(int)
-        for (taken, ties), count in ways.items():
-            for more in range(min(votes, size, seats - taken) + 1):
-                further[taken + more, ties + (more == votes)] += count * math.comb(size, more)
+        for (filled, ties), count in ways.items():
+            for more in range(min(votes, size, seats - filled) + 1):
+                further[filled + more, ties + (more == votes)] += count * math.comb(size, more)
         ways = further
     return sum(
-        count * math.comb(blank, seats - taken) / (ties + 1)
-        for (taken, ties), count in ways.items()
-        if seats - taken <= blank
+        count * math.comb(blank, seats - filled) / (ties + 1)
+        for (filled, ties), count in ways.items()
+        if seats - filled <= blank
     )
 
 
@@ -149,9 +149,9 @@ def calibrated(scores: Floats, right: NDArray[np.bool_], halves: NDArray[np.bool
     chances = np.zeros(len(scores))
     for half in (False, True):
         here, there = halves == half, halves != half
-        known = there & ~np.isnan(scores)
-        if known.any():
-            places, levels = _isotonic(scores[known], right[known])
+        with_score = there & ~np.isnan(scores)
+        if with_score.any():
+            places, levels = _isotonic(scores[with_score], right[with_score])
             chances[here] = np.interp(scores[here], places, levels)
         unknown = there & np.isnan(scores)
         chances[here & np.isnan(scores)] = right[unknown].mean() if unknown.any() else 0.0
@@ -183,10 +183,10 @@ def resampled(
     value = figure(np.ones(n))
     if math.isnan(value):
         return None
-    found = np.array([figure(counts) for counts in _counts(n, resamples, seed)])
-    if n < 2 or np.isnan(found).mean() > _TOO_FEW:
+    figures = np.array([figure(counts) for counts in _counts(n, resamples, seed)])
+    if n < 2 or np.isnan(figures).mean() > _TOO_FEW:
         return Interval(value, None, None, n)
-    low, high = np.nanquantile(found, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.nanquantile(figures, [(1 - level) / 2, (1 + level) / 2])
     return Interval(value, float(low), float(high), n)
 
 

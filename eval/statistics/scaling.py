@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import DataError
-from core.seeds import derive_seed
+from corag.core.errors import DataError
+from corag.core.seeds import derive_seed
 
 Floats = NDArray[np.float64]
 
@@ -124,14 +124,16 @@ def pareto_set(tokens: Sequence[float], scores: Sequence[float]) -> list[int]:
     >>> pareto_set([900, 1500, 2500, 2500], [0.2, 0.1, 0.3, 0.25])
     [0, 2]
     """
-    kept: list[int] = []
-    known = [point for point in range(len(tokens)) if not math.isnan(scores[point])]
-    for point in sorted(known, key=lambda point: (tokens[point], -scores[point])):
-        best = kept[-1] if kept else None
+    frontier: list[int] = []
+    points = [point for point in range(len(tokens)) if not math.isnan(scores[point])]
+    # By rising tokens, of equal tokens the best first: then a point is beaten if the last one that was not is
+    # as good.
+    for point in sorted(points, key=lambda point: (tokens[point], -scores[point])):
+        best = frontier[-1] if frontier else None
         same = best is not None and (tokens[point], scores[point]) == (tokens[best], scores[best])
         if best is None or same or scores[point] > scores[best]:
-            kept.append(point)
-    return kept
+            frontier.append(point)
+    return frontier
 
 
 def best_under(budget: float, cells: Sequence[CellScores]) -> CellScores | None:
@@ -144,15 +146,15 @@ def best_under(budget: float, cells: Sequence[CellScores]) -> CellScores | None:
     return max(affordable, key=lambda cell: (cell.mean_score, -cell.mean_tokens), default=None)
 
 
-def telling_budgets(budgets: Sequence[int], cells: Sequence[CellScores]) -> list[int]:
+def informative_budgets(budgets: Sequence[int], cells: Sequence[CellScores]) -> list[int]:
     """Return the budgets, rising, that may change the choice.
 
     Those that some cell can be afforded with, up to the first that affords all.
     """
-    spent = [cell.mean_tokens for cell in cells]
+    costs = [cell.mean_tokens for cell in cells]
     rising = sorted(set(budgets))
-    needed = next((budget for budget in rising if budget >= max(spent)), math.inf)
-    return [budget for budget in rising if min(spent) <= budget <= needed]
+    enough = next((budget for budget in rising if budget >= max(costs)), math.inf)
+    return [budget for budget in rising if min(costs) <= budget <= enough]
 
 
 def fit_curve(
@@ -188,12 +190,12 @@ def fit_curve(
     errors = scores.std(axis=1, ddof=1) / math.sqrt(questions) if questions > 1 else np.zeros(len(cells))
     # A cell may lie so far off by chance, and no farther. One whose questions all score alike does not tell
     # how far, though rounding leaves it a spread that is not quite 0.
-    telling = errors[errors > _ALIKE]
-    tolerance = float(np.median(telling)) if telling.size else 1.0
+    informative = errors[errors > _ALIKE]
+    tolerance = float(np.median(informative)) if informative.size else 1.0
     x, y = tokens.mean(axis=1), scores.mean(axis=1)
     curve, at_limit = _fit(x, y, tolerance)
     spread = float(((y - y.mean()) ** 2).sum())
-    left = float(((y - curve.at(x)) ** 2).sum())
+    residual = float(((y - curve.at(x)) ** 2).sum())
     ends: Sequence[tuple[float | None, float | None]] = [(None, None)] * 3
     if questions > 1:
         # How often each question is drawn stands for a resample: the cells' means are then a matrix product.
@@ -203,13 +205,13 @@ def fit_curve(
         again = [_fit(mean_x, mean_y, tolerance)[0] for mean_x, mean_y in means]
         ends = _percentiles([(each.a, each.b, each.c) for each in again], level)
     a, b, c = (Estimate(value, *end) for value, end in zip((curve.a, curve.b, curve.c), ends, strict=True))
-    return Fit(a, b, c, 1 - left / spread if spread > 1e-9 else None, len(cells), questions, at_limit)
+    return Fit(a, b, c, 1 - residual / spread if spread > 1e-9 else None, len(cells), questions, at_limit)
 
 
 def _percentiles(values: Sequence[tuple[float, ...]], level: float) -> list[tuple[float, float]]:
     """Return for each column the two ends between which this share of the values lies."""
-    found = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return [(float(low), float(high)) for low, high in found.T]
+    ends = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return [(float(low), float(high)) for low, high in ends.T]
 
 
 def _fit(x: Floats, y: Floats, tolerance: float) -> tuple[Curve, str]:
@@ -225,7 +227,7 @@ def _fit(x: Floats, y: Floats, tolerance: float) -> tuple[Curve, str]:
     z = (x - first) / last
     lower, upper = math.log(max(_SHIFTS[0] * first / last, 1e-6)), math.log(_SHIFTS[1])
     start = _best_start(z, y, np.linspace(lower, upper, _STARTS), tolerance)
-    found = least_squares(
+    solution = least_squares(
         functools.partial(_residuals, z, y),
         start,
         functools.partial(_slopes, z),
@@ -237,20 +239,20 @@ def _fit(x: Floats, y: Floats, tolerance: float) -> tuple[Curve, str]:
         xtol=1e-7,
         max_nfev=50,  # the start is near; a curve that hardly bends would creep along its limit for ever
     )
-    a, log_d, c = map(float, found.x)
+    a, log_d, c = map(float, solution.x)
     near = 0.05 * (upper - lower)
     at_limit = "lower" if log_d < lower + near else "upper" if log_d > upper - near else ""
     return Curve(a, math.exp(log_d) * last - first, c - a * math.log(last)), at_limit
 
 
-def _residuals(z: Floats, y: Floats, found: Floats) -> Floats:
-    a, log_d, c = found
+def _residuals(z: Floats, y: Floats, coefficients: Floats) -> Floats:
+    a, log_d, c = coefficients
     return np.asarray(a * np.log(z + math.exp(log_d)) + c - y)
 
 
-def _slopes(z: Floats, found: Floats) -> Floats:
+def _slopes(z: Floats, coefficients: Floats) -> Floats:
     """Return d residual / d (a, log d, c): [points, 3]."""
-    a, log_d, _ = found
+    a, log_d, _ = coefficients
     d = math.exp(log_d)
     return np.stack([np.log(z + d), a * d / (z + d), np.ones_like(z)], axis=1)
 

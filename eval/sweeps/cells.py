@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from core.errors import ConfigError
-from core.method import MethodConfig
-from core.option_names import renamed, sections_of
-from core.options import TextLoader, changed, chosen_options, flatten, identity_of, load_yaml, yaml_mistake
-from core.seeds import stable_hash
-from core.types import Question
+from corag.core.errors import ConfigError
+from corag.core.identity import chosen_options, identity_of
+from corag.core.method import MethodConfig
+from corag.core.option_names import renamed, sections_of
+from corag.core.options import changed, flatten
+from corag.core.seeds import stable_hash
+from corag.core.types import Question
+from corag.core.yaml_files import load_yaml, parse_yaml, yaml_mistake
 from eval.experiment.own_methods import short_name
 from eval.experiment.questions import QuestionFile
 from eval.experiment.registry import METHODS, methods_of
@@ -42,14 +44,14 @@ class Cell:
         name: what it is called in tables, and its run folder.
         label: what of its name a plot needs beside its group.
         config: its settings; ``out`` is the folder of its run folder.
-        stated: full names of the options that it was given.
+        option_names: full names of the options that it was given.
         questions: what it answers.
     """
 
     name: str
     label: str
     config: RunConfig
-    stated: tuple[str, ...]
+    option_names: tuple[str, ...]
     questions: Sequence[Question] = ()
 
     @property
@@ -65,12 +67,12 @@ class Cell:
     @property
     def searches(self) -> bool:
         """Whether its method searches, as far as it is known."""
-        return self.config.entry(self.method).searches
+        return self.config.find_method(self.method).searches
 
     @property
     def needs_index(self) -> bool:
         """Whether its method cannot do without an index."""
-        return self.config.entry(self.method).needs_index
+        return self.config.find_method(self.method).needs_index
 
     @property
     def has_index(self) -> bool:
@@ -97,17 +99,17 @@ def read_cells(
     cell equal to an earlier one is left out. Either may be given as objects too. Raises :class:`ConfigError`
     naming the cell and the option that is wrong.
     """
-    stated = [*_named(cells), *_combined(grid, base.method[0])]
-    if not stated:
+    drafts = [*_listed_cells(cells), *_grid_cells(grid, base.method[0])]
+    if not drafts:
         raise ConfigError(
             "no cells were given: write them in the configuration, under cells or grid, or name a file with "
             "--cells."
         )
-    found: list[Cell] = []
+    cells_read: list[Cell] = []
     names = {"dev": "dev"}  # by folder; that of the dev questions is taken
-    for each in stated:
-        cell = _configured(base, each)
-        if each.combined and any(cell.config == other.config for other in found):
+    for each in drafts:
+        cell = _configure(base, each)
+        if each.combined and any(cell.config == other.config for other in cells_read):
             continue
         folder = replace(cell, config=replace(cell.config, out=".")).folder.name
         if folder in names:
@@ -115,12 +117,12 @@ def read_cells(
                 f"{each.title} would share the folder '{folder}' with '{names[folder]}': call it otherwise."
             )
         names[folder] = cell.name
-        found.append(cell)
-    return found
+        cells_read.append(cell)
+    return cells_read
 
 
-class _Stated(NamedTuple):
-    """A cell as it was stated: where, its name and label, what it changes, and whether a grid combined it."""
+class _Draft(NamedTuple):
+    """A cell as it is written: where, its name and label, what it changes, and whether a grid combined it."""
 
     place: str
     name: str
@@ -134,7 +136,7 @@ class _Stated(NamedTuple):
         return f"cell '{self.name}' of {self.place}"
 
 
-def _configured(base: RunConfig, each: _Stated) -> Cell:
+def _configure(base: RunConfig, each: _Draft) -> Cell:
     """Apply a cell's changes. Raises :class:`ConfigError` for what a cell may not change."""
     if isinstance(each.changes, RunConfig):
         (method,) = each.changes.method
@@ -157,11 +159,12 @@ def _configured(base: RunConfig, each: _Stated) -> Cell:
             f"{each.title} changes {foreign[0]}, but its method is {method}: give the cell 'method: "
             f"{foreign[0].split('.')[0]}'."
         )
-    named = flatten(each.changes, {prefix for prefix, _ in sections_of(type(config))})
-    return Cell(each.name, each.label, config, tuple(renamed(option, type(config)) for option, _ in named))
+    changes = flatten(each.changes.items(), {prefix for prefix, _ in sections_of(type(config))})
+    names = tuple(renamed(option, type(config)) for option, _ in changes)
+    return Cell(each.name, each.label, config, names)
 
 
-def _named(cells: str | Mapping[str, Changes]) -> Iterator[_Stated]:
+def _listed_cells(cells: str | Mapping[str, Changes]) -> Iterator[_Draft]:
     """Yield the cells that are written out one by one."""
     if not cells:
         return
@@ -175,10 +178,10 @@ def _named(cells: str | Mapping[str, Changes]) -> Iterator[_Stated]:
             f"{place} must hold cells, each a name followed by the options that it changes, such as "
             "'tree: {method: corag, corag.strategy: tree}'."
         )
-    yield from (_Stated(place, str(name), str(name), changes, False) for name, changes in data.items())
+    yield from (_Draft(place, str(name), str(name), changes, False) for name, changes in data.items())
 
 
-def _combined(grid: str | Sequence[Mapping[str, Any]], method: str) -> Iterator[_Stated]:
+def _grid_cells(grid: str | Sequence[Mapping[str, Any]], method: str) -> Iterator[_Draft]:
     """Yield a grid's cells, a block's last option changing fastest; ``method``: of blocks that name none."""
     if not grid:
         return
@@ -190,7 +193,8 @@ def _combined(grid: str | Sequence[Mapping[str, Any]], method: str) -> Iterator[
                 f"{place} must hold blocks of options, each with a value or a list of values, such as '- "
                 "{method: corag, corag.strategy: best_of_n, corag.chains: [2, 4], corag.max_hops: [2, 4]}'."
             )
-        options = dict(flatten(block, {prefix for prefix, _ in sections_of(RunConfig)}))
+        config = RunConfig.extended([str(block.get("method", method))])
+        options = dict(flatten(block.items(), {prefix for prefix, _ in sections_of(config)}))
         choices = [
             value if isinstance(value, list | tuple | range) else [value] for value in options.values()
         ]
@@ -198,16 +202,16 @@ def _combined(grid: str | Sequence[Mapping[str, Any]], method: str) -> Iterator[
             raise ConfigError(f"{place} has no value for {empty[0]}: give it one or more.")
         for values in itertools.product(*choices):
             changes = dict(zip(options, values, strict=True))
-            yield _Stated(place, *names_of(method, changes), changes, True)
+            yield _Draft(place, *cell_names(method, changes), changes, True)
 
 
-def names_of(method: str, changes: Mapping[str, Any]) -> tuple[str, str]:
-    """Name and label a cell of a grid by all that its block states, whatever the others state.
+def cell_names(method: str, changes: Mapping[str, Any]) -> tuple[str, str]:
+    """Return name and label of a cell of a grid, made of all that its block gives, whatever the others give.
 
     So a grid may grow without renaming, and answering again, what is there. The label leaves out what the
     cell's group in a plot tells.
 
-    >>> names_of("ircot", {"method": "corag", "corag.strategy": "best_of_n", "corag.N": "4", "budget": "1"})
+    >>> cell_names("ircot", {"method": "corag", "corag.strategy": "best_of_n", "corag.N": "4", "budget": "1"})
     ('corag strategy=best_of_n N=4 budget=1', 'N=4 budget=1')
     """
     method = short_name(str(changes.get("method", method)))
@@ -217,7 +221,7 @@ def names_of(method: str, changes: Mapping[str, Any]) -> tuple[str, str]:
         if option != "method"
     }
     entry = METHODS.get(method)
-    left_out = {f"{method}.{option}" for option in (entry.config.GROUPED_BY if entry else ())}
+    left_out = {f"{method}.{option}" for option in (entry.grouped_by if entry else ())}
     label = [
         part
         for option, part in parts.items()
@@ -237,17 +241,17 @@ def short_value(value: Any) -> str:
     return f"{ends[-_LONGEST:].lstrip(',')}~{stable_hash(text)[:4]}"
 
 
-def _load(given: Any, option: str) -> tuple[str, Any]:
+def _load(source: Any, option: str) -> tuple[str, Any]:
     """Return what to call an option's place in messages, and the YAML that it or its file holds.
 
     What a program gives as objects is taken as it is.
     """
-    if not isinstance(given, str):
-        return f"the {option}", given
-    if given.lstrip()[:1] not in ("{", "[", "-"):
-        return f"'{given}'", load_yaml(given, option)
+    if not isinstance(source, str):
+        return f"the {option}", source
+    if source.lstrip()[:1] not in ("{", "[", "-"):
+        return f"'{source}'", load_yaml(source, option)
     try:
-        return f"the {option}", yaml.load(given, Loader=TextLoader)
+        return f"the {option}", parse_yaml(source)
     except yaml.YAMLError as error:
         raise ConfigError(f"the {option} is not valid YAML{yaml_mistake(error)}.") from None
 
@@ -257,17 +261,17 @@ def varying(cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
 
     A method's options are compared between cells of that method, the retriever's between cells that search.
     """
-    having = {cell.name: dict(_options(cell.config)) for cell in cells}
-    seen: dict[str, set[str]] = {}
-    for options in having.values():
+    by_cell = {cell.name: dict(_options(cell.config)) for cell in cells}
+    values: dict[str, set[str]] = {}
+    for options in by_cell.values():
         for option, value in options.items():
-            seen.setdefault(option, set()).add(repr(value))
-    differing = {option for option, values in seen.items() if len(values) > 1}
+            values.setdefault(option, set()).add(repr(value))  # a value may be a list, which has no hash
+    differing = {option for option, distinct in values.items() if len(distinct) > 1}
     return {
         cell.name: {
-            option: having[cell.name][option]
-            for option in ("method", *cell.stated)
-            if option in differing & having[cell.name].keys()
+            option: by_cell[cell.name][option]
+            for option in ("method", *cell.option_names)
+            if option in differing & by_cell[cell.name].keys()
         }
         for cell in cells
     }
@@ -277,27 +281,18 @@ def _options(config: RunConfig) -> Iterator[tuple[str, Any]]:
     """Yield (full name, value) of the options that a cell's answers depend on."""
     method = config.method[0]
     left_out = _NOT_IN_A_CELL | (methods_of(type(config)).keys() - {method})
-    if not config.entry(method).searches:
+    if not config.find_method(method).searches:
         left_out |= {"retriever"}
-    whole = identity_of(config, whole=True)  # cells are compared with each other, option by option
+    whole = identity_of(config)  # cells are compared with each other, option by option
     values = {name: value for name, value in whole.items() if name not in left_out}
     values["method"] = method
-    yield from flatten(values, {prefix for prefix, _ in sections_of(type(config))})
+    yield from flatten(values.items(), {prefix for prefix, _ in sections_of(type(config))})
 
 
-def digest_of(base: RunConfig) -> str:
+def settings_digest(base: RunConfig) -> str:
     """Return 8 hexadecimal digits of what was chosen for all cells, and the question file.
 
     What was left at its default does not count: a default of another version would change the folder's name.
     """
-    return _digest(base, chosen_options(base))
-
-
-def full_digest_of(base: RunConfig) -> str:
-    """Return the digits of all settings that cells start from: how versions before named a sweep's folder."""
-    return _digest(base, identity_of(base))
-
-
-def _digest(base: RunConfig, options: Mapping[str, Any]) -> str:
-    values = {name: value for name, value in options.items() if name not in _NOT_IN_A_CELL}
+    values = {name: value for name, value in chosen_options(base).items() if name not in _NOT_IN_A_CELL}
     return stable_hash(json.dumps(values | {"questions": base.source}, sort_keys=True, default=str))[:8]

@@ -8,25 +8,27 @@ from typing import Any
 
 import numpy as np
 
-from core.errors import ConfigError, DataError
-from core.options import identity_of
-from core.runs.folder import read_rows
-from core.runs.rows import SavedRow
-from core.types import MEASURING, CandidateAnswer
-from eval.scoring.rows import FURTHER, score_row
-from eval.scoring.scorers import Scorer, chosen_scorer
+from corag.core.errors import ConfigError, DataError
+from corag.core.identity import identity_of
+from corag.core.runs.folder import read_rows
+from corag.core.runs.manifest import Manifest
+from corag.core.runs.rows import SavedRow
+from corag.core.types import MEASURING, CandidateAnswer, Question
+from eval.datasets.corpora import index_aliases
+from eval.scoring.rows import MEASURES, score_row, score_rows
+from eval.scoring.scorers import Scorer, choose_scorer
 from eval.statistics.intervals import Interval, bootstrap_mean
-from eval.statistics.scaling import CellScores, Fit, best_under, fit_curve, pareto_set, telling_budgets
+from eval.statistics.scaling import CellScores, Fit, best_under, fit_curve, informative_budgets, pareto_set
 from eval.sweeps.cells import Cell, varying
-from eval.tables.ceiling import choice_of, oracle_of, sizes_of
-from eval.tables.ledger import Spending, spending_of
-from eval.tables.table import Summary, summarise
+from eval.tables.candidates import candidate_set, oracle_values, subset_sizes
+from eval.tables.columns import Summary, summarise
+from eval.tables.ledger import Spending, spending_by_role
 
 # Without answer_recall, which needs the passages' texts.
-MEASURES = {"f1": "F1", "em": "EM", "recall": "recall"} | {
-    name: title for name, title in FURTHER.items() if name != "answer_recall"
+METRICS = {"f1": MEASURES["f1"]} | {
+    name: title for name, title in MEASURES.items() if name != "answer_recall"
 }
-"""What cells can be compared by, as far as their questions and scorer have it."""
+"""Titles of what cells can be compared by, as far as their questions and scorer have it."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class Reporting:
     resamples: int
 
     def __post_init__(self) -> None:
-        if self.metric not in MEASURES:
-            raise ConfigError(f"metric must be one of {', '.join(MEASURES)}, but is '{self.metric}'.")
+        if self.metric not in METRICS:
+            raise ConfigError(f"metric must be one of {', '.join(METRICS)}, but is '{self.metric}'.")
         if self.resamples < 1 or min(self.budgets, default=1) < 1:
             raise ConfigError(
                 f"resamples and budgets must be numbers from 1 on, but they are {self.resamples} and "
@@ -56,10 +58,11 @@ class FinishedCell:
 
     Attributes:
         cell: its settings and questions.
+        manifest: of its run.
         options: those that tell it from the others.
         summary: its line of the table.
         scores: tokens and score of its questions, one by one.
-        spent: all its tokens, by where they came from.
+        spending: all its tokens, by where they came from.
         searches: how many it made.
         remembered_searches: those that an equal one had made before.
         oracle: what the best of k candidates would score in the sweep's metric, by k; {} for cells that do
@@ -68,10 +71,11 @@ class FinishedCell:
     """
 
     cell: Cell
+    manifest: Manifest
     options: dict[str, Any]
     summary: Summary
     scores: CellScores
-    spent: Spending
+    spending: Spending
     searches: int
     remembered_searches: int
     oracle: Mapping[int, Interval] = field(default_factory=dict)
@@ -112,13 +116,13 @@ class Findings:
 def check_metric(cells: Sequence[Cell], metric: str) -> None:
     """Raise :class:`ConfigError` if a question of a cell cannot have the metric, before it is answered."""
     for cell in cells:
-        scorer = chosen_scorer(cell.config.scorer, cell.config.dataset)
+        scorer = choose_scorer(cell.config.scorer, cell.config.dataset)
         for question in cell.questions:
             unanswered = SavedRow.unanswered(question)
             values = score_row(unanswered, scorer, cell.config.recall_at, searches=cell.searches).measured
             if metric not in values:
                 raise ConfigError(
-                    f"cells are to be compared by {MEASURES[metric]}, but in the cell '{cell.name}' the "
+                    f"cells are to be compared by {METRICS[metric]}, but in the cell '{cell.name}' the "
                     f"question '{question.id}' can have {', '.join(values)} only: choose another --metric, "
                     "or leave the cell or the question out."
                 )
@@ -132,21 +136,32 @@ def score_cells(cells: Sequence[Cell], metric: str) -> list[FinishedCell]:
 
 def _score_cell(cell: Cell, options: dict[str, Any], metric: str) -> FinishedCell:
     """Score one run by the gold answers that its question file holds now."""
-    scorer = chosen_scorer(cell.config.scorer, cell.config.dataset)
-    found = read_rows(cell.folder)
-    rows = [replace(found[question.id], question=question) for question in cell.questions]
-    recall_at = cell.config.recall_at
+    scorer = choose_scorer(cell.config.scorer, cell.config.dataset)
+    by_id, manifest = read_rows(cell.folder), Manifest.read(cell.folder)
+    rows = [
+        replace(by_id[question.id], question=_with_known_gold(question, by_id[question.id], metric))
+        for question in cell.questions
+    ]
+    scored = score_rows(
+        rows,
+        scorer,
+        cell.config.recall_at,
+        searches=cell.searches,
+        aliases=index_aliases(manifest.last.index),
+    )
     tokens = [row.total_usage.total for row in rows]
-    scores = [score_row(row, scorer, recall_at, searches=cell.searches).measured[metric] for row in rows]
-    stated = identity_of(cell.options)
-    candidates = [cell.options.candidates(row, stated) for row in rows]
-    exchangeable = cell.options.exchangeable_candidates(stated)
+    scores = [each.scores.measured[metric] for each in scored]
+    identity = identity_of(cell.options)
+    kind = cell.config.find_method(cell.method).candidates
+    candidates = [kind.load(row, identity) for row in rows]
+    exchangeable = kind.exchangeable(identity)
     return FinishedCell(
         cell,
+        manifest,
         options,
-        summarise(cell.name, rows, scorer, recall_at=recall_at, searches=cell.searches),
+        summarise(cell.name, scored, cell.config.recall_at),
         CellScores(cell.name, np.asarray(tokens, dtype=np.float64), np.asarray(scores, dtype=np.float64)),
-        sum((each for row in rows for each in _spent(row)), Spending()),
+        sum((each for row in rows for each in _spending(row)), Spending()),
         sum(row.searches for row in rows),
         sum(row.remembered_searches for row in rows),
         _oracle(rows, candidates, scorer, metric, exchangeable=exchangeable),
@@ -154,10 +169,18 @@ def _score_cell(cell: Cell, options: dict[str, Any], metric: str) -> FinishedCel
     )
 
 
-def _spent(row: SavedRow) -> list[Spending]:
+def _with_known_gold(question: Question, row: SavedRow, metric: str) -> Question:
+    """Return a question with those gold passages that the index had which its row was answered with.
+
+    Where cells are compared by recall they keep all, since every cell must have every question.
+    """
+    return question if metric == "recall" else replace(question, supporting=row.question.supporting)
+
+
+def _spending(row: SavedRow) -> list[Spending]:
     """Return what answering cost, by role; what was only measured is no part of it."""
-    spent = spending_of(row.steps, row.usage)
-    return [each for role, each in spent.items() if role != MEASURING]
+    by_role = spending_by_role(row.steps, row.usage)
+    return [each for role, each in by_role.items() if role != MEASURING]
 
 
 def _oracle(
@@ -171,42 +194,45 @@ def _oracle(
     """Return what the best of k candidates would score; {} if no question has several."""
     if metric not in ("em", "f1") or max(map(len, candidates), default=0) < 2:
         return {}
-    choices = [
-        choice_of(row, row.question, found, scorer, "em" if metric == "em" else "f1")
-        for row, found in zip(rows, candidates, strict=True)
+    sets = [
+        candidate_set(row, row.question, answers, scorer, "em" if metric == "em" else "f1")
+        for row, answers in zip(rows, candidates, strict=True)
     ]
-    return oracle_of(choices, sizes_of(choices, exchangeable=exchangeable))
+    return oracle_values(sets, subset_sizes(sets, exchangeable=exchangeable))
 
 
-def find(
+def weigh_cells(
     test_cells: Sequence[FinishedCell], dev_cells: Sequence[FinishedCell], options: Reporting
 ) -> Findings:
-    """Find the Pareto set, the curves, and the best cell under each budget.
+    """Return the Pareto set, the curves, and the best cell under each budget.
 
     The dev questions decide which is the best, if there are any: chosen and reported on the same questions,
     it would be the luckiest.
     """
     failed = [each.name for each in [*test_cells, *dev_cells] if each.summary.failed == each.summary.n]
-    scores, of_dev = (
+    scores, dev_scores = (
         [each.scores for each in cells if each.name not in failed] for cells in (test_cells, dev_cells)
     )
     frontier = pareto_set([each.mean_tokens for each in scores], [each.mean_score for each in scores])
     through = {"pareto": [scores[index] for index in frontier], "all": scores}
     return Findings(
         [scores[index].name for index in frontier],
-        {name: _fit_or_reason(chosen, options.resamples) for name, chosen in through.items()},
-        choose(scores, of_dev or scores, options.budgets) if scores else [],
+        {name: _fit_or_reason(points, options.resamples) for name, points in through.items()},
+        choose_cells(scores, dev_scores or scores, options.budgets) if scores else [],
         list(dict.fromkeys(failed)),
     )
 
 
-def choose(
+def choose_cells(
     test_cells: Sequence[CellScores], chosen_on: Sequence[CellScores], budgets: Sequence[int]
 ) -> list[Choice]:
-    """Choose the best cell under each telling budget by ``chosen_on``; say what it does in ``test_cells``."""
+    """Choose the best cell under each budget by ``chosen_on``; report it on ``test_cells``.
+
+    Budgets that change nothing, since another one leads to the same cells, have none.
+    """
     by_name = {each.name: each for each in test_cells}
     choices = []
-    for budget in telling_budgets(budgets, chosen_on):
+    for budget in informative_budgets(budgets, chosen_on):
         best = best_under(budget, chosen_on)
         interval = bootstrap_mean(by_name[best.name].scores.tolist()) if best else None
         if best and interval:

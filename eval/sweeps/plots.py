@@ -15,7 +15,7 @@ import numpy as np
 
 from eval.statistics.scaling import Curve, Fit, pareto_set
 from eval.sweeps.cells import OPENED, Cell, short_value
-from eval.sweeps.findings import MEASURES, Findings, FinishedCell
+from eval.sweeps.findings import METRICS, Findings, FinishedCell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ _OFFSETS = [
 class Point:
     """A cell as it is drawn.
 
-    Labels come from ``names_of`` in ``cells.py``, groups from ``GROUPED_BY`` of the method.
+    Labels come from ``cell_names`` in ``cells.py``, groups from ``grouped_by`` of the method.
 
     Attributes:
         label: written beside it if it is on the frontier.
@@ -70,23 +70,23 @@ class DrawnCurve:
 
 
 def plot(
-    files: Sequence[Path], test_cells: Sequence[FinishedCell], found: Findings, metric: str, title: str
+    files: Sequence[Path], test_cells: Sequence[FinishedCell], findings: Findings, metric: str, title: str
 ) -> bool:
     """Draw the cells of a sweep to files, whose endings choose the format (.png, .svg).
 
     Return whether that was done: it is not without matplotlib, or if every cell failed.
     """
-    shown = [each for each in test_cells if each.name not in found.failed]
-    if not shown or importlib.util.find_spec("matplotlib") is None:
+    cells = [each for each in test_cells if each.name not in findings.failed]
+    if not cells or importlib.util.find_spec("matplotlib") is None:
         return False
-    groups = groups_of([each.cell for each in shown], [each.options for each in shown])
-    points = [_point(each, group, found, metric) for each, group in zip(shown, groups, strict=True)]
-    measure = MEASURES[metric]
-    draw_scaling(points, files, measure=measure, title=title, line=_curve(points, found, measure))
+    groups = name_groups([each.cell for each in cells], [each.options for each in cells])
+    points = [_point(each, group, findings, metric) for each, group in zip(cells, groups, strict=True)]
+    measure = METRICS[metric]
+    draw_scaling(points, files, measure=measure, title=title, line=_curve(points, findings, measure))
     return True
 
 
-def _point(each: FinishedCell, group: str, found: Findings, metric: str) -> Point:
+def _point(each: FinishedCell, group: str, findings: Findings, metric: str) -> Point:
     """Return a cell as it is drawn."""
     interval = each.summary.measured[metric]
     low, high = (interval.low, interval.high) if interval else (None, None)
@@ -97,27 +97,27 @@ def _point(each: FinishedCell, group: str, found: Findings, metric: str) -> Poin
         100 * each.scores.mean_score,
         None if low is None else 100 * low,
         None if high is None else 100 * high,
-        each.name in found.pareto,
+        each.name in findings.pareto,
         100 * each.oracle[max(each.oracle)].mean if each.oracle else None,
     )
 
 
-def _curve(points: Sequence[Point], found: Findings, measure: str) -> DrawnCurve | None:
+def _curve(points: Sequence[Point], findings: Findings, measure: str) -> DrawnCurve | None:
     """Return the curve through the Pareto set, or else the one through all cells, if there is any."""
     for name, title in (("pareto", "frontier"), ("all", "all cells")):
-        fit = found.fits[name]
+        fit = findings.fits[name]
         if isinstance(fit, Fit):
-            spent = [point.tokens for point in points if point.on_frontier or name == "all"]
-            said = [title, f"{fit.points} points"]
-            said += [] if fit.r_squared is None else [f"R² {fit.r_squared:.2f}"]
-            said += [f"b at its {fit.at_limit} limit"] if fit.at_limit else []
-            label = f"{fit.curve.formula(measure)}  ({', '.join(said)})"
-            return DrawnCurve(fit.curve, min(spent), max(spent), label)
+            costs = [point.tokens for point in points if point.on_frontier or name == "all"]
+            remarks = [title, f"{fit.points} points"]
+            remarks += [] if fit.r_squared is None else [f"R² {fit.r_squared:.2f}"]
+            remarks += [f"b at its {fit.at_limit} limit"] if fit.at_limit else []
+            label = f"{fit.curve.formula(measure)}  ({', '.join(remarks)})"
+            return DrawnCurve(fit.curve, min(costs), max(costs), label)
     return None
 
 
-def groups_of(cells: Sequence[Cell], differing: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name what a plot draws alike, cell by cell: the method, with the options that it is grouped by.
+def name_groups(cells: Sequence[Cell], differing: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what a plot draws alike, cell by cell: the method, with the options that it is grouped by.
 
     ``differing``: the options that tell each cell from the others; of these, those of model and index are
     named too. Indexes are called by what tells them apart, such as bm25 and dense of 'indexes/wiki-bm25' and
@@ -128,7 +128,8 @@ def groups_of(cells: Sequence[Cell], differing: Sequence[Mapping[str, Any]]) -> 
     shared = re.sub("[^-_]*$", "", beginning)  # whole words
 
     def name(cell: Cell, each: Mapping[str, Any], *, index: bool) -> str:
-        parts = [cell.method, *(str(getattr(cell.options, option)) for option in cell.options.GROUPED_BY)]
+        grouped_by = cell.config.find_method(cell.method).grouped_by
+        parts = [cell.method, *(str(getattr(cell.options, option)) for option in grouped_by)]
         if index:
             parts += ["+".join(Path(path).name.removeprefix(shared) for path in each.get(_INDEX, ()))]
         parts += [
@@ -190,8 +191,8 @@ def _draw_lines(axes: Axes, frontier: Sequence[Point], most: float, line: DrawnC
 
 def _draw_oracle(axes: Axes, points: Sequence[Point]) -> None:
     """Draw what choosing could win: a dotted line through the best choices for so many tokens or fewer."""
-    known = [(point.tokens, point.oracle) for point in points if point.oracle is not None]
-    best = [known[index] for index in pareto_set(*zip(*known, strict=True))] if known else []
+    oracles = [(point.tokens, point.oracle) for point in points if point.oracle is not None]
+    best = [oracles[index] for index in pareto_set(*zip(*oracles, strict=True))] if oracles else []
     if best:
         tokens, scores = zip(*sorted(best), strict=True)
         axes.plot(
@@ -209,7 +210,7 @@ def _draw_labels(figure: Figure, axes: Axes, frontier: Sequence[Point], points: 
     figure.draw_without_rendering()
     marker = 0.05 * figure.dpi
     places = axes.transData.transform([(point.tokens, point.score) for point in points])
-    taken = [Bbox.from_bounds(x - marker, y - marker, 2 * marker, 2 * marker) for x, y in places]
+    occupied = [Bbox.from_bounds(x - marker, y - marker, 2 * marker, 2 * marker) for x, y in places]
     edge = axes.get_window_extent()
     for point in frontier:
         for dx, dy, side in _OFFSETS:
@@ -220,8 +221,8 @@ def _draw_labels(figure: Figure, axes: Axes, frontier: Sequence[Point], points: 
             )  # fmt: skip
             box = text.get_window_extent()
             inside = edge.x0 < box.x0 and box.x1 < edge.x1 and box.y1 < edge.y1
-            if inside and not any(map(box.overlaps, taken)):
-                taken.append(box)
+            if inside and not any(map(box.overlaps, occupied)):
+                occupied.append(box)
                 break
             text.remove()
 
@@ -237,10 +238,10 @@ def _draw_groups(axes: Axes, points: Sequence[Point]) -> None:
                 axes.plot([point.tokens] * 2, ends, color=colour, linewidth=1, alpha=0.45, zorder=2)
         # Only what there is: nothing to draw would upset the layout.
         for filled in {point.on_frontier: None for point in members}:
-            shown = [point for point in members if point.on_frontier == filled]
+            alike = [point for point in members if point.on_frontier == filled]
             axes.plot(
-                [point.tokens for point in shown],
-                [point.score for point in shown],
+                [point.tokens for point in alike],
+                [point.score for point in alike],
                 linestyle="none", marker=marker, markersize=7, markeredgewidth=1.4, markeredgecolor=colour,
                 markerfacecolor=colour if filled else "white", zorder=3 + filled, clip_on=False,
             )  # fmt: skip

@@ -11,45 +11,45 @@ from rich.text import Text
 from eval.statistics.scaling import Fit
 from eval.sweeps.findings import Findings, FinishedCell
 from eval.sweeps.record import Sweep, spending_record
-from eval.tables.table import percent
+from eval.tables.columns import percent
 
 
 def print_findings(console: Console, sweep: Sweep) -> None:
     """Print the Pareto set, the curves, and the best cell under each budget."""
-    found, measure = sweep.found, sweep.measure
-    if found.failed:
-        said = f"\nLeft out of all that follows, for every question failed: {', '.join(found.failed)}."
-        console.print(said, soft_wrap=True, markup=False)
+    findings, measure = sweep.findings, sweep.measure
+    if findings.failed:
+        line = f"\nLeft out of all that follows, for every question failed: {', '.join(findings.failed)}."
+        console.print(line, soft_wrap=True, markup=False)
     console.print("\nPareto set (no other cell is as good for as few tokens):")
     scores = {each.name: each.scores for each in sweep.test_cells}
-    for cell in (scores[name] for name in found.pareto):
+    for cell in (scores[name] for name in findings.pareto):
         figures = f"{cell.mean_tokens:>9,.0f} tokens  {measure} {100 * cell.mean_score:5.1f}"
         console.print(f"  {figures}  {cell.name}", soft_wrap=True, markup=False)
     console.print(
         f"Curves (x: tokens per question, {measure} in percent, natural logarithm, 95% bootstrap intervals):"
     )
     for name, title in (("pareto", "through the Pareto set"), ("all", "through all cells")):
-        fit = found.fits[name]
-        told = fit if isinstance(fit, str) else fit_line(fit, measure)
-        console.print(f"  {title}: {told}", soft_wrap=True, markup=False)
+        fit = findings.fits[name]
+        line = fit if isinstance(fit, str) else fit_line(fit, measure)
+        console.print(f"  {title}: {line}", soft_wrap=True, markup=False)
     print_choices(console, sweep)
 
 
 def print_choices(console: Console, sweep: Sweep) -> None:
     """Print the best cell under each budget, and on which questions it was chosen."""
-    choices = sweep.found.choices
+    choices = sweep.findings.choices
     if choices:
-        console.print(budget_table(sweep.found, bool(sweep.dev_cells), sweep.measure))
+        console.print(budget_table(sweep.findings, bool(sweep.dev_cells), sweep.measure))
     if unused := sorted(set(sweep.options.budgets) - {choice.budget for choice in choices}):
-        named = ", ".join(f"{budget:,}" for budget in unused)
+        budgets = ", ".join(f"{budget:,}" for budget in unused)
         console.print(
-            f"No line for {named}: no cell is that cheap, or a smaller budget affords them all.",
+            f"No line for {budgets}: no cell is that cheap, or a smaller budget affords them all.",
             soft_wrap=True,
         )
     if sweep.dev_cells:
-        asked = sweep.dev_cells[0].cell
-        said = f"Chosen on {len(asked.questions)} dev questions: {asked.config.questions}."
-        console.print(said, soft_wrap=True)
+        cell = sweep.dev_cells[0].cell
+        line = f"Chosen on {len(cell.questions)} dev questions: {cell.config.questions}."
+        console.print(line, soft_wrap=True)
     else:
         console.print(
             "Chosen on the very questions that are reported: optimistic. Name others with --dev.questions."
@@ -70,13 +70,13 @@ def fit_line(fit: Fit, measure: str) -> str:
     return "; ".join(parts)
 
 
-def budget_table(found: Findings, chosen_on_dev: bool, measure: str) -> Table:
+def budget_table(findings: Findings, chosen_on_dev: bool, measure: str) -> Table:
     """Return the best cell under each budget."""
     table = Table(title="Best under each budget (tokens per question, on average)", title_justify="left")
     dev = ["dev tokens", f"dev {measure}"] if chosen_on_dev else []
     for heading in ("budget", "cell", *dev, "tokens", measure):
         table.add_column(heading, justify="left" if heading == "cell" else "right", no_wrap=heading != "cell")
-    for choice in found.choices:
+    for choice in findings.choices:
         figures = [f"{choice.chosen_tokens:,.0f}", f"{100 * choice.chosen_score:.1f}"] if dev else []
         table.add_row(
             f"{choice.budget:,}", Text(choice.cell), *figures, f"{choice.tokens:,.0f}", percent(choice.score)
@@ -85,14 +85,14 @@ def budget_table(found: Findings, chosen_on_dev: bool, measure: str) -> Table:
 
 
 def print_spending(console: Console, cells: Sequence[FinishedCell]) -> None:
-    """Say how many of the cells' tokens were computed, and which were shared."""
-    spent = spending_record(cells)
-    line = f"Shared work: the cells count {spent['tokens']:,} tokens"
-    line += f", of which {spent['computed_tokens']:,} were computed"
-    if spent["remembered_tokens"] is not None and spent["prefix_cache_tokens"] is not None:
+    """Print how many of the cells' tokens were computed, and which were shared."""
+    total = spending_record(cells)
+    line = f"Shared work: the cells count {total['tokens']:,} tokens"
+    line += f", of which {total['computed_tokens']:,} were computed"
+    if total["remembered_tokens"] is not None and total["prefix_cache_tokens"] is not None:
         line += (
-            f", {spent['remembered_tokens']:,} remembered from equal requests and "
-            f"{spent['prefix_cache_tokens']:,} found in the prefix cache"
+            f", {total['remembered_tokens']:,} remembered from equal requests and "
+            f"{total['prefix_cache_tokens']:,} found in the prefix cache"
         )
-    said = f"Of {spent['searches']:,} searches {spent['remembered_searches']:,} were remembered."
-    console.print(f"{line}. {said}", soft_wrap=True)
+    searches = f"Of {total['searches']:,} searches {total['remembered_searches']:,} were remembered."
+    console.print(f"{line}. {searches}", soft_wrap=True)

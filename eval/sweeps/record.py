@@ -5,27 +5,25 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from core.files import write_atomically
-from core.runs.manifest import Manifest
-from eval.scoring.scorers import chosen_scorer, scorer_title
+from corag.core.files import write_atomically
+from eval.scoring.rows import MEASURES
+from eval.scoring.scorers import choose_scorer, scorer_title
 from eval.sweeps.cells import Cell
-from eval.sweeps.findings import MEASURES, Findings, FinishedCell, Reporting, find, score_cells
+from eval.sweeps.findings import METRICS, Findings, FinishedCell, Reporting, score_cells, weigh_cells
 from eval.sweeps.plots import plot
-from eval.tables.ceiling import sizes_record
-from eval.tables.conditions import conditions
+from eval.tables.candidates import sizes_record
+from eval.tables.columns import COLUMNS
+from eval.tables.conditions import Conditions, describe_conditions
 from eval.tables.ledger import Spending
-from eval.tables.table import json_record
+from eval.tables.results import ResultsTable, make_table
 
 # Figures of a cell that have no interval, as sweep.csv names them.
-_PLAIN = (
-    "n", "failed", "tokens_per_question", "computed_tokens", "calls", "searches", "steps", "seconds_p50",
-    "seconds_p95",
-)  # fmt: skip
+_PLAIN = [name for column in COLUMNS if column.name not in MEASURES for name in column.fields]
 
 
 @dataclass(frozen=True)
@@ -34,13 +32,13 @@ class Sweep:
 
     test_cells: Sequence[FinishedCell]
     dev_cells: Sequence[FinishedCell]
-    found: Findings
+    findings: Findings
     options: Reporting
 
     @property
     def measure(self) -> str:
         """What the cells are compared by, as a reader calls it."""
-        return MEASURES[self.options.metric]
+        return METRICS[self.options.metric]
 
     @property
     def cells(self) -> list[FinishedCell]:
@@ -51,45 +49,57 @@ class Sweep:
 def read_sweep(tests: Sequence[Cell], devs: Sequence[Cell], options: Reporting) -> Sweep:
     """Read the runs of answered cells back from disk and weigh them against each other."""
     test_cells, dev_cells = score_cells(tests, options.metric), score_cells(devs, options.metric)
-    return Sweep(test_cells, dev_cells, find(test_cells, dev_cells, options), options)
+    return Sweep(test_cells, dev_cells, weigh_cells(test_cells, dev_cells, options), options)
 
 
 def write_sweep(out: Path, sweep: Sweep) -> tuple[dict[str, Any], list[Path]]:
     """Write the files of a sweep; return what sweep.json says, and the files. Pictures need matplotlib."""
     config, questions = sweep.test_cells[0].cell.config, sweep.test_cells[0].cell.questions
-    record = record_of(sweep)
+    record = sweep_record(sweep)
     files = [out / "sweep.csv", out / "sweep.json"]
     write_atomically(files[1], json.dumps(record, indent=1) + "\n")
-    write_atomically(files[0], csv_of(sweep))
+    write_atomically(files[0], render_csv(sweep))
     title = f"{Path(config.questions).name}, n = {len(questions)}"
     pictures = [out / "sweep.png", out / "sweep.svg"]
-    drawn = plot(pictures, sweep.test_cells, sweep.found, sweep.options.metric, title)
-    return record, files + (pictures if drawn else [])
+    has_pictures = plot(pictures, sweep.test_cells, sweep.findings, sweep.options.metric, title)
+    return record, files + (pictures if has_pictures else [])
 
 
 @dataclass(frozen=True)
 class ReadingNotes:
     """What a reader must know beside the figures of some cells.
 
-    ``scorer``: how they are scored. ``shared``: the conditions of all; ``own``: those of each, by its name.
+    ``scorer``: how they are scored; ``conditions``: what they were made with.
     """
 
     scorer: str
-    shared: Sequence[str]
-    own: Mapping[str, str]
+    conditions: Conditions
 
 
 def reading_notes(cells: Sequence[FinishedCell]) -> ReadingNotes:
     """Return how the cells are scored, by the gold answers of now, and what their manifests say."""
     config = cells[0].cell.config
-    chosen = chosen_scorer(config.scorer, config.dataset)
-    title = scorer_title(chosen, cells[0].cell.questions, config.aliases)
-    return ReadingNotes(title, *conditions({each.name: Manifest.read(each.cell.folder) for each in cells}))
+    scorer = choose_scorer(config.scorer, config.dataset)
+    title = scorer_title(scorer, cells[0].cell.questions, config.aliases)
+    return ReadingNotes(title, describe_conditions({each.name: each.manifest for each in cells}))
 
 
-def record_of(sweep: Sweep) -> dict[str, Any]:
+def sweep_table(sweep: Sweep) -> ResultsTable:
+    """Return the table of the cells on the questions of the report."""
+    cells = sweep.test_cells
+    config = cells[0].cell.config
+    return make_table(
+        [each.summary for each in cells],
+        {each.name: each.cell.folder for each in cells},
+        {each.name: each.manifest for each in cells},
+        choose_scorer(config.scorer, config.dataset),
+        reading_notes(cells).scorer,
+    )
+
+
+def sweep_record(sweep: Sweep) -> dict[str, Any]:
     """Write a sweep as a JSON object; scores are fractions, but in percent where they are the curve's y."""
-    test_cells, dev_cells, found = sweep.test_cells, sweep.dev_cells, sweep.found
+    test_cells, dev_cells, findings = sweep.test_cells, sweep.dev_cells, sweep.findings
     config = test_cells[0].cell.config
     notes, dev_notes = reading_notes(test_cells), reading_notes(dev_cells) if dev_cells else None
     record = {
@@ -100,21 +110,22 @@ def record_of(sweep: Sweep) -> dict[str, Any]:
         },
         "metric": sweep.options.metric,
         "scorer_title": notes.scorer,
-        "conditions": notes.shared,
+        "conditions": notes.conditions.shared,
     }
     if dev_notes:
-        record |= {"dev_scorer_title": dev_notes.scorer, "dev_conditions": dev_notes.shared}
+        record |= {"dev_scorer_title": dev_notes.scorer, "dev_conditions": dev_notes.conditions.shared}
     fits = {
-        name: {"refused": fit} if isinstance(fit, str) else asdict(fit) for name, fit in found.fits.items()
+        name: {"refused": fit} if isinstance(fit, str) else asdict(fit) for name, fit in findings.fits.items()
     }
     chosen_on = dev_cells[0].cell.config.questions if dev_cells else "the same questions: optimistic"
     return record | {
         "cells": {
-            each.name: cell_record(each, notes) | {"pareto": each.name in found.pareto} for each in test_cells
+            each.name: cell_record(each, notes) | {"pareto": each.name in findings.pareto}
+            for each in test_cells
         },
         "dev_cells": {each.name: cell_record(each, dev_notes) for each in dev_cells if dev_notes},
-        "pareto": found.pareto,
-        "failed": found.failed,
+        "pareto": findings.pareto,
+        "failed": findings.failed,
         "fit": {
             "formula": "y = a * log(x + b) + c",
             "x": "tokens per question",
@@ -124,37 +135,37 @@ def record_of(sweep: Sweep) -> dict[str, Any]:
         },
         "best_under_budget": {
             "chosen_on": chosen_on,
-            "choices": [asdict(choice) for choice in found.choices],
+            "choices": [asdict(choice) for choice in findings.choices],
         },
         "shared_work": spending_record(sweep.cells),
-        "scorer": chosen_scorer(config.scorer, config.dataset).name,
+        "scorer": choose_scorer(config.scorer, config.dataset).name,
     }
 
 
 def cell_record(each: FinishedCell, notes: ReadingNotes) -> dict[str, Any]:
     """Write a cell as a JSON object: its figures, and the options and conditions that tell it from others."""
-    told = {"method": each.cell.method, "options": each.options, "folder": str(each.cell.folder)}
-    told["conditions"] = notes.own[each.name]
-    figures = json_record(each.summary) | {"remembered_tokens": each.spent.remembered}
+    settings = {"method": each.cell.method, "options": each.options, "folder": str(each.cell.folder)}
+    settings["conditions"] = notes.conditions.own[each.name]
+    figures = each.summary.to_json() | {"remembered_tokens": each.spending.remembered}
     if each.passed:
         figures |= {"pass_at": sizes_record(each.passed), "oracle": sizes_record(each.oracle)}
-    return figures | told
+    return figures | settings
 
 
 def spending_record(cells: Sequence[FinishedCell]) -> dict[str, int | None]:
     """Write what all cells together cost, and how much of it they shared."""
-    spent = sum((each.spent for each in cells), Spending())
+    total = sum((each.spending for each in cells), Spending())
     return {
-        "tokens": spent.usage.total,
-        "remembered_tokens": spent.remembered,
-        "prefix_cache_tokens": spent.in_cache,
-        "computed_tokens": spent.usage.computed,
+        "tokens": total.usage.total,
+        "remembered_tokens": total.remembered,
+        "prefix_cache_tokens": total.in_cache,
+        "computed_tokens": total.usage.computed,
         "searches": sum(each.searches for each in cells),
         "remembered_searches": sum(each.remembered_searches for each in cells),
     }
 
 
-def csv_of(sweep: Sweep) -> str:
+def render_csv(sweep: Sweep) -> str:
     """Write a line per cell, then one per cell on the dev questions.
 
     Options that differ are columns, scores fractions. "oracle" is what the best of all candidates would score
@@ -171,17 +182,17 @@ def csv_of(sweep: Sweep) -> str:
     passes = [f"pass@{k}" for k in sizes]
     heads = ["questions", "cell", "method", *options, "metric", "pareto", *scores, *_PLAIN, *passes, "oracle"]
     writer.writerow([*heads, "folder", "scorer", "conditions"])
-    for asked, cells in (("test", sweep.test_cells), ("dev", sweep.dev_cells)):
+    for questions, cells in (("test", sweep.test_cells), ("dev", sweep.dev_cells)):
         if not cells:
             continue
         notes = reading_notes(cells)
         for each in cells:
-            told = [each.options.get(option, "") for option in options]
-            pareto = int(each.name in sweep.found.pareto) if asked == "test" else ""
-            line = [asked, each.name, each.cell.method, *told, sweep.options.metric, pareto]
-            said = " ".join([*notes.shared, notes.own[each.name]])
+            values = [each.options.get(option, "") for option in options]
+            pareto = int(each.name in sweep.findings.pareto) if questions == "test" else ""
+            line = [questions, each.name, each.cell.method, *values, sweep.options.metric, pareto]
+            conditions = " ".join([*notes.conditions.shared, notes.conditions.own[each.name]])
             figures = [*_figures(each, measures), *_oracles(each, sizes)]
-            writer.writerow([*line, *figures, each.cell.folder, notes.scorer, said])
+            writer.writerow([*line, *figures, each.cell.folder, notes.scorer, conditions])
     return text.getvalue()
 
 
@@ -194,7 +205,7 @@ def _oracles(each: FinishedCell, sizes: Sequence[int]) -> Iterator[Any]:
 
 def _figures(each: FinishedCell, measures: Sequence[str]) -> Iterator[Any]:
     """Yield a cell's measures, each with its interval, then its other figures."""
-    record = json_record(each.summary)
+    record = each.summary.to_json()
     for name in measures:
         yield record.get(name)
         yield from record.get(f"{name}_interval") or (None, None)

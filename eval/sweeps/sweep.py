@@ -11,13 +11,14 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from core.errors import ConfigError
-from core.options import identity_of
-from core.protocols import Generator, Retriever
-from core.runs.folder import TRACES, read_lines
-from core.runs.manifest import MANIFEST, Manifest
-from core.runs.stamp import STAMP, Stamp, is_finished, refuse_differences
-from core.types import Question
+from corag.core.errors import ConfigError
+from corag.core.identity import identity_of
+from corag.core.protocols import Generator, Retriever
+from corag.core.runs.folder import TRACES, read_lines
+from corag.core.runs.manifest import MANIFEST, Manifest
+from corag.core.runs.stamp import STAMP, Stamp, is_finished, refuse_differences
+from corag.core.types import Question
+from corag.generation.config import ModelConfig
 from eval.datasets.same import in_common
 from eval.experiment.backends import (
     indexes_read,
@@ -26,15 +27,15 @@ from eval.experiment.backends import (
     require_index,
     weights_read,
 )
-from eval.experiment.crews import hired, refuse_sharing
+from eval.experiment.executor import Executor, LocalExecutor
+from eval.experiment.gold import match_gold
+from eval.experiment.open_executor import start_workers
 from eval.experiment.opening import open_model_quietly
-from eval.experiment.questions import FurtherQuestions
+from eval.experiment.questions import FurtherQuestions, QuestionFile, with_gold_answers
 from eval.experiment.run import RunConfig, answer_with, method_settings
-from eval.sweeps.cells import Cell, digest_of, full_digest_of, read_cells
+from eval.experiment.workers.config import WorkersConfig
+from eval.sweeps.cells import Cell, read_cells, settings_digest
 from eval.sweeps.findings import Reporting, check_metric
-from eval.workers.config import WorkersConfig
-from eval.workers.work import ThisProcess, Workforce
-from generation.config import ModelConfig
 from retrieval.config import RetrieverConfig
 
 # Replies of a kind that an engine of a sweep remembers: 0.7 GB if all are met. Best of 8 with 6 hops samples
@@ -84,25 +85,24 @@ class SweepConfig(RunConfig):
         """The folder of the sweep."""
         if self.out != "auto":
             return Path(self.out)
-        beside = Path("runs") / Path(self.questions).name.split(".")[0]
-        earlier = beside / f"sweep-{full_digest_of(self)}"
-        return earlier if earlier.is_dir() else beside / f"sweep-{digest_of(self)}"
+        return Path("runs") / Path(self.questions).name.split(".")[0] / f"sweep-{settings_digest(self)}"
 
 
-def planned(config: SweepConfig) -> tuple[list[Cell], list[Cell]]:
+def plan_cells(config: SweepConfig) -> tuple[list[Cell], list[Cell]]:
     """Return the cells over the questions of the report, and the same over the dev questions, if any.
 
-    Raises :class:`ConfigError` for cells, questions or a metric that cannot be, before anything is opened;
-    so too if a default has changed since the sweep's folder, which the user did not name, was begun.
+    Raises :class:`ConfigError` for cells, questions or a metric that cannot be, before anything is opened.
     """
-    planned_cells = over(config, read_cells(config, config.cells, config.grid))
+    cells = apply_questions(config, read_cells(config, config.cells, config.grid))
     if config.out == "auto":
-        for cell in itertools.chain(*planned_cells):
-            refuse_other_defaults(cell, config.folder)
-    return planned_cells
+        # The user did not name the folder, so a changed prompt or default finds the runs of before in it.
+        # That is refused here: the run folder itself would refuse it after minutes of opening an engine.
+        for cell in itertools.chain(*cells):
+            refuse_changed_settings(cell, config.folder)
+    return cells
 
 
-def refuse_other_defaults(cell: Cell, folder: Path) -> None:
+def refuse_changed_settings(cell: Cell, folder: Path) -> None:
     """Raise :class:`ConfigError` if what a cell's run was begun with is no longer what its options mean."""
     if not (cell.folder / MANIFEST).is_file():
         return
@@ -112,19 +112,19 @@ def refuse_other_defaults(cell: Cell, folder: Path) -> None:
     refuse_differences(f"'{cell.folder}', of the same options,", Stamp(before), Stamp(now), advice=advice)
 
 
-def over(config: SweepConfig, cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
+def apply_questions(config: SweepConfig, cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
     """Return cells over the questions of the report, and the same over the dev questions, if any.
 
-    Raises :class:`ConfigError` as :func:`planned` does.
+    Raises :class:`ConfigError` as :func:`plan_cells` does.
     """
-    questions, out = scored(config.load()), str(config.folder)
+    questions, out = _scorable(config), str(config.folder)
     test_cells = [replace(cell, config=replace(cell.config, out=out), questions=questions) for cell in cells]
-    dev_cells = over_dev_questions(config, test_cells)
+    dev_cells = apply_dev_questions(config, test_cells)
     check_metric([*test_cells, *dev_cells], config.metric)
     return test_cells, dev_cells
 
 
-def over_dev_questions(config: SweepConfig, test_cells: Sequence[Cell]) -> list[Cell]:
+def apply_dev_questions(config: SweepConfig, test_cells: Sequence[Cell]) -> list[Cell]:
     """Return the same cells over the dev questions; none without.
 
     Raises :class:`ConfigError` if these are among the others, or have one index where the cells search
@@ -133,7 +133,7 @@ def over_dev_questions(config: SweepConfig, test_cells: Sequence[Cell]) -> list[
     dev = config.dev.beside(config)
     if not dev.questions:
         return []
-    questions = scored(dev.load())
+    questions = _scorable(dev)
     reported = test_cells[0].questions
     if Path(dev.questions).resolve() == Path(config.questions).resolve():
         # One file may hold a question twice, retyped, under two ids (as MuSiQue's dev file does).
@@ -158,18 +158,13 @@ def over_dev_questions(config: SweepConfig, test_cells: Sequence[Cell]) -> list[
     return [replace(cell, config=replace(cell.config, **options), questions=questions) for cell in test_cells]
 
 
-def scored(questions: Sequence[Question]) -> Sequence[Question]:
-    """Return the questions. Raises :class:`ConfigError` if some have no gold answers to compare cells by."""
-    if blank := [question.id for question in questions if not question.answers]:
-        raise ConfigError(
-            f"{len(blank)} of the questions have no gold answers, such as '{blank[0]}': a sweep compares "
-            "scores, so leave them out."
-        )
-    return questions
+def _scorable(config: QuestionFile) -> Sequence[Question]:
+    """Return the questions by which cells can be compared."""
+    return with_gold_answers(config.load(), "a sweep compares scores", strict=config.strict)
 
 
 @asynccontextmanager
-async def engine_of_its_own(config: ModelConfig) -> AsyncIterator[Generator]:
+async def open_own_engine(config: ModelConfig) -> AsyncIterator[Generator]:
     """Open a model with a request cache large enough for many cells, and close it at the end."""
     generator = await open_model_quietly(config, REPLIES_KEPT)
     try:
@@ -182,7 +177,7 @@ async def engine_of_its_own(config: ModelConfig) -> AsyncIterator[Generator]:
 class Openers:
     """How a sweep comes by its engines and indexes, and what it does with them when it is done."""
 
-    generator: Callable[[ModelConfig], AbstractAsyncContextManager[Generator]] = engine_of_its_own
+    generator: Callable[[ModelConfig], AbstractAsyncContextManager[Generator]] = open_own_engine
     retriever: Callable[[RetrieverConfig], AbstractAsyncContextManager[Retriever]] = open_searched
 
 
@@ -201,8 +196,8 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
     for cell in cells:
         if not is_answered(cell):
             models.setdefault(repr(cell.config.model), []).append(cell)
-    if cells and (workers := cells[0].config.workers).wanted:
-        await answer_elsewhere(models.values(), workers)
+    if cells and (workers := cells[0].config.workers).enabled:
+        await answer_in_workers(models.values(), workers)
         return
     async with AsyncExitStack() as stack:
         indexes: dict[str, Retriever] = {}
@@ -213,49 +208,52 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
                     opened = openers.retriever(cell.config.retriever)
                     indexes[key] = await stack.enter_async_context(opened)
             async with openers.generator(group[0].config.model) as generator:
-                found = (
+                retrievers = (
                     indexes.get(repr(cell.config.retriever)) if cell.searches else None for cell in group
                 )
-                await answer_group(group, [ThisProcess(generator, each) for each in found])
+                await answer_group(group, [LocalExecutor(generator, each) for each in retrievers])
 
 
-async def answer_elsewhere(groups: Iterable[Sequence[Cell]], workers: WorkersConfig) -> None:
+async def answer_in_workers(groups: Iterable[Sequence[Cell]], workers: WorkersConfig) -> None:
     """Answer the cells of each model in workers that have it, and search whatever these cells search."""
     groups = list(groups)
-    for cell in itertools.chain(*groups):
-        refuse_sharing(cell.name, cell.options)
     for group in groups:
         searched = [cell.config.retriever if cell.searches and cell.has_index else None for cell in group]
         distinct = {repr(each): each for each in searched if each is not None}
         in_flight = max(cell.config.batch_size for cell in group)
-        async with hired(
+        async with start_workers(
             workers, group[0].config.model, [*distinct.values()], in_flight, REPLIES_KEPT
         ) as pool:
-            await answer_group(group, [pool.crew(each) for each in searched])
+            await answer_group(group, [pool.executor(each) for each in searched])
 
 
-async def answer_group(group: Sequence[Cell], crews: Sequence[Workforce]) -> None:
+async def answer_group(group: Sequence[Cell], executors: Sequence[Executor]) -> None:
     """Answer what cells of one model do not hold yet, each with those who have what it searches."""
-    for cell, crew in zip(group, crews, strict=True):
-        require_abilities(cell.name, cell.options.needs(), crew.model)
-    for cell, crew in zip(group, crews, strict=True):
-        await answer_with(cell.config, cell.method, cell.questions, crew, cell=cell.name)
-        stamp_of(cell).finish(cell.folder / STAMP)
+    for cell, executor in zip(group, executors, strict=True):
+        require_abilities(cell.name, cell.options.needs(), executor.model)
+    matched: dict[tuple[str, int], Sequence[Question]] = {}  # what an index lacks is told once
+    for cell, executor in zip(group, executors, strict=True):
+        retriever = cell.config.retriever
+        key = (repr(retriever) if executor.index else "", id(cell.questions))
+        if key not in matched:
+            matched[key] = await match_gold(cell.questions, executor.index, retriever.index)
+        await answer_with(cell.config, cell.method, matched[key], executor, cell=cell.name)
+        cell_stamp(cell).finish(cell.folder / STAMP)
 
 
 def is_answered(cell: Cell) -> bool:
-    """Whether every question has an answer (a failure is none), by the settings, model and index of now."""
+    """Whether every question has an answer (a failure is none) with the current settings, model and index."""
     folder = cell.folder
     if not all((folder / file).is_file() for file in (MANIFEST, TRACES)):
         return False
-    if not is_finished(folder / STAMP, stamp_of(cell)):
+    if not is_finished(folder / STAMP, cell_stamp(cell)):
         return False
     answered = {name for name, line in read_lines(folder).items() if not line.failed}
     return all(question.id in answered for question in cell.questions)
 
 
-def stamp_of(cell: Cell) -> Stamp:
-    """Say what a cell's answers depend on, as far as it is known without its engine and index."""
+def cell_stamp(cell: Cell) -> Stamp:
+    """Return what a cell's answers depend on, as far as it is known without its engine and index."""
     config = cell.config
     made_with = {"run": method_settings(config, cell.method), "model": identity_of(config.model)}
     made_from = weights_read(config.model.name, config.model.adapter)

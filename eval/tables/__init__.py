@@ -1,19 +1,21 @@
 """From finished runs to tables: figures with intervals, tests, means over seeds, and where the tokens went.
 
-``runs`` checks that folders can stand in one table and reads them; ``table`` makes one line of a run's rows,
-``results`` the whole table, ``pairs`` sets two runs against each other, ``ledger`` adds up tokens and
-seconds. ``conditions`` says what a reader must know beside the figures. Nothing here prints.
+``runs`` checks that folders can stand in one table, and reads and scores each once; ``columns`` declares the
+figures of a run and makes its line, ``results`` the whole table, ``disagreements`` lists the questions that
+only one of two runs got right, ``ledger`` adds up tokens and seconds. ``candidates`` are what a method chose
+among, ``rankers`` how well scores choose, ``ceiling`` both of a run. ``conditions`` is what a reader must
+know beside the figures. Nothing here prints but ``printing``, which reads nothing from disk.
 """
 
-from core.lazy import lazy_exports
+from corag.core.lazy import lazy_exports
 
 # Loaded when first asked for: figures bring numpy and scipy.
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        "eval.tables.columns": "Column Summary summarise",
         "eval.tables.ledger": "Ledger read_ledger",
-        "eval.tables.pairs": "PairedRuns compare_runs",
         "eval.tables.results": "ResultsTable TableView table_of_new_runs table_of_runs",
-        "eval.tables.table": "Summary summarise",
+        "eval.tables.runs": "Run read_runs",
     },
 )

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from core.errors import DataError
-from core.runs.folder import read_attempts
-from core.runs.rows import SavedRow
-from core.tools import GenerateStep, ScoreStep, SearchStep, Step
-from core.types import TokenUsage
+from corag.core.errors import DataError
+from corag.core.runs.folder import read_attempts
+from corag.core.runs.rows import SavedRow
+from corag.core.tools import GenerateStep, ScoreStep, SearchStep, Step
+from corag.core.types import TokenUsage
 
 Span = tuple[float, float]
 """When something began and ended, in seconds since 1970."""
@@ -40,9 +40,10 @@ class Spending:
         return None if self.remembered is None else self.usage.total - self.usage.computed - self.remembered
 
     def __add__(self, other: Spending) -> Spending:
-        known = self.remembered is not None and other.remembered is not None
-        remembered = (self.remembered or 0) + (other.remembered or 0) if known else None
-        return Spending(self.usage + other.usage, remembered)
+        usage = self.usage + other.usage
+        if self.remembered is None or other.remembered is None:
+            return Spending(usage, None)
+        return Spending(usage, self.remembered + other.remembered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,6 @@ class Ledger:
         remembered_searches: those that an equal search had made; they are among the calls of their stage.
         question_seconds: from a question's first call to its answer.
         starts: in the order of time.
-        untimed: lines without times, as older versions wrote.
         retried: failed attempts that were tried again.
         retried_usage: what these had spent.
     """
@@ -112,7 +112,6 @@ class Ledger:
     remembered_searches: int
     question_seconds: Waiting
     starts: tuple[StartTimes, ...]
-    untimed: int
     retried: int
     retried_usage: TokenUsage
 
@@ -122,28 +121,52 @@ class Ledger:
         return sum(self.roles.values(), Spending())
 
     @property
-    def wall(self) -> float | None:
-        """Seconds of all starts; None if no line says when it was written."""
-        return sum(start.wall for start in self.starts) if self.starts else None
+    def wall(self) -> float:
+        """Seconds of all starts."""
+        return sum(start.wall for start in self.starts)
 
     @property
     def idle_share(self) -> float | None:
-        """The share of the wall time without any request of the run at the engine; None if unknown."""
+        """The share of the wall time without any request of the run at the engine; None without steps."""
         busy = [start.busy for start in self.starts if start.busy is not None]
-        if not self.wall or len(busy) < len(self.starts):
+        # Rows that a program made by hand may lie outside of all time.
+        if self.wall <= 0 or len(busy) < len(self.starts):
             return None
         return 1.0 - sum(busy) / self.wall
 
     @property
     def in_flight(self) -> float | None:
         """How many of the run's requests were at the engine on average; None if that is not known."""
-        if self.idle_share is None or not self.wall:
+        if self.idle_share is None:
             return None
         return sum(start.requested for start in self.starts) / self.wall
 
     def share(self, role: str) -> float:
         """Return a role's share of all computed tokens."""
         return self.roles[role].usage.computed / max(1, self.total.usage.computed)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the ledger as a JSON object; what is not known is null."""
+        return {
+            "questions": self.questions,
+            "failed": self.failed,
+            "roles": {
+                role: _tokens(spending) | {"share": round(self.share(role), 4)}
+                for role, spending in self.roles.items()
+            },
+            "total": _tokens(self.total),
+            "waiting": {
+                stage: _rounded(waiting and asdict(waiting)) for stage, waiting in self.stages.items()
+            },
+            "remembered_searches": self.remembered_searches,
+            "question_seconds": _rounded(asdict(self.question_seconds)),
+            "wall_seconds": _rounded(self.wall),
+            "idle_share": _rounded(self.idle_share),
+            "requests_in_flight": _rounded(self.in_flight),
+            "starts": [_rounded(asdict(start)) for start in self.starts],
+            "retried": self.retried,
+            "retried_tokens": self.retried_usage.total,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,20 +190,19 @@ def read_ledger(folder: Path) -> Ledger:
     first = next(attempts, None)
     if first is None:
         raise DataError(f"the run '{folder}' has no finished question yet: there is nothing to add up.")
-    return ledger_of(itertools.chain([first], attempts))
+    return add_up(itertools.chain([first], attempts))
 
 
-def ledger_of(attempts: Iterable[SavedRow]) -> Ledger:
-    """Add up the lines of a run, at least one, given in the order in which they were written."""
+def add_up(attempts: Iterable[SavedRow]) -> Ledger:
+    """Return the ledger of a run's lines, at least one, in the order in which they were written."""
     lines: dict[str, _Line] = {}
     starts: defaultdict[float, list[_Line]] = defaultdict(list)
-    retried, untimed, retried_usage = 0, 0, TokenUsage()
+    retried, retried_usage = 0, TokenUsage()
     for row in attempts:
         line = _line(row)
-        if line.opened:
-            starts[line.opened].append(line)
-        else:
-            untimed += 1
+        starts[line.opened].append(line)
+        # Tokens are those of the line that counts, the last of its question. Those of the others were spent
+        # all the same: they are told apart.
         if earlier := lines.get(row.question.id):
             retried += 1
             retried_usage += sum(earlier.roles.values(), Spending()).usage
@@ -197,46 +219,22 @@ def ledger_of(attempts: Iterable[SavedRow]) -> Ledger:
         stages={stage: _waiting(stage, counted) for stage in STAGES},
         remembered_searches=sum(line.remembered_searches for line in counted),
         question_seconds=Waiting.of(len(counted), [line.seconds for line in counted]),
-        starts=tuple(_start(opened, begun) for opened, begun in sorted(starts.items())),
-        untimed=untimed,
+        starts=tuple(_start(opened, group) for opened, group in sorted(starts.items())),
         retried=retried,
         retried_usage=retried_usage,
     )
 
 
-def spending_of(steps: Sequence[Step], usage: Mapping[str, TokenUsage]) -> dict[str, Spending]:
+def spending_by_role(steps: Sequence[Step], usage: Mapping[str, TokenUsage]) -> dict[str, Spending]:
     """Return what a row spent by role: from its steps, which tell cached replies apart, else its ledger."""
     if not steps:
-        return {role: Spending(spent, None) for role, spent in usage.items()}
-    found: defaultdict[str, Spending] = defaultdict(Spending)
+        return {role: Spending(tokens, None) for role, tokens in usage.items()}
+    roles: defaultdict[str, Spending] = defaultdict(Spending)
     for step in steps:
         if not isinstance(step, SearchStep):
             # Even a prompt that lies in the prefix cache costs computed tokens: without any, it was cached.
-            found[step.role] += Spending(step.usage, 0 if step.usage.computed else step.usage.total)
-    return dict(found)
-
-
-def json_record(ledger: Ledger) -> dict[str, Any]:
-    """Write a ledger as a JSON object; what is not known is null."""
-    return {
-        "questions": ledger.questions,
-        "failed": ledger.failed,
-        "roles": {
-            role: _tokens(spending) | {"share": round(ledger.share(role), 4)}
-            for role, spending in ledger.roles.items()
-        },
-        "total": _tokens(ledger.total),
-        "waiting": {stage: _rounded(waiting and asdict(waiting)) for stage, waiting in ledger.stages.items()},
-        "remembered_searches": ledger.remembered_searches,
-        "question_seconds": _rounded(asdict(ledger.question_seconds)),
-        "wall_seconds": _rounded(ledger.wall),
-        "idle_share": _rounded(ledger.idle_share),
-        "requests_in_flight": _rounded(ledger.in_flight),
-        "starts": [_rounded(asdict(start)) for start in ledger.starts],
-        "untimed": ledger.untimed,
-        "retried": ledger.retried,
-        "retried_tokens": ledger.retried_usage.total,
-    }
+            roles[step.role] += Spending(step.usage, 0 if step.usage.computed else step.usage.total)
+    return dict(roles)
 
 
 def _tokens(spending: Spending) -> dict[str, int | None]:
@@ -285,10 +283,10 @@ def _line(row: SavedRow) -> _Line:
         failed=row.answer is None,
         seconds=row.seconds,
         remembered_searches=row.remembered_searches,
-        roles=spending_of(steps, row.usage),
+        roles=spending_by_role(steps, row.usage),
         calls=calls,
         waited=waited,
-        opened=row.opened if row.begun else 0.0,
+        opened=row.opened,
         end=end,
         # Tokens without steps: the run kept none. Neither: the question failed before its first call.
         requests=None if row.usage and not steps else tuple(requests),
@@ -304,11 +302,11 @@ def _waiting(stage: str, lines: Sequence[_Line]) -> Waiting | None:
 def _start(opened: float, lines: Sequence[_Line]) -> StartTimes:
     requests = [span for line in lines for span in line.requests or ()]  # overlaps count once in ``busy``
     end = max(line.end for line in lines)
-    known = all(line.requests is not None for line in lines)
+    has_steps = all(line.requests is not None for line in lines)
     return StartTimes(
         opened=opened,
         questions=len(lines),
         wall=end - opened,
-        busy=covered(requests) if known else None,
+        busy=covered(requests) if has_steps else None,
         requested=sum(end - begin for begin, end in requests),
     )

@@ -5,38 +5,25 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from core.errors import ConfigError, DataError, nearest
-from core.runs.failures import Failures
-from core.runs.folder import read_rows
-from core.runs.manifest import Manifest, Start
-from core.runs.rows import SavedRow
-from core.runs.stamp import differences
-from core.types import Passage, Question
-from eval.scoring.rows import Measures, PassageTexts
-from eval.scoring.scorers import Scorer, scorer_title
+from corag.core.errors import ConfigError, nearest
+from corag.core.options import Options
+from corag.core.runs.failures import Failures
+from corag.core.runs.manifest import Manifest
+from corag.core.runs.stamp import differences
+from corag.core.types import Question
+from eval.scoring.rows import Measures
+from eval.scoring.scorers import Scorer, scorer_title, script_note
 from eval.statistics.comparisons import Against, against_baseline
 from eval.statistics.intervals import Spread, spread
-from eval.tables.runs import (
-    NO_TEXTS,
-    Manifests,
-    all_failed,
-    check_same_file,
-    common_questions,
-    gold_note,
-    manifest_of_answers,
-    measured_alike,
-    rows_of,
-    rows_on,
-    scoring_of,
-    summarise_runs,
-    unfinished_note,
-)
-from eval.tables.table import Summary, json_record
-from retrieval.store import PassageStore, has_store
+from eval.tables.columns import Summary, summarise
+from eval.tables.conditions import Conditions, describe_conditions, pages_note
+from eval.tables.disagreements import Disagreements, find_disagreements
+from eval.tables.passage_texts import open_passage_texts
+from eval.tables.runs import NO_TEXTS, Run, ScoredRuns, read_manifests, read_runs, score_runs
 
 Over = Literal["", "seeds", "demonstrations"]
 Means = Mapping[str, Mapping[str, Spread]]
@@ -56,7 +43,7 @@ _VARYING: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 @dataclass(frozen=True)
-class TableView:
+class TableView(Options):
     """What a table shows besides a line per run.
 
     Attributes:
@@ -65,6 +52,8 @@ class TableView:
         baseline: the run, by its name in the table or the end of its path, that every other is tested
             against.
         measures: the measures to test; all of them without any. More tests mean a stricter correction.
+        disagreements: list so many of the questions that only one of a run and the baseline got right, those
+            first that the run lost; 0 for none.
         over: "seeds" or "demonstrations" adds mean and standard deviation over the runs that differ in
             nothing else.
         kinds: types of question to show, as their dataset names them ("bridge"); all without any.
@@ -77,6 +66,7 @@ class TableView:
     recall_at: int = 0
     baseline: str = ""
     measures: list[str] = field(default_factory=list)
+    disagreements: int = 0
     over: Over = ""
     kinds: list[str] = field(default_factory=list)
     min_hops: int = 0
@@ -88,15 +78,20 @@ PLAIN = TableView()
 
 @dataclass(frozen=True)
 class ResultsTable:
-    """Finished runs on the same questions in figures.
+    """Finished runs on the same questions in figures: all that is printed, without the runs' rows.
 
     Attributes:
         runs: their folders by name.
         summaries: a line per run, in the same order.
         scorer: what answers were scored by.
         scoring: what to call it in a sentence, with the files that it needed.
+        conditions: what the runs were made with.
+        pages_note: when measures by Wikipedia page are right; "" where they need no such note.
         notes: which questions are left out, and whose gold answers count where the runs keep others.
-        against: the tests of every other run against the ``baseline``, if there is one.
+        baseline: the run that the others were tested against, if there is one.
+        against: the tests of every other run against it.
+        disagreements: what each of them and the baseline disagree on, if that is asked for.
+        over: what the runs of one mean differ in.
         means: by group of runs, called by its first, that differ in ``over`` only.
     """
 
@@ -104,9 +99,12 @@ class ResultsTable:
     summaries: Sequence[Summary]
     scorer: Scorer
     scoring: str
+    conditions: Conditions
+    pages_note: str = ""
     notes: Sequence[str] = ()
     baseline: str = ""
     against: Sequence[Against] = ()
+    disagreements: Sequence[Disagreements] = ()
     over: Over = ""
     means: Means = field(default_factory=dict)
 
@@ -118,7 +116,7 @@ class ResultsTable:
     @property
     def status(self) -> int:
         """The exit status of a command that made these runs: 1 if every question of some run failed."""
-        return int(all_failed(self.summaries))
+        return int(any(summary.failed == summary.n for summary in self.summaries))
 
     @property
     def failures(self) -> Failures:
@@ -127,27 +125,51 @@ class ResultsTable:
 
     def to_json(self) -> dict[str, Any]:
         """Return the table as a JSON object: fractions, intervals as [low, high]."""
-        runs = {s.method: json_record(s) | {"folder": str(self.runs[s.method])} for s in self.summaries}
-        record: dict[str, Any] = {"runs": runs, "scorer": self.scorer.name}
+        runs = {
+            each.method: each.to_json() | {"folder": str(self.runs[each.method])} for each in self.summaries
+        }
+        record: dict[str, Any] = {
+            "runs": runs,
+            "scorer": self.scorer.name,
+            "scorer_title": self.scoring,
+            "conditions": self.conditions.to_json(),
+        }
         if self.baseline:
             tests = [{"run": one.run, "measure": one.measure, **one.to_json()} for one in self.against]
             record |= {"baseline": self.baseline, "against": tests}
+        if self.disagreements:
+            record["disagreements"] = {each.run: each.to_json() for each in self.disagreements}
         if self.means:
             record |= {"over": self.over, "means": means_record(self.means)}
         return record
 
 
+def make_table(
+    summaries: Sequence[Summary],
+    folders: Mapping[str, Path],
+    manifests: Mapping[str, Manifest],
+    scorer: Scorer,
+    scoring: str,
+) -> ResultsTable:
+    """Return the table of summaries, with what a reader must know beside them."""
+    by_page = [manifests[each.method] for each in summaries if "r_precision" in each.values]
+    return ResultsTable(
+        folders, summaries, scorer, scoring, describe_conditions(manifests), pages_note(by_page)
+    )
+
+
 def table_of_new_runs(
-    runs: Mapping[str, Path], questions: Sequence[Question], scorer: Scorer, recall_at: int
+    folders: Mapping[str, Path], questions: Sequence[Question], scorer: Scorer, recall_at: int
 ) -> ResultsTable:
     """Return the table of runs that were just made on these questions, by the gold answers of these."""
-    summaries = summarise_runs(runs, questions, scorer, recall_at)
-    aliases = Manifest.read(next(iter(runs.values()))).last.aliases
-    return ResultsTable(runs, summaries, scorer, scorer_title(scorer, questions, aliases))
+    runs = [run.on(questions).score(scorer, recall_at) for run in read_runs(folders)]
+    scoring = scorer_title(scorer, questions, runs[0].manifest.last.aliases)
+    note = script_note(scorer, questions)
+    return _table(ScoredRuns(runs, questions, scorer, scoring, recall_at, [note] if note else []))
 
 
 def table_of_runs(
-    runs: Mapping[str, Path], view: TableView = PLAIN, questions: Sequence[Question] | None = None
+    folders: Mapping[str, Path], view: TableView = PLAIN, questions: Sequence[Question] | None = None
 ) -> ResultsTable:
     """Return the table of finished runs by name, over the questions that all of them have.
 
@@ -155,104 +177,139 @@ def table_of_runs(
 
     Raises :class:`ConfigError` if they answered different questions, or none.
     """
-    manifests = {name: manifest_of_answers(run) for name, run in runs.items()}
-    check_same_file(list(manifests.values()))
+    manifests = read_manifests(folders)
+    _check_view(view)
+    groups = group_runs({name: manifest.settings for name, manifest in manifests.items()}, view.over)
+    baseline = find_baseline(folders, view.baseline)
+    scored = score_view(folders, view, questions, manifests)
+    table = _table(scored)
+    if baseline:
+        table = _with_baseline(table, scored, baseline, view)
+    means = {
+        name: mean_over_runs([summary for summary in table.summaries if summary.method in members])
+        for name, members in groups.items()
+    }
+    return replace(table, over=view.over, means=means)
+
+
+def score_view(
+    folders: Mapping[str, Path],
+    view: TableView,
+    questions: Sequence[Question] | None = None,
+    manifests: Mapping[str, Manifest] | None = None,
+) -> ScoredRuns:
+    """Read runs once and score those questions that a view shows; arguments as of :func:`table_of_runs`."""
+    runs = read_runs(folders, manifests)
+    if questions is not None:
+        runs = [run.on(questions) for run in runs]
+    selected = [select_questions(run, view) for run in runs]
+    texts = (
+        open_passage_texts(folders, {run.name: run.manifest for run in runs})
+        if view.answer_recall
+        else NO_TEXTS
+    )
+    return score_runs(selected, view.scorer, view.recall_at, texts, stored_gold=questions is None)
+
+
+def _table(scored: ScoredRuns) -> ResultsTable:
+    summaries = [summarise(run.name, run.scored, scored.recall_at) for run in scored.runs]
+    folders = {run.name: run.folder for run in scored.runs}
+    manifests = {run.name: run.manifest for run in scored.runs}
+    table = make_table(summaries, folders, manifests, scored.scorer, scored.scoring)
+    return replace(table, notes=scored.notes)
+
+
+def _with_baseline(table: ResultsTable, scored: ScoredRuns, baseline: str, view: TableView) -> ResultsTable:
+    """Return the table with the tests against the baseline, and what each run and it disagree on."""
+    measures = select_measures(scored.measures, view.measures)
+    against = against_baseline(measures, baseline, scored.failed)
+    (base,) = (run for run in scored.runs if run.name == baseline)
+    pairs = [
+        find_disagreements(base, run, view.disagreements)
+        for run in scored.runs
+        if view.disagreements and run is not base
+    ]
+    disagreements = [pair for pair in pairs if pair is not None]
+    return replace(table, baseline=baseline, against=against, disagreements=disagreements)
+
+
+def _check_view(view: TableView) -> None:
+    """Raise :class:`ConfigError` for options that need another."""
     if view.measures and not view.baseline:
         raise ConfigError(
             "measures says what to test against a baseline: name one with --baseline, or leave it out."
         )
-    groups = group_runs({name: manifest.settings for name, manifest in manifests.items()}, view.over)
-    baseline = baseline_of(runs, view.baseline)
-    first = next(iter(manifests.values()))
-    rows = {name: chosen_rows(rows_on(read_rows(run), questions), view) for name, run in runs.items()}
-    common = common_questions(rows)
-    scorer, recall_at = scoring_of(first, view.scorer, view.recall_at)
-    texts = texts_of(runs, manifests) if view.answer_recall else NO_TEXTS
-    summaries = summarise_runs(runs, common, scorer, recall_at, texts)
-    against: Sequence[Against] = ()
-    if baseline:
-        measured = measured_alike(rows_of(rows, common), manifests, scorer, recall_at, texts)
-        against = against_baseline(chosen_measures(measured, view.measures), baseline)
-    means = {
-        name: mean_of([summary for summary in summaries if summary.method in members])
-        for name, members in groups.items()
-    }
-    notes = [unfinished_note(rows, common)]
-    if questions is None:  # else it is known whose gold answers count
-        notes.append(gold_note(rows, manifests))
-    return ResultsTable(
-        runs,
-        summaries,
-        scorer,
-        scorer_title(scorer, common, first.last.aliases),
-        [note for note in notes if note],
-        baseline,
-        against,
-        view.over,
-        means,
-    )
+    if view.disagreements < 0:
+        raise ConfigError(
+            f"disagreements must be 0 (none) or a number of questions, but is {view.disagreements}."
+        )
+    if view.disagreements and not view.baseline:
+        raise ConfigError(
+            "disagreements are those of every run with a baseline: name one with --baseline, or leave it out."
+        )
 
 
-def chosen_rows(rows: Mapping[str, SavedRow], view: TableView) -> Mapping[str, SavedRow]:
-    """Return the rows of the questions that are to be shown.
+def select_questions(run: Run, view: TableView) -> Run:
+    """Return the run with its rows of the questions that are to be shown.
 
     Raises :class:`ConfigError` if there are none.
     """
+    rows = run.rows
     kinds = {row.question.kind for row in rows.values()}
     for kind in view.kinds:
         if rows and kind not in kinds:
             raise ConfigError(
                 f"no question is of the type '{kind}': {nearest(kind, [each for each in kinds if each])}"
             )
-    kept = {
+    selected = {
         name: row
         for name, row in rows.items()
         if (not view.kinds or row.question.kind in view.kinds) and row.question.hops >= view.min_hops
     }
-    if rows and not kept:
+    if rows and not selected:
         typed = f" of type {' or '.join(view.kinds)}" if view.kinds else ""
         raise ConfigError(
             f"no question{typed} has {view.min_hops} hops or more (some datasets do not tell): lower "
             "--min_hops."
         )
-    return kept
+    return replace(run, rows=selected)
 
 
-def baseline_of(runs: Mapping[str, Path], baseline: str) -> str:
+def find_baseline(folders: Mapping[str, Path], baseline: str) -> str:
     """Return the name of the run that is meant by a name, a path, its end, or its folder before a dash.
 
     Returns "" for "". Raises :class:`ConfigError` if there is no such run, more than one, or none besides it.
     """
     if not baseline:
         return ""
-    if len(runs) < 2:
+    if len(folders) < 2:
         raise ConfigError("a baseline is there to test other runs against: give two runs or more.")
-    if baseline in runs:
+    if baseline in folders:
         return baseline
-    wanted = Path(baseline).parts
-    fitting = [name for name, folder in runs.items() if folder.parts[-len(wanted) :] == wanted] or [
-        name for name, folder in runs.items() if folder.name.startswith(f"{baseline}-")
+    end = Path(baseline).parts
+    fitting = [name for name, folder in folders.items() if folder.parts[-len(end) :] == end] or [
+        name for name, folder in folders.items() if folder.name.startswith(f"{baseline}-")
     ]
     if not fitting:
         raise ConfigError(
-            f"there is no run '{baseline}' in the table to be the baseline: {nearest(baseline, runs)}"
+            f"there is no run '{baseline}' in the table to be the baseline: {nearest(baseline, folders)}"
         )
     if len(fitting) > 1:
         raise ConfigError(f"the baseline '{baseline}' may be {' or '.join(fitting)}: give more of its path.")
     return fitting[0]
 
 
-def chosen_measures(measured: Mapping[str, Measures], wanted: Sequence[str]) -> Mapping[str, Measures]:
-    """Keep the wanted measures, all if none are named.
+def select_measures(measured: Mapping[str, Measures], names: Sequence[str]) -> Mapping[str, Measures]:
+    """Return the runs' scores in these measures only, in all if none are named.
 
     Raises :class:`ConfigError` for one that no run has.
     """
-    known = {measure for measures in measured.values() for measure in measures}
-    for name in wanted:
-        if name not in known:
-            raise ConfigError(f"there is no measure '{name}' of these runs: {nearest(name, known)}")
+    known_names = {measure for measures in measured.values() for measure in measures}
+    for name in names:
+        if name not in known_names:
+            raise ConfigError(f"there is no measure '{name}' of these runs: {nearest(name, known_names)}")
     return {
-        run: {name: values for name, values in measures.items() if not wanted or name in wanted}
+        run: {name: values for name, values in measures.items() if not names or name in names}
         for run, measures in measured.items()
     }
 
@@ -279,24 +336,24 @@ def group_runs(settings: Mapping[str, Mapping[str, Any]], over: Over) -> dict[st
 
 
 def _without(settings: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> dict[str, Any]:
-    kept = copy.deepcopy(dict(settings))
+    rest = copy.deepcopy(dict(settings))
     for *sections, last in paths:
-        place = kept
+        place = rest
         for section in sections:
             place = place.get(section, {})
         place.pop(last, None)
-    return kept
+    return rest
 
 
-def mean_of(summaries: Sequence[Summary]) -> dict[str, Spread]:
+def mean_over_runs(summaries: Sequence[Summary]) -> dict[str, Spread]:
     """Return mean and deviation over runs of each measure and of the tokens per question."""
-    found: dict[str, list[float]] = {}
+    values: dict[str, list[float]] = {}
     for summary in summaries:
         for name, interval in summary.measured.items():
             if interval is not None:
-                found.setdefault(name, []).append(interval.mean)
-        found.setdefault("tokens", []).append(summary.tokens)
-    return {name: spread(values) for name, values in found.items()}
+                values.setdefault(name, []).append(interval.mean)
+        values.setdefault("tokens", []).append(summary.tokens)
+    return {name: spread(each) for name, each in values.items()}
 
 
 def means_record(means: Means) -> dict[str, Any]:
@@ -312,39 +369,3 @@ def means_record(means: Means) -> dict[str, Any]:
         }
         for name, mean in means.items()
     }
-
-
-def texts_of(runs: Mapping[str, Path], manifests: Manifests) -> dict[str, PassageTexts]:
-    """Return where to read the passages of each run that searches."""
-    return {
-        name: passage_texts(runs[name], manifest.last)
-        for name, manifest in manifests.items()
-        if manifest.searches
-    }
-
-
-def passage_texts(run: Path, start: Start) -> PassageTexts:
-    """Return where to read the passages that a start of a run searched.
-
-    That is the store beside its index, which needs no search engine. Raises :class:`ConfigError` if no index
-    of the run lies here with its texts, and :class:`DataError` when asked for an id that it lacks.
-    """
-    stores = [PassageStore(Path(index)) for index in start.index if has_store(Path(index))]
-    if not stores:
-        raise ConfigError(
-            f"the texts of the passages of '{run}' are not at hand: {start.searched} is not the folder of an "
-            "index made by 'corag index'. Leave --answer_recall out."
-        )
-
-    def read(ids: Sequence[str]) -> list[str]:
-        found: dict[str, Passage] = {}
-        for store in stores:
-            found |= store.passages([name for name in ids if name not in found])
-        if missing := [name for name in ids if name not in found]:
-            raise DataError(
-                f"the index '{start.index[0]}' has no passage '{missing[0]}', which '{run}' found: it was "
-                "built anew since."
-            )
-        return [found[name].contents for name in ids]
-
-    return read

@@ -1,59 +1,59 @@
-"""Finished runs on the same questions: what a command is given of them, checks, and reads back from disk."""
+"""Finished runs on the same questions: each is read once, checked, and scored once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
 
-from core.errors import ConfigError
-from core.runs.folder import read_rows
-from core.runs.manifest import CHAINS, VERDICTS, Manifest
-from core.runs.rows import SavedRow
-from core.runs.stamp import differences
-from core.types import Question
-from eval.scoring.rows import Measures, PassageTexts, measures_of
-from eval.scoring.scorers import Scorer, chosen_scorer
-from eval.tables.table import Summary, summarise
+from corag.core.errors import ConfigError
+from corag.core.options import Options
+from corag.core.runs.folder import read_rows
+from corag.core.runs.manifest import CHAINS, VERDICTS, Manifest
+from corag.core.runs.rows import SavedRow
+from corag.core.runs.stamp import differences
+from corag.core.types import Question
+from eval.datasets.corpora import index_aliases
+from eval.scoring.rows import Measures, PassageTexts, ScoredRow, group_by_measure, score_rows
+from eval.scoring.scorers import Scorer, choose_scorer, scorer_title, script_note
 
-Manifests = Mapping[str, Manifest]
-Rows = Mapping[str, Mapping[str, SavedRow]]
-"""Rows by run and question id."""
 NO_TEXTS: Mapping[str, PassageTexts] = {}
 
 
 @dataclass(frozen=True)
-class Runs:
+class Runs(Options):
     """What a command on finished runs is given.
 
     Attributes:
         runs: one or more run folders.
     """
 
-    USAGE: ClassVar[str]
-
     runs: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not self.runs:
-            raise ConfigError(f"no run was given: write {self.USAGE}")
+            raise ConfigError(f"no run was given: write {self.usage()}")
         # Two paths to one folder would be one row under one name, or two under two.
         if len({Path(run).resolve() for run in self.runs}) < len(self.runs):
             raise ConfigError("a run was given twice: name each once.")
 
+    def usage(self) -> str:
+        """The command line to write, for the message about missing runs."""
+        return "RUN RUN ..."
+
     def by_name(self) -> dict[str, Path]:
         """Return the folders, each by the part of its path that tells it from the others."""
         folders = [Path(run) for run in self.runs]
-        return dict(zip(names_of(folders), folders, strict=True))
+        return dict(zip(name_folders(folders), folders, strict=True))
 
 
-def names_of(folders: Sequence[Path]) -> list[str]:
+def name_folders(folders: Sequence[Path]) -> list[str]:
     """Call each folder by the part of its path that tells it from the others.
 
-    >>> names_of([Path("out/untuned/test/corag"), Path("out/round-1/test/corag")])
+    >>> name_folders([Path("out/untuned/test/corag"), Path("out/round-1/test/corag")])
     ['untuned', 'round-1']
-    >>> names_of([Path("out/one_step"), Path("out/round-1/test/corag")])
+    >>> name_folders([Path("out/one_step"), Path("out/round-1/test/corag")])
     ['one_step', 'round-1/test/corag']
     """
     paths = [list(folder.parts) for folder in folders]
@@ -66,7 +66,86 @@ def names_of(folders: Sequence[Path]) -> list[str]:
     return ["/".join(path) for path in paths]
 
 
-def manifest_of_answers(run: Path) -> Manifest:
+@dataclass(frozen=True)
+class Run:
+    """A finished run: read from disk once, then passed on.
+
+    Attributes:
+        name: what tables call it.
+        folder: where it lies.
+        manifest: its settings and starts.
+        rows: by question id.
+        scored: its rows with their scores; none before :meth:`score`.
+    """
+
+    name: str
+    folder: Path
+    manifest: Manifest
+    rows: Mapping[str, SavedRow]
+    scored: Sequence[ScoredRow] = ()
+
+    def on(self, questions: Sequence[Question]) -> Run:
+        """Return the run with its rows of these questions, in their order and with their gold answers."""
+        # The folder may hold more, if it was made with a larger limit; and aliases may have been added to the
+        # question file since. Gold passages are the row's own: those that the index had that was searched.
+        rows = {
+            each.id: replace(row, question=replace(each, supporting=row.question.supporting))
+            for each in questions
+            if (row := self.rows.get(each.id)) is not None
+        }
+        return replace(self, rows=rows, scored=())
+
+    def score(self, scorer: Scorer, recall_at: int, texts: PassageTexts | None = None) -> Run:
+        """Return the run with the scores of its rows; there is no recall if its method does not search.
+
+        ``texts``: returns the passages' texts, to look for gold answers in them.
+        """
+        scored = score_rows(
+            self.rows.values(),
+            scorer,
+            recall_at,
+            searches=self.manifest.searches,
+            texts=texts,
+            aliases=index_aliases(self.manifest.last.index),
+        )
+        return replace(self, scored=scored)
+
+    @property
+    def failed(self) -> frozenset[str]:
+        """The ids of its failed questions."""
+        return frozenset(name for name, row in self.rows.items() if row.answer is None)
+
+    @cached_property
+    def measures(self) -> Measures:
+        """Its scores by measure and question id."""
+        return group_by_measure(self.scored)
+
+
+def read_manifests(folders: Mapping[str, Path]) -> dict[str, Manifest]:
+    """Read the manifests of runs by name, and nothing else: before the rows, options are checked.
+
+    Raises :class:`ConfigError` for a folder that holds no answers, and for runs of different question files.
+    """
+    manifests = {name: read_answers_manifest(folder) for name, folder in folders.items()}
+    check_same_file(list(manifests.values()))
+    return manifests
+
+
+def read_runs(folders: Mapping[str, Path], manifests: Mapping[str, Manifest] | None = None) -> list[Run]:
+    """Read runs by name. ``manifests``: what :func:`read_manifests` returned, if that was done before.
+
+    Raises :class:`ConfigError` as that does, and :class:`DataError` for rows that cannot be read.
+    """
+    manifests = read_manifests(folders) if manifests is None else manifests
+    return [Run(name, folder, manifests[name], read_rows(folder)) for name, folder in folders.items()]
+
+
+def read_run(name: str, folder: Path) -> Run:
+    """Read one run. Raises :class:`ConfigError` if it holds no answers."""
+    return Run(name, folder, read_answers_manifest(folder), read_rows(folder))
+
+
+def read_answers_manifest(run: Path) -> Manifest:
     """Read a run's manifest.
 
     Raises :class:`ConfigError` if it holds chains for training or a judge's verdicts, not answers.
@@ -90,118 +169,119 @@ def check_same_file(manifests: Sequence[Manifest]) -> None:
             )
 
 
-def scoring_of(manifest: Manifest, scorer: str, recall_at: int) -> tuple[Scorer, int]:
-    """Return the scorer and the depth of recall: those of the run's last start for "auto" and for 0."""
-    chosen = chosen_scorer(manifest.last.scorer if scorer == "auto" else scorer, manifest.dataset)
-    return chosen, recall_at or manifest.last.recall_at
+@dataclass(frozen=True)
+class ScoredRuns:
+    """Runs on the questions that all of them have, scored alike.
+
+    Attributes:
+        runs: in the order given, each with its rows of the ``questions`` and their scores.
+        questions: in the order of the first run.
+        scorer: what answers were scored by.
+        scoring: what to call it in a sentence, with the files that it needed.
+        recall_at: recall was measured over so many passages.
+        notes: which questions are left out, whose gold answers count where the runs keep others, and how many
+            of those the scorer was not made for.
+        left_out: how many questions some run lacks.
+    """
+
+    runs: Sequence[Run]
+    questions: Sequence[Question]
+    scorer: Scorer
+    scoring: str
+    recall_at: int
+    notes: Sequence[str] = ()
+    left_out: int = 0
+
+    @property
+    def measures(self) -> dict[str, Measures]:
+        """The scores by run, measure and question id."""
+        return {run.name: run.measures for run in self.runs}
+
+    @property
+    def failed(self) -> dict[str, frozenset[str]]:
+        """The ids of the failed questions by run."""
+        return {run.name: run.failed for run in self.runs}
 
 
-def common_questions(rows: Rows) -> list[Question]:
-    """Return the questions that every run has answered or failed at.
+def score_runs(
+    runs: Sequence[Run],
+    scorer: str = "auto",
+    recall_at: int = 0,
+    texts: Mapping[str, PassageTexts] = NO_TEXTS,
+    *,
+    stored_gold: bool = True,
+) -> ScoredRuns:
+    """Score runs on the questions that all of them have, by the first run's gold answers.
+
+    Args:
+        runs: the runs, at least one.
+        scorer: how answers are scored; "auto" takes that of the first run's last start.
+        recall_at: recall is measured over so many passages; 0 takes that of the same start.
+        texts: returns passages' texts, for some runs by name.
+        stored_gold: whether gold answers are those that the runs keep, which may differ and then are noted.
+
+    Raises:
+        ConfigError: if the runs have no question in common.
+    """
+    questions = common_questions(runs)
+    start = runs[0].manifest.last
+    rule = choose_scorer(start.scorer if scorer == "auto" else scorer, runs[0].manifest.dataset)
+    depth = recall_at or start.recall_at
+    scored = [run.on(questions).score(rule, depth, texts.get(run.name)) for run in runs]
+    title = scorer_title(rule, questions, start.aliases)
+    gold = gold_note(runs) if stored_gold else ""
+    notes = [unfinished_note(runs, questions), gold, script_note(rule, questions)]
+    left_out = len({name for run in runs for name in run.rows}) - len(questions)
+    return ScoredRuns(scored, questions, rule, title, depth, [note for note in notes if note], left_out)
+
+
+def common_questions(runs: Sequence[Run]) -> list[Question]:
+    """Return the questions that every run has answered or failed at, as the first run has them.
 
     Raises :class:`ConfigError` if there are none.
     """
-    if empty := [name for name, found in rows.items() if not found]:
+    if empty := [run.name for run in runs if not run.rows]:
         raise ConfigError(f"the run '{empty[0]}' has no finished question yet: wait for it, or leave it out.")
-    first, *others = rows.values()
-    questions = [row.question for name, row in first.items() if all(name in other for other in others)]
+    first, *others = runs
+    questions = [
+        row.question for name, row in first.rows.items() if all(name in other.rows for other in others)
+    ]
     if not questions:
         raise ConfigError("the runs have no question in common: answer the same questions with each.")
     return questions
 
 
-def rows_of(rows: Rows, questions: Sequence[Question]) -> Rows:
-    """Keep of each run the rows of these questions, in their order."""
-    return {name: {question.id: found[question.id] for question in questions} for name, found in rows.items()}
-
-
-def rows_on(rows: Mapping[str, SavedRow], questions: Sequence[Question] | None) -> Mapping[str, SavedRow]:
-    """Keep a run's rows of these questions, with the questions as they are now; all as they are for None.
-
-    What a run's folder holds may be more: it may have been made with a larger limit.
-    """
-    if questions is None:
-        return rows
-    return {each.id: replace(rows[each.id], question=each) for each in questions if each.id in rows}
-
-
-def summarise_runs(
-    runs: Mapping[str, Path],
-    questions: Sequence[Question],
-    chosen: Scorer,
-    recall_at: int,
-    texts: Mapping[str, PassageTexts] = NO_TEXTS,
-) -> list[Summary]:
-    """Read the runs back from disk and summarise the given questions of each.
-
-    ``texts``: passages by id, for some runs.
-    """
-    asked = {question.id: question for question in questions}
-    summaries = []
-    for name, folder in runs.items():
-        found = read_rows(folder)
-        searches = Manifest.read(folder).searches
-        # Gold answers come from the question file: aliases may have been added to it since.
-        rows = [replace(found[key], question=question) for key, question in asked.items() if key in found]
-        summaries.append(
-            summarise(name, rows, chosen, recall_at=recall_at, searches=searches, texts=texts.get(name))
-        )
-    return summaries
-
-
-def measured_alike(
-    rows: Rows,
-    manifests: Manifests,
-    chosen: Scorer,
-    recall_at: int,
-    texts: Mapping[str, PassageTexts] = NO_TEXTS,
-) -> dict[str, Measures]:
-    """Return each run's measures by question, by the first run's gold answers; no recall without searches."""
-    asked = next(iter(rows.values()))
-    return {
-        name: measures_of(
-            (replace(row, question=asked.get(key, row).question) for key, row in found.items()),
-            chosen,
-            recall_at,
-            searches=manifests[name].searches,
-            texts=texts.get(name),
-        )
-        for name, found in rows.items()
-    }
-
-
-def unfinished_note(rows: Rows, questions: Sequence[Question]) -> str:
-    """Say how many questions are left out since some run has not answered them; "" if none are."""
-    known = {name for found in rows.values() for name in found}
+def unfinished_note(runs: Sequence[Run], questions: Sequence[Question]) -> str:
+    """Return how many questions are left out since some run has not answered them; "" if none are."""
+    every = {name for run in runs for name in run.rows}
     lacking = [
-        f"'{run}' lacks {len(known) - len(found):,}" for run, found in rows.items() if len(found) < len(known)
+        f"'{run.name}' lacks {len(every) - len(run.rows):,}" for run in runs if len(run.rows) < len(every)
     ]
-    left_out = len(known) - len(questions)
+    left_out = len(every) - len(questions)
     return (
-        f"{left_out:,} of {len(known):,} questions are left out: {', '.join(lacking)} of them."
+        f"{left_out:,} of {len(every):,} questions are left out: {', '.join(lacking)} of them."
         if left_out
         else ""
     )
 
 
-def gold_note(rows: Rows, manifests: Manifests) -> str:
-    """Say where the gold answers that runs keep differ, as after a change of --aliases; "" if nowhere."""
-    (first, asked), *others = rows.items()
-    said = []
-    for name, found in others:
-        kept = [(row.question, asked[key].question) for key, row in found.items() if key in asked]
-        if changed := sum(one.answers != other.answers for one, other in kept):
-            said.append(f"'{name}' keeps others than '{first}' for {changed:,} of {len(kept):,} questions")
-    for name, manifest in manifests.items():
-        if len({start.aliases for start in manifest.starts if start.aliases is not None}) > 1:
-            said.append(f"the starts of '{name}' had different --aliases")
+def gold_note(runs: Sequence[Run]) -> str:
+    """Return where the gold answers that runs keep differ, as after a change of --aliases; "" if nowhere."""
+    first, *others = runs
+    parts = []
+    for run in others:
+        pairs = [
+            (row.question, first.rows[key].question) for key, row in run.rows.items() if key in first.rows
+        ]
+        if changed := sum(one.answers != other.answers for one, other in pairs):
+            parts.append(
+                f"'{run.name}' keeps others than '{first.name}' for {changed:,} of {len(pairs):,} questions"
+            )
+    for run in runs:
+        if len({start.aliases for start in run.manifest.starts if start.aliases is not None}) > 1:
+            parts.append(f"the starts of '{run.name}' had different --aliases")
     return (
-        f"Stored gold answers differ: {'; '.join(said)}. All runs are scored by those of '{first}'."
-        if said
+        f"Stored gold answers differ: {'; '.join(parts)}. All runs are scored by those of '{first.name}'."
+        if parts
         else ""
     )
-
-
-def all_failed(summaries: Sequence[Summary]) -> bool:
-    """Whether every question of some run failed: then its command's exit status is 1."""
-    return any(summary.failed == summary.n for summary in summaries)

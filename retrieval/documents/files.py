@@ -10,23 +10,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.errors import DataError
+from corag.core.compression import content_name
+from corag.core.errors import DataError
+from retrieval.documents.readers import READERS
 from retrieval.index_manifest import is_ours
 
-TEXT, MARKDOWN, HTML, PDF, WORD, RECORDS = "text", "markdown", "html", "pdf", "word", "records"
-ENDINGS = {
-    ".txt": TEXT,
-    ".text": TEXT,
-    ".md": MARKDOWN,
-    ".markdown": MARKDOWN,
-    ".html": HTML,
-    ".htm": HTML,
-    ".xhtml": HTML,
-    ".pdf": PDF,
-    ".docx": WORD,
-    ".jsonl": RECORDS,
-}
-"""The kind of a file, by its ending in small letters. Records are passages as they stand."""
+RECORDS = ".jsonl"
+"""The ending of files whose lines are passages as they stand, not documents."""
+
+ENDINGS = tuple(sorted([*READERS, RECORDS]))
+"""Of all files that can be read, in small letters."""
+
+
+def content_ending(file: Path) -> str:
+    """Return the ending of a file's name, in small letters and without that of a compression.
+
+    >>> content_ending(Path("Report.PDF")), content_ending(Path("notes.txt.gz"))
+    ('.pdf', '.txt')
+    """
+    return Path(content_name(file)).suffix.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +39,13 @@ class DocumentFile:
     name: str
 
     @property
-    def kind(self) -> str:
-        """Of :data:`ENDINGS`, "" for another."""
-        return ENDINGS.get(self.path.suffix.lower(), "")
+    def ending(self) -> str:
+        """The ending of its name, in small letters and without that of a compression."""
+        return content_ending(self.path)
 
 
 @dataclass(frozen=True)
-class Found:
+class DocumentListing:
     """The files of some folders and files.
 
     Attributes:
@@ -62,8 +64,8 @@ class Found:
     closed: tuple[str, ...] = ()
     special: int = 0
 
-    def left_out(self) -> str:
-        """Tell what was left out, "" if nothing was."""
+    def describe_omissions(self) -> str:
+        """Return what was left out, "" if nothing was."""
         parts = []
         if self.skipped:
             endings = (f"{count:,} {ending}" for ending, count in self.skipped.items())
@@ -79,7 +81,7 @@ class Found:
         return f"left out: {', '.join(parts)}" if parts else ""
 
 
-def find_documents(paths: Sequence[str | Path]) -> Found:
+def find_documents(paths: Sequence[str | Path]) -> DocumentListing:
     """Find the files of folders, in the order of their names, and files that are named as they are.
 
     Names that begin with a dot, links to folders and folders that hold an index are left out. Raises
@@ -93,10 +95,10 @@ def find_documents(paths: Sequence[str | Path]) -> Found:
     files = [file for root in roots for file in (walk.files(root) if root.is_dir() else walk.file(root))]
     # One folder gives its files' names; of several, what leads to them is part of the name.
     above = os.path.commonpath([_absolute(root if root.is_dir() else root.parent) for root in roots])
-    named = {_absolute(file): DocumentFile(file, _name(file, above)) for file in files}
+    by_path = {_absolute(file): DocumentFile(file, _name(file, above)) for file in files}
     skipped = dict(sorted(walk.skipped.items(), key=lambda item: (-item[1], item[0])))
     closed = tuple(sorted(_name(folder, above) for folder in walk.closed))
-    return Found(tuple(named.values()), skipped, walk.hidden, walk.indexes, closed, walk.special)
+    return DocumentListing(tuple(by_path.values()), skipped, walk.hidden, walk.indexes, closed, walk.special)
 
 
 class _FolderWalk:
@@ -119,30 +121,30 @@ class _FolderWalk:
         return [] if special else [file]
 
     def files(self, root: Path) -> list[Path]:
-        found = []
+        files = []
         for folder, folders, names in os.walk(root, onerror=self._note_closed):
-            shown = [name for name in folders if not name.startswith(".")]
-            self.hidden += len(folders) - len(shown)
-            folders[:] = [name for name in shown if not self._is_index(Path(folder, name))]
+            visible = [name for name in folders if not name.startswith(".")]
+            self.hidden += len(folders) - len(visible)
+            folders[:] = [name for name in visible if not self._is_index(Path(folder, name))]
             for name in names:
                 file = Path(folder, name)
                 if name.startswith("."):
                     self.hidden += 1
-                elif file.suffix.lower() in ENDINGS:
-                    found += self.file(file)
+                elif content_ending(file) in ENDINGS:
+                    files += self.file(file)
                 else:
                     self.skipped[file.suffix.lower() or "without an ending"] += 1
         # Not as the disk has them, and not as a language sorts: the same on every machine.
-        return sorted(found, key=lambda file: file.relative_to(root).parts)
+        return sorted(files, key=lambda file: file.relative_to(root).parts)
 
     def _is_index(self, folder: Path) -> bool:
         # Its passages are of these documents, or of another corpus: neither is to be read.
         try:
-            found = is_ours(folder)
+            is_index = is_ours(folder)
         except OSError:  # the walk will find it closed
             return False
-        self.indexes += found
-        return found
+        self.indexes += is_index
+        return is_index
 
     def _note_closed(self, error: OSError) -> None:
         self.closed.append(Path(os.fsdecode(error.filename)))

@@ -1,253 +1,194 @@
-"""HTML, and Markdown by way of it, so that headings, lists, tables and code are understood in one place."""
+"""Web pages: their main part, without what surrounds it; what is left out is counted by what it is."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from typing import Any
 
-import yaml
 from lxml import etree, html
-from lxml.html import defs
 
-from core.errors import DataError
+from corag.core.encodings import decode
+from corag.core.errors import DataError
+from corag.core.words import count_words
 from retrieval.documents.document import Document, Writer, clean, stated_title
-from retrieval.documents.plain import decode
+from retrieval.documents.html_tree import inner_text, write_tree
+from retrieval.documents.omissions import ELSEWHERE, Omissions
 
 _DECLARED = re.compile(
     rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w.:-]+)|<\?xml[^>]+encoding=["']([\w.-]+)""", re.I
 )
 _DECLARED_WITHIN = 4096  # bytes; HTML asks for the first 1,024
-_HEADING = re.compile(r"h[1-6]")
-# What a page has around its text, and what is no text.
-_LEFT_OUT = frozenset(
-    "head script style noscript template nav footer svg iframe object select button textarea annotation "
-    "annotation-xml".split()
+# What is in these is no markup until they end.
+_RAW = ("script", "style", "title", "textarea", "iframe", "noembed", "noframes", "xmp")
+_MARKUP = re.compile(r"<(?:p|div|h[1-6]|ul|ol|table|article|section|main|body)\b", re.IGNORECASE)
+_XHTML = re.compile(r"<\?xml|xhtml", re.IGNORECASE)
+_SELF_CLOSED = re.compile(
+    r"<(?!(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)\b)"
+    r"([A-Za-z][\w-]*)((?:\s[^<>]*)?)/>",
+    re.IGNORECASE,
 )
-_ROLES_LEFT_OUT = frozenset("navigation banner contentinfo search".split())
-# All others are inline, those that HTML does not know too.
-_BLOCKS = frozenset(
-    "address article aside blockquote body caption center col colgroup dd details dialog dir div dl dt "
-    "fieldset figcaption figure footer form frameset h1 h2 h3 h4 h5 h6 header hgroup hr html legend li "
-    "listing main menu nav ol optgroup option p plaintext pre search section summary table tbody td tfoot th "
-    "thead tr ul xmp".split()
-)
-_KNOWN = defs.tags | frozenset("math mfrac mi mn mo mrow msqrt msub msup picture semantics svg wbr".split())
-_TAG = re.compile(r"</?([a-z][a-z0-9]*)\b", re.IGNORECASE)
-_FILLED = 100  # columns that merged cells may fill, lest a broken page fill the memory
-_PERMALINK = re.compile(r"\s*[¶\uf0c1]$|\s+#$")
-_HIDDEN = re.compile(r"display\s*:\s*none", re.IGNORECASE)
-_FRONT_MATTER = re.compile(r"---[ \t]*\n(.{0,20000}?\n)(?:---|\.\.\.)[ \t]*(?:\n|$)", re.DOTALL)
+_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+_NO_FRAMES = re.compile(r"(</?)noframes\b", re.IGNORECASE)
+_FORWARDING = re.compile(r"url\s*=\s*['\"]?\s*([^'\"\s;]+)", re.IGNORECASE)
+_METADATA = frozenset("base link meta noscript script style template title".split())
+_SHORT = 30  # words; a page that forwards has fewer
+_NAMED = 5  # addresses that a note names
 
 
 def read_html(data: bytes, title: str) -> Document:
-    """Read a web page: its main part if it marks one, without navigation, footer and hidden parts."""
+    """Read a web page: its main part if it marks one, without navigation, footers and hidden parts.
+
+    What is left out is counted, and read after all if it is most of the page's text.
+    """
     declared = _DECLARED.search(data[:_DECLARED_WITHIN])
-    text, note = decode(
+    decoded = decode(
         data, next(filter(None, declared.groups())).decode("ascii", "replace") if declared else ""
     )
-    return _read(text, title, [note] if note else [], narrow=True)
+    text, note = decoded.text, decoded.note
+    return read_markup(text, title, [note] if note else [], narrow=True)
 
 
-def read_markdown(data: bytes, title: str) -> Document:
-    """Read Markdown (CommonMark with tables), with a title from its front matter if it has one."""
-    from markdown_it import MarkdownIt
+def read_markup(
+    text: str, title: str, notes: Sequence[str], *, narrow: bool, stated: bool = False
+) -> Document:
+    """Read the markup of a page.
 
-    text, note = decode(data)
-    text = clean(text)
-    front = _FRONT_MATTER.match(text)
-    # A ruler may open a text too: front matter has values by name.
-    if front and isinstance(values := _yaml(front[1]), dict):
-        title, text = stated_title(values.get("title"), title), text[front.end() :]
-    parser = MarkdownIt("commonmark").enable("table")
-    parser.add_render_rule("html_inline", _inline_html)
-    # What is written as a tag does not tell which part is the main one.
-    return _read(parser.render(text), title, [note] if note else [], narrow=False)
-
-
-def _inline_html(_: Any, tokens: Sequence[Any], place: int, *__: Any) -> str:
-    # A placeholder in angle brackets is text that its writer forgot to mark as code.
-    content: str = tokens[place].content
-    tag = _TAG.match(content)
-    return escape(content) if tag and tag[1].lower() not in _KNOWN else content
-
-
-def _yaml(text: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        return None
-
-
-def _read(text: str, title: str, notes: list[str], *, narrow: bool) -> Document:
+    ``narrow``: to its main part, if it marks one. ``stated``: ``title`` is what the document calls itself.
+    """
+    text, repairs = _repair(clean(text))
     # As bytes of a known encoding: lxml refuses characters beside a declaration of how they are encoded.
     parser = html.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
     try:
-        root = html.document_fromstring(clean(text).encode(), parser=parser)
+        root = html.document_fromstring(text.encode(), parser=parser)
     except etree.ParserError:
         raise DataError("there is no text in it.") from None
+    _end_head(root)
+    notes = [*notes, *repairs]
     if broken_off := [entry.message for entry in parser.error_log if entry.level_name == "FATAL"]:
-        notes = [*notes, f"read in part only ({broken_off[0]})"]
-    title = stated_title(root.findtext("head/title"), title)
+        notes.append(f"read in part only ({broken_off[0]})")
+    title = title if stated else stated_title(root.findtext("head/title"), title)
     mains = root.xpath("//main | //*[@role='main']") if narrow else []
-    document = _taken_down(mains[0] if len(mains) == 1 else root, title, notes)
-    # A main part may be there for a script to fill.
-    return document if document.blocks or not mains else _taken_down(root, title, notes)
+    main = mains[0] if len(mains) == 1 else None
+    document = _write(root, main, title, notes, stated=stated)
+    if leads := _leads(root, document):
+        document = replace(document, notes=(*document.notes, leads))
+    return document
 
 
-def _taken_down(root: Any, title: str, notes: Sequence[str]) -> Document:
-    writer = Writer(title)
-    writer.notes += notes
-    _TreeWalk(writer).through(root)
+def _end_head(root: Any) -> None:
+    """Move to the body what stands in the head and cannot: lxml does not know that HTML 5's tags end it."""
+    head, body = root.find("head"), root.find("body")
+    children = () if head is None else list(head)
+    start = next((place for place, child in enumerate(children) if child.tag not in _METADATA), None)
+    if start is None:
+        return
+    if body is None:
+        body = etree.SubElement(root, "body")
+    for place, child in enumerate(children[start:]):
+        body.insert(place, child)
+
+
+def _write(root: Any, main: Any, title: str, notes: Sequence[str], *, stated: bool) -> Document:
+    """Write a page; kinds of parts that turn out to hold most of its text are read in a further round."""
+    taken: frozenset[str] = frozenset()
+    while True:
+        writer, omissions = Writer(title, stated=stated), Omissions(root, taken)
+        writer.notes += notes
+        within = None if ELSEWHERE in taken else main
+        if within is not None and (heading := _heading_above(root, within, omissions)):
+            writer.heading(1, heading)
+        write_tree(root, writer, omissions, within=within)
+        kind = omissions.to_take_back(writer.count_words()) if omissions.prose else ""
+        if not kind:
+            break
+        taken |= {kind}
+    writer.left_out.update(omissions.words)
+    if taken:
+        writer.notes.append(f"most of its text is in {' and '.join(sorted(taken))}: read all the same")
+    if omissions.read_anyway:
+        writer.notes.append(
+            f"{omissions.read_anyway:,} words of text are marked as navigation or a form: read all the same"
+        )
     return writer.document()
 
 
-class _TreeWalk:
-    """Goes through a tree in reading order: text of inline elements gathers until a block begins or ends."""
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-        self._inline: list[str] = []
-        self._mark = ""  # of the list item that has begun: a dash or its number
-        self._numbers: list[int | None] = []  # of the next item in each list that is open; None for a dash
-
-    def through(self, root: Any) -> None:
-        # Events instead of recursion: pages out of a generator nest deeper than Python does.
-        walk = etree.iterwalk(root, events=("start", "end"))
-        for event, element in walk:
-            tag = element.tag
-            if event == "start":
-                if self._begin(element, tag):
-                    walk.skip_subtree()
-                else:
-                    self._text(element.text)
-            else:
-                if tag in ("ul", "ol") and self._numbers and not _is_left_out(element, tag):
-                    self._numbers.pop()
-                if tag in _BLOCKS:
-                    self._flush()
-                if element is not root:
-                    self._text(element.tail)
-        self._flush()
-
-    def _begin(self, element: Any, tag: str) -> bool:
-        """Begin an element; return whether what is in it is done with."""
-        if _is_left_out(element, tag):
-            return True
-        if tag == "br":
-            self._inline.append("\n")
-            return False
-        if tag not in _BLOCKS:
-            return False
-        self._flush()
-        if _HEADING.fullmatch(tag):
-            self._writer.heading(int(tag[1]), _PERMALINK.sub("", _inner_text(element).strip()))
-            return True
-        if tag == "pre":
-            self._writer.block(_inner_text(element, line_break="\n"), whole=True)
-            return True
-        if tag == "table" and (rows := _rows(element)):
-            caption = element.find("caption")
-            if caption is not None and not _is_left_out(caption, "caption"):
-                self._writer.block(_inner_text(caption))
-            header = all(cell.tag == "th" for cell in rows[0])
-            self._writer.table(_grid(rows, header=header), header=header)
-            return True
-        if tag in ("ul", "ol"):
-            first = element.get("start", "1")
-            self._numbers.append((int(first) if first.isdigit() else 1) if tag == "ol" else None)
-        if tag == "li":
-            self._mark = "- "
-            if self._numbers and (number := self._numbers[-1]) is not None:
-                self._mark, self._numbers[-1] = f"{number}. ", number + 1
-        return False
-
-    def _text(self, text: str | None) -> None:
-        if text:
-            self._inline.append(re.sub(r"\s+", " ", text))
-
-    def _flush(self) -> None:
-        text = "".join(self._inline)
-        self._inline.clear()
-        if text.strip():
-            self._writer.block(self._mark + text.strip())
-            self._mark = ""
+def _heading_above(root: Any, main: Any, omissions: Omissions) -> str:
+    """Return the heading of the page if it stands before its main part."""
+    headings = list(root.iter("h1"))
+    around = [headings[0], *headings[0].iterancestors()] if len(headings) == 1 else []
+    if not around or main in around or any(omissions.reason(part, part.tag) for part in around):
+        return ""
+    return inner_text(headings[0], omissions).strip()
 
 
-def _is_left_out(element: Any, tag: str) -> bool:
-    return (
-        tag in _LEFT_OUT
-        or element.get("hidden") is not None
-        or element.get("aria-hidden") == "true"
-        or element.get("role") in _ROLES_LEFT_OUT
-        or _HIDDEN.search(element.get("style", "")) is not None
-    )
+def _leads(root: Any, document: Document) -> str:
+    """Return a note on where the text of a page is that has hardly any itself, "" if it has."""
+    if sum(count_words(block.text) for block in document.blocks[:_SHORT]) > _SHORT:
+        return ""
+    if frames := [frame.get("src") for frame in root.iter("frame", "iframe") if frame.get("src")]:
+        return f"its text stands in other files, which it frames: {', '.join(frames[:_NAMED])}"
+    for element in root.iter("meta"):
+        refresh = element.get("http-equiv", "").lower() == "refresh"
+        if refresh and (target := _FORWARDING.search(element.get("content", ""))):
+            return f"it forwards to {target[1]}"
+    return ""
 
 
-def _rows(table: Any) -> list[list[Any]]:
-    """Return a table's cells; none if it only places things on the page, and is to be read as text."""
-    if next(table.iterdescendants("table", "h1", "h2", "h3", "pre"), None) is not None:
-        return []
-    rows = [
-        [cell for cell in row.iterchildren("td", "th") if not _is_left_out(cell, cell.tag)]
-        for row in table.iter("tr")
-        if not _is_left_out(row, "tr")
-    ]
-    return rows if len(rows) > 1 and max(map(len, rows)) > 1 else []
+def _repair(text: str) -> tuple[str, list[str]]:
+    """Take the opening away of what is never closed and would keep the rest of the page out of sight.
 
-
-def _grid(rows: Sequence[Sequence[Any]], *, header: bool) -> list[list[str]]:
-    """Return the texts of cells, each in its column.
-
-    A cell over several rows counts in each. One over several columns names all of them in a header, and else
-    stands in the first.
+    Returns the text, and notes on what was repaired.
     """
-    grid: list[list[str]] = []
-    below: dict[int, tuple[int, str]] = {}  # by column: what reaches into how many more rows
-    for row in rows:
-        texts: list[str] = []
-        for cell in row:
-            _fill(texts, below)
-            text, height = _inner_text(cell), _span(cell, "rowspan")
-            for column in range(min(_span(cell, "colspan"), max(1, _FILLED - len(texts)))):
-                shown = text if column == 0 or (header and not grid) else ""
-                if height > 1:
-                    below[len(texts)] = height - 1, shown
-                texts.append(shown)
-        _fill(texts, below)
-        grid.append(texts)
-    return grid
-
-
-def _fill(texts: list[str], below: dict[int, tuple[int, str]]) -> None:
-    while (column := len(texts)) in below and column < _FILLED:
-        left, text = below.pop(column)
-        if left > 1:
-            below[column] = left - 1, text
-        texts.append(text)
-
-
-def _span(cell: Any, name: str) -> int:
-    stated = cell.get(name, "1").strip()
-    return max(1, int(stated)) if stated.isdecimal() and len(stated) < 10 else 1
-
-
-def _inner_text(root: Any, line_break: str = " ") -> str:
-    """Return what a reader sees of the text in an element; blocks within it stand apart."""
-    parts: list[str] = []
-    walk = etree.iterwalk(root, events=("start", "end"))
-    for event, element in walk:
-        tag = element.tag
-        if element is not root and tag in _BLOCKS and parts and not parts[-1].endswith(("\n", " ")):
-            parts.append(line_break)
-        if event == "end":
-            text = element.tail if element is not root else ""
-        elif element is not root and _is_left_out(element, tag):
-            walk.skip_subtree()
+    notes = []
+    if _XHTML.search(text[:1000]):
+        # Of a page that is read as HTML only empty elements may close themselves.
+        text = _SELF_CLOSED.sub(r"<\1\2></\1>", _CDATA.sub(lambda match: escape(match[1]), text))
+    if "<frameset" in text.lower():
+        text = _NO_FRAMES.sub(r"\1div", text)
+    closed = max(text.rfind("-->"), text.rfind("--!>"), 0)
+    start = text.find("<!--", closed)
+    if start >= 0 and not _within_raw(_lower(text), start):
+        text = text[:start] + text[start:].replace("<!--", " ")
+        notes.append("a comment in it never ends: what follows is read")
+    lower = _lower(text)
+    for tag in _RAW:
+        start = _last_opening(lower, tag)
+        if start < 0 or lower.find(f"</{tag}", start) >= 0:
             continue
-        else:
-            text = line_break if tag == "br" else element.text
-        if text:
-            parts.append(text)
-    return "".join(parts)
+        end = text.find(">", start) + 1
+        if _within_raw(lower, start) or _commented(lower, start) or not end or not _MARKUP.search(text, end):
+            continue
+        text = f"{text[:start]} {text[end:]}"
+        lower = _lower(text)
+        notes.append(f"a <{tag}> in it never ends: what follows is read")
+    return text, notes
+
+
+def _lower(text: str) -> str:
+    """Return a text in small letters, each in its place: some capitals become two letters."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else re.sub("[A-Z]+", lambda match: match[0].lower(), text)
+
+
+def _last_opening(lower: str, tag: str) -> int:
+    start = lower.rfind(f"<{tag}")
+    while start >= 0 and lower[start + len(tag) + 1 : start + len(tag) + 2].isalnum():
+        start = lower.rfind(f"<{tag}", 0, start)
+    return start
+
+
+def _within_raw(lower: str, place: int) -> bool:
+    """Whether a place is in a script or the like that ends after it."""
+    for tag in _RAW:
+        opened = _last_opening(lower[:place], tag)
+        if opened >= 0 and lower.find(f"</{tag}", opened) > place:
+            return True
+    return False
+
+
+def _commented(lower: str, place: int) -> bool:
+    opened = lower.rfind("<!--", 0, place)
+    return opened >= 0 and lower.find("-->", opened) > place

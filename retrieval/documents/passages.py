@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from core.errors import ConfigError
-from core.sentences import split_sentences
-from core.types import Passage, passage_id
+from corag.core.errors import ConfigError
+from corag.core.sentences import sentence_spans
+from corag.core.types import Passage, passage_id
+from corag.core.words import count_words, is_unspaced, word_spans
 from retrieval.documents.document import SEPARATOR, Block, Document
-
-# Scripts without spaces: there a character counts as a word.
-_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(f"[{_UNSPACED}]|[^\\s{_UNSPACED}]+")
 
 _NEAR = 6  # a paragraph's end attracts a passage's within this part of its length
 
@@ -49,7 +46,7 @@ class _Piece:
     text: str
     words: int
     joint: str
-    page: int
+    page: int | str
 
 
 def cut(document: Document, source: str, cutting: Cutting) -> Iterator[Passage]:
@@ -67,18 +64,8 @@ def cut(document: Document, source: str, cutting: Cutting) -> Iterator[Passage]:
             yield Passage(passage_id(title, text), title, text, source, part[0].page)
 
 
-def count_words(text: str) -> int:
-    """Count words, in a script without spaces its characters.
-
-    >>> count_words("Oslo, Norway"), count_words("東京は日本")
-    (2, 5)
-    """
-    return len(text.split()) if text.isascii() else len(_WORD.findall(text))
-
-
 def _pieces(block: Block, most: int) -> Iterator[_Piece]:
-    words = count_words(block.text)
-    if block.whole and words <= most:
+    if block.whole and (words := count_words(block.text)) <= most:
         yield _Piece(block.text, words, "\n", block.page)
         return
     for line in block.text.split("\n"):
@@ -86,41 +73,72 @@ def _pieces(block: Block, most: int) -> Iterator[_Piece]:
             yield _Piece(line, words, "\n", block.page)
             continue
         joint = "\n"
-        for sentence in split_sentences(line):
-            for part in _words_of(sentence, most):
-                yield _Piece(part, count_words(part), joint, block.page)
-                joint = " "
+        for part, words, follows_space in _line_parts(line, most):
+            # Between two sentences, or words, of a script without spaces stands nothing.
+            yield _Piece(part, words, joint or " " * follows_space, block.page)
+            joint = ""
 
 
-def _words_of(sentence: str, most: int) -> Iterator[str]:
-    """Cut a sentence that is too long between words, into parts of about equal length."""
-    if (count := count_words(sentence)) <= most:
-        yield sentence
-        return
-    starts = [word.start() for word in _WORD.finditer(sentence)]
+def _line_parts(line: str, most: int) -> Iterator[tuple[str, int, bool]]:
+    """Yield a line's sentences, those that are too long in parts.
+
+    Each with its number of words, and whether white space stands before it.
+    """
+    before = 0
+    for start, end in sentence_spans(line):
+        words = count_words(line[start:end])
+        places = [start + place for place in _places(line[start:end], words, most)] if words > most else []
+        for first, last in pairwise([start, *places, end]):
+            part = line[first:last].rstrip()
+            yield part, count_words(part) if places else words, first > before
+            before = first + len(part)
+
+
+def _places(sentence: str, count: int, most: int) -> Sequence[int]:
+    """Return where to cut a sentence that is too long: between words, into parts of about equal length.
+
+    Where no spaces are set between words, a space, or a comma, ends a phrase: there, if it is near.
+    ``count``: of its words.
+    """
+    starts = [start for start, _ in word_spans(sentence)]
+    if is_unspaced(sentence):
+        return list(_phrase_places(sentence, starts, most))
     parts = math.ceil(count / most)
-    bounds = [starts[count * part // parts] for part in range(parts)] + [len(sentence)]
-    for start, stop in pairwise(bounds):
-        yield sentence[start:stop].rstrip()
+    return [starts[count * part // parts] for part in range(1, parts)]
+
+
+def _phrase_places(sentence: str, starts: Sequence[int], most: int) -> Iterator[int]:
+    first = 0
+    while (words := len(starts) - first) > most:
+        wanted = first + words // math.ceil(words / most)
+        near = most // _NEAR
+        candidates = range(max(first + 1, wanted - near), min(first + most, wanted + near) + 1)
+        ends = [number for number in candidates if _ends_phrase(sentence[starts[number] - 1])]
+        first = min(ends, key=lambda number: abs(number - wanted), default=wanted)
+        yield starts[first]
+
+
+def _ends_phrase(character: str) -> bool:
+    return character.isspace() or unicodedata.category(character).startswith("P")
 
 
 def _parts(pieces: Sequence[_Piece], cutting: Cutting) -> Iterator[Sequence[_Piece]]:
     """Divide a section's pieces into as few passages as they fill, none of them a short rest."""
     most = cutting.words - cutting.overlap
-    left = sum(piece.words for piece in pieces)
+    words_left = sum(piece.words for piece in pieces)
     start = 0
     while start < len(pieces):
-        wanted = left / max(1, math.ceil(left / most))
+        target = words_left / max(1, math.ceil(words_left / most))
         stop, size = start, 0
         while stop < len(pieces):
             grown = size + pieces[stop].words
             # Stop where the size wanted is met more nearly than one piece further on.
-            if size and (grown > most or grown - wanted > wanted - size):
+            if size and (grown > most or grown - target > target - size):
                 break
             stop, size = stop + 1, grown
         stop = _settled(pieces, start, stop, room=most - size, near=most // _NEAR)
         yield pieces[_repeated_from(pieces, start, cutting.overlap) : stop]
-        left -= sum(piece.words for piece in pieces[start:stop])
+        words_left -= sum(piece.words for piece in pieces[start:stop])
         start = stop
 
 

@@ -1,28 +1,60 @@
-"""PDF: the text of its pages, without running headers and footers, as paragraphs with their page."""
+"""PDF: its text as paragraphs under the headings of its outline, each with its page's printed number.
+
+Left out, and counted in a note: running headers and footers, tables of contents, the index.
+"""
 
 from __future__ import annotations
 
-import io
-import logging
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from pypdf import PdfReader
-from pypdf.errors import PyPdfError
-
-from core.errors import DataError, reason
-from core.sentences import sentence_end
-from retrieval.documents.document import Document, Writer, clean, stated_title
-from retrieval.documents.plain import join_lines, paragraphs, usual_width
-
-# It tells of every oddity that it works around; what could not be read is said here.
-logging.getLogger("pypdf").setLevel(logging.CRITICAL)
+from corag.core.errors import DataError
+from corag.core.sentences import sentence_end
+from retrieval.documents.contents import (
+    NUMBERING,
+    find_contents,
+    find_index,
+    find_repeated_contents,
+    fold,
+    is_contents_heading,
+    is_index_heading,
+)
+from retrieval.documents.document import Document, Writer, stated_title
+from retrieval.documents.pdf_pages import Line, OutlineEntry, Page, PdfContents, read_contents
+from retrieval.documents.plain import join_lines, paragraphs, unbroken_words, usual_width
 
 _EDGE = 2  # lines at the top and at the bottom of a page that may be running ones
 _REPEATED = 3  # pages on which such a line must stand
 _NUMBER = re.compile(r"(?<!\d)\d{1,9}(?!\d)")
 _SENTENCE_END = (".", "!", "?", ":", ";", "”", '"')
+_TITLE_LINES = 4  # that a printed heading fills at most, with its number
+_ABOVE = 4.0  # points that a heading may stand above the place to which its outline leads
+# What is printed before a heading and missing in the outline: "4.1", "Chapter 4", "CHAPTER FOUR", "A.".
+_NUMBERING = re.compile(
+    r"(?:(?:[^\W\d_]+ )?(?:[0-9]+|[IVXLC]+|[A-Z])(?:\.[0-9]+)*[.:)]?"
+    r"|(?i:chapter|part|appendix|annex) [\w-]+)(?: ?[-–—:])?"
+)
+_NUMBERING_BEFORE = re.compile(rf"(?:{_NUMBERING.pattern})(?= )")
+_HEADER_PARTS = re.compile(r"\s*(?:…|\.{3}|\||—|•)\s*|\s+(?=[0-9]+(?:\.[0-9]+)+\.? )")
+_AROUND_NUMBER = " -–—[]()|·•"
+_CUT_TITLE = 8  # letters of a title at least that a header must have
+_COLUMN = 6.0  # points within which the right parts of lines in two columns begin
+_COLUMN_LINES = 6  # of a page at least that are drawn over two columns, and
+_COLUMN_SHARE = 0.4  # of its lines
+_COLUMN_WORDS = 3  # of each part at least, on average: a table's cells have fewer
+_UNMAPPED = 0.05  # of the characters: fonts that do not say their letters
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """A heading, and the line of its page that it stands before; ``lines``: how many are printed of it."""
+
+    level: int
+    title: str
+    place: int
+    lines: int
 
 
 def read_pdf(data: bytes, title: str) -> Document:
@@ -30,59 +62,266 @@ def read_pdf(data: bytes, title: str) -> Document:
 
     Raises :class:`DataError` if it is broken, asks for a password or has no text.
     """
-    try:
-        reader = PdfReader(io.BytesIO(data))
-        if reader.is_encrypted and not reader.decrypt(""):
-            raise DataError("it is encrypted: save a copy without a password.")
-        count = len(reader.pages)
-    except PyPdfError as error:
-        raise DataError(f"it is damaged, or no PDF ({reason(error)}): export or download it again.") from None
+    contents = read_contents(data)
+    pages = contents.pages
     writer = Writer(title)
-    try:
-        writer.title = stated_title(reader.metadata and reader.metadata.title, title)
-    except Exception:  # noqa: BLE001 - broken properties fail in many ways, and say nothing of the pages
-        writer.notes.append("its properties cannot be read")
-    pages = [_lines(reader, number, writer) for number in range(count)]
-    if not any(pages):
+    writer.notes += [
+        f"page {number} cannot be read ({page.problem})"
+        for number, page in enumerate(pages, 1)
+        if page.problem
+    ]
+    if not any(page.lines for page in pages):
         raise DataError(
             f"there is no text in its {len(pages)} pages: are they pictures? Recognise the text (OCR) first."
         )
-    if blank := sum(not page for page in pages):
+    writer.title, outline = _title(contents, title)
+    if blank := sum(not page.lines for page in pages):
         writer.notes.append(f"{blank} of {len(pages)} pages have no text")
-    for number, paragraph in _joined(_without_running_lines(pages)):
-        writer.block(paragraph, page=number)
+    _Layout(pages, outline, writer).write()
+    writer.notes += _doubts(contents)
     return writer.document()
 
 
-def _lines(reader: PdfReader, number: int, writer: Writer) -> list[str]:
-    try:
-        text = clean(reader.pages[number].extract_text())
-    except Exception as error:  # noqa: BLE001 - a broken page fails anywhere in pypdf; the others are good
-        writer.notes.append(f"page {number + 1} cannot be read ({reason(error)})")
-        return []
-    lines = text.strip().split("\n")
-    return lines if lines != [""] else []
+def _title(contents: PdfContents, otherwise: str) -> tuple[str, list[OutlineEntry]]:
+    """Return the document's title, and the outline without an entry that only repeats it above all others."""
+    outline = contents.outline
+    title = stated_title(contents.title, "")
+    if len(outline) > 1 and [entry.level for entry in outline].count(0) == 1 and outline[0].level == 0:
+        root = stated_title(outline[0].title, "")
+        if not title or not root or fold(root) == fold(title):
+            return title or root or otherwise, outline[1:]
+    return title or otherwise, outline
 
 
-def _without_running_lines(pages: Sequence[list[str]]) -> list[list[str]]:
-    """Leave out what stands at the edge of several pages, be it with a number that rises with the page."""
-    seen: Counter[str] = Counter()
-    for number, page in enumerate(pages):
-        edge = [*page[:_EDGE], *page[-_EDGE:]] if len(page) > 2 * _EDGE else []
-        seen.update({form for line in edge for form in _forms(line, number)})
-    kept = []
-    for number, page in enumerate(pages):
-        last = len(page) - _EDGE
-        kept.append(
-            [
-                line
-                for place, line in enumerate(page)
-                if len(page) <= 2 * _EDGE
-                or _EDGE <= place < last
-                or max(seen[form] for form in _forms(line, number)) < _REPEATED
-            ]
+def _doubts(contents: PdfContents) -> list[str]:
+    """Return what in its pages was drawn so that their text may be wrong."""
+    notes = []
+    if columns := sum(map(_has_mixed_columns, contents.pages)):
+        notes.append(f"{columns} page(s) are drawn line by line over two columns, which may be mixed")
+    if contents.unmapped > _UNMAPPED:
+        notes.append(
+            f"its text may be garbled: the fonts of {contents.unmapped:.0%} of its characters do not say "
+            "which letters they are"
         )
-    return kept
+    if contents.lost_entries:
+        notes.append(f"{contents.lost_entries} heading(s) of its outline lead to no page")
+    return notes
+
+
+def _has_mixed_columns(page: Page) -> bool:
+    """Whether lines of a page go over two columns of text: a wide blank always ends at the same place."""
+    lines = [line.columns for line in page.lines if line.columns]
+    places = Counter(round(x / _COLUMN) for _, _, x in lines)
+    if not places:
+        return False
+    place = max(places, key=lambda one: places[one] + places[one + 1])
+    parts = [(left, right) for left, right, x in lines if round(x / _COLUMN) in (place, place + 1)]
+    if len(parts) < max(_COLUMN_LINES, _COLUMN_SHARE * len(page.lines)):
+        return False
+    return all(
+        sum(len(part[side].split()) for part in parts) >= _COLUMN_WORDS * len(parts) for side in (0, 1)
+    )
+
+
+class _Layout:
+    """Tells headings, running lines, contents and text apart, and writes what is to be read.
+
+    The pages' lines stay as they are; what is left out is a set of (page, line), each counted from 0.
+    """
+
+    def __init__(self, pages: Sequence[Page], outline: Sequence[OutlineEntry], writer: Writer) -> None:
+        self._pages = [page.lines for page in pages]
+        self._texts = [[line.text for line in page.lines] for page in pages]
+        self._labels = [page.label for page in pages]
+        self._writer = writer
+        titles = [entry.title for entry in outline]
+        self._titles = {fold(form) for title in titles for form in (title, NUMBERING.sub("", title))} - {""}
+        self._sections = self._place_sections(outline)
+        self._printed = {
+            (number, place)
+            for number, sections in self._sections.items()
+            for section in sections
+            for place in range(section.place, section.place + section.lines)
+        }
+        self._left_out: set[tuple[int, int]] = set()
+
+    def write(self) -> None:
+        """Write the text under its headings, and count what is left out."""
+        self._leave_out("running headers and footers", self._running_lines())
+        self._leave_out("tables of contents", self._contents())
+        self._leave_out("index", self._index())
+        words = unbroken_words([line for page in self._texts for line in page])
+        for entry in self._joined(words):
+            if isinstance(entry, _Section):
+                self._writer.heading(entry.level, entry.title)
+            else:
+                number, paragraph = entry
+                self._writer.block(paragraph, page=self._labels[number])
+
+    def _leave_out(self, what: str, places: Collection[tuple[int, int]]) -> None:
+        for number, place in places:
+            if (number, place) not in self._printed:
+                words = self._texts[number][place].split()
+                # Dots that lead to a page number are no words.
+                self._writer.leave_out(what, " ".join(word for word in words if any(map(str.isalnum, word))))
+                self._left_out.add((number, place))
+
+    def _place_sections(self, outline: Sequence[OutlineEntry]) -> Mapping[int, list[_Section]]:
+        """Find the lines at which the outline's sections begin, by page."""
+        placed: dict[int, list[_Section]] = {}
+        for entry in outline:
+            if any(map(str.isalnum, entry.title)):
+                placed.setdefault(entry.page, []).append(_place_section(entry, self._pages[entry.page]))
+        for sections in placed.values():
+            sections.sort(key=lambda section: section.place)
+        return placed
+
+    def _running_lines(self) -> set[tuple[int, int]]:
+        """Find what stands at the edge of several pages, be it with a number that rises with the page."""
+        page_counts: Counter[str] = Counter()
+        for number, page in enumerate(self._texts):
+            edge = [*page[:_EDGE], *page[-_EDGE:]] if len(page) > 2 * _EDGE else []
+            page_counts.update({form for line in edge for form in _forms(line, number)})
+        return {
+            (number, place)
+            for number, page in enumerate(self._texts)
+            for place, line in enumerate(page)
+            if not _EDGE <= place < len(page) - _EDGE
+            and (
+                max(page_counts[form] for form in _forms(line, number)) >= _REPEATED
+                or (place in (0, len(page) - 1) and self._is_page_line(line, number))
+            )
+        }
+
+    def _is_page_line(self, line: str, number: int) -> bool:
+        """Whether a line at a page's edge is its number, or names the section, with or without it."""
+        label = str(self._labels[number])
+        if len(self._pages) < _REPEATED:
+            return False
+        if line.strip(_AROUND_NUMBER) == label:
+            return True
+        without = re.sub(rf"^{re.escape(label)}\s+|\s+{re.escape(label)}$", "", line)
+        parts = [part for part in _HEADER_PARTS.split(without) if part]
+        sure = without != line
+        return bool(parts) and all(self._names_section(part, numbered=not sure) for part in parts)
+
+    def _names_section(self, text: str, *, numbered: bool) -> bool:
+        """Whether a part of a header is a section's title, which may be cut short."""
+        numbering = _NUMBERING_BEFORE.match(text)
+        rest = fold(text[numbering.end() :] if numbering else text)
+        if numbered and not numbering:
+            return False
+        if {fold(text), rest} & self._titles or is_contents_heading(text) or is_index_heading(text):
+            return True
+        return len(rest) >= _CUT_TITLE and any(title.startswith(rest) for title in self._titles)
+
+    def _contents(self) -> set[tuple[int, int]]:
+        places = self._places()
+        lines = [self._texts[number][place] for number, place in places]
+        labels = {str(label) for label in self._labels}
+        found = find_contents(lines, labels, self._titles) | find_repeated_contents(lines)
+        return {places[line] for line in found}
+
+    def _index(self) -> set[tuple[int, int]]:
+        places = self._places()
+        pages: list[list[tuple[int, int]]] = [[] for _ in self._pages]
+        for number, place in places:
+            pages[number].append((number, place))
+        texts = [[self._texts[number][place] for number, place in page] for page in pages]
+        starts = find_index(texts, {str(label) for label in self._labels})
+        return {place for number, start in starts for place in pages[number][start:]}
+
+    def _places(self) -> list[tuple[int, int]]:
+        return [
+            (number, place)
+            for number, page in enumerate(self._pages)
+            for place in range(len(page))
+            if (number, place) not in self._left_out
+        ]
+
+    def _joined(self, words: Collection[str]) -> Iterator[_Section | tuple[int, str]]:
+        """Yield headings, and paragraphs with the page on which they begin, counted from 0.
+
+        A sentence that a page's end cuts belongs to where it begins.
+        """
+        width = usual_width([line for page in self._texts for line in page])
+        open_paragraph: tuple[int, str] | None = None
+        for number, page in enumerate(self._texts):
+            for section, lines in self._segments(number, page):
+                if section:
+                    if open_paragraph:
+                        yield open_paragraph
+                        open_paragraph = None
+                    # Contents and index that were left out leave a heading with nothing below it.
+                    if not lines and is_contents_heading(section.title):
+                        self._writer.leave_out("tables of contents", section.title)
+                    elif not lines and is_index_heading(section.title):
+                        self._writer.leave_out("index", section.title)
+                    else:
+                        yield section
+                for place, paragraph in enumerate(paragraphs(lines, width, words=words)):
+                    rest = paragraph
+                    if open_paragraph:
+                        page_before, text = open_paragraph
+                        if place == 0 and paragraph[0].islower() and not text.endswith(_SENTENCE_END):
+                            end = sentence_end(paragraph)
+                            text = join_lines([text, paragraph[:end]], words=words)
+                            open_paragraph = page_before, text
+                            rest = paragraph[end:].strip()
+                        if rest:
+                            yield page_before, text
+                    if rest:
+                        open_paragraph = number, rest
+        if open_paragraph:
+            yield open_paragraph
+
+    def _segments(self, number: int, page: Sequence[str]) -> Iterator[tuple[_Section | None, list[str]]]:
+        """Divide a page at the headings on it: each with the lines below it, None with those above."""
+        sections = self._sections.get(number, [])
+        starts = [0, *(section.place for section in sections), len(page)]
+        for at, section in enumerate([None, *sections]):
+            places = range(starts[at], starts[at + 1])
+            lines = [
+                page[place]
+                for place in places
+                if (number, place) not in self._left_out and (number, place) not in self._printed
+            ]
+            if section or lines:
+                yield section, lines
+
+
+def _place_section(entry: OutlineEntry, lines: Sequence[Line]) -> _Section:
+    """Find a heading on the page that the outline names: by its words, else by its place."""
+    level = entry.level + 2  # the first is the document's title's
+    title = fold(entry.title)
+    below = [
+        place
+        for place, line in enumerate(lines)
+        if entry.height is None or line.height <= entry.height + _ABOVE
+    ]
+    for place in below:
+        for count in range(1, _TITLE_LINES + 1):
+            printed = " ".join(line.text for line in lines[place : place + count])
+            numbering = _numbering(printed, title)
+            if numbering is not None:
+                return _Section(level, f"{numbering} {entry.title}".strip(), place, count)
+    return _Section(level, entry.title, below[0] if below and entry.height is not None else 0, 0)
+
+
+def _numbering(printed: str, title: str) -> str | None:
+    """Return what stands before a title in a printed heading, "" for nothing; None if it is another one."""
+    letters = fold(printed)
+    if not letters.endswith(title):
+        return None
+    before = len(letters) - len(title)
+    if not before:
+        return ""
+    end, seen = 0, 0
+    while seen < before:
+        seen += len(fold(printed[end]))
+        end += 1
+    numbering = printed[:end] + (re.match(r"[.:)]*", printed[end:]) or [""])[0]
+    return numbering if _NUMBERING.fullmatch(numbering) else None
 
 
 def _forms(line: str, page: int) -> list[str]:
@@ -93,23 +332,6 @@ def _forms(line: str, page: int) -> list[str]:
     """
     squeezed = " ".join(line.split())
     return [squeezed] + [
-        f"{squeezed[: found.start()]}#{int(found[0]) - page}#{squeezed[found.end() :]}"
-        for found in _NUMBER.finditer(squeezed)
+        f"{squeezed[: number.start()]}#{int(number[0]) - page}#{squeezed[number.end() :]}"
+        for number in _NUMBER.finditer(squeezed)
     ]
-
-
-def _joined(pages: Sequence[list[str]]) -> list[tuple[int, str]]:
-    """Return paragraphs with their pages; a sentence that a page's end cuts belongs to where it begins."""
-    width = usual_width([line for page in pages for line in page])
-    joined: list[tuple[int, str]] = []
-    for number, lines in enumerate(pages, 1):
-        for place, paragraph in enumerate(paragraphs(lines, width, hyphenated=True)):
-            rest = paragraph
-            if place == 0 and joined and paragraph[0].islower() and not joined[-1][1].endswith(_SENTENCE_END):
-                end = sentence_end(paragraph)
-                before, text = joined[-1]
-                joined[-1] = (before, join_lines([text, paragraph[:end]], hyphenated=True))
-                rest = paragraph[end:].strip()
-            if rest:
-                joined.append((number, rest))
-    return joined

@@ -2,67 +2,45 @@
 
 from __future__ import annotations
 
-import codecs
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import zip_longest
 
-from core.errors import DataError
+from corag.core.encodings import decode
+from corag.core.words import line_joint
+from retrieval.documents.contents import find_contents, find_repeated_contents
 from retrieval.documents.document import Document, Writer, clean
 
-# The longer marks first: that of UTF-32 begins as that of UTF-16 does.
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-# What these names stand for on the web: their controls from 0x80 on are curly quotes and dashes.
-_CP1252 = frozenset(("iso-8859-1", "iso8859-1", "latin-1", "latin1", "l1", "us-ascii", "ascii"))
 _WIDEST = 160  # characters; longer lines were not broken to fit a page
 _FILLED = 0.7  # of the usual width: a shorter line was ended by its writer
+_LAST_LETTERS, _FIRST_LETTERS = re.compile(r"[^\W\d_]+$"), re.compile(r"[^\W\d_]+")
 _ITEM = re.compile(r"\s*(?:[-*•–·▪◦]|\(?\w{1,2}[.)]|\d+(?:\.\d+)+\.?)\s")  # or a numbered heading
 
 
 def read_text(data: bytes, title: str) -> Document:
-    """Read a text file: paragraphs, lists and lines as they stand."""
-    text, note = decode(data)
+    """Read a text file: paragraphs, lists and lines as they stand, without its table of contents."""
+    decoded = decode(data)
     writer = Writer(title)
-    writer.notes += [note] if note else []
-    lines = clean(text).split("\n")
-    for paragraph in paragraphs(lines, usual_width(lines)):
+    writer.notes += [decoded.note] if decoded.note else []
+    lines = clean(decoded.text).split("\n")
+    contents = find_contents(lines) | find_repeated_contents(lines)
+    writer.leave_out("tables of contents", "\n".join(lines[number] for number in sorted(contents)))
+    lines = ["" if number in contents else line for number, line in enumerate(lines)]
+    for paragraph in paragraphs(lines, usual_width(lines), words=unbroken_words(lines)):
         writer.block(paragraph)
     return writer.document()
 
 
-def decode(data: bytes, declared: str = "") -> tuple[str, str]:
-    """Return a file's text, and a note if its encoding had to be guessed.
-
-    UTF-8 is tried first, since what is valid UTF-8 hardly ever is anything else; then what the file declares,
-    then cp1252, which is Latin-1 with curly quotes. Raises :class:`DataError` for what is no text.
-    """
-    for mark, encoding in _MARKS:
-        if data.startswith(mark):
-            try:
-                return data.decode(encoding).removeprefix("\ufeff"), ""
-            except UnicodeDecodeError:
-                raise DataError(
-                    f"its first bytes announce {encoding.upper()}, but it is not: save it as UTF-8."
-                ) from None
-    if b"\0" in data:
-        raise DataError("it is binary data or UTF-16 without a mark, not text: save it as UTF-8.")
-    for encoding in ("utf-8", "cp1252" if declared.lower() in _CP1252 else declared):
-        try:
-            return data.decode(encoding), ""
-        except (UnicodeDecodeError, LookupError, ValueError):
-            continue
-    other = declared.lower() not in ("", "utf-8", "utf8")
-    instead = f"neither UTF-8 nor {declared}, which it declares" if other else "not UTF-8"
-    try:
-        return data.decode("cp1252"), f"{instead}: read as cp1252 (Latin-1)"
-    except UnicodeDecodeError:
-        return data.decode("latin-1"), f"{instead}: read as Latin-1"
+def unbroken_words(lines: Sequence[str]) -> frozenset[str]:
+    """Return the words of a text, in small letters, that no line's end cuts; none if it has no such ends."""
+    if not any(line.rstrip().endswith("-") for line in lines):
+        return frozenset()
+    return frozenset(
+        word[0]
+        for line in map(str.casefold, map(str.rstrip, lines))
+        for word in _FIRST_LETTERS.finditer(line)
+        if line[word.end() :] != "-"
+    )
 
 
 def usual_width(lines: Sequence[str]) -> int:
@@ -71,32 +49,42 @@ def usual_width(lines: Sequence[str]) -> int:
     return lengths[len(lengths) * 9 // 10] if lengths else 0
 
 
-def paragraphs(lines: Sequence[str], width: int, *, hyphenated: bool = False) -> Iterator[str]:
+def paragraphs(lines: Sequence[str], width: int, *, words: Collection[str] | None = None) -> Iterator[str]:
     """Join lines that were broken to fit a page of ``width`` characters; blank lines end a paragraph.
 
-    ``hyphenated``: a hyphen at a line's end before a small letter is the printer's, and goes.
+    ``words``: of a text whose words were broken at the ends of lines, see :func:`join_lines`.
     """
     paragraph: list[str] = []
     for line in map(str.strip, lines):
         # A line of dashes or dots is a ruler, so ends a paragraph too.
-        drawn = not any(map(str.isalnum, line))
-        if paragraph and (drawn or not _goes_on(paragraph[-1], line, width)):
-            yield join_lines(paragraph, hyphenated=hyphenated)
+        ruler = not any(map(str.isalnum, line))
+        if paragraph and (ruler or not _goes_on(paragraph[-1], line, width)):
+            yield join_lines(paragraph, words=words)
             paragraph = []
-        if not drawn:
+        if not ruler:
             paragraph.append(line)
     if paragraph:
-        yield join_lines(paragraph, hyphenated=hyphenated)
+        yield join_lines(paragraph, words=words)
 
 
-def join_lines(lines: Sequence[str], *, hyphenated: bool) -> str:
-    """Join the lines of a paragraph, and the halves of words that were broken between them."""
+def join_lines(lines: Sequence[str], *, words: Collection[str] | None = None) -> str:
+    """Join the lines of a paragraph, and the halves of words that were broken between them.
+
+    A hyphen at a line's end is the printer's, and goes, if ``words`` (of the whole text, in small letters)
+    has the joined word; else it stays, since only a dictionary would know it from that of "well-known".
+
+    >>> join_lines(["two neigh-", "bours, both well-", "known"], words={"neighbours"})
+    'two neighbours, both well-known'
+    """
     parts = []
     for line, following in zip_longest(lines, lines[1:], fillvalue=""):
-        if line.endswith("-") and line[-2:-1].isalpha() and following[:1].isalpha():
-            parts.append(line[:-1] if hyphenated and following[:1].islower() else line)
+        if line.endswith("-") and line[-2:-1].isalnum() and following[:1].isalnum():
+            first, second = _LAST_LETTERS.search(line[:-1]), _FIRST_LETTERS.match(following)
+            joined = f"{first[0] if first else ''}{second[0] if second else ''}".casefold()
+            printers = words is not None and first and second and joined in words
+            parts.append(line[:-1] if printers else line)
         else:
-            parts.append(f"{line} ")
+            parts.append(line + line_joint(line, following))
     return "".join(parts).rstrip()
 
 

@@ -1,43 +1,46 @@
-"""A folder of documents as a stream of passages: what is broken is told and passed over, the rest goes on."""
+"""A folder of documents as a stream of passages: what is broken is reported, and the rest goes on."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, replace
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import orjson
 
-from core.errors import DataError, reason
-from core.files import read_jsonl, write_atomically
-from core.types import Passage
-from retrieval.documents.document import Document, title_of_file
-from retrieval.documents.files import (
-    ENDINGS,
-    HTML,
-    MARKDOWN,
-    PDF,
-    RECORDS,
-    TEXT,
-    WORD,
-    DocumentFile,
-    find_documents,
-)
+from corag.core.compression import content_name, find_packing, unpack
+from corag.core.errors import DataError, reason
+from corag.core.file_types import HTML, OLE, PDF, WORD, ZIP, detect_file_type
+from corag.core.files import read_jsonl, write_atomically
+from corag.core.types import Passage
+from retrieval.documents.document import Document, make_title
+from retrieval.documents.files import ENDINGS, RECORDS, DocumentFile, find_documents
 from retrieval.documents.passages import Cutting, cut
+from retrieval.documents.quality import describe_quality
+from retrieval.documents.readers import READERS
+from retrieval.documents.site import Site, Sites
 from retrieval.index_manifest import CorpusFile, hash_documents
-from retrieval.sifting import CorpusReport, FileReport, passage_from_record
+from retrieval.record_files import CorpusItem, read_passage_records
+from retrieval.records import OddRecordError
+from retrieval.sifting import CorpusReport, FileReport
 from retrieval.store import STORE_FILES, PassageStore
 
-READING = "2"
+READING = "7"
 """To be counted up when the same file comes to give other passages: then every index is read anew."""
 
 FILES = "documents.jsonl"
 """In an index folder, what became of each file, one in a line."""
 
-_TELL_EVERY_S = 10.0
+_REPORT_EVERY_S = 10.0
 _NAMED = 5  # files that a sentence names
 _LISTED = 20  # files that a list names, a line each
+_LARGEST_UNPACKED = 1_000_000_000  # bytes of a document that is compressed
+_ENDINGS = {PDF: ".pdf", WORD: ".docx", HTML: ".html"}  # of types that are read under any name
+
+
+Fit = Callable[[Sequence[CorpusItem]], Iterable[CorpusItem]]
 
 
 class DocumentCorpus:
@@ -46,71 +49,105 @@ class DocumentCorpus:
     Raises :class:`DataError` for a path that is not there, or if there is no document at all.
     """
 
-    def __init__(self, paths: Sequence[str | Path], cutting: Cutting | None = None) -> None:
+    def __init__(
+        self, paths: Sequence[str | Path], cutting: Cutting | None = None, fit: Fit | None = None
+    ) -> None:
+        """``fit``: cuts what is still too long of a file's passages; records are taken as they stand."""
         self._cutting = cutting or Cutting()
-        self.found = find_documents(paths)
-        if not self.found.files:
-            left_out = f" ({self.found.left_out()})" if self.found.left_out() else ""
+        self._fit = fit
+        self.listing = find_documents(paths)
+        if not self.listing.files:
+            left_out = f" ({self.listing.describe_omissions()})" if self.listing.describe_omissions() else ""
             raise DataError(
                 f"there is no document in {', '.join(map(str, paths))}{left_out}: they end in "
                 f"{', '.join(ENDINGS)}."
             )
-        self.hashes = hash_documents((file.path, file.name) for file in self.found.files)
+        self.hashes = hash_documents((file.path, file.name) for file in self.listing.files)
 
     def passages(
         self,
         report: CorpusReport,
-        earlier: Earlier | None = None,
-        tell: Callable[[str], None] = lambda _: None,
-    ) -> Iterator[Passage]:
+        earlier: EarlierIndex | None = None,
+        report_progress: Callable[[str], None] = lambda _: None,
+    ) -> Iterator[CorpusItem]:
         """Stream the passages, file by file; who takes one counts it into ``report`` before taking the next.
 
-        ``report.files`` tells what became of each file. What ``earlier`` has of a file is not read again.
+        ``report.files`` gets what became of each file. What ``earlier`` has of a file is not read again.
         """
-        files, told = self.found.files, time.monotonic()
+        files, last_report = self.listing.files, time.monotonic()
+        read_pages: dict[str, Document] = {}  # by name: compared already, and not yet cut
+
+        def read_page(name: str) -> Document | None:
+            try:
+                read_pages[name] = read_document(pages[name])
+            except Exception:  # noqa: BLE001 - it is read again in its turn, and then says why it cannot be
+                return None
+            return read_pages[name]
+
+        pages = {file.name: file for file in files if _is_page(file)}
+        sites = Sites(pages, read_page)
         for number, (file, hashed) in enumerate(zip(files, self.hashes, strict=True)):
-            if time.monotonic() - told > _TELL_EVERY_S:
-                told = time.monotonic()
-                tell(f"{number:,} of {len(files):,} files read")
-            kept, dropped = report.kept, report.dropped
-            refused, notes = "", ""
-            if earlier and (known := earlier.file(hashed)):
-                notes = known.note
+            if time.monotonic() - last_report > _REPORT_EVERY_S:
+                last_report = time.monotonic()
+                report_progress(f"{number:,} of {len(files):,} files read")
+            kept_before, dropped_before, shared_before = report.passages, report.dropped, report.shared_ids
+            site = sites.site(file.name)
+            document = read_pages.pop(file.name, None)
+            earlier_report = earlier.file(hashed) if earlier else None
+            if earlier and earlier_report and earlier_report.repeats == site.digest:
+                result = FileReading((), earlier_report.note, earlier_report.left_out)
                 yield from earlier.passages(hashed)
             else:
-                read, notes, refused = self._read(file)
-                yield from read
+                result = self._read(file, site, document)
+                fit = None if file.ending == RECORDS else self._fit
+                yield from fit(result.passages) if fit else result.passages
             report.files.append(
                 FileReport(
-                    file.name, hashed.hash, report.kept - kept, report.dropped - dropped, refused, notes
+                    file.name,
+                    hashed.hash,
+                    report.passages - kept_before,
+                    report.dropped - dropped_before,
+                    result.refused,
+                    result.note,
+                    result.left_out,
+                    report.shared_ids - shared_before,
+                    site.digest,
                 )
             )
 
-    def has_passages(self, known: Collection[str]) -> bool:
-        """Whether any file can be read; ``known``: hashes of those that could."""
-        return any(file.hash in known for file in self.hashes) or any(
-            self._read(file)[0] for file in self.found.files
+    def has_passages(self, readable_hashes: Collection[str]) -> bool:
+        """Whether any file can be read; ``readable_hashes``: of files that could be."""
+        return any(file.hash in readable_hashes for file in self.hashes) or any(
+            self._read(file).passages for file in self.listing.files
         )
 
-    def _read(self, file: DocumentFile) -> tuple[Sequence[Passage], str, str]:
-        """Return a file's passages, notes on the reading, and why it cannot be read."""
+    def _read(
+        self, file: DocumentFile, site: Site | None = None, document: Document | None = None
+    ) -> FileReading:
         try:
-            return (*read_file(file, self._cutting), "")
+            return read_file(file, self._cutting, site, document)
         except DataError as error:
             refused = str(error)
         except Exception as error:  # noqa: BLE001 - a broken file fails anywhere in its format's library
             refused = f"it cannot be read as {file.path.suffix}: {type(error).__name__}, {reason(error)}"
         # A reason may quote the file's path, whose bytes need not be UTF-8.
-        return (), "", refused.encode("utf-8", "replace").decode()
+        return FileReading(refused=refused.encode("utf-8", "replace").decode())
 
     def notes(self, report: CorpusReport) -> list[str]:
-        """Tell what could not be read, what was read with doubt, and what was left out."""
+        """Return what could not be read, what was read with doubt, and what was left out."""
         notes = []
         if refused := report.refused:
             notes.append(f"{len(refused):,} file(s) could not be read:{_listed(refused)}")
-        if noted := [file for file in report.files if file.note]:
-            notes.append(f"notes on {len(noted):,} file(s):{_listed(noted)}")
-        return notes + ([f"{left_out}."] if (left_out := self.found.left_out()) else [])
+        if doubtful := [file for file in report.files if file.note]:
+            notes.append(f"notes on {len(doubtful):,} file(s):{_listed(doubtful)}")
+        if shortened := [file for file in report.files if file.left_out]:
+            words = sum((Counter(file.left_out) for file in shortened), Counter[str]())
+            counts = ", ".join(f"{what} ({count:,} words)" for what, count in words.most_common())
+            notes.append(
+                f"left out of the text of {len(shortened):,} file(s): {counts}; {FILES} "
+                "has the counts of each."
+            )
+        return notes + ([f"{left_out}."] if (left_out := self.listing.describe_omissions()) else [])
 
 
 def _listed(files: Sequence[FileReport]) -> str:
@@ -120,13 +157,53 @@ def _listed(files: Sequence[FileReport]) -> str:
     return "".join(lines)
 
 
-def read_file(file: DocumentFile, cutting: Cutting) -> tuple[Sequence[Passage], str]:
+@dataclass(frozen=True, slots=True)
+class FileReading:
+    """A file's passages; see :class:`FileReport` for the rest."""
+
+    passages: Sequence[CorpusItem] = ()
+    note: str = ""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    refused: str = ""
+
+
+def read_file(
+    file: DocumentFile, cutting: Cutting, site: Site | None = None, document: Document | None = None
+) -> FileReading:
     """Return a file's passages, and what a user should know of the reading.
 
+    ``site``: of which the file is a page. ``document``: what is in the file, if it has been read already.
     Raises :class:`DataError` with the reason why there are none; a file that is broken raises whatever its
     format's library does.
     """
-    if not file.kind:
+    if document is None:
+        data, ending, notes = _content(file)
+        if ending == RECORDS:
+            items, note = _read_records(file)
+            return FileReading(items, "; ".join([*notes, *([note] if note else [])]))
+        document = _parse(data, ending, notes, file)
+    if site:
+        document = site.trim(document, file.name)
+    if not document.blocks:
+        beside = ", ".join(f"{what} ({count:,} words)" for what, count in document.left_out.items())
+        raise DataError(f"there is no text in it{f' but {beside}' if beside else ''}.")
+    passages = list(cut(document, file.name, cutting))
+    notes = [*document.notes, *describe_quality(block.text for block in document.blocks)]
+    return FileReading(passages, "; ".join(notes), document.left_out)
+
+
+def read_document(file: DocumentFile) -> Document:
+    """Return what is in a file that holds no records; raises as :func:`read_file` does."""
+    return _parse(*_content(file), file)
+
+
+def _parse(data: bytes, ending: str, notes: Sequence[str], file: DocumentFile) -> Document:
+    document = READERS[ending].parse(data, make_title(content_name(file.name)))
+    return replace(document, notes=(*notes, *document.notes))
+
+
+def _content(file: DocumentFile) -> tuple[bytes, str, list[str]]:
+    if file.ending not in ENDINGS:
         raise DataError(f"its ending is none of {', '.join(sorted(ENDINGS))}.")
     try:
         data = file.path.read_bytes()
@@ -134,43 +211,58 @@ def read_file(file: DocumentFile, cutting: Cutting) -> tuple[Sequence[Passage], 
         raise DataError(f"it cannot be opened: {error.strerror}.") from None
     if not data.strip():
         raise DataError("it is empty.")
-    if file.kind == RECORDS:
-        return list(_records(file)), ""
-    document = _reader(file.kind)(data, title_of_file(file.name))
-    if not document.blocks:
-        raise DataError("there is no text in it.")
-    return list(cut(document, file.name, cutting)), "; ".join(document.notes)
+    return _look_inside(data, file)
 
 
-def _reader(kind: str) -> Callable[[bytes, str], Document]:
-    # Loaded when a file of that kind is met: a library each.
-    if kind == PDF:
-        from retrieval.documents.pdf import read_pdf
-
-        return read_pdf
-    if kind == WORD:
-        from retrieval.documents.word import read_docx
-
-        return read_docx
-    if kind == TEXT:
-        from retrieval.documents.plain import read_text
-
-        return read_text
-    from retrieval.documents.markup import read_html, read_markdown
-
-    return {HTML: read_html, MARKDOWN: read_markdown}[kind]
+def _is_page(file: DocumentFile) -> bool:
+    reader = READERS.get(file.ending)
+    return reader is not None and reader.pages
 
 
-def _records(file: DocumentFile) -> Iterator[Passage]:
-    for number, record in enumerate(read_jsonl(file.path), 1):
-        passage = passage_from_record(record, f"record {number}")
-        if passage.id.splitlines() != [passage.id]:
-            raise DataError(f"record {number}: the id {passage.id!r} is empty or spans lines.")
-        f"{passage.title}{passage.text}".encode()  # half a surrogate pair cannot be stored
-        yield passage if passage.source else replace(passage, source=file.name)
+def _look_inside(data: bytes, file: DocumentFile) -> tuple[bytes, str, list[str]]:
+    """Return a file's content, the ending of what it is by its first bytes, and notes if that is another.
+
+    Raises :class:`DataError` for what no reader takes, whatever its name.
+    """
+    notes = []
+    if packing := find_packing(data):
+        data = unpack(data, packing, _LARGEST_UNPACKED)
+        if content_name(file.path) == str(file.path):
+            notes.append(f"it is compressed with {packing.name}, whatever its ending says: unpacked")
+    file_type = detect_file_type(data)
+    if file_type is None or (file.ending == _ENDINGS[WORD] and file_type in (ZIP, OLE)):
+        return data, file.ending, notes  # Word's reader tells what is wrong with its own kind
+    ending = _ENDINGS.get(file_type)
+    if ending is None:
+        raise DataError(f"it is {file_type}, whatever its ending says: {file_type.advice}.")
+    if file.ending == RECORDS or READERS[ending] is not READERS[file.ending]:
+        notes.append(f"it is {file_type}, whatever its ending says: read as such")
+        return data, ending, notes
+    return data, file.ending, notes
 
 
-class Earlier:
+def _read_records(file: DocumentFile) -> tuple[list[CorpusItem], str]:
+    """Return the records of a file, odd ones included, and a note on those.
+
+    Raises :class:`DataError`, for its first record, if none is a passage.
+    """
+    items: list[CorpusItem] = []
+    odd: list[OddRecordError] = []
+    for item in read_passage_records([file.path]):
+        if isinstance(item, Passage) and not item.source:
+            item = replace(item, source=file.name)
+        elif isinstance(item, OddRecordError):
+            odd.append(item)
+        items.append(item)
+    if odd and not any(isinstance(item, Passage) for item in items):
+        raise odd[0]
+    if not odd:
+        return items, ""
+    first = str(odd[0]).removeprefix(f"{file.path}, ")
+    return items, f"{len(odd):,} odd record(s) are left out, the first: {first}"
+
+
+class EarlierIndex:
     """What an index that this one takes the place of had read: ``folder`` has its texts and file reports."""
 
     def __init__(self, folder: Path) -> None:
@@ -181,40 +273,41 @@ class Earlier:
         for file in self.files:
             start, end = end, end + file.passages
             # Of what was dropped as a repeat the text is gone, and what it repeated may be gone now too.
-            if not file.refused and not file.dropped:
+            # And an id that was made since another file has it would be another's by now.
+            if not file.refused and not file.dropped and not file.shared:
                 self._rows[file.hash] = file, range(start, end)
 
     @classmethod
-    def of(cls, folder: Path) -> Earlier | None:
+    def open(cls, folder: Path) -> EarlierIndex | None:
         """Open what was put aside; None if there is nothing, or an interruption has torn it."""
         whole = all((folder / name).is_file() for name in (*STORE_FILES, FILES))
         return cls(folder) if whole else None
 
     def file(self, file: CorpusFile) -> FileReport | None:
-        """Return what is known of this very file; None if it is to be read."""
-        known = self._rows.get(file.hash)
-        return known[0] if known else None
+        """Return the report of this very file; None if it is to be read."""
+        entry = self._rows.get(file.hash)
+        return entry[0] if entry else None
 
     def passages(self, file: CorpusFile) -> Iterator[Passage]:
-        """Stream the passages of a file that is known."""
+        """Stream the passages of a file that :meth:`file` has a report of."""
         rows = self._rows[file.hash][1]
         return self.store.rows(rows.start, rows.stop)
 
     def changes(self, files: Sequence[CorpusFile]) -> str:
-        """Tell in a sentence how these files differ from the earlier ones."""
+        """Return in a sentence how these files differ from the earlier ones."""
         before = {file.file: file.hash for file in self.files}
         now = {file.path: file.hash for file in files}
-        named = {
+        by_kind = {
             "changed": [name for name in now if name in before and now[name] != before[name]],
             "new": [name for name in now if name not in before],
             "gone": [name for name in before if name not in now],
         }
-        parts = [f"{len(names):,} {what} ({_some(names)})" for what, names in named.items() if names]
+        parts = [f"{len(names):,} {what} ({_some(names)})" for what, names in by_kind.items() if names]
         same = sum(before.get(name) == hashed for name, hashed in now.items())
         return f"since this index was built: {', '.join(parts) or 'another order'}; unchanged: {same:,}"
 
 
-def hashes_read(folder: Path) -> set[str]:
+def load_file_hashes(folder: Path) -> set[str]:
     """Return the hashes of the files that an index has passages of."""
     return {record["hash"] for record in read_jsonl(folder / FILES) if record["passages"]}
 

@@ -8,16 +8,16 @@ from typing import Any, TypeVar
 import httpx
 import orjson
 
-from core.errors import BackendError, CoragError, DataError, IndexMismatchError, SearchFailedError
-from core.protocols import Retriever
-from core.retry import TryAgainError, retrying
-from core.text import reply_shown
-from core.types import Hit, Passage
-from core.waiting import Silence
+from corag.core.errors import BackendError, CoragError, DataError, IndexMismatchError, SearchFailedError
+from corag.core.protocols import Retriever
+from corag.core.proxies import describe_proxy, open_client
+from corag.core.servers import StallNotifier, TryAgainError, retrying
+from corag.core.text import reply_shown
+from corag.core.types import Hit, Passage
 from retrieval.config import RetrieverConfig
 from retrieval.http.wire import hit_from_wire, passage_from_wire
 from retrieval.index_manifest import IndexPart, require_all_parts
-from retrieval.wrappers import PartsRetriever
+from retrieval.wrappers import PartsRetriever, noted
 
 _MAX_CONNECTIONS = 64  # more would not make a server faster: it searches what comes at once as one batch
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0  # a search takes milliseconds, a server's restart seconds
@@ -40,22 +40,22 @@ async def connect(config: RetrieverConfig) -> Retriever:
     urls = [url.rstrip("/") for url in config.url]
     greeting = HttpRetriever(urls, timeout_s=config.timeout_s, retries=config.retries)
     try:
-        found = {url: await greeting.ask([url], "/health", None, _served_by) for url in urls}
+        greetings = {url: await greeting.request([url], "/health", None, _parse_greeting) for url in urls}
     except CoragError as error:
         # Here a search that fails is not one question's: there is no search server.
         raise BackendError(str(error)) from None
     finally:
         await greeting.close()
-    parts = {url: part for url, (_, part) in found.items()}
+    parts = {url: part for url, (_, part) in greetings.items()}
     if not any(parts.values()):
-        return _replicas({url: fingerprint for url, (fingerprint, _) in found.items()}, config)
-    having = require_all_parts(parts)
-    opened = [_replicas({url: found[url][0] for url in having[number]}, config) for number in having]
+        return _replicas({url: fingerprint for url, (fingerprint, _) in greetings.items()}, config)
+    holders = require_all_parts(parts)
+    opened = [_replicas({url: greetings[url][0] for url in holders[number]}, config) for number in holders]
     return PartsRetriever(opened, next(part.whole for part in parts.values() if part is not None))
 
 
 def _replicas(fingerprints: Mapping[str, str], config: RetrieverConfig) -> HttpRetriever:
-    """Return a retriever over servers of one index, by address with the fingerprint that each tells."""
+    """Return a retriever over servers of one index, by address with the fingerprint that each reports."""
     if len(set(fingerprints.values())) > 1:
         listing = ", ".join(f"{url}: {fingerprint}" for url, fingerprint in fingerprints.items())
         raise IndexMismatchError(
@@ -67,7 +67,7 @@ def _replicas(fingerprints: Mapping[str, str], config: RetrieverConfig) -> HttpR
 
 
 class HttpRetriever:
-    """A retriever over one or more search servers, asked in turn.
+    """A retriever over one or more search servers, which take turns.
 
     A failed attempt goes to the next one after a growing pause. ``fingerprint`` is the servers' own, set by
     :func:`connect`: a run over HTTP is the run over the index itself.
@@ -79,9 +79,10 @@ class HttpRetriever:
         self._urls = tuple(urls)
         self._timeout_s = timeout_s
         self._retries = retries
-        self._asked = 0
-        self._silence = Silence(", ".join(self._urls))
-        self._client = httpx.AsyncClient(
+        self._request_count = 0
+        self._stalls = StallNotifier(", ".join(self._urls))
+        self._client = open_client(
+            self._urls,
             # Waiting for a free connection is our own load, not the server's fault: it has no limit.
             timeout=httpx.Timeout(timeout_s, pool=None),
             limits=httpx.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS),
@@ -91,38 +92,40 @@ class HttpRetriever:
         """Return up to k hits, best first."""
         if not query.strip():
             return ()
-        asked = {"queries": [query], "k": k}
-        found = await self.ask(self._in_turn(), "/search", asked, lambda reply: _hits_of(reply, k))
-        if isinstance(found, SearchFailedError):
-            raise found
-        return found
+        body = {"queries": [query], "k": k}
+        hits = await self.request(self._in_turn(), "/search", body, lambda reply: _parse_hits(reply, k))
+        if isinstance(hits, SearchFailedError):
+            raise hits
+        return hits
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""
-        asked = {"ids": list(ids)}
-        return await self.ask(self._in_turn(), "/passages", asked, _passages_of)
+        body = {"ids": list(ids)}
+        return await self.request(self._in_turn(), "/passages", body, _parse_passages)
 
     async def close(self) -> None:
         """Close the connections. Safe to call twice."""
         await self._client.aclose()
 
-    async def ask(
+    async def request(
         self,
         urls: Sequence[str],
         route: str,
         body: dict[str, Any] | None,
-        read: Callable[[dict[str, Any]], Reading],
+        parse: Callable[[dict[str, Any]], Reading],
     ) -> Reading:
-        """Send one request (GET without a body), trying the addresses in turn, and return what it says.
+        """Send one request (GET without a body) to the addresses in turn; return what ``parse`` makes of it.
 
-        ``read``: takes that from the reply's object, and raises :class:`DataError` for one of the wrong
+        ``parse``: takes that from the reply's object, and raises :class:`DataError` for one of the wrong
         shape. Such nonsense is tried again as a failure is. Raises :class:`SearchFailedError` if the request
         is refused or the last attempt timed out, failed inside the server or was answered with nonsense,
         :class:`BackendError` if the last attempt found nobody there, or nobody with time.
         """
-        with self._silence.waiting() as heard:
+        with self._stalls.waiting() as note_reply:
             return await retrying(
-                lambda number: self._attempt(number, urls[number % len(urls)] + route, body, read, heard),
+                lambda number: self._attempt(
+                    number, urls[number % len(urls)] + route, body, parse, note_reply
+                ),
                 self._retries + 1,
                 first_pause_s=_FIRST_PAUSE_S,
                 longest_pause_s=_LONGEST_PAUSE_S,
@@ -133,53 +136,56 @@ class HttpRetriever:
         number: int,
         url: str,
         body: dict[str, Any] | None,
-        read: Callable[[dict[str, Any]], Reading],
-        heard: Callable[[], None],
+        parse: Callable[[dict[str, Any]], Reading],
+        note_reply: Callable[[], None],
     ) -> Reading:
         self.retried += number > 0
         limit = self._timeout_s if body is not None else min(self._timeout_s, _GREETING_S)
         try:
             reply = await self._send(url, body, limit)
         except httpx.TimeoutException:
-            slow = f"{url} did not answer within {limit:g} s: raise timeout_s, or ask less at once."
-            raise TryAgainError(SearchFailedError(slow)) from None
+            message = f"{url} did not answer within {limit:g} s: raise timeout_s, or ask less at once."
+            raise TryAgainError(SearchFailedError(message)) from None
         except httpx.TransportError as problem:
-            gone = f"{url} cannot be reached ({problem}): is the search server running there?"
-            raise TryAgainError(BackendError(gone)) from None
+            proxy = describe_proxy(url)
+            through = f" through the proxy {proxy}" if proxy else ""
+            message = f"{url} cannot be reached{through} ({problem}): is the search server running there?"
+            raise TryAgainError(BackendError(message)) from None
         except httpx.DecodingError as problem:
             raise TryAgainError(_nonsense(url, f"it cannot be unpacked ({problem})")) from None
-        heard()
-        content = _object_of(reply)
+        note_reply()
+        content = _parse_object(reply)
         if reply.status_code == httpx.codes.OK:
             if content is None:
-                said = f"it says {reply_shown(reply.text, _SHOWN)}" if reply.content else "it is empty"
-                raise TryAgainError(_nonsense(url, said))
+                flaw = f"it says {reply_shown(reply.text, _SHOWN)}" if reply.content else "it is empty"
+                raise TryAgainError(_nonsense(url, flaw))
             self._require_same_index(url, content)
             try:
-                return read(content)
+                return parse(content)
             except DataError as problem:
                 raise TryAgainError(_nonsense(url, str(problem))) from None
-        told = (
+        explanation = (
             content["error"]
             if content and isinstance(content.get("error"), str)
             else reply_shown(reply.text, _SHOWN)
         )
-        sentence = f"{url} replied with status {reply.status_code}: {told}"
+        message = f"{url} replied with status {reply.status_code}: {explanation}"
         if reply.status_code in _NOT_NOW:
-            raise TryAgainError(BackendError(sentence))
+            raise TryAgainError(BackendError(message))
         if reply.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:  # only this request failed
-            raise TryAgainError(SearchFailedError(sentence))
+            raise TryAgainError(SearchFailedError(message))
         if reply.status_code == httpx.codes.BAD_REQUEST:
-            raise SearchFailedError(sentence)
-        raise BackendError(f"{sentence}. Is this a search server?")
+            raise SearchFailedError(message)
+        raise BackendError(f"{message}. Is this a search server?")
 
     def _require_same_index(self, url: str, content: dict[str, Any]) -> None:
-        """Refuse a reply from another index than at first; servers of older versions do not tell which."""
-        found = content.get("fingerprint", self.fingerprint)
-        if self.fingerprint and found != self.fingerprint:
+        """Refuse a reply from another index than at first, where the server reports which it searches."""
+        searched = content.get("fingerprint", self.fingerprint)
+        if self.fingerprint and searched != self.fingerprint:
             raise BackendError(
-                f"{url} searches another index now ({found}) than when the run began ({self.fingerprint}): "
-                "start the server on the same index again, and run the same command to go on."
+                f"{url} searches another index now ({searched}) than when the run began "
+                f"({self.fingerprint}): start the server on the same index again, and run the same command "
+                "to go on."
             )
 
     async def _send(self, url: str, body: dict[str, Any] | None, limit: float) -> httpx.Response:
@@ -190,12 +196,12 @@ class HttpRetriever:
         return await self._client.post(url, content=orjson.dumps(body), headers=headers)
 
     def _in_turn(self) -> list[str]:
-        self._asked += 1
-        start = self._asked % len(self._urls)
+        self._request_count += 1
+        start = self._request_count % len(self._urls)
         return [*self._urls[start:], *self._urls[:start]]
 
 
-def _object_of(reply: httpx.Response) -> dict[str, Any] | None:
+def _parse_object(reply: httpx.Response) -> dict[str, Any] | None:
     """Return the JSON object that a reply holds, None if it holds none."""
     try:
         content = orjson.loads(reply.content)
@@ -204,21 +210,21 @@ def _object_of(reply: httpx.Response) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def _nonsense(url: str, said: str) -> SearchFailedError:
+def _nonsense(url: str, flaw: str) -> SearchFailedError:
     return SearchFailedError(
-        f"the reply of {url} is not a search server's: {said}. Check `url`, and what stands between."
+        f"the reply of {url} is not a search server's: {flaw}. Check `url`, and what stands between."
     )
 
 
-def _list_of(content: dict[str, Any], name: str) -> list[Any]:
+def _require_list(content: dict[str, Any], name: str) -> list[Any]:
     value = content.get(name)
     if not isinstance(value, list):
         raise DataError(f"'{name}' is {value!r:.40}, not a list")
     return value
 
 
-def _served_by(reply: dict[str, Any]) -> tuple[str, IndexPart | None]:
-    """Read what a server says of itself: its index's fingerprint, and which part of an index that is."""
+def _parse_greeting(reply: dict[str, Any]) -> tuple[str, IndexPart | None]:
+    """Read what a server reports of itself: its index's fingerprint, and which part of an index that is."""
     fingerprint, part = reply.get("fingerprint"), reply.get("part")
     if not isinstance(fingerprint, str):
         raise DataError("it names no index ('fingerprint')")
@@ -228,19 +234,19 @@ def _served_by(reply: dict[str, Any]) -> tuple[str, IndexPart | None]:
         raise DataError(f"'part' is {part!r:.60}") from None
 
 
-def _hits_of(reply: dict[str, Any], k: int) -> list[Hit] | SearchFailedError:
+def _parse_hits(reply: dict[str, Any], k: int) -> Sequence[Hit] | SearchFailedError:
     """Read the reply to one query: its hits, or why it cannot be searched for."""
-    results = _list_of(reply, "results")
+    results = _require_list(reply, "results")
     if len(results) != 1 or not isinstance(results[0], dict):
         raise DataError(f"it has {len(results)} results for 1 query, or they are no objects")
     (result,) = results
     if isinstance(result.get("error"), str):
         return SearchFailedError(result["error"])
-    hits = [hit_from_wire(record) for record in _list_of(result, "hits")]
+    hits = [hit_from_wire(record) for record in _require_list(result, "hits")]
     if len(hits) > k:
         raise DataError(f"it has {len(hits)} hits where {k} were asked for")
-    return hits
+    return noted(hits, str(result.get("note", "")))
 
 
-def _passages_of(reply: dict[str, Any]) -> list[Passage]:
-    return [passage_from_wire(record) for record in _list_of(reply, "passages")]
+def _parse_passages(reply: dict[str, Any]) -> list[Passage]:
+    return [passage_from_wire(record) for record in _require_list(reply, "passages")]

@@ -1,10 +1,11 @@
 """A retriever over HTTP: one index in one process, searched by many.
 
-POST /search    asks {"queries": [...], "k": 5}
-                gets {"results": [{"hits": [{"id", "title", "text", "score"}]} or {"error": ...}]}
-POST /passages  asks {"ids": [...]}
-                gets {"passages": [{"id", "title", "text"}]}, unknown ids left out
-GET /health     gets {"status": "ok", "fingerprint": "..."}, of a part of an index also
+POST /search    takes {"queries": [...], "k": 5}
+                returns {"results": [{"hits": [{"id", "title", "text", "score"}]} or {"error": ...}]}, with
+                a "note" beside the hits where there is something to say, such as a shortened query
+POST /passages  takes {"ids": [...]}
+                returns {"passages": [{"id", "title", "text"}]}, unknown ids left out
+GET /health     returns {"status": "ok", "fingerprint": "..."}, of a part of an index also
                 {"part": {"number": 2, "count": 4, "whole": "..."}}, with the whole index's fingerprint
 
 A request that makes no sense gets status 400 and {"error": "..."}; a lost index gets 503.
@@ -25,8 +26,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from core.errors import BackendError, ConfigError, CoragError, DataError
-from core.protocols import Retriever
+from corag.core.errors import BackendError, ConfigError, CoragError, DataError
+from corag.core.protocols import Retriever, search_note
 from retrieval.http.wire import hit_to_record, passage_to_record
 from retrieval.index_manifest import IndexPart
 
@@ -36,7 +37,7 @@ MAX_K = 1_000  # a slip such as k=100000 would hold up everyone else's searches
 async def serve(retriever: Retriever, host: str, port: int, report: Callable[[str], None]) -> None:
     """Answer requests until cancelled or told to stop by a signal; the caller closes the retriever.
 
-    Port 0 takes a free one, which ``report`` is told. Raises :class:`ConfigError` if the address is taken.
+    Port 0 takes a free one, for ``report`` to print. Raises :class:`ConfigError` if the address is taken.
     """
     try:
         listener = socket.create_server((host, port))
@@ -65,7 +66,9 @@ def create_app(retriever: Retriever) -> Starlette:
 
         async def one(query: str) -> dict[str, Any]:
             try:
-                return {"hits": [hit_to_record(hit) for hit in await retriever.search(query, k)]}
+                hits = await retriever.search(query, k)
+                note = search_note(hits)
+                return {"hits": list(map(hit_to_record, hits))} | ({"note": note} if note else {})
             except BackendError:  # no fault of this query: the whole request fails, and clients try again
                 raise
             except CoragError as error:
@@ -74,8 +77,8 @@ def create_app(retriever: Retriever) -> Starlette:
         return _json({"results": await asyncio.gather(*map(one, queries)), **index})
 
     async def passages(request: Request) -> Response:
-        found = await retriever.passages(_strings(await _body(request), "ids"))
-        return _json({"passages": [passage_to_record(passage) for passage in found], **index})
+        hits = await retriever.passages(_strings(await _body(request), "ids"))
+        return _json({"passages": [passage_to_record(passage) for passage in hits], **index})
 
     async def health(_: Request) -> Response:
         return _json({"status": "ok", **index, **about})

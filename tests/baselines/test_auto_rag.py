@@ -2,11 +2,12 @@
 
 import pytest
 
-from baselines.auto_rag import AutoRAGConfig, auto_rag, parse
-from core.errors import ConfigError, SearchFailedError
-from core.runner import answer_question
-from core.tools import SearchStep, Tools
+from corag.baselines.auto_rag import AutoRAGConfig, auto_rag, parse
+from corag.core.errors import ConfigError, SearchFailedError
+from corag.core.runner import answer_question
+from corag.core.tools import SearchStep, Tools
 from tests.fakes import ScriptedGenerator, WordRetriever, passage
+from tests.messages import raises_message
 from tests.story import QUESTION, WORLD
 
 
@@ -97,7 +98,7 @@ async def test_an_answer_found_after_the_searches_is_not_lost():
 
 
 async def test_the_released_code_leaves_a_dialogue_without_an_answer_empty():
-    config = AutoRAGConfig.of_preset("released_code", max_rounds=2, max_recalls=0)
+    config = AutoRAGConfig(preset="released_code", max_rounds=2, max_recalls=0)
     generator = ScriptedGenerator(lambda request: "Query: Mara Velden")
     answer = await auto_rag(QUESTION, Tools(QUESTION, generator, WordRetriever(WORLD)), config)
     assert (answer.text, answer.stopped, len(generator.requests)) == ("", "max_rounds", 3)
@@ -187,7 +188,7 @@ def test_what_a_turn_decides(said, answer, query):
 
 
 def test_impossible_options_are_refused():
-    with pytest.raises(ConfigError, match="auto_rag"):
+    with raises_message(ConfigError):
         AutoRAGConfig(max_rounds=0)
-    with pytest.raises(ConfigError, match="no prompt 'nope'"):
+    with raises_message(ConfigError):
         AutoRAGConfig(start_prompt="nope").check_files()

@@ -11,18 +11,18 @@ from functools import partial
 
 import pytest
 
-from baselines.self_rag.method import SelfRAGConfig, self_rag
-from core.errors import ConfigError
-from core.method import MethodConfig
-from core.protocols import Generator
-from core.runner import answer_question
-from core.runs.rows import Row
-from core.tools import GenerateStep, Tools
+from corag.baselines.self_rag.method import SelfRAGConfig, self_rag
+from corag.core.errors import ConfigError
+from corag.core.method import MethodConfig
+from corag.core.protocols import Generator
+from corag.core.runner import answer_question
+from corag.core.runs.rows import Row
+from corag.core.tools import GenerateStep, Tools
+from corag.generation.config import ModelConfig
+from corag.generation.open import open_generator
+from corag.generation.transformers_engine import TransformersGenerator
+from corag.generation.vllm_engine import VllmGenerator
 from eval.experiment.registry import METHODS
-from generation.config import ModelConfig
-from generation.server import ServerGenerator
-from generation.transformers_engine import TransformersGenerator
-from generation.vllm_engine import VllmGenerator
 from tests.baselines.replaying import check_ledger
 from tests.fakes import WordRetriever
 from tests.story import QUESTION, WORLD
@@ -67,7 +67,7 @@ async def answers(generator: Generator) -> Mapping[str, tuple[Row, Tools]]:
 async def test_every_method_takes_the_same_path_in_all_three_back_ends(
     vllm_generator: VllmGenerator, vllm_server: str, hf_generator: TransformersGenerator
 ) -> None:
-    server = await ServerGenerator.open(ModelConfig(backend="server", urls=(vllm_server,)))
+    server = await open_generator(ModelConfig(backend="server", urls=(vllm_server,), remember=False))
     found = {}
     for name, generator in {"vllm": vllm_generator, "server": server, "transformers": hf_generator}.items():
         found[name] = await answers(generator)

@@ -7,16 +7,17 @@ from functools import partial
 
 import pytest
 
-from baselines.flare import FLAREConfig, flare, masked_query, unsure_spans
-from core.errors import ConfigError
-from core.fusion import interleave
-from core.options import changed
-from core.runner import answer_question
-from core.sentences import sentence_end
-from core.tools import SearchStep, Tools
-from core.types import Hit
+from corag.baselines.flare import FLAREConfig, flare, masked_query, unsure_spans
+from corag.core.errors import ConfigError
+from corag.core.fusion import interleave
+from corag.core.options import changed
+from corag.core.runner import answer_question
+from corag.core.sentences import sentence_end
+from corag.core.tools import SearchStep, Tools
+from corag.core.types import Hit
 from tests.baselines.test_iter_retgen import left_by_the_window
 from tests.fakes import ScriptedGenerator, WindowedGenerator, WordRetriever, words
+from tests.messages import raises_message
 from tests.story import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN, WORLD
 
 UNSURE = {"Oslo.": 0.2, "Rhine.": 0.3, "nearly": 0.5}
@@ -263,11 +264,11 @@ def test_a_sentence_keeps_the_white_space_before_it(text, sentence):
 
 
 def test_impossible_options_are_refused():
-    with pytest.raises(ConfigError, match="theta and beta"):
+    with raises_message(ConfigError):
         FLAREConfig(theta=1.5)
-    with pytest.raises(ConfigError, match="look_ahead_tokens"):
+    with raises_message(ConfigError):
         FLAREConfig(look_ahead_tokens=0)
-    with pytest.raises(ConfigError, match="few-shot"):
+    with raises_message(ConfigError):
         FLAREConfig(preset="paper")
-    with pytest.raises(ConfigError, match="no prompt 'nope'"):
+    with raises_message(ConfigError):
         FLAREConfig(prompt="nope").templates()

@@ -4,15 +4,14 @@ found, no tokens left.
 
 from functools import partial
 
-import pytest
-
-from baselines.iter_retgen import IterRetGenConfig, iter_retgen
-from core.errors import ConfigError
-from core.options import changed
-from core.prompting.shorten import shorten
-from core.runner import answer_question
-from core.tools import SearchStep, Tools
+from corag.baselines.iter_retgen import IterRetGenConfig, iter_retgen
+from corag.core.errors import ConfigError
+from corag.core.options import changed
+from corag.core.prompting.shorten import shorten
+from corag.core.runner import answer_question
+from corag.core.tools import SearchStep, Tools
 from tests.fakes import ScriptedGenerator, WindowedGenerator, WordRetriever, words
+from tests.messages import raises_message
 from tests.story import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN, WORLD
 
 FIRST = "It is by Mara Velden of Tarn Hollow.\nSo the answer is: Tarn Hollow."
@@ -113,9 +112,9 @@ async def test_the_papers_preset_shows_three_demonstrations(tmp_path):
 
 
 def test_impossible_options_are_refused():
-    with pytest.raises(ConfigError, match="iterations"):
+    with raises_message(ConfigError):
         IterRetGenConfig(iterations=0)
-    with pytest.raises(ConfigError, match="few-shot"):
+    with raises_message(ConfigError):
         IterRetGenConfig(preset="paper")
-    with pytest.raises(ConfigError, match="'none'"):
+    with raises_message(ConfigError):
         IterRetGenConfig(reader="none")

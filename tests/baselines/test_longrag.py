@@ -4,13 +4,14 @@ import json
 
 import pytest
 
-from baselines.longrag import LongRAGConfig, longrag
-from core.errors import ConfigError, DataError, SearchFailedError
-from core.runner import answer_question
-from core.tools import SearchStep, Tools
-from core.types import Passage
-from core.units import Unit, load_units
+from corag.baselines.longrag import LongRAGConfig, longrag
+from corag.core.errors import ConfigError, DataError, SearchFailedError
+from corag.core.runner import answer_question
+from corag.core.tools import SearchStep, Tools
+from corag.core.types import Passage
+from corag.core.units import Unit, load_units
 from tests.fakes import ScriptedGenerator, WordRetriever, words
+from tests.messages import raises_message
 from tests.story import QUESTION, WORLD
 
 UNITS = [
@@ -122,23 +123,23 @@ async def test_a_failed_search_is_a_failed_question(units):
 async def test_units_of_another_corpus_are_refused(tmp_path):
     file = tmp_path / "units.jsonl"
     file.write_text('{"id": "u1", "passages": ["elsewhere"]}\n')
-    with pytest.raises(ConfigError, match=r"'the glass orchard' is in no unit of.*corag units"):
+    with raises_message(ConfigError):
         await replay([], units=str(file))
 
 
 def test_broken_files_and_impossible_options_are_refused(tmp_path):
     file = tmp_path / "units.jsonl"
     file.write_text('{"id": "u1", "passages": ["a"]}\n{"id": "u2", "passages": ["b", "a"]}\n')
-    with pytest.raises(DataError, match=r"line 2: the passage 'a' is in unit 'u1' already"):
+    with raises_message(DataError):
         LongRAGConfig(units=str(file)).check_files()
     file.write_text('{"id": "u1", "passages": ["a"]}\n{"id": "u1", "passages": ["b"]}\n')
-    with pytest.raises(DataError, match=r"units\.jsonl, line 2: there is a unit 'u1' already"):
+    with raises_message(DataError):
         LongRAGConfig(units=str(file)).check_files()
     file.write_text('{"id": "u1", "text": "a"}\n')
-    with pytest.raises(DataError, match=r"line 1: expected a unit.*found: id, text\. 'corag units'"):
+    with raises_message(DataError):
         load_units(str(file))
-    with pytest.raises(DataError, match="no file"):
+    with raises_message(DataError):
         LongRAGConfig(units=str(tmp_path / "none.jsonl")).check_files()
-    with pytest.raises(ConfigError, match="longrag's k"):
+    with raises_message(ConfigError):
         LongRAGConfig(k=0)
     assert LongRAGConfig(units="u.jsonl").files() == {"u.jsonl": "u.jsonl"}, "another file is another run"

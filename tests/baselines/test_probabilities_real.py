@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from baselines.flare import FLAREAnswer, FLAREConfig, flare
-from baselines.self_rag.method import SelfRAGConfig, self_rag
-from core.tools import ScoreStep, Tools
-from generation.models import model_folder
-from generation.rendering import Renderer
-from generation.transformers_engine import TransformersGenerator
-from generation.vllm_engine import VllmGenerator
+from corag.baselines.flare import FLAREAnswer, FLAREConfig, flare
+from corag.baselines.self_rag.method import SelfRAGConfig, self_rag
+from corag.core.tools import ScoreStep, Tools
+from corag.generation.models import model_folder
+from corag.generation.rendering import Renderer
+from corag.generation.transformers_engine import TransformersGenerator
+from corag.generation.vllm_engine import VllmGenerator
 from tests.baselines.test_self_rag import NAMES
 from tests.fakes import WordRetriever
 from tests.story import QUESTION, WORLD

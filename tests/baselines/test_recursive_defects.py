@@ -7,13 +7,13 @@ from itertools import count
 
 import pytest
 
-from baselines.recursive.config import RecursiveConfig
-from baselines.recursive.replies import parse_plan
-from baselines.recursive.rounds import found_references
-from core.errors import ConfigError
-from core.types import Hit, Passage, Question
-from tests.baselines.test_recursive import CHAIN, WORDS, decomposing, queries, replay
+from corag.baselines.recursive.config import RecursiveConfig
+from corag.baselines.recursive.replies import find_references, parse_plan
+from corag.core.errors import ConfigError
+from corag.core.types import Hit, Passage, Question
+from tests.baselines.test_recursive import CHAIN, decomposing, queries, replay
 from tests.fakes import WordRetriever, passage
+from tests.messages import raises_message
 from tests.story import QUESTION, WORLD
 
 
@@ -30,7 +30,7 @@ class FreshIds(WordRetriever):
 def test_defect_1_references_keep_their_order_whatever_the_hash_seed():
     names = [f"Town number {number}" for number in range(40)]
     text = " ".join(f"See also {name}." for name in [*names, *reversed(names)])
-    assert [reference for reference, _ in found_references(text)] == names
+    assert [reference for reference, _ in find_references(text)] == names
 
 
 async def test_defect_2_a_document_without_an_id_is_known_by_its_content():
@@ -88,7 +88,7 @@ async def test_defect_6_without_a_next_query_nothing_is_searched_for():
 
 async def test_defect_7_a_malformed_line_repeats_no_sub_question():
     plan = "SUB1: Who wrote The Glass Orchard?\nSUB2:\nDEPENDS: SUB1\nSUB3: Where was #1 born?\nSUB1: Who?"
-    answer, _, tools = await replay(decomposing(plan), mode="decompose", **WORDS)
+    answer, _, tools = await replay(decomposing(plan), mode="decompose")
     assert queries(tools) == ["Who wrote The Glass Orchard?", "Where was Mara Velden born?"]
     assert (answer.malformed, answer.fallbacks) == (2, 0)
 
@@ -113,7 +113,7 @@ def test_defect_7_lists_of_dependencies_are_heeded(needs):
     ],
 )
 async def test_defect_7_plans_that_cannot_be_followed_are_refused_and_counted(plan, problem, malformed):
-    answer, _, tools = await replay(decomposing(plan), mode="decompose", k=2, **WORDS)
+    answer, _, tools = await replay(decomposing(plan), mode="decompose", k=2)
     assert (answer.stopped, answer.plan_problem, answer.fallbacks) == ("fallback", problem, 1)
     assert answer.malformed == malformed
     assert (queries(tools), len(answer.passage_ids)) == ([QUESTION.text], 2), (
@@ -126,7 +126,7 @@ async def test_defect_7_a_number_that_is_no_other_sub_questions_is_a_word():
         "SUB1: Who sang the #1 single of 1985 in The Glass Orchard?\n"
         "SUB2: Where was #1 born, and who was #40?"
     )
-    answer, _, tools = await replay(decomposing(plan), mode="decompose", k_per_step=1, **WORDS)
+    answer, _, tools = await replay(decomposing(plan), mode="decompose", k_per_step=1)
     assert (answer.stopped, answer.plan_problem, answer.fallbacks) == ("plan", "", 0)
     assert queries(tools) == [
         "Who sang the #1 single of 1985 in The Glass Orchard?",
@@ -143,10 +143,8 @@ async def test_defect_8_an_indicator_fires_whatever_its_case():
 
 
 def test_defect_9_an_unknown_mode_is_an_error():
-    with pytest.raises(ConfigError, match="no mode 'multihop': did you mean 'multi_hop'"):
+    with raises_message(ConfigError):
         RecursiveConfig(mode="multihop")
-    with pytest.raises(ConfigError, match="no default_mode 'auto'"):
-        RecursiveConfig(default_mode="auto")
 
 
 async def test_defect_10_documents_are_shown_whole_or_not_at_all():

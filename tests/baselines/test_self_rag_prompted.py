@@ -2,7 +2,7 @@
 
 import pytest
 
-from baselines.self_rag.prompted import SelfRAGPromptedConfig, read_verdict, self_rag_prompted
+from corag.baselines.self_rag.prompted import SelfRAGPromptedConfig, read_verdict, self_rag_prompted
 from tests.baselines.test_self_rag import replay, searches
 from tests.fakes import ScriptedGenerator, WordRetriever, kind
 from tests.story import BOOK, QUESTION

@@ -5,22 +5,23 @@ from itertools import pairwise
 
 import pytest
 
-from baselines.closed_book import ClosedBookConfig
-from baselines.drag import DRAGConfig
-from baselines.flare import FLAREConfig
-from baselines.iter_retgen import IterRetGenConfig
-from baselines.iterdrag import IterDRAGConfig, iterdrag
-from baselines.one_step import OneStepConfig
-from baselines.react import Library, ReActConfig, parse_move, react, write
-from baselines.self_ask import SelfAskConfig, parse_turn, self_ask
-from baselines.transcripts import EXAMPLES, FINAL, FOLLOW_UP, worked_examples
-from core.errors import ConfigError, DataError
-from core.prompting.demonstrations import CHAIN_OF_THOUGHT, read_demonstrations
-from core.text import extract_answer
-from core.types import Hit, Passage
+from corag.baselines.closed_book import ClosedBookConfig
+from corag.baselines.drag import DRAGConfig
+from corag.baselines.flare import FLAREConfig
+from corag.baselines.iter_retgen import IterRetGenConfig
+from corag.baselines.iterdrag import IterDRAGConfig, iterdrag
+from corag.baselines.one_step import OneStepConfig
+from corag.baselines.react import Library, ReActConfig, parse_move, react, write
+from corag.baselines.self_ask import SelfAskConfig, parse_turn, self_ask
+from corag.baselines.transcripts import EXAMPLES, FINAL, FOLLOW_UP, worked_examples
+from corag.core.errors import ConfigError, DataError
+from corag.core.prompting.demonstrations import CHAIN_OF_THOUGHT, read_demonstrations
+from corag.core.text import extract_answer
+from corag.core.types import Hit, Passage
 from eval.experiment.run import RunConfig, method_settings
 from ircot.method import IRCoTConfig
 from tests.baselines.replaying import replay
+from tests.messages import raises_message
 from tests.story import QUESTION
 
 CHAINS = read_demonstrations(str(CHAIN_OF_THOUGHT))
@@ -38,7 +39,7 @@ def question_of(example):
 
 def test_all_forms_answer_the_same_questions_alike():
     assert dict(zip(ANSWERS, ["no", "1982", "the Rhine", "France"], strict=True)) == ANSWERS
-    follow_ups = read_demonstrations(str(IterDRAGConfig.EXAMPLES))
+    follow_ups = read_demonstrations(str(IterDRAGConfig().shipped_examples()))
     assert [(shown.question, shown.context) for shown in follow_ups] == [
         (shown.question, shown.context) for shown in CHAINS
     ]
@@ -60,7 +61,7 @@ def test_every_observation_is_what_the_action_before_it_brings():
     for demonstration in CHAINS:
         lines = demonstration.context.splitlines()
         paragraphs |= {line.removeprefix("Wikipedia Title: "): text for line, text in pairwise(lines)}
-    config = ReActConfig.of_preset("paper", demonstrations="default")
+    config = ReActConfig(preset="paper", demonstrations="default")
     looked_up = 0
     for example in examples("react"):
         library = Library()
@@ -81,13 +82,11 @@ def test_every_observation_is_what_the_action_before_it_brings():
 
 async def test_they_are_shown_and_their_forms_run():
     replies = ["I look.\nAction 1: Search[The Glass Orchard]", "I know.\nAction 2: Finish[the Issel]"]
-    answer, generator, _ = await replay(
-        react, ReActConfig.of_preset("paper", demonstrations="default"), replies
-    )
+    answer, generator, _ = await replay(react, ReActConfig(preset="paper", demonstrations="default"), replies)
     assert (answer.text, answer.stopped, answer.searches) == ("the Issel", "finish", 1)
     assert all(example in prompt for example in examples("react") for prompt in generator.prompts)
 
-    config = SelfAskConfig.of_preset("paper", demonstrations="default", demonstration_count=2)
+    config = SelfAskConfig(preset="paper", demonstrations="default", demonstration_count=2)
     replies = [
         " Yes.\nFollow up: Who wrote The Glass Orchard?",
         "Mara Velden",
@@ -125,9 +124,9 @@ def test_a_run_is_the_same_wherever_the_package_lies_and_another_with_other_exam
 
 
 def test_what_is_said_where_none_are_named():
-    with pytest.raises(ConfigError, match=r"--react\.demonstrations, or 'default' for the shipped ones"):
+    with raises_message(ConfigError):
         ReActConfig(preset="paper")
-    with pytest.raises(ConfigError, match="'default' for the shipped ones"):
+    with raises_message(ConfigError):
         IRCoTConfig(preset="paper")
-    with pytest.raises(DataError, match="defaul"):
+    with raises_message(DataError):
         ReActConfig(demonstrations="defaul").check_files()

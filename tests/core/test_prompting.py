@@ -1,18 +1,21 @@
 """Templates, worked examples and what goes first when a prompt is too long."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from core.errors import ConfigError, DataError
-from core.prompting.demonstrations import parse_demonstrations, read_demonstrations, rebuild
-from core.prompting.prompt import Prompt, Segment
-from core.prompting.render import load_layout, render_demonstrations, render_passages
-from core.prompting.shorten import shorten
-from core.prompting.template import load_prompt, load_template, parse_template
-from core.reader import ReaderConfig, reader_prompt
-from core.text import stated_answer
-from core.types import Question
+from corag.core.errors import ConfigError, DataError
+from corag.core.prompting.demonstrations import parse_demonstrations, read_demonstrations, rebuild
+from corag.core.prompting.prompt import Prompt, Segment
+from corag.core.prompting.render import load_layout, render_demonstrations, render_passages
+from corag.core.prompting.shorten import count_to_drop, shorten
+from corag.core.prompting.template import load_prompt, load_template, parse_template
+from corag.core.reader import ReaderConfig, reader_prompt
+from corag.core.text import stated_answer
+from corag.core.types import Question
 from tests.data import data_folder
 from tests.fakes import passage
+from tests.messages import raises_message
 
 QUESTION = Question("q", "Who?")
 
@@ -45,7 +48,7 @@ def test_a_text_in_place_of_a_file_may_say_how_passages_are_written(text):
 
 
 def test_a_text_with_a_misspelt_section_is_refused():
-    with pytest.raises(ConfigError, match="section '--- pasage': did you mean 'passage'"):
+    with raises_message(ConfigError):
         ReaderConfig(qa_prompt="{paragraphs}Q: {query}\n--- pasage\n{text}").qa_template()
 
 
@@ -77,9 +80,9 @@ def test_what_is_optional_may_be_left_out_of_sections_and_of_how_an_item_is_writ
     mine = "--- passage\n{text}\n--- user\n{passages}{query}"
     for optional in ("", "optional: task\n", "optional: task, source\n"):
         (tmp_path / f"s{len(optional)}.txt").write_text(shipped.format(optional))
-    with pytest.raises(ConfigError, match=r"lacks {task} "):
+    with raises_message(ConfigError):
         load_prompt(mine, "s0", tmp_path)
-    with pytest.raises(ConfigError, match=r"lacks {source} in its section '--- passage'"):
+    with raises_message(ConfigError):
         load_prompt(mine, "s15", tmp_path)
     assert dict(load_prompt(mine, "s23", tmp_path).pieces) == {"passage": "{text}"}
 
@@ -149,7 +152,17 @@ def test_demonstrations_can_be_direct_and_counted(tmp_path):
     assert [segment.text for segment in render_demonstrations(both, layout)] == [
         f"{demo.text}\n\n\n" for demo in both
     ]
-    with pytest.raises(DataError, match="no demonstration '9'"):
+    with raises_message(DataError):
         read_demonstrations(str(file), 0, ("9",))
-    with pytest.raises(DataError, match=r"d\.txt, demonstration 1"):
+    with raises_message(DataError):
         parse_demonstrations("Q: no answer", "d.txt")
+
+
+@given(st.lists(st.integers(0, 30), max_size=12), st.integers(0, 40), st.integers(-5, 200))
+def test_no_more_parts_go_than_must(sizes, rest, limit):
+    def excess(number):  # joined, a token stands between two of them
+        kept = sizes[number:]
+        return rest + sum(kept) + max(0, len(kept) - 1) - limit
+
+    number = count_to_drop(excess, sizes)
+    assert number == next((n for n in range(len(sizes)) if excess(n) <= 0), len(sizes))

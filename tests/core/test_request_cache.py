@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from core.request_cache import RequestCache
+from corag.core.request_cache import RequestCache
 
 
 class Work:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import DataError
-from core.prompting.prompt import NOTHING_LEFT_OUT, Shortening
-from core.runs.folder import RunFolder, read_lines, read_rows
-from core.runs.manifest import MANIFEST, Manifest
-from core.runs.rows import Row, SavedAnswer, SavedRow
-from core.tools import GenerateStep, ScoreStep, SearchStep, Step
-from core.types import Answer, GoldHop, Hit, Passage, Question, TokenUsage
+from corag.core.errors import DataError
+from corag.core.prompting.prompt import NOTHING_LEFT_OUT, Shortening
+from corag.core.runs.folder import RunFolder, read_lines, read_rows
+from corag.core.runs.manifest import MANIFEST, Manifest
+from corag.core.runs.rows import Row, SavedAnswer, SavedRow
+from corag.core.tools import GenerateStep, ScoreStep, SearchStep, Step
+from corag.core.types import Answer, GoldHop, Hit, Passage, Question, TokenUsage
+from tests.messages import raises_message
 
 USAGE = TokenUsage(1, 10, 2, 8, 2)
 ASKED = Question(
@@ -59,16 +60,6 @@ def test_a_row_comes_back_with_everything_but_the_texts_of_passages() -> None:
     assert (failed.answer, failed.text, failed.passage_ids, failed.further) == (None, "", (), {})
 
 
-def test_rows_of_older_versions_are_read() -> None:
-    old = json.loads(ROW.to_json())
-    del old["opened"], old["begun"], old["question"]["pages"], old["question"]["context_ids"]
-    for step in old["steps"]:
-        del step["started"]
-    row = SavedRow.from_json(old)
-    assert (row.opened, row.begun, row.question) == (0, 0, replace(ASKED, pages=(), context_ids=()))
-    assert [step.started for step in row.steps] == [0, 0, 0]
-
-
 def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
     settings = {
         "method": "corag", "options": {"k": 5}, "prompts": ["a v1 0"],
@@ -107,4 +98,14 @@ def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
 def test_what_is_no_manifest_of_a_run_is_refused(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / MANIFEST).write_text(text)
     with pytest.raises(DataError, match=said):
+        Manifest.read(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"format": 2}, {"format": None}, {}])
+def test_a_manifest_of_another_format_is_refused_in_one_sentence(tmp_path, change) -> None:
+    Manifest({"method": "one_step"}, []).write(tmp_path)
+    record = json.loads((tmp_path / MANIFEST).read_text())
+    assert record.pop("format") == 1
+    (tmp_path / MANIFEST).write_text(json.dumps(record | change))
+    with raises_message(DataError):
         Manifest.read(tmp_path)

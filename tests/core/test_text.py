@@ -2,11 +2,11 @@
 
 import pytest
 
-from core.passage_pool import PassagePool
-from core.prompting.render import load_layout, render_passages
-from core.sentences import first_sentence
-from core.text import extract_answer, printable, stated_answer
-from core.types import Hit, Passage
+from corag.core.passage_pool import PassagePool
+from corag.core.prompting.render import load_layout, render_passages
+from corag.core.sentences import first_sentence
+from corag.core.text import extract_answer, printable, stated_answer
+from corag.core.types import Hit, Passage
 from tests.story import AUTHOR, BOOK, TOWN
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from core.clock import unix_time
-from core.gather import gather
-from core.prompting.prompt import Prompt
-from core.runner import answer_question
-from core.runs.folder import RunFolder, read_attempts
-from core.tools import GenerateStep, ScoreStep, SearchStep, Tools
-from core.types import Answer, Question
+from corag.core.gather import gather
+from corag.core.process import unix_time
+from corag.core.prompting.prompt import Prompt
+from corag.core.runner import answer_question
+from corag.core.runs.folder import RunFolder, read_attempts
+from corag.core.tools import GenerateStep, ScoreStep, SearchStep, Tools
+from corag.core.types import Answer, Question
 from tests.fakes import ScriptedGenerator, WordRetriever
 
 QUESTION = Question("q", "Who?")

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from core.waiting import Silence
+from corag.core.servers import StallNotifier
 
 
 async def test_notices_come_at_growing_intervals_and_while_nobody_is_answered(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    silence = Silence("http://a", first_notice_s=0.1)
+    silence = StallNotifier("http://a", first_notice_s=0.1)
     with silence.waiting() as heard, silence.waiting():
         for _ in range(4):  # one is answered again and again, the other is not
             await asyncio.sleep(0.05)

@@ -26,19 +26,20 @@ from typing import get_type_hints
 import pytest
 import yaml
 
-from core.errors import ConfigError
-from core.option_names import options_of, renamed, sections_of
-from core.options import parse
+from corag.cli.main import COMMANDS, split_command
+from corag.core.command_line import parse
+from corag.core.errors import ConfigError
+from corag.core.option_names import options_of, renamed, sections_of
 from eval.experiment.registry import called
 from eval.experiment.run import RunConfig
-from scripts.cli import COMMANDS, named
 from tests.serving import OPTIONS, SERVER
-from training.config import DpoConfig, GrpoConfig, SftConfig
+from training.config import SftConfig
+from training.experimental.config import DpoConfig, GrpoConfig
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 GUIDES = [README, *sorted(ROOT.glob("docs/guides/*.md"))]
-PAGES = [*GUIDES, *sorted(ROOT.glob("docs/*.md"))]
+PAGES = [*GUIDES, *sorted(ROOT.glob("docs/*.md")), ROOT / "training/experimental/README.md"]
 NAMES = ROOT / "docs/guides/option_names.md"
 SHORT = [*GUIDES, ROOT / "docs/results.md"]
 
@@ -46,14 +47,14 @@ LINES, COLUMNS, PARAGRAPH = 120, 110, 5
 # What else pages call: noted, so that nothing of it is performed.
 PROGRAMS: dict[str, type] = {
     "training/sft.py": SftConfig,
-    "training/dpo.py": DpoConfig,
-    "training/grpo.py": GrpoConfig,
+    "training/experimental/dpo.py": DpoConfig,
+    "training/experimental/grpo.py": GrpoConfig,
 }
 OTHERS = ("source", "vllm", "sbatch", "export", "cd")
 # Further options that pages name: of every command, of other programs, of a method that a page makes.
 FOREIGN = set(
     "--cpu --config_file --no-deps --help --print_config --config --json --my_method.k "
-    "--no-enable-chunked-prefill".split()
+    "--no-enable-chunked-prefill --quick --all".split()
 )
 
 
@@ -188,7 +189,7 @@ def check_command(words: list[str]) -> None:
     """Parse a command with the options that it has. Nothing is read but its configuration files."""
     program, *arguments = words
     if program == "corag":
-        name, arguments = named(arguments)
+        name, arguments = split_command(arguments)
         command = COMMANDS[name]
         module = importlib.import_module(command.module)
         (options,) = (kind for at, kind in get_type_hints(module.main).items() if at != "return")

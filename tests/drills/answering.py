@@ -17,12 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.errors import CoragError
-from core.protocols import GenerateRequest, ScoreRequest
-from core.types import Question
-from eval.experiment.run import RunConfig, answer_run, answer_with
-from eval.workers.config import ray_workers
-from eval.workers.ray_pool import ray_pool
+from corag.core.errors import CoragError
+from corag.core.protocols import GenerateRequest, ScoreRequest
+from corag.core.types import Question
+from eval.experiment.executor import LocalExecutor
+from eval.experiment.run import RunConfig, answer_with
+from eval.experiment.workers.config import ray_workers
+from eval.experiment.workers.ray_pool import ray_pool
 from ircot.method import IRCoTConfig
 from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
@@ -56,8 +57,10 @@ async def answer(out: Path, count: int, pause: float, search: str, workers: int 
     if workers:
         engine = partial(open_scripted, pause)
         async with ray_pool(ray_workers(count=workers), engine, [where], in_flight=4) as pool:
-            return await answer_with(config, METHOD, questions(count), pool.crew(where))
-    return await answer_run(config, METHOD, questions(count), ScriptedGenerator(reply, wait), retriever)
+            return await answer_with(config, METHOD, questions(count), pool.executor(where))
+    return await answer_with(
+        config, METHOD, questions(count), LocalExecutor(ScriptedGenerator(reply, wait), retriever)
+    )
 
 
 def started(out: Path, *more: object, **options: Any) -> subprocess.Popen[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 from collections.abc import Iterator
@@ -40,7 +41,12 @@ class SmallDisk:
 
 
 def _limit(size: int) -> dict[str, Any]:
-    return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))}
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        # Python does not notice that it could write a .pyc file only in part, and fails whenever it reads it.
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
+    return {"preexec_fn": limit}
 
 
 @contextmanager

@@ -15,14 +15,15 @@ from tempfile import gettempdir
 
 import pytest
 
-from core.errors import DataError
-from core.runs.folder import TRACES, RunFolder, read_rows
-from core.runs.manifest import MANIFEST
-from core.runs.rows import SavedRow
-from scripts.cli import main
+from corag.cli.main import main
+from corag.core.errors import DataError
+from corag.core.runs.folder import TRACES, RunFolder, read_rows
+from corag.core.runs.manifest import MANIFEST
+from corag.core.runs.rows import SavedRow
 from tests.drills.answering import METHOD, ROOT, ended, started
 from tests.drills.disks import SmallDisk, small_disk
 from tests.eval.runs import QUESTIONS, SETTINGS, START, make_run, row
+from tests.messages import raises_message
 
 
 def told(rows: dict[str, SavedRow]) -> dict[str, object]:
@@ -120,7 +121,7 @@ def test_what_is_printed_to_a_full_disk_ends_in_a_sentence(
     command = [str(run) if word == "RUN" else word for word in words.split()]
     with open("/dev/full", "w") as full:
         ended = subprocess.run(
-            [sys.executable, "-m", "scripts.cli", *command], cwd=ROOT,
+            [sys.executable, "-m", "corag.cli", *command], cwd=ROOT,
             env=os.environ | {"PYTHONUNBUFFERED": unbuffered}, stdout=full,
             stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
@@ -144,7 +145,7 @@ def test_a_torn_line_in_the_middle_is_named_and_nothing_is_written_over(
         assert main([command[0], str(run), *command[1:]]) == 2
         said = capsys.readouterr().err
         assert f"line 4 of '{run / TRACES}'" in said and "Traceback" not in said
-    with pytest.raises(DataError, match="line 4 of"), RunFolder(run, SETTINGS, START):
+    with raises_message(DataError), RunFolder(run, SETTINGS, START):
         pass
     assert (run / TRACES).read_bytes() == before
     (run / TRACES).write_bytes(b"".join([*lines[:3], *lines[4:]]))  # as the sentence says
@@ -187,7 +188,7 @@ def test_a_clock_that_is_set_back_makes_no_time_negative(
 ) -> None:
     now = 2_000_000_000.0
     for begun in (now, now - 86_400):  # the second start comes a day before the first
-        monkeypatch.setattr("core.clock._OFFSET", begun - time.perf_counter())
+        monkeypatch.setattr("corag.core.process._OFFSET", begun - time.perf_counter())
         half = QUESTIONS[:4] if begun == now else QUESTIONS[4:8]
         make_run(tmp_path / "run", [row(question, "Town 1") for question in half])
     rows = read_rows(tmp_path / "run")

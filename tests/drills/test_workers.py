@@ -12,15 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from corag.config import CoRAGConfig
-from core.errors import BackendError, ConfigError
-from core.runs.folder import TRACES, read_rows
-from core.runs.manifest import Manifest
-from core.runs.rows import Row, SavedRow
-from eval.experiment.run import RunConfig, answer_dataset, answer_with
-from eval.workers.cluster import connected
-from eval.workers.config import ray_workers
-from eval.workers.ray_pool import RayPool, ray_pool
+from corag.core.errors import BackendError
+from corag.core.runs.folder import TRACES, read_rows
+from corag.core.runs.manifest import Manifest
+from corag.core.runs.rows import Row, SavedRow
+from eval.experiment.run import RunConfig, answer_with
+from eval.experiment.workers.cluster import connected
+from eval.experiment.workers.config import ray_workers
+from eval.experiment.workers.ray_pool import RayPool, ray_pool
 from retrieval.config import RetrieverConfig
 from tests.drills.answering import CONFIG, METHOD, ended, questions, started
 from tests.drills.test_runs import ids, told
@@ -51,15 +50,16 @@ def config_of(out: Path) -> RunConfig:
 
 
 class Watched:
-    """A crew whose rows are counted, and to which something happens after some of them."""
+    """An executor whose rows are counted, and to which something happens after some of them."""
 
     def __init__(self, pool: RayPool, search: RetrieverConfig, events: dict[int, Callable[[], None]]) -> None:
-        self._crew, self._events, self._done = pool.crew(search), events, 0
-        self.model, self.index, self.shares_nothing = self._crew.model, self._crew.index, True
-        self.in_flight, self.noted, self.said = self._crew.in_flight, self._crew.noted, self._crew.said
+        self._executor, self._events, self._done = pool.executor(search), events, 0
+        self.model, self.index = self._executor.model, self._executor.index
+        self.in_flight, self.status = self._executor.in_flight, self._executor.status
+        self.manifest_entry = self._executor.manifest_entry
 
-    def doing(self, work):  # type: ignore[no-untyped-def]
-        answer = self._crew.doing(work)
+    def bind(self, task):  # type: ignore[no-untyped-def]
+        answer = self._executor.bind(task)
 
         async def one(question) -> Row:  # type: ignore[no-untyped-def]
             row = await answer(question)
@@ -84,20 +84,20 @@ async def test_workers_that_die_lose_and_change_nothing(
     import ray
 
     async with ray_pool(ray_workers(count=2), partial(open_scripted, 0.1), [search], in_flight=4) as pool:
-        first, second = pool.members
+        first, second = pool.workers
         processes = {first.place.process, second.place.process}
         events = {
             8: lambda: os.kill(first.place.process, signal.SIGKILL),
             16: lambda: ray.kill(second.actor, no_restart=False),
         }
-        crew = Watched(pool, search, events)
-        folder = await answer_with(config_of(tmp_path), METHOD, questions(40), crew)
+        executor = Watched(pool, search, events)
+        folder = await answer_with(config_of(tmp_path), METHOD, questions(40), executor)
         assert [first.deaths, second.deaths] == [1, 1]
-        assert "2/2 workers with" in pool.said() or "died" in pool.said()
+        assert "2/2 workers with" in pool.status() or "died" in pool.status()
         processes |= {first.place.process, second.place.process}
     assert sorted(ids(folder / TRACES)) == sorted(undisturbed), "every question once"
     assert told(read_rows(folder)) == told(undisturbed)
-    noted = Manifest.read(folder).last.written["workers"]
+    noted = Manifest.read(folder).last.record["workers"]
     assert noted["count"] == 2 and [node["workers"] for node in noted["nodes"]] == [2]
     assert all(map(gone, processes)), "no worker outlives its pool"
 
@@ -109,7 +109,7 @@ async def test_a_question_that_kills_three_workers_is_a_row_and_the_others_are_a
     deaths = tmp_path / "deaths"
     deadly = partial(open_scripted, 0.01, "part 3?", deaths)
     async with ray_pool(ray_workers(count=2, restarts=5), deadly, [search], in_flight=1) as pool:
-        folder = await answer_with(config_of(tmp_path), METHOD, questions(6), pool.crew(search))
+        folder = await answer_with(config_of(tmp_path), METHOD, questions(6), pool.executor(search))
     rows = read_rows(folder)
     assert {name for name, row in rows.items() if row.error} == {"q3"} and len(rows) == 6
     assert rows["q3"].error.startswith("WorkerDiedError: 3 workers died while they answered")
@@ -124,11 +124,11 @@ async def test_without_a_worker_left_a_run_ends_in_a_sentence_and_goes_on_later(
     config = config_of(tmp_path)
     async with ray_pool(ray_workers(count=1, restarts=0), fatal, [search], in_flight=1) as pool:
         with pytest.raises(BackendError, match=r"no worker is left .* the same command goes on"):
-            await answer_with(config, METHOD, questions(6), pool.crew(search))
+            await answer_with(config, METHOD, questions(6), pool.executor(search))
     assert ids(tmp_path / METHOD / TRACES) == ["q0", "q1", "q2", "q3"], "in the order of the questions"
     sane = partial(open_scripted, 0.01)
     async with ray_pool(ray_workers(count=1), sane, [search], in_flight=1) as pool:
-        folder = await answer_with(config, METHOD, questions(6), pool.crew(search))
+        folder = await answer_with(config, METHOD, questions(6), pool.executor(search))
     assert ids(folder / TRACES) == [f"q{number}" for number in range(6)]
 
 
@@ -183,15 +183,3 @@ def test_the_writer_killed_at_random_moments_is_gone_on_with_and_leaves_no_orpha
     assert status == 0, said
     assert sorted(ids(traces)) == sorted(undisturbed), "every question once"
     assert told(read_rows(tmp_path / METHOD)) == told(undisturbed)
-
-
-async def test_questions_that_share_a_budget_are_refused_before_anything_starts(tmp_path: Path) -> None:
-    file = tmp_path / "q.jsonl"
-    file.write_text('{"id": "1", "question": "Who?", "answers": ["Ada"]}\n')
-    config = RunConfig(
-        questions=str(file), method=["corag"], out=str(tmp_path / "out"),
-        corag=CoRAGConfig(strategy="adaptive", stop="check"), workers=ray_workers(count=2),
-        retriever=RetrieverConfig(url=["http://127.0.0.1:9"]),
-    )  # fmt: skip
-    with pytest.raises(ConfigError, match="shares a budget among the questions"):
-        await answer_dataset(config, config.load())

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from core.runs.folder import TRACES, read_rows
+from corag.core.runs.folder import TRACES, read_rows
+from corag.generation.config import ModelConfig
 from eval.datasets.world import write_world
-from eval.experiment.crews import hired
+from eval.experiment.open_executor import start_workers
 from eval.experiment.run import RunConfig, answer_dataset, answer_with
-from eval.workers.config import ray_workers
-from generation.config import ModelConfig
+from eval.experiment.workers.config import ray_workers
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from tests.drills.test_runs import ids, told
@@ -28,7 +28,7 @@ async def test_the_real_model_in_two_workers_says_what_it_says_in_one_process_wh
 ) -> None:
     import ray
 
-    from baselines.one_step import OneStepConfig
+    from corag.baselines.one_step import OneStepConfig
 
     world, index = tmp_path / "world", str(tmp_path / "bm25")
     write_world(world, passages=500, train=1, dev=1, test=40)
@@ -44,17 +44,17 @@ async def test_the_real_model_in_two_workers_says_what_it_says_in_one_process_wh
     )  # fmt: skip
     questions = config.load()
     alone = read_rows((await answer_dataset(config, questions))["one_step"])
-    async with hired(ray_workers(count=2), model, [config.retriever], 4) as pool:
-        first, second = pool.members
+    async with start_workers(ray_workers(count=2), model, [config.retriever], 4) as pool:
+        first, second = pool.workers
         server = ray.get(pool.servers[0].process.remote())
         events = {
             6: lambda: os.kill(first.place.process, signal.SIGKILL),
             12: lambda: os.kill(server, signal.SIGKILL),
             18: lambda: ray.kill(second.actor, no_restart=False),
         }
-        crew = Watched(pool, config.retriever, events)
+        executor = Watched(pool, config.retriever, events)
         folder = await answer_with(
-            RunConfig(**{**vars(config), "out": str(tmp_path / "workers")}), "one_step", questions, crew
+            RunConfig(**{**vars(config), "out": str(tmp_path / "workers")}), "one_step", questions, executor
         )
         assert [first.deaths, second.deaths] == [1, 1]
     assert sorted(ids(folder / TRACES)) == sorted(alone) and len(alone) == 40

@@ -16,18 +16,19 @@ from dataclasses import replace
 
 import orjson
 
-from baselines.one_step import OneStepConfig
-from corag.config import CoRAGConfig
-from core.errors import SearchFailedError
-from core.runs.folder import read_lines, write_run
-from core.runs.manifest import Manifest
-from core.seeds import stable_hash
-from core.types import Hit, Passage, Question
-from eval.datasets.plain import question_record
+from corag.baselines.one_step import OneStepConfig
+from corag.chains.config import CoRAGConfig
+from corag.cli.main import main
+from corag.core.errors import SearchFailedError
+from corag.core.runs.folder import read_lines, write_run
+from corag.core.runs.manifest import Manifest
+from corag.core.seeds import stable_hash
+from corag.core.types import Hit, Passage, Question
+from eval.datasets.sets.jsonl import question_record
 from eval.datasets.world import generate
-from eval.experiment.run import RunConfig, answer_run
+from eval.experiment.executor import LocalExecutor
+from eval.experiment.run import RunConfig, answer_with
 from ircot.method import IRCoTConfig
-from scripts.cli import main
 from tests.eval.runs import make_run, row
 from tests.fakes import PROMPTS, ScriptedGenerator, kind
 
@@ -49,7 +50,7 @@ METHODS = {
     "ircot": IRCoTConfig(qa_prompt=READER, reasoning_prompt=THOUGHT, strip_question_words=False),
     "greedy": corag(max_hops=3),
     "best_of_4": corag(strategy="best_of_n", chains=4, max_hops=4),
-    "measured": corag(strategy="best_of_n", chains=4, max_hops=4, measure_candidates=True),
+    "measured": corag(strategy="best_of_n", chains=4, max_hops=4, measure=("refusal",)),
     "vote": corag(strategy="best_of_n", chains=2, max_hops=4, rank_by="vote"),
     "tree": corag(strategy="tree", expand=3, max_hops=4),
 }
@@ -144,7 +145,9 @@ def write(out, name, world, skill=0.5):
     method = {OneStepConfig: "one_step", IRCoTConfig: "ircot", CoRAGConfig: "corag"}[type(options)]
     with contextlib.chdir(world.file.parent):
         config = RunConfig(questions=world.file.name, method=[method], out=str(out), **{method: options})
-        return asyncio.run(answer_run(config, method, world.questions, world.model(skill), world, cell=name))
+        return asyncio.run(
+            answer_with(config, method, world.questions, LocalExecutor(world.model(skill), world), cell=name)
+        )
 
 
 def multiply(folder, copies):

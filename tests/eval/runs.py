@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from core.prompting.prompt import NOTHING_LEFT_OUT
-from core.runs.folder import RunFolder
-from core.runs.rows import Row, SavedRow
-from core.tools import GenerateStep, ScoreStep, SearchStep
-from core.types import Answer, Hit, Passage, Question, TokenUsage
+from corag.core.prompting.prompt import NOTHING_LEFT_OUT
+from corag.core.runs.folder import RunFolder
+from corag.core.runs.rows import Row, SavedRow
+from corag.core.tools import GenerateStep, ScoreStep, SearchStep
+from corag.core.types import Answer, Hit, Passage, Question, TokenUsage
 from retrieval.index_manifest import IndexSettings, write_manifest
 
 SETTINGS = {

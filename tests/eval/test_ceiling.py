@@ -5,17 +5,19 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from corag import CoRAGConfig
-from core.runs.rows import SavedRow
-from core.types import Answer, CandidateAnswer, Question, TokenUsage
+from corag.chains.candidates import ChainCandidates
+from corag.cli.main import main
+from corag.core.method import Candidates
+from corag.core.runs.rows import SavedRow
+from corag.core.types import Answer, CandidateAnswer, Question, TokenUsage
 from eval.experiment.registry import METHODS
-from eval.report.overview import describe, load_run
+from eval.report.overview import describe, read_report_runs
 from eval.scoring.scorers import default_scorer
-from eval.tables.ceiling import CHOSEN, ceilings_of, choice_of
-from scripts.cli import main
+from eval.tables.candidates import candidate_set
+from eval.tables.ceiling import measure_ceilings
+from eval.tables.rankers import OWN_CHOICE
+from tests.cli.test_bad_input import refused
 from tests.eval.runs import make_run, row, saved
-from tests.scripts.test_bad_input import refused
-from tests.scripts.test_old_runs import OLD, last_line
 
 ASKED = [Question(str(n), f"Where was {n} born?", (f"Town {n}",)) for n in range(6)]
 # Right candidates are "T", wrong ones spelled out. By question: answers, then a ranker's scores of them.
@@ -82,7 +84,7 @@ def runs(tmp_path):
 
 def test_figures_by_hand(runs):
     mine, _ = runs
-    (ceiling,) = ceilings_of({"mine": mine}).runs.values()
+    (ceiling,) = measure_ceilings({"mine": mine}).runs.values()
     assert (ceiling.questions, ceiling.sizes, ceiling.base_name) == (6, [1, 2, 4], "one candidate")
     one = (2 / 4 + 1 / 4 + 2 / 4 + 0 + 1 + 0) / 6
     assert ceiling.base.mean == pytest.approx(one)
@@ -90,7 +92,7 @@ def test_figures_by_hand(runs):
     assert [ceiling.oracle[k].mean for k in (1, 2, 4)] == pytest.approx([one, pairs, 4 / 6])
     assert ceiling.oracle_gain.difference.mean == pytest.approx(4 / 6 - one)
     own, vote, guess = ceiling.rankers
-    assert (own.name, vote.name, guess.name) == (CHOSEN, "vote", "guess")
+    assert (own.name, vote.name, guess.name) == (OWN_CHOICE, "vote", "guess")
     assert own.selected.keys() == {4} and own.selected[4].mean == pytest.approx(3 / 6) and own.auc is None
     assert vote.selected[4].mean == pytest.approx((1 + 0 + 0.5 + 0 + 1 + 0) / 6)
     assert guess.selected[4].mean == pytest.approx((1 + 1 + 0 + 0 + 1 + 0) / 6)
@@ -105,7 +107,7 @@ def test_figures_by_hand(runs):
 
 
 def test_votes_are_calibrated_by_hand(runs):
-    (ceiling,) = ceilings_of({"mine": runs[0]}).runs.values()
+    (ceiling,) = measure_ceilings({"mine": runs[0]}).runs.values()
     # Each level of shares has a bin of its own; the failed question's blank answer has 0 votes, rightly.
     shares, right = [], []
     for told in filter(None, TOLD):
@@ -120,34 +122,38 @@ def test_votes_are_calibrated_by_hand(runs):
 
 def test_chains_that_were_sampled_until_they_agreed_are_no_sample(runs):
     """Any k of them are no k fresh ones: only what is chosen among all is told, and a note says why."""
-    alike = ceilings_of({"mine": runs[0]})
+    alike = measure_ceilings({"mine": runs[0]})
     assert not any("no k fresh ones" in note for note in alike.notes)
-    assert CoRAGConfig.exchangeable_candidates({}) and CoRAGConfig.exchangeable_candidates(
-        {"strategy": "best_of_n"}
-    )
-    assert not CoRAGConfig.exchangeable_candidates({"strategy": "tree"})
+    assert ChainCandidates().exchangeable({}) and ChainCandidates().exchangeable({"strategy": "best_of_n"})
+    assert not ChainCandidates().exchangeable({"strategy": "tree"})
     folder = make_run(
         runs[0].parent / "adaptive",
         [voted(*each) for each in zip(ASKED, TOLD, strict=True)],
         {"method": "corag", "options": {"strategy": "adaptive", "rank_by": "vote"}},
     )
-    found = ceilings_of({"votes": folder})
+    found = measure_ceilings({"votes": folder})
     assert found.runs["votes"].sizes == [4] and found.runs["votes"].oracle.keys() == {4}
     (note,) = [note for note in found.notes if note.startswith("votes: ") and "no k fresh ones" in note]
     assert "give a --baseline" in note and note in found.to_json()["notes"]
-    over_another = ceilings_of({"votes": folder}, runs[1]).notes
+    over_another = measure_ceilings({"votes": folder}, runs[1]).notes
     assert any("no k fresh ones" in note and "--baseline" not in note for note in over_another)
 
 
 def test_a_chain_without_hops_is_not_the_one_with_the_fewest_refusals():
     chains = (
-        {"path": "chain 1", "score": None, "hops": [], "answer": "wrong"},
-        {"path": "chain 2", "score": 1.0, "hops": [{"refused": True}, {"refused": False}], "answer": "T"},
+        {"path": "chain 1", "score": None, "hops": [], "answer": "wrong", "signals": {}},
+        {
+            "path": "chain 2",
+            "score": 1.0,
+            "hops": [{"refused": True}, {"refused": False}],
+            "answer": "T",
+            "signals": {},
+        },
     )
     question = Question("q", "?", ("T",))
     done = replace(row(question, "T"), answer=Voted("T", (), 1, "read", chains, 1))
     found = SavedRow.from_json(json.loads(done.to_json()))
-    empty, whole = CoRAGConfig.candidates(found, {"strategy": "best_of_n", "rank_by": "refusals"})
+    empty, whole = ChainCandidates().load(found, {"strategy": "best_of_n", "rank_by": "refusals"})
     assert "refusals" not in empty.scores and whole.scores["refusals"] == -1.0
 
 
@@ -157,13 +163,13 @@ def test_a_greedy_chain_among_the_candidates_is_told(runs):
         [voted(*each) for each in zip(ASKED, TOLD, strict=True)],
         {"method": "corag", "options": {"strategy": "best_of_n", "first_chain_greedy": True}},
     )
-    notes = ceilings_of({"mixed": folder}).notes
+    notes = measure_ceilings({"mixed": folder}).notes
     assert any(note.startswith("mixed: one of the candidates is greedy") for note in notes)
 
 
 def test_gains_over_another_run_are_paired_by_question(runs):
     mine, base = runs
-    (ceiling,) = ceilings_of({"mine": mine}, base).runs.values()
+    (ceiling,) = measure_ceilings({"mine": mine}, base).runs.values()
     assert (ceiling.base.mean, ceiling.base_name) == (0.5, "the baseline")
     assert ceiling.oracle_gain.difference.mean == pytest.approx(4 / 6 - 3 / 6)
     assert ceiling.rankers[0].gain.difference.mean == 0 == ceiling.rankers[0].share.mean
@@ -172,13 +178,13 @@ def test_gains_over_another_run_are_paired_by_question(runs):
 def test_a_baseline_that_is_another_method_is_told(runs):
     mine, base = runs
     said = "mine: the baseline differs in more than the choice, in the method"
-    assert any(note.startswith(said) for note in ceilings_of({"mine": mine}, base).notes)
-    assert not any("differs in more" in note for note in ceilings_of({"mine": mine}, mine).notes)
+    assert any(note.startswith(said) for note in measure_ceilings({"mine": mine}, base).notes)
+    assert not any("differs in more" in note for note in measure_ceilings({"mine": mine}, mine).notes)
 
 
 def test_a_failed_question_has_no_right_candidate_though_its_text_be_right():
     question = Question("q", "?", ("",))
-    found = choice_of(saved(question, None), question, (), default_scorer("squad"), "em")
+    found = candidate_set(saved(question, None), question, (), default_scorer("squad"), "em")
     assert (found.values, found.right, found.own) == ([0.0], [False], 0.0)
 
 
@@ -186,7 +192,7 @@ def test_f1_is_a_worth_while_right_stays_exact(tmp_path):
     question = Question("q", "?", ("Big Town",))
     told = (["Town", "Big Town", "Rome"], [3, 2, 1])
     run = make_run(tmp_path / "run", [answered(question, told)], {"method": "mine"})
-    (ceiling,) = ceilings_of({"run": run}, metric="f1").runs.values()
+    (ceiling,) = measure_ceilings({"run": run}, metric="f1").runs.values()
     assert ceiling.oracle[1].mean == pytest.approx((2 / 3 + 1) / 3) and ceiling.oracle[3].mean == 1
     guess = ceiling.rankers[2]
     assert guess.selected[3].mean == pytest.approx(2 / 3) and guess.auc.mean == 0.5
@@ -203,7 +209,7 @@ def test_the_command_prints_and_says_its_figures_in_json(runs, capsys):
     (run,) = record["runs"].values()
     assert run["oracle"]["4"]["mean"] == pytest.approx(0.6667, abs=1e-4)
     assert run["rankers"]["guess"]["selected"]["4"]["mean"] == 0.5 and record["metric"] == "em"
-    for word in ("oracle", "EM@4", "vote", "guess", CHOSEN, "AUC", "ECE", "mine"):
+    for word in ("oracle", "EM@4", "vote", "guess", OWN_CHOICE, "AUC", "ECE", "mine"):
         assert word in out
     assert main(["ceiling", str(mine), str(mine), "--json"]) == 2
 
@@ -211,8 +217,10 @@ def test_the_command_prints_and_says_its_figures_in_json(runs, capsys):
 def test_runs_that_keep_one_answer_are_refused_with_what_to_do(runs, tmp_path, capsys):
     mine, base = runs
     assert "does not choose among answers" in refused(capsys, ["ceiling", str(base)])
-    said = refused(capsys, ["ceiling", str(OLD / "corag")])
-    assert "keeps no more than one answer" in said and "measure_candidates" in said
+    greedy = [row(each, "Rome") for each in ASKED]
+    chain = make_run(tmp_path / "chain", greedy, {"method": "corag", "options": {"strategy": "greedy"}})
+    said = refused(capsys, ["ceiling", str(chain)])
+    assert "keeps no more than one answer" in said and "--corag.measure refusal" in said
     assert "the baseline is among the runs" in refused(
         capsys, ["ceiling", str(mine), "--baseline", str(mine)]
     )
@@ -235,8 +243,7 @@ def test_questions_that_a_run_lacks_are_left_out_and_said(runs, tmp_path, capsys
 
 
 def test_the_report_knows_the_oracle_of_runs_that_keep_candidates(runs):
-    loaded = [load_run(folder.name, folder) for folder in runs]
-    overview, _ = describe(loaded, [each.id for each in ASKED], default_scorer("squad"), 5)
+    overview = describe(read_report_runs({folder.name: folder for folder in runs}, "squad", 5))
     mine, base = overview.runs
     assert mine.oracle["em"] == pytest.approx(4 / 6) and base.oracle == {}
     assert mine.oracle["f1"] >= mine.oracle["em"]
@@ -244,8 +251,8 @@ def test_the_report_knows_the_oracle_of_runs_that_keep_candidates(runs):
 
 def test_every_method_says_how_its_runs_keep_candidates_if_it_has_any():
     for name, entry in METHODS.items():
-        own = "candidates" in vars(entry.config)
-        assert bool(entry.config.KEEPS_CANDIDATES) == own, name
+        own = type(entry.candidates).load is not Candidates.load
+        assert bool(entry.candidates.advice) == own, name
 
 
 def test_measured_tokens_are_in_no_table(tmp_path, capsys):
@@ -253,5 +260,5 @@ def test_measured_tokens_are_in_no_table(tmp_path, capsys):
     rows = [replace(row(each, "Rome"), usage={"reader": usage, "measure": usage}) for each in ASKED]
     run = make_run(tmp_path / "run", rows)
     assert main(["table", str(run), "--json"]) == 0
-    (figures,) = last_line(capsys)["runs"].values()
+    (figures,) = json.loads(capsys.readouterr().out.splitlines()[-1])["runs"].values()
     assert figures["tokens_per_question"] == 12

@@ -12,17 +12,19 @@ from dataclasses import dataclass
 import pytest
 from rich.console import Console
 
-from baselines.one_step import OneStepConfig
-from baselines.react import ReActConfig
-from corag.config import CoRAGConfig
-from corag.method import corag
-from core.errors import SearchFailedError
-from core.tools import Tools
-from core.types import Answer, Passage
-from eval.experiment.drawing import Drawing, Fold, live
+from corag.baselines.one_step import OneStepConfig
+from corag.baselines.react import ReActConfig
+from corag.chains.config import CoRAGConfig
+from corag.chains.method import corag
+from corag.cli.commands.ask import AskOptions, answer_and_show
+from corag.core.errors import SearchFailedError
+from corag.core.prompting.prompt import Prompt
+from corag.core.tools import Tools
+from corag.core.types import Answer, Passage
+from eval.api.ask import answered
+from eval.api.drawing import Drawing, Fold, live
 from ircot.method import IRCoTConfig
-from scripts.commands.ask import AskOptions, answer_and_show
-from tests.corag.chains import LETTERS, queue, seeded, tree_model, tree_score
+from tests.chains.chains import LETTERS, queue, seeded, tree_model, tree_score
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind
 from tests.story import QUESTION, WORLD
 
@@ -96,7 +98,8 @@ def test_greedy_is_one_chain_of_hops_with_the_answer_below():
     ]
     answer, sources, cost = written.splitlines()[-3:]
     assert answer == "answer   The Issel"
-    assert sources == "sources  The Glass Orchard; Mara Velden; Tarn Hollow"
+    read = "The Glass Orchard; Tarn Hollow; Mara Velden; Glassware"  # the last by the final answer alone
+    assert sources == f"sources  read: {read}"
     assert re.fullmatch(r"cost     6 calls, [\d,]+ tokens \([\d,]+ computed\), .* s; stopped: length", cost)
 
 
@@ -137,7 +140,7 @@ def test_without_a_terminal_the_hops_of_the_chosen_chain_come_in_a_line_each():
         f"2. where was mara velden born? → {REFUSAL}",
         f"3. zzz → {REFUSAL}",
         "answer   The Issel",
-        "sources  The Glass Orchard; Mara Velden; Tarn Hollow",
+        "sources  read: The Glass Orchard; Tarn Hollow; Mara Velden; Glassware",
     ]
     assert lines[-1].startswith("cost     6 calls, ")
 
@@ -175,8 +178,26 @@ def test_sources_are_named_once_with_file_and_page():
     lines = brief(lambda r: "Thirty.", method="one_step", config=config, retriever=WordRetriever(world))
     assert lines[1] == "answer   Thirty"
     named = [f"Rule {n} (a.pdf, page {n // 3 + 1})" for n in range(3, 7)]
-    assert lines[2] == f"sources  Leave (a.pdf, page 1); {'; '.join(named)}; and 2 more"
+    assert lines[2] == f"sources  read: Leave (a.pdf, page 1); {'; '.join(named)}; and 2 more"
     assert len(lines) == 4 and lines[0].startswith("search  ")
+
+
+def test_sources_that_were_read_come_before_what_was_only_found():
+    world = [Passage(f"p{n}", f"Rule {n}", f"river {word * 9}") for n, word in enumerate("ABCDEFGHIJ")]
+
+    async def own(question, tools):
+        hits = await tools.search("river", k=10)
+        prompt = Prompt.of_text("\n".join(hits[n].passage.text for n in (7, 2, 5)))
+        reply = await tools.generate(prompt, role="answer", max_tokens=9)
+        return Answer(reply.text, tuple(hit.passage.id for hit in hits))
+
+    retriever = WordRetriever(world)
+    tools = Tools(QUESTION, ScriptedGenerator(lambda request: "Thirty."), retriever)
+    result = asyncio.run(answered("own", QUESTION, own, tools, retriever, Drawing(QUESTION.text, "")))
+    assert [passage.id for passage in result.read] == ["p7", "p2", "p5"]
+    assert result.sources[:4] == ("Rule 7", "Rule 2", "Rule 5", "Rule 0")
+    line = result.ending()[1].plain
+    assert line == "sources  read: Rule 7; Rule 2; Rule 5; found, not read: Rule 0; Rule 1; and 5 more"
 
 
 def test_best_of_n_shows_each_chains_score_and_marks_the_chosen_one():
@@ -258,22 +279,6 @@ def test_rollouts_become_lines_when_they_are_many():
     low, _ = tree_of(reuse=False, rollouts=3, height=30)
     assert "rollout 3  score -2.00  r → b" in low and "hop 2" not in low and "← chosen" in low
     assert "hop 2" in tall
-
-
-def test_adaptive_draws_its_chains_and_its_tree():
-    written, row = ask(
-        seeded,
-        strategy="adaptive",
-        chains=2,
-        max_hops=2,
-        expand=2,
-        rollouts=1,
-        unsure_above=-1,
-        score=lambda request: -0.5,
-    )
-    lines = drawn(written)
-    assert [re.search(r"─ (chain \d|tree)", line) is not None for line in lines].count(True) == 3
-    assert len([line for line in lines if re.search(r"child \d", line)]) == len(row.answer.chains) - 2
 
 
 def test_model_text_is_never_markup_nor_a_command_to_the_terminal():

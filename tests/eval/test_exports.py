@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from core.files import file_digest
-from core.runs.folder import read_rows
-from core.types import Answer, Question, passage_id
+from corag.cli.main import main
+from corag.core.files import file_digest
+from corag.core.runs.folder import read_rows
+from corag.core.types import Answer, Question, passage_id
 from eval.datasets.exports import (
     hotpotqa_prediction,
     kilt_lines,
@@ -16,7 +17,6 @@ from eval.datasets.exports import (
     two_wiki_prediction,
 )
 from eval.scoring.official_scores import hotpotqa_scores, two_wiki_scores
-from scripts.cli import main
 from tests.eval.runs import make_run, row, searched
 
 ADA = Question("a", "Where was Ada born?", ("Orvale",), ("p1",))

@@ -8,24 +8,28 @@ from dataclasses import replace
 
 import pytest
 
-from core.errors import BackendError, ConfigError
-from core.runs.folder import TRACES, read_rows
-from core.runs.manifest import Manifest
-from core.types import Question
-from eval.experiment.judging import JudgingConfig, judge_run
-from eval.scoring.judge import JudgeConfig, verdict_of
-from eval.tables.conditions import conditions_record
-from scripts.cli import main
-from scripts.commands import doctor
-from scripts.commands.judge import print_judged
+from corag.cli.commands import doctor
+from corag.cli.commands.judge import print_judged
+from corag.cli.main import main
+from corag.core.errors import BackendError, ConfigError
+from corag.core.runs.folder import TRACES, read_rows
+from corag.core.runs.manifest import Manifest
+from corag.core.types import Question
+from eval.judging import JudgingConfig, judge_run
+from eval.scoring.judge import JudgeConfig, parse_verdict
+from eval.tables.conditions import Conditions, describe_conditions
+from eval.tables.runs import read_run
 from tests.eval.runs import make_run, row
 from tests.fakes import ScriptedGenerator
+from tests.messages import raises_message
 
 QUESTIONS = [Question(str(n), f"Who wrote book {n}?", (f"Author {n}", f"Mrs {n}")) for n in range(6)]
 
 
 def judged(run, generator, **judge):
-    return asyncio.run(judge_run(run, JudgingConfig([str(run)], JudgeConfig(**judge)), generator))
+    return asyncio.run(
+        judge_run(read_run(run.name, run), JudgingConfig([str(run)], JudgeConfig(**judge)), generator)
+    )
 
 
 def a_run(folder):
@@ -56,7 +60,7 @@ def reply(request):
     ],
 )
 def test_replies_are_read_or_said_to_be_unreadable(text, verdict):
-    assert verdict_of(text) == verdict
+    assert parse_verdict(text) == verdict
 
 
 def test_a_judge_sees_question_gold_answers_and_prediction_and_decodes_greedily(tmp_path):
@@ -76,7 +80,7 @@ def test_failures_and_unreadable_replies_count_as_wrong(tmp_path, capsys):
     one = judged(a_run(tmp_path / "run"), ScriptedGenerator(reply))
     assert (one.right.mean, one.em.mean, one.n) == (0.4, 0.2, 5)
     assert (one.failed, one.judge_failed, one.unreadable) == (1, 0, 1)
-    known = conditions_record({"mine": Manifest.read(tmp_path / "run")})
+    known = describe_conditions({"mine": Manifest.read(tmp_path / "run")})
     print_judged({"mine": one}, "model, prompt judge v1", known)
     printed = capsys.readouterr().out
     assert "40.0" in printed and "look at some of its verdicts" in printed
@@ -89,7 +93,7 @@ def test_failures_and_unreadable_replies_count_as_wrong(tmp_path, capsys):
     print_judged(
         {"mine": one, "other": replace(one, scorer="DROP-style")},
         "m",
-        {"shared": [], "own": {"mine": "a", "other": "b"}},
+        Conditions([], {"mine": "a", "other": "b"}),
     )
     printed = capsys.readouterr().out
     assert "other: EM by the scorer DROP-style; b" in printed and "EM by the scorer SQuAD-style; a" in printed
@@ -125,10 +129,10 @@ def test_verdicts_are_kept_and_only_what_is_new_is_asked(tmp_path):
 
 def test_what_cannot_be_judged_is_refused(tmp_path, capsys):
     bare = make_run(tmp_path / "bare", [row(Question("9", "Who knows?"), "x")])
-    with pytest.raises(ConfigError, match="nothing to judge"):
+    with raises_message(ConfigError):
         judged(bare, ScriptedGenerator(reply))
     run = a_run(tmp_path / "run")
-    with pytest.raises(ConfigError, match=r"lacks \{answers\}.*its fields: \{gold\}"):
+    with raises_message(ConfigError):
         judged(run, ScriptedGenerator(reply), prompt="{gold}?")
     judged(run, ScriptedGenerator(reply))
     (folder,) = (folder for folder in run.glob("judge-*") if (folder / TRACES).stat().st_size)

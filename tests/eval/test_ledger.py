@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corag.config import CoRAGConfig
-from core.prompting.prompt import NOTHING_LEFT_OUT
-from core.protocols import GenerateRequest, ScoreRequest
-from core.runner import answer_all, answer_question
-from core.runs.folder import TRACES, RunFolder, read_attempts, write_run
-from core.runs.manifest import Manifest, Start
-from core.runs.rows import Row
-from core.tools import GenerateStep, ScoreStep, SearchStep, Step, Tools
-from core.types import Answer, Question, TokenUsage
+from corag.chains.config import CoRAGConfig
+from corag.cli.main import main
+from corag.core.prompting.prompt import NOTHING_LEFT_OUT
+from corag.core.protocols import GenerateRequest, ScoreRequest
+from corag.core.runner import answer_all, answer_question
+from corag.core.runs.folder import TRACES, RunFolder, read_attempts, write_run
+from corag.core.runs.manifest import Manifest, Start
+from corag.core.runs.rows import Row
+from corag.core.tools import GenerateStep, ScoreStep, SearchStep, Step, Tools
+from corag.core.types import Answer, Question, TokenUsage
+from corag.generation.cached import CachedGenerator
 from eval.experiment.registry import MethodOptions, bind
-from eval.tables.ledger import Spending, covered, ledger_of, spending_of
-from generation.cached import CachedGenerator
-from scripts.cli import main
+from eval.tables.ledger import Spending, add_up, covered, spending_by_role
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind
 from tests.story import WORLD
 
@@ -96,35 +96,15 @@ def test_idle_is_what_no_request_covers_each_start_apart(
     )
 
 
-def test_runs_of_older_versions_and_without_steps_say_what_is_not_known(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    old = json.loads(row("a", 0.0, 5.0, generated(0.0, 4.0), SearchStep("q", "", 5, (), 0.0)).to_json())
-    del old["opened"], old["begun"], old["steps"][0]["started"], old["steps"][1]["remembered"]
+def test_runs_without_steps_say_what_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stepless = replace(row("b", 1000.0, 5.0, generated(0.0, 4.0)), steps=())
-    runs = [
-        written(tmp_path / "old", json.dumps(old).encode() + b"\n"),
-        written(tmp_path / "chains", stepless.to_json(999.0)),
-        written(
-            tmp_path / "both",
-            json.dumps(old).encode() + b"\n",
-            row("c", 9.0, 2.0, generated(1.0, 1.0)).to_json(9.0),
-        ),
-    ]
-    printed, figures = ledger_printed(capsys, *runs)
-    assert figures["old"]["idle_share"] is None and figures["old"]["wall_seconds"] is None
-    assert (
-        figures["old"]["roles"]["thought"]["in_cache"] == 40
-        and figures["old"]["waiting"]["generate"]["total"] == 4.0
-    )
-    assert "Wall time and engine idle share: unknown" in printed
+    printed, figures = ledger_printed(capsys, written(tmp_path / "chains", stepless.to_json(999.0)))
     chains = figures["chains"]
     assert (chains["wall_seconds"], chains["idle_share"], chains["total"]["remembered"]) == (6.0, None, None)
     assert chains["roles"]["thought"]["prompt"] == 100 and "unknown, for the run keeps no steps" in printed
     assert chains["waiting"] == {"generate": None, "score": None, "search": None}, "not: no calls, no seconds"
     assert chains["question_seconds"]["total"] == 5.0
     assert len(re.findall(r"│ (?:generate|score|search) +│ unknown │ +- │", printed)) == 3
-    assert (figures["both"]["idle_share"], figures["both"]["untimed"]) == (0.5, 1)
 
 
 async def answer_some(folder: Path, names: str) -> None:
@@ -152,11 +132,11 @@ async def answer_some(folder: Path, names: str) -> None:
         await answer_all(waiting, answer_one, run.append, in_flight=3)
 
 
-async def test_the_ledger_of_a_real_run_agrees_with_its_steps_and_rows(tmp_path: Path) -> None:
+async def test_the_add_up_a_real_run_agrees_with_its_steps_and_rows(tmp_path: Path) -> None:
     await answer_some(tmp_path, "abc")
     await answer_some(tmp_path, "abcde")
     rows = list(read_attempts(tmp_path))
-    ledger = ledger_of(rows)
+    ledger = add_up(rows)
     assert {"sub_query", "sub_answer", "score", "final"} <= set(ledger.roles)
     steps = [step for row in rows for step in row.steps if not isinstance(step, SearchStep)]
     spent = sum((step.usage for step in steps), TokenUsage())
@@ -192,7 +172,7 @@ USAGES = st.builds(
 @given(st.lists(st.tuples(st.sampled_from(["thought", "reader", "score"]), USAGES), max_size=8))
 def test_roles_add_up_to_the_steps(calls: list[tuple[str, TokenUsage]]) -> None:
     steps = [generated(0.0, 0.1, role, usage) for role, usage in calls]
-    spent = spending_of(steps, {})
+    spent = spending_by_role(steps, {})
     total = sum(spent.values(), Spending())
     assert total.usage == sum((usage for _, usage in calls), TokenUsage())
     assert total.remembered == sum(usage.total for _, usage in calls if not usage.computed)

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import BackendError, ConfigError
+from corag.cli.main import main
+from corag.core.errors import BackendError, ConfigError
 from eval.experiment import opening
 from eval.experiment.opening import last_words, log_to, open_index_quietly, quiet
 from retrieval.config import RetrieverConfig
-from scripts.cli import main
 
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The log of a process of the test's own."""
-    monkeypatch.setattr(opening, "_chatter", opening._Chatter())
+    monkeypatch.setattr(opening, "_output_log", opening._OutputLog())
     log_to(tmp_path / "runs/.engine.log")
     return tmp_path / "runs/.engine.log"
 
@@ -131,7 +131,7 @@ def test_a_folder_that_cannot_be_written_is_no_matter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(opening, "_chatter", opening._Chatter())
+    monkeypatch.setattr(opening, "_output_log", opening._OutputLog())
     log_to(tmp_path / "file/.engine.log")
     with quiet("opening"):
         print("noise")
@@ -141,7 +141,7 @@ def test_a_folder_that_cannot_be_written_is_no_matter(
 def test_a_log_on_a_full_disk_loses_its_lines_and_nothing_of_ours(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(opening, "_chatter", opening._Chatter())
+    monkeypatch.setattr(opening, "_output_log", opening._OutputLog())
     log_to(Path("/dev/full"))
     with quiet("opening a model", "a model is open"):
         print("noise" * 9_999)

@@ -1,10 +1,13 @@
 import json
+import re
 
 import pytest
 
-from core.errors import ConfigError, DataError
-from core.types import passage_id
-from eval.datasets.paragraphs import paragraphs_of, read_pooled
+from corag.core.types import passage_id
+from eval.datasets import DATASETS
+from eval.datasets.paragraphs import read_pooled
+from retrieval.record_files import Note
+from retrieval.records import OddRecordError
 
 OSLO = ("Oslo", "Oslo is a city. It lies in Norway.")
 BERGEN = ("Bergen", "Bergen is wet. Very.")
@@ -57,7 +60,7 @@ def objects(text="text", gold="is_supporting"):
     ],
 )  # fmt: skip
 def test_every_shape_gives_the_same_paragraphs(dataset, record):
-    paragraphs = paragraphs_of(record, dataset, "here")
+    paragraphs = DATASETS[dataset].paragraphs(record, "here")
     assert [(item.passage.title, item.passage.text) for item in paragraphs] == [OSLO, BERGEN]
     assert [item.gold for item in paragraphs] == [True, False]
     assert [item.passage.id for item in paragraphs] == [passage_id(*OSLO), passage_id(*BERGEN)]
@@ -68,7 +71,9 @@ def test_a_corpus_holds_each_passage_once(tmp_path):
     file.write_text(json.dumps([HOTPOTQA, HOTPOTQA | {"_id": "q2", "context": [["Rome", ["Rome is old."]]]}]))
     again = tmp_path / "more.jsonl"
     again.write_text(json.dumps(columns(HOTPOTQA)) + "\n")
-    assert [passage.title for passage in read_pooled([file, again], "hotpotqa")] == ["Oslo", "Bergen", "Rome"]
+    *passages, note = read_pooled([file, again], DATASETS["hotpotqa"].paragraphs)
+    assert [passage.title for passage in passages] == ["Oslo", "Bergen", "Rome"]
+    assert note == Note(f"{again}: 2 paragraphs come with several questions, and are one passage each")
 
 
 def test_nothing_is_gold_where_the_data_hides_it_or_a_gold_paragraph_is_absent():
@@ -76,7 +81,7 @@ def test_nothing_is_gold_where_the_data_hides_it_or_a_gold_paragraph_is_absent()
     retrieved = HOTPOTQA | {"supporting_facts": [["Oslo", 1], ["Norway", 0]]}
     unmarked = {"paragraphs": [{"title": "Oslo", "paragraph_text": "A city."}]}
     for dataset, record in (("hotpotqa", hidden), ("hotpotqa", retrieved), ("musique", unmarked)):
-        paragraphs = paragraphs_of(record, dataset, "here")
+        paragraphs = DATASETS[dataset].paragraphs(record, "here")
         assert paragraphs
         assert not any(item.gold for item in paragraphs)
 
@@ -109,11 +114,6 @@ def test_nothing_is_gold_where_the_data_hides_it_or_a_gold_paragraph_is_absent()
 def test_a_malformed_record_names_file_record_and_field(tmp_path, dataset, change, message):
     file = tmp_path / "dev.json"
     file.write_text(json.dumps([HOTPOTQA | change]))
-    with pytest.raises(DataError, match=message) as caught:
-        list(read_pooled([file], dataset))
-    assert f"{file}, record 1 (id q1)" in str(caught.value)
-
-
-def test_an_unknown_dataset_is_named_with_the_nearest():
-    with pytest.raises(ConfigError, match="did you mean 'hotpotqa'"):
-        paragraphs_of(HOTPOTQA, "hotpot", "here")
+    (odd,) = read_pooled([file], DATASETS[dataset].paragraphs)
+    assert isinstance(odd, OddRecordError) and re.search(message, str(odd))
+    assert str(odd).startswith(f"{file}, record 1 (id q1)")

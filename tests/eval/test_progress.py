@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from core.runs.rows import Row
-from core.types import Answer, Question, TokenUsage
+from corag.core.runs.rows import Row
+from corag.core.types import Answer, Question, TokenUsage
 from eval.experiment import progress
-from eval.experiment.progress import RunProgress
+from eval.experiment.progress import Rate, RunProgress
 
 
 class Terminal(io.StringIO):
@@ -31,7 +31,7 @@ def run(file, monkeypatch, count, **given):
 
 
 def test_a_log_gets_a_line_at_the_first_question_and_at_the_end(monkeypatch):
-    *_, last = lines = run(io.StringIO(), monkeypatch, 5, total=9, finished=4).splitlines()
+    *_, last = lines = run(io.StringIO(), monkeypatch, 5, total=9, answered=4).splitlines()
     assert len(lines) == 2 and lines[0].startswith("[ircot]: 5/9 questions, ")
     assert re.fullmatch(r"\[ircot\]: 9/9 questions, [\d.]+ questions/s, [\d,]+ computed tokens/s", last)
 
@@ -39,34 +39,34 @@ def test_a_log_gets_a_line_at_the_first_question_and_at_the_end(monkeypatch):
 @pytest.mark.parametrize(("finished", "told"), [(1, False), (2, False), (3, True)])
 def test_the_time_left_is_not_told_by_the_quickest_questions(monkeypatch, finished, told):
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
-    lines = run(io.StringIO(), monkeypatch, finished, total=10, finished=5).splitlines()
+    lines = run(io.StringIO(), monkeypatch, finished, total=10, answered=5).splitlines()
     assert (" left" in lines[-1]) is told
 
 
 def test_failures_and_other_parts_are_counted(monkeypatch):
     file = io.StringIO()
     monkeypatch.setattr("sys.stderr", file)
-    with RunProgress("sample", total=2, parts=("chains", lambda row: 8)) as shown:
+    with RunProgress("sample", total=2, rate=Rate("chains", lambda row: 8)) as shown:
         for row in rows(2, error="it failed"):
             shown.advance(row)
     assert re.search(r" chains/s, .* computed tokens/s, 2 failed$", file.getvalue().splitlines()[-1])
 
 
 def test_nothing_to_do_is_one_line_without_rates(monkeypatch):
-    assert run(io.StringIO(), monkeypatch, 0, total=3, finished=3) == "[ircot]: 3/3 questions\n"
+    assert run(io.StringIO(), monkeypatch, 0, total=3, answered=3) == "[ircot]: 3/3 questions\n"
 
 
 def test_a_terminal_gets_a_bar(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    shown = run(Terminal(), monkeypatch, 4, total=6, finished=1)
+    shown = run(Terminal(), monkeypatch, 4, total=6, answered=1)
     assert "━" in shown and "[ircot]" in shown and "5/6 questions" in shown and " left" in shown
 
 
 def test_a_narrow_terminal_is_told_everything(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "60")
-    shown = " ".join(run(Terminal(), monkeypatch, 4, total=6, finished=1).split())
+    shown = " ".join(run(Terminal(), monkeypatch, 4, total=6, answered=1).split())
     assert "━" in shown and "5/6 questions" in shown and " left" in shown and "…" not in shown
 
 

@@ -13,19 +13,20 @@ from typing import Any
 
 import pytest
 
-from core.errors import BackendError, ConfigError
-from core.runs.rows import Row
-from core.types import Question
-from eval.workers import ray_pool as pools
-from eval.workers.actors import Greeting, Place, SearchServer
-from eval.workers.config import ray_workers
-from eval.workers.ray_pool import TRIES, RayPool
-from eval.workers.room import share_out
+from corag.core.errors import BackendError, ConfigError
+from corag.core.runs.rows import Row
+from corag.core.types import Question
+from eval.experiment.workers import ray_pool as pools
+from eval.experiment.workers.actors import Place, SearchServer, WorkerInfo
+from eval.experiment.workers.config import ray_workers
+from eval.experiment.workers.ray_pool import TRIES, RayPool
+from eval.experiment.workers.resources import plan_workers
 from retrieval.config import RetrieverConfig
+from tests.messages import raises_message
 from tests.worker_engines import open_scripted
 
 PLACE = Place("node", "host", "10.0.0.1", 1, (), ())
-GREETING = Greeting(PLACE, "model-a", (), (), {})
+INFO = WorkerInfo(PLACE, "model-a", (), (), {})
 
 
 class RayError(Exception):
@@ -47,20 +48,20 @@ def remote(method: Callable[..., Awaitable[Any]]) -> Any:
 class Actor:
     """A worker whose process ends when it is asked what is deadly, with all that is asked of it then."""
 
-    def __init__(self, deadly: frozenset[str], greetings: Sequence[Greeting]) -> None:
-        self._deadly, self._greetings = deadly, list(greetings)
+    def __init__(self, deadly: frozenset[str], infos: Sequence[WorkerInfo]) -> None:
+        self._deadly, self._infos = deadly, list(infos)
         self.deaths = 0
         self.most = 0
         self._asked: set[asyncio.Future[Row]] = set()
-        self.where, self.open, self.answer = map(remote, (self._where, self._open, self._answer))
+        self.where, self.open, self.run = map(remote, (self._where, self._open, self._run))
 
     async def _where(self, ports: int) -> Place:
         return PLACE
 
-    async def _open(self, servers: Mapping[str, Any]) -> Greeting:
-        return self._greetings[min(self.deaths, len(self._greetings) - 1)]
+    async def _open(self, servers: Mapping[str, Any]) -> WorkerInfo:
+        return self._infos[min(self.deaths, len(self._infos) - 1)]
 
-    async def _answer(self, question: Question, *_: object) -> Row:
+    async def _run(self, question: Question, *_: object) -> Row:
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[Row] = loop.create_future()
         self._asked.add(answered)
@@ -87,14 +88,14 @@ class Ray:
 
     machines: Sequence[tuple[float, float]] = ((0, 8),)
     deadly: frozenset[str] = frozenset()
-    greetings: Sequence[Greeting] = (GREETING,)
+    infos: Sequence[WorkerInfo] = (INFO,)
     actor: type[Actor] = Actor
 
     exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError, ActorDiedError=ActorDiedError)
     util = SimpleNamespace(scheduling_strategies=SimpleNamespace(NodeAffinitySchedulingStrategy=None))
 
     def remote(self, kind: type) -> Any:
-        made = SimpleNamespace(remote=lambda *_: self.actor(self.deadly, self.greetings))
+        made = SimpleNamespace(remote=lambda *_: self.actor(self.deadly, self.infos))
         return SimpleNamespace(options=lambda **_: made)
 
     def nodes(self) -> list[dict[str, Any]]:
@@ -115,13 +116,13 @@ async def pool_of(ray: Ray, count: int, in_flight: int) -> RayPool:
 
 async def answered(pool: RayPool, count: int) -> dict[str, Row]:
     asked = [Question(f"q{number}", "Who?") for number in range(count)]
-    rows = await asyncio.wait_for(asyncio.gather(*(pool.answer(each, "", b"", "") for each in asked)), 20)
+    rows = await asyncio.wait_for(asyncio.gather(*(pool.run(each, "", b"", "") for each in asked)), 20)
     return {row.question.id: row for row in rows}
 
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "_LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(pools, "_RETRY_S", 0.01)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -130,8 +131,8 @@ async def test_a_deadly_question_is_the_only_one_of_its_worker_that_fails(worker
     rows = await answered(pool, 40)
     assert [name for name, row in rows.items() if row.error] == ["q3"] and len(rows) == 40
     assert rows["q3"].error.startswith("WorkerDiedError: 3 workers died while they answered")
-    assert sum(each.deaths for each in pool.members) == TRIES, "no more deaths than the question's own"
-    assert all(each.load == 0 and not each.kept for each in pool.members)
+    assert sum(each.deaths for each in pool.workers) == TRIES, "no more deaths than the question's own"
+    assert all(each.load == 0 and not each.exclusive for each in pool.workers)
 
 
 async def test_several_deadly_questions_take_no_other_with_them() -> None:
@@ -139,31 +140,29 @@ async def test_several_deadly_questions_take_no_other_with_them() -> None:
     pool = await pool_of(Ray(deadly=deadly), 2, in_flight=4)
     rows = await answered(pool, 24)
     assert {name for name, row in rows.items() if row.error} == deadly
-    assert max(each.actor.most for each in pool.members) == 4, "the others share workers"
+    assert max(each.actor.most for each in pool.workers) == 4, "the others share workers"
 
 
 async def test_a_question_that_no_longer_waits_to_be_alone_keeps_no_worker() -> None:
     pool = await pool_of(Ray(), 1, in_flight=2)
-    await pool._seat(False)  # somebody is there, and stays
-    waiting = asyncio.create_task(pool._seat(True))
+    await pool._acquire(False)  # somebody is there, and stays
+    waiting = asyncio.create_task(pool._acquire(True))
     await asyncio.sleep(0.01)
-    assert pool.members[0].kept
+    assert pool.workers[0].exclusive
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    member = await asyncio.wait_for(pool._seat(False), 5)
-    assert member.load == 2 and not member.kept
+    worker = await asyncio.wait_for(pool._acquire(False), 5)
+    assert worker.load == 2 and not worker.exclusive
 
 
 @pytest.mark.parametrize("count", [1, 2])
 async def test_a_worker_that_comes_back_with_another_model_stays_out(count: int) -> None:
-    other = replace(GREETING, model="model-b", place=replace(PLACE, host="elsewhere"))
-    pool = await pool_of(Ray(deadly=frozenset({"q0"}), greetings=(GREETING, other)), count, in_flight=1)
-    with pytest.raises(
-        BackendError, match=r"elsewhere a worker that came back opened different models \(mode"
-    ):
+    other = replace(INFO, model="model-b", place=replace(PLACE, host="elsewhere"))
+    pool = await pool_of(Ray(deadly=frozenset({"q0"}), infos=(INFO, other)), count, in_flight=1)
+    with raises_message(BackendError):
         await answered(pool, 1)
-    assert {each.greeting.model for each in pool.members if each.greeting} == {"model-a"}
-    assert pool.said().startswith(f"0/{count} workers")
+    assert {each.info.model for each in pool.workers if each.info} == {"model-a"}
+    assert pool.status().startswith(f"0/{count} workers")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +182,7 @@ async def test_a_worker_that_comes_back_with_another_model_stays_out(count: int)
 def test_each_worker_gets_cores_that_a_machine_has_for_it(
     machines: list[tuple[float, float]], options: dict[str, Any], count: int, cores: float
 ) -> None:
-    assert share_out(ray_workers(**options), Ray(machines)) == (count, pytest.approx(cores * 0.99))
+    assert plan_workers(ray_workers(**options), Ray(machines)) == (count, pytest.approx(cores * 0.99))
 
 
 @pytest.mark.parametrize(
@@ -198,7 +197,7 @@ def test_each_worker_gets_cores_that_a_machine_has_for_it(
 )
 def test_workers_that_no_machine_has_room_for_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        share_out(ray_workers(**options), Ray([(8, 32), (0, 96)]))
+        plan_workers(ray_workers(**options), Ray([(8, 32), (0, 96)]))
 
 
 class Unplaced(Actor):
@@ -210,7 +209,7 @@ class Unplaced(Actor):
 
 
 async def test_workers_without_a_place_are_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "_PLACED_S", 0.05)
+    monkeypatch.setattr(pools, "_PLACEMENT_S", 0.05)
     with pytest.raises(ConfigError) as told:
         await asyncio.wait_for(pool_of(Ray([(0, 8), (0, 8)], actor=Unplaced), 3, in_flight=1), 5)
     assert "only 0 of 3 workers found a place" in str(told.value)
@@ -244,7 +243,7 @@ def test_a_search_server_that_does_not_come_up_says_so_whatever_it_is() -> None:
 def test_the_process_of_a_search_server_that_fails_later_ends() -> None:
     script = (
         "import time\n"
-        "from eval.workers.actors import SearchServer\n"
+        "from eval.experiment.workers.actors import SearchServer\n"
         "class Failing(SearchServer):\n"
         "    async def _answer(self):\n"
         "        self._ready.set()\n"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from core.files import read_records
-from core.types import passage_id
-from eval.datasets import load_questions
+from corag.core.files import read_records
+from corag.core.types import Passage, passage_id
+from eval.datasets import DATASETS, load_questions
 from eval.datasets.exports import musique_lines
 from eval.datasets.fields import record_id, unpack
 from eval.datasets.paragraphs import read_pooled, supporting_facts
@@ -31,7 +31,8 @@ FILES = [
 def test_questions_and_their_pooled_corpus_agree(dataset, file, questions, passages):
     path = data_folder() / file
     loaded = load_questions(str(path), dataset)
-    corpus = {passage.id for passage in read_pooled([path], dataset)}
+    items = read_pooled([path], DATASETS[dataset].paragraphs)
+    corpus = {item.id for item in items if isinstance(item, Passage)}
     assert (len(loaded), len(corpus)) == (questions, passages)
     for question in loaded:
         assert len(question.supporting) >= 2
@@ -50,7 +51,8 @@ def test_a_pooled_corpus_is_the_published_one():
     published = {
         passage_id(row["title"], row["text"]) for row in read_records(folder / "train500_corpus4968.jsonl")
     }
-    assert {passage.id for passage in read_pooled([folder / "train500.jsonl"], "hotpotqa")} == published
+    items = read_pooled([folder / "train500.jsonl"], DATASETS["hotpotqa"].paragraphs)
+    assert {item.id for item in items if isinstance(item, Passage)} == published
 
 
 def test_predictions_that_are_the_gold_answers_score_one_on_the_official_files():

@@ -10,14 +10,15 @@ import re
 
 import pytest
 
-from core.runs.folder import TRACES, RunFolder, read_rows
-from core.runs.manifest import Manifest
-from core.runs.rows import Row, SavedRow
-from core.types import Answer, Question
-from eval.experiment.results import Results
-from eval.report.page import ASSETS, SCRIPTS, STYLES, chunked, html_page, report_of, text_blocks
+from corag.cli.main import main
+from corag.core.runs.folder import TRACES, RunFolder, read_rows
+from corag.core.runs.manifest import Manifest
+from corag.core.runs.rows import Row, SavedRow
+from corag.core.types import Answer, Question
+from eval.api.results import Results
+from eval.report.overview import read_report_runs
+from eval.report.page import ASSETS, SCRIPTS, STYLES, chunked, html_page, make_report, text_blocks
 from eval.report.traces import Passages, trace
-from scripts.cli import main
 from tests.eval.report_runs import EVIL, REFUSAL, Page, World, kilt_report, write
 from tests.fakes import WordRetriever
 
@@ -261,7 +262,7 @@ def test_questions_that_a_run_lacks_are_left_out_and_counted(runs, tmp_path):
 
 def test_failed_questions_and_questions_without_gold_answers(tmp_path, runs):
     manifest = Manifest.read(runs["one_step"])
-    with RunFolder(tmp_path / "run", manifest.settings, manifest.last.written) as run:
+    with RunFolder(tmp_path / "run", manifest.settings, manifest.last.record) as run:
         run.append(Row(Question("a", "Who?"), Answer("Ada", ("p",), 1, "read"), (), {}, 1.0))
         run.append(Row(Question("b", "When?", ("1",)), Answer("1", (), 1, "read"), (), {}, 1.0))
         run.append(
@@ -301,7 +302,8 @@ def test_shortened_prompts_and_cut_off_replies_are_kept():
         "seconds": 0.5,
     }  # fmt: skip
     record = {
-        "question": {"id": "a", "text": "Who?"}, "error": "", "seconds": 0.5, "usage": {"reader": usage},
+        "question": {"id": "a", "text": "Who?"}, "error": "", "seconds": 0.5, "opened": 1.0, "begun": 1.0,
+        "usage": {"reader": usage},
         "answer": None, "steps": [step],
     }  # fmt: skip
     (shown,) = trace(SavedRow.from_json(record), Passages(), "")["steps"]
@@ -344,10 +346,10 @@ def test_bad_input_is_answered_with_sentences(runs, tmp_path, capsys):
 
 
 def test_texts_come_from_the_index_where_it_has_them(runs, world, tmp_path):
-    report = report_of({"greedy": runs["greedy"]})
+    report = make_report(read_report_runs({"greedy": runs["greedy"]}))
     known = dict(list(world.pages.items())[::2])
     texts = asyncio.run(text_blocks(report, WordRetriever(known.values())))
-    assert 0 < texts.found < len(report.passages.ids)
+    assert 0 < texts.count < len(report.passages.ids)
     out = tmp_path / "report.html"
     out.write_text(html_page(report, texts, "today"), encoding="utf-8")
     page = Page(out)

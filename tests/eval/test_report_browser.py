@@ -9,7 +9,8 @@ import re
 
 import pytest
 
-from eval.report.page import TextBlocks, html_page, report_of, text_blocks, write_report
+from eval.report.overview import read_report_runs
+from eval.report.page import TextBlocks, html_page, make_report, text_blocks, write_report
 from tests.eval.browser import CHROMIUM, DRIVER, Browser, Keys, NoAlertPresentException, Select
 from tests.eval.report_runs import EVIL, World, kilt_report, multiply, write
 
@@ -46,7 +47,7 @@ def big(browser, tmp_path_factory):
     runs = [write(folder / "runs", "one_step", world, 0.35), write(folder / "runs", "greedy", world, 0.55)]
     for run in runs:
         multiply(run, COPIES)
-    report = report_of({run.name: run for run in runs})
+    report = make_report(read_report_runs({run.name: run for run in runs}))
     file = folder / "report.html"
     file.write_text(
         html_page(report, asyncio.run(text_blocks(report, world)), "2026-01-02 03:04 UTC"), encoding="utf-8"
@@ -62,7 +63,9 @@ def small(browser, tmp_path_factory):
     skills = {"one_step": 0.3, "ircot": 0.35, "greedy": 0.45, "best_of_4": 0.55, "tree": 0.65}
     runs = {name: write(folder / "runs", name, world, skill) for name, skill in skills.items()}
     file = folder / "report.html"
-    file.write_text(html_page(report_of(runs), TextBlocks(), "2026-01-02 03:04 UTC"), encoding="utf-8")
+    file.write_text(
+        html_page(make_report(read_report_runs(runs)), TextBlocks(), "2026-01-02 03:04 UTC"), encoding="utf-8"
+    )
     return file
 
 
@@ -241,7 +244,9 @@ def test_the_oracle_of_a_run_that_keeps_its_candidates_is_drawn_dotted(browser, 
     world = World(tmp_path, 20)
     runs = {name: write(tmp_path / "runs", name, world, 0.5) for name in ("greedy", "measured", "vote")}
     file = tmp_path / "report.html"
-    file.write_text(html_page(report_of(runs), TextBlocks(), "2026-01-02 03:04 UTC"), encoding="utf-8")
+    file.write_text(
+        html_page(make_report(read_report_runs(runs)), TextBlocks(), "2026-01-02 03:04 UTC"), encoding="utf-8"
+    )
     browser.open(file)
     for button in ("em", "f1"):
         path = browser.run("return document.querySelector('#plot .oracle path').getAttribute('d')")

@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eval.datasets.pages import page_ids
 from eval.scoring.retrieval_metrics import (
     answer_recall,
     page_recall,
-    pages_of,
     r_precision,
     supporting_recall,
     with_provenance,
@@ -48,7 +48,7 @@ def test_yes_and_no_cannot_be_looked_for():
 
 
 def test_passages_count_for_their_page_once():
-    assert pages_of(["12-3", "12#4", "4", "12", "4-0"]) == ["12", "4"]
+    assert page_ids(["12-3", "12#4", "4", "12", "4-0"]) == ["12", "4"]
 
 
 def test_r_precision_is_that_of_the_set_that_comes_off_best():

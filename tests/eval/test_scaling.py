@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import DataError
-from eval.statistics.scaling import CellScores, Curve, best_under, fit_curve, pareto_set, telling_budgets
+from corag.core.errors import DataError
+from eval.statistics.scaling import CellScores, Curve, best_under, fit_curve, informative_budgets, pareto_set
 from eval.sweeps.plots import DrawnCurve, Point, draw_scaling
+from tests.messages import raises_message
 
 
 def cell(name, tokens, scores):
@@ -105,7 +106,7 @@ def test_a_cell_whose_score_is_no_number_has_no_part_in_the_curve():
     wrong[7] = np.nan
     fit = fit_curve([*cells, cell("nan", cells[0].tokens + 17, wrong)], resamples=2)
     assert fit == fit_curve(cells, resamples=2) and fit.points == len(cells)
-    with pytest.raises(DataError, match="at least 4 points"):
+    with raises_message(DataError):
         fit_curve([*cells[:3], cell("nan", cells[0].tokens + 17, wrong)])
 
 
@@ -127,9 +128,9 @@ def test_all_x_stay_inside_the_logarithm():
 
 def test_too_few_points_and_uneven_cells_are_refused():
     three = [cell(str(x), [x], [0.1]) for x in (1, 2, 3, 3)]
-    with pytest.raises(DataError, match="at least 4 points of different cost, but there are 3"):
+    with raises_message(DataError):
         fit_curve(three)
-    with pytest.raises(DataError, match="same questions"):
+    with raises_message(DataError):
         fit_curve([cell("a", [1, 2], [0, 1]), cell("b", [1], [0])])
 
 
@@ -151,9 +152,9 @@ def test_the_best_under_a_budget_is_the_cheapest_of_equals(budget, name):
 
 
 def test_only_budgets_that_change_the_choice_are_looked_at():
-    assert telling_budgets([500, 4000, 1000, 4000, 64_000, 128_000], CELLS) == [1000, 4000, 64_000]
-    assert telling_budgets([500], CELLS) == []
-    assert telling_budgets([2000, 4000], CELLS) == [2000, 4000], "no budget affords all"
+    assert informative_budgets([500, 4000, 1000, 4000, 64_000, 128_000], CELLS) == [1000, 4000, 64_000]
+    assert informative_budgets([500], CELLS) == []
+    assert informative_budgets([2000, 4000], CELLS) == [2000, 4000], "no budget affords all"
 
 
 def test_a_plot_is_written_in_both_formats(tmp_path):

@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
-from core.errors import DataError
+from corag.core.errors import DataError
 from eval.statistics.intervals import (
     bootstrap_mean,
     compare_paired,
     holm,
     paired_power,
     spread,
-    unpaired_power,
 )
+from tests.messages import raises_message
 
 
 def test_intervals_cover_the_true_mean_at_their_rate():
@@ -136,19 +136,19 @@ def test_an_exact_p_value_of_fractions_counts_ties():
 
 
 def test_runs_on_different_questions_are_refused():
-    with pytest.raises(DataError, match=r"1 question\(s\) are missing from the second run, such as 'b'"):
+    with raises_message(DataError):
         compare_paired({"a": 1.0, "b": 0.0}, {"a": 1.0})
-    with pytest.raises(DataError, match="missing from the first run, such as 'c'"):
+    with raises_message(DataError):
         compare_paired({"a": 1.0}, {"a": 1.0, "c": 0.0})
-    with pytest.raises(DataError, match="nothing to compare"):
+    with raises_message(DataError):
         compare_paired({}, {})
-    with pytest.raises(DataError, match="finite"):
+    with raises_message(DataError):
         compare_paired({"a": 1.0}, {"a": float("nan")})
 
 
 @pytest.mark.parametrize("mean", [bootstrap_mean, spread])
 def test_a_mean_of_what_is_no_number_is_refused(mean):
-    with pytest.raises(DataError, match="value 3 of 3 is nan: a mean needs finite numbers"):
+    with raises_message(DataError):
         mean([1, 0, float("nan")])
 
 
@@ -201,14 +201,9 @@ def test_our_own_test_has_the_power_that_the_note_promises():
     assert np.mean(found) == pytest.approx(0.8, abs=0.09)
 
 
-def test_pairing_sees_smaller_differences_than_two_samples_do():
-    draw = np.random.default_rng(23)
-    skill = draw.random(100)
-    first, second = skill + draw.normal(0, 0.1, 100), skill + draw.normal(0, 0.1, 100)
-    assert paired_power(second - first) < unpaired_power(first, second) / 2
-    # 200 coin flips each: (1.97 + 0.84) * sqrt(2 * 0.25 / 200)
-    coins = [float(i % 2) for i in range(200)]
-    assert unpaired_power(coins, coins) == pytest.approx(0.14, abs=0.005)
+def test_the_difference_that_is_likely_to_be_seen_by_hand():
+    # 200 questions, of which half changed by 1: (1.97 + 0.84) * sqrt(0.25 / 200)
+    assert paired_power([float(i % 2) for i in range(200)]) == pytest.approx(0.1, abs=0.005)
 
 
 def test_four_times_the_questions_show_half_the_difference():
@@ -219,7 +214,6 @@ def test_four_times_the_questions_show_half_the_difference():
 
 def test_without_spread_nothing_can_be_said_of_power():
     assert paired_power([0.5]) is None and paired_power([0.0] * 50) is None
-    assert unpaired_power([1.0], [1.0, 0.0]) is None and unpaired_power([1.0, 1.0], [0.0, 0.0]) is None
     same = {"a": 1.0, "b": 0.0}
     assert compare_paired(same, same).detectable is None
 
@@ -228,5 +222,5 @@ def test_mean_and_deviation_over_runs():
     three = spread([0.4, 0.5, 0.6])
     assert (three.mean, three.deviation, three.n) == (pytest.approx(0.5), pytest.approx(0.1), 3)
     assert spread([0.4]).deviation is None
-    with pytest.raises(DataError, match="no run"):
+    with raises_message(DataError):
         spread([])

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ConfigError
-from core.options import parse
+from corag.core.command_line import parse
+from corag.core.errors import ConfigError
 from eval.experiment.run import RunConfig
 from eval.sweeps.cells import SHARED, Cell, read_cells, varying
-from eval.sweeps.plots import groups_of
+from eval.sweeps.plots import name_groups
 from eval.sweeps.sweep import SweepConfig
 
 ROOT = Path(__file__).parents[2]
@@ -50,21 +50,21 @@ def test_cells_change_options_over_what_they_share(tmp_path: Path) -> None:
 
 
 def test_cells_take_presets_and_aliases_as_any_command(tmp_path: Path) -> None:
-    text = "theirs:\n  method: corag\n  corag: {preset: released_code, top_k: 3, unsure_above: null}\n"
+    text = "theirs:\n  method: corag\n  corag: {preset: released_code, top_k: 3, yes_bias: 0.5}\n"
     cells = cells_in_a_file(tmp_path, text, "--corag.reuse", "true", "--corag.task", "answer: {all}")
     corag = cells["theirs"].config.corag
-    assert (corag.preset, corag.reuse, corag.repeats, corag.passages_per_hop) == (
+    assert (corag.preset, corag.reuse, corag.max_prompt_tokens, corag.passages_per_hop) == (
         "released_code",
         False,
-        "exact",
+        3072,
         3,
     )
-    assert (corag.task, corag.unsure_above) == ("answer: {all}", None)
-    assert cells["theirs"].stated == (
+    assert (corag.task, corag.yes_bias) == ("answer: {all}", 0.5)
+    assert cells["theirs"].option_names == (
         "method",
         "corag.preset",
         "corag.passages_per_hop",
-        "corag.unsure_above",
+        "corag.yes_bias",
     )
 
 
@@ -145,7 +145,7 @@ def test_a_plots_groups_call_indexes_by_what_tells_them_apart(tmp_path: Path) ->
     )
     cells = list(cells_of(config_of(tmp_path, text)).values())
     told = varying(cells)
-    assert groups_of(cells, [told[cell.name] for cell in cells]) == [
+    assert name_groups(cells, [told[cell.name] for cell in cells]) == [
         "closed_book",
         "corag greedy bm25",
         "corag greedy bm25 model.adapter=mine",
@@ -161,15 +161,18 @@ def test_a_plots_groups_call_indexes_by_what_tells_them_apart(tmp_path: Path) ->
     [
         (
             "a: {method: corag, corag.max_hop: 2}",
-            "cell 'a' of .*unknown option '--corag.max_hop': did you mean 'corag.max_hops'",
+            "cell 'a' of .*unknown option 'corag.max_hop': did you mean 'corag.max_hops'",
         ),
         (
             "a: {method: corag, corag.max_hops: two}",
-            "cell 'a' of .*'--corag.max_hops': expected a whole number, but got 'two'",
+            "cell 'a' of .*'corag.max_hops': expected a whole number of at least 0, but got 'two'",
         ),
-        ("a: {method: corag, corag.strategy: beam}", "cell 'a' of .*'--corag.strategy'.*best_of_n"),
+        ("a: {method: corag, corag.strategy: beam}", "cell 'a' of .*'corag.strategy'.*best_of_n"),
         ("a: {method: [corag, ircot]}", "cell 'a' of .* has the methods corag, ircot: a cell has one"),
-        ("a: {method: corag, corag.chains: 0}", "cell 'a' of .*chains must be at least 1"),
+        (
+            "a: {method: corag, corag.chains: 0}",
+            "cell 'a' of .*'corag.chains': expected a whole number of at least 1",
+        ),
         ("a: {questions: x}", "changes questions, which all cells share"),
         ("a: {dev: {limit: 3}}", "changes dev, which all cells share"),
         ("a: {method: corg}", "no method 'corg'"),

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import DataError
-from core.files import read_jsonl
-from core.types import passage_id
+from corag.core.errors import DataError
+from corag.core.files import read_jsonl
+from corag.core.types import passage_id
 from eval.datasets.world import WorldManifest, write_world
+from tests.messages import raises_message
 
 NAMES = ["corpus.jsonl", "demonstrations.txt", "dev.jsonl", "manifest.json", "test.jsonl", "train.jsonl"]
 
@@ -141,8 +142,8 @@ def test_an_interrupted_rewrite_leaves_no_manifest_and_no_litter(tmp_path: Path)
 
 def test_bad_requests_are_sentences(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(DataError, match=r"cannot write a world into .*choose another folder"):
+    with raises_message(DataError):
         write_world(tmp_path / "file", report=lambda line: None)
-    with pytest.raises(DataError, match="ask for fewer questions"):
+    with raises_message(DataError):
         write_world(tmp_path / "new", passages=500, train=5000, report=lambda line: None)
     assert not (tmp_path / "new").exists()

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from corag import Model, open_model
+from corag import open_model
+from eval.api import Model
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAMS = sorted(EXAMPLES.glob("*.py"))
@@ -38,7 +39,7 @@ def test_there_are_six_programs_and_a_notebook() -> None:
 def little_memory() -> Iterator[None]:
     """Several engines are open in a test run: a small prefix cache each."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("generation.vllm_engine.CPU_KV_CACHE_GB", 1.0)
+        patched.setattr("corag.generation.vllm_engine.CPU_KV_CACHE_GB", 1.0)
         yield
 
 

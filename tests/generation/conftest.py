@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from generation import endpoints
+from corag.generation.http import endpoints
 
 
 @pytest.fixture

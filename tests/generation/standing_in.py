@@ -39,7 +39,6 @@ FAULTS = {
                     "token_ids": [1, 2, 3],
                     "finish_reason": "stop",
                     "logprobs": {"token_logprobs": [-0.1]},
-                    "prompt_logprobs": [None],
                 }
             ],
             "usage": {},

@@ -10,15 +10,15 @@ from dataclasses import replace
 
 import pytest
 
-from corag.config import CoRAGConfig
-from corag.method import corag
-from core.errors import BackendError
-from core.prompting.prompt import Prompt
-from core.protocols import GenerateRequest, Generator, Sampling, ScoreRequest
-from core.seeds import derive_seed
-from core.tools import GenerateStep, Tools
-from core.types import Answer, Question
-from generation.cached import CachedGenerator
+from corag.chains.config import CoRAGConfig
+from corag.chains.method import corag
+from corag.core.errors import BackendError
+from corag.core.prompting.prompt import Prompt
+from corag.core.protocols import GenerateRequest, Generator, Sampling, ScoreRequest
+from corag.core.seeds import derive_seed
+from corag.core.tools import GenerateStep, Tools
+from corag.core.types import Answer, Question
+from corag.generation.cached import CachedGenerator
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, chat_prompt, kind, passage
 
 REQUEST = GenerateRequest(Prompt.of_text("who wrote it?"), Sampling(5))

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import pytest
 
-from core.errors import RequestRefusedError
-from core.prompting.prompt import Prompt, Segment
-from core.protocols import GenerateRequest, Generation, Generator, Sampling, ScoreRequest
-from core.types import TokenUsage
-from generation.transformers_engine import TransformersGenerator
-from generation.vllm_engine import VllmGenerator
+from corag.core.errors import RequestRefusedError
+from corag.core.prompting.prompt import Prompt, Segment
+from corag.core.protocols import GenerateRequest, Generation, Generator, Sampling, ScoreRequest
+from corag.core.types import TokenUsage
+from corag.generation.transformers_engine import TransformersGenerator
+from corag.generation.vllm_engine import VllmGenerator
 from tests.fakes import chat_prompt
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from core.prompting.prompt import Prompt
-from core.protocols import Ability, GenerateRequest, Sampling, ScoreRequest
-from generation.config import ModelConfig
-from generation.openai_server import OpenAIGenerator
-from generation.transformers_engine import TransformersGenerator
+from corag.core.prompting.prompt import Prompt
+from corag.core.protocols import Ability, GenerateRequest, Sampling, ScoreRequest
+from corag.generation.config import ModelConfig
+from corag.generation.http.engine import HttpGenerator
+from corag.generation.transformers_engine import TransformersGenerator
 from tests.fakes import chat_prompt
+from tests.generation.test_openai_server import open_openai
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
@@ -27,7 +28,7 @@ def options(url: str, tokenizer: str) -> ModelConfig:
     return ModelConfig(backend="openai", urls=(url,), tokenizer=tokenizer, chat="auto", retries=1)
 
 
-async def agrees(generator: OpenAIGenerator, oracle: TransformersGenerator) -> None:
+async def agrees(generator: HttpGenerator, oracle: TransformersGenerator) -> None:
     """Check greedy replies, their log-probabilities, and scores of given texts."""
     for prompt in (PROMPT, replace(PROMPT, prefix="The answer is"), PLAIN):
         asked = GenerateRequest(prompt, Sampling(6, logprobs=True))
@@ -54,7 +55,7 @@ async def test_llama_cpps_server_replies_and_scores_as_transformers_does(
 ) -> None:
     spelled_out = (await hf_generator.generate(GenerateRequest(EVIL, Sampling(1)))).usage.prompt
     for tokenizer in ("", "default"):
-        generator = await OpenAIGenerator.open(options(llama_cpp_server, tokenizer))
+        generator = await open_openai(options(llama_cpp_server, tokenizer))
         read = (await generator.generate(GenerateRequest(EVIL, Sampling(1)))).usage.prompt
         assert read >= spelled_out
         (line,) = generator.about
@@ -74,11 +75,11 @@ async def test_llama_cpps_server_replies_and_scores_as_transformers_does(
 async def test_a_vllm_server_is_as_good_through_openais_protocol(
     vllm_server: str, hf_generator: TransformersGenerator
 ) -> None:
-    generator = await OpenAIGenerator.open(options(vllm_server, "default"))
+    generator = await open_openai(options(vllm_server, "default"))
     assert "(vLLM)" in generator.about[0] and generator.lacks == frozenset()
     await agrees(generator, hf_generator)
     await generator.close()
-    generator = await OpenAIGenerator.open(options(vllm_server, None))
+    generator = await open_openai(options(vllm_server, ""))
     assert generator.lacks == {Ability.SCORES}
     asked = GenerateRequest(PROMPT, Sampling(6, logprobs=True))
     assert (await generator.generate(asked)).text == (await hf_generator.generate(asked)).text

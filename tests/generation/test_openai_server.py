@@ -16,29 +16,32 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from baselines.flare import FLAREConfig
-from baselines.iterdrag import IterDRAGConfig
-from baselines.search_o1 import SearchO1Config
-from baselines.self_rag.method import SelfRAGConfig
-from corag.config import CoRAGConfig
-from core.errors import BackendError, ConfigError, RequestRefusedError
-from core.method import MethodConfig
-from core.prompting.prompt import Message, Prompt, Segment
-from core.protocols import Ability, GenerateRequest, Sampling, ScoreRequest
-from core.types import Question, TokenUsage
-from core.waiting import Silence
+from corag.baselines.flare import FLAREConfig
+from corag.baselines.iterdrag import IterDRAGConfig
+from corag.baselines.search_o1 import SearchO1Config
+from corag.baselines.self_rag.method import SelfRAGConfig
+from corag.chains.config import CoRAGConfig
+from corag.core.errors import BackendError, ConfigError, RequestRefusedError
+from corag.core.method import MethodConfig
+from corag.core.prompting.prompt import Message, Prompt, Segment
+from corag.core.protocols import Ability, GenerateRequest, Sampling, ScoreRequest
+from corag.core.servers import StallNotifier
+from corag.core.types import Question, TokenUsage
+from corag.generation.cached import CachedGenerator
+from corag.generation.config import ModelConfig
+from corag.generation.http import endpoints
+from corag.generation.http.engine import HttpGenerator
+from corag.generation.http.wire import spelled
+from corag.generation.rendering import EstimatedTokens
 from eval.experiment.backends import require_abilities
-from eval.experiment.run import RunConfig, answer_run
+from eval.experiment.executor import LocalExecutor
+from eval.experiment.run import RunConfig, answer_with
+from eval.scoring.rows import score_rows
 from eval.scoring.scorers import SCORERS
-from eval.tables.table import HEADINGS, cells, summarise
-from generation import endpoints
-from generation.cached import CachedGenerator
-from generation.config import ModelConfig
-from generation.openai_server import OpenAIGenerator
-from generation.openai_wire import spelled
-from generation.rendering import EstimatedTokens
+from eval.tables.columns import COLUMNS, cells, summarise
 from tests.fakes import chat_prompt
 from tests.generation.standing_in import FAULTS, HANGS_S, Served, now_and_then
+from tests.messages import raises_message
 
 EVERYTHING = frozenset(
     "chat completions logprobs seeds n settings sampling usage ids echo tokenizer template props".split()
@@ -130,12 +133,15 @@ class StandIn(Served):
         return [body for asked, body in self.asked if asked == route]
 
 
+async def open_openai(config: ModelConfig) -> HttpGenerator:
+    """Open what ``backend: openai`` opens."""
+    return await HttpGenerator.open(config, tokenizer=config.tokenizer)
+
+
 @asynccontextmanager
-async def opened(*servers: StandIn, **options: Any) -> AsyncIterator[OpenAIGenerator]:
+async def opened(*servers: StandIn, **options: Any) -> AsyncIterator[HttpGenerator]:
     urls = tuple(server.url for server in servers)
-    generator = await OpenAIGenerator.open(
-        ModelConfig(**{"backend": "openai", "urls": urls, "retries": 1} | options)
-    )
+    generator = await open_openai(ModelConfig(**{"backend": "openai", "urls": urls, "retries": 1} | options))
     for server in servers:
         server.asked.clear()
     try:
@@ -227,13 +233,13 @@ async def test_replies_are_read_in_the_forms_that_servers_have() -> None:
                 server.finish_reason = reason
                 assert (await generator.generate(asked)).completions[0].finish_reason == finish
             server.finish_reason = "content_filter"
-            with pytest.raises(RequestRefusedError, match="filter took a reply away"):
+            with raises_message(RequestRefusedError):
                 await generator.generate(asked)
             server.finish_reason = "abort"
-            with pytest.raises(BackendError, match=r"given up \('abort'\)"):
+            with raises_message(BackendError):
                 await generator.generate(asked)
             server.finish_reason, server.message = "stop", {"content": None}
-            with pytest.raises(BackendError, match="content is null"):
+            with raises_message(BackendError):
                 await generator.generate(asked)
 
 
@@ -255,7 +261,7 @@ async def test_what_a_server_takes_and_ignores_it_does_not_offer() -> None:
     with StandIn(EVERYTHING - {"sampling"}) as server:  # as Ollama's protocol has no top_k, nor a refusal
         async with opened(server) as generator:
             assert Ability.SAMPLING in generator.lacks and "top_k and penalties no" in generator.about[0]
-            with pytest.raises(RequestRefusedError, match="does not offer"):
+            with raises_message(RequestRefusedError):
                 await generator.generate(drawing)
 
 
@@ -331,16 +337,14 @@ async def test_a_model_is_chosen_by_name_or_because_it_is_the_only_one() -> None
             assert (
                 "serves 'mine'" in generator.about[0] and "adapters by model name yes" in generator.about[0]
             )
-        with pytest.raises(
-            ConfigError, match=r"serves llama3.2:latest, mine, but not 'default'.*--model.name"
-        ):
+        with raises_message(ConfigError):
             async with opened(server):
                 pass
     with StandIn(HOSTED, models=("models/tiny.Q4.gguf", "embedder")) as server:
         async with opened(server, urls=(f"{server.url}/v1/",)) as generator:
             assert "serves 'models/tiny.Q4.gguf'" in generator.about[0]
         # Else a run would say that another model had answered.
-        with pytest.raises(ConfigError, match=r"serves models/tiny.Q4.gguf, but not 'llama3.2'"):
+        with raises_message(ConfigError):
             async with opened(server, name="llama3.2"):
                 pass
 
@@ -384,7 +388,7 @@ async def test_prompts_go_where_they_are_meant_to() -> None:
         async with opened(server) as generator:
             await generator.generate(GenerateRequest(plain, GREEDY))
             assert server.bodies(CHAT)[0]["messages"] == [{"role": "user", "content": "It is"}]
-        with pytest.raises(ConfigError, match="offers chat only"):
+        with raises_message(ConfigError):
             async with opened(server, chat="no"):
                 pass
 
@@ -441,7 +445,7 @@ async def test_with_a_tokenizer_prompts_that_are_begun_go_as_the_tokens_that_the
             await generator.generate(GenerateRequest(begun, GREEDY))
             assert server.bodies(COMPLETIONS)[0]["prompt"] == renderer.text(begun)
         server.offers |= {"tokenizer"}
-        with pytest.raises(ConfigError, match="other tokens than the tokenizer 'default'"):
+        with raises_message(ConfigError):
             async with opened(server, tokenizer="default"):
                 pass
 
@@ -494,7 +498,7 @@ async def test_a_reply_of_hidden_reasoning_alone_is_empty_and_null_is_a_fault(hu
             reply = await generator.generate(GenerateRequest(chat_prompt("Is it so?"), GREEDY))
             assert reply.text == "" and reply.completions[0].finish_reason == "length"
             del message["reasoning_content"]
-            with pytest.raises(BackendError, match=r"no reply after 2 attempts.*content is null, not str"):
+            with raises_message(BackendError):
                 await generator.generate(GenerateRequest(chat_prompt("Is it?"), GREEDY))
 
 
@@ -519,7 +523,7 @@ async def test_tokens_are_counted_by_the_server_else_the_tokenizer_else_estimate
 
 
 async def test_a_table_of_estimated_tokens_says_so(tmp_path: Path) -> None:
-    from core.runs.folder import read_rows
+    from corag.core.runs.folder import read_rows
 
     questions = [Question("q1", "Is it so?", ("so",)), Question("q2", "Is it?", ("so",))]
     with StandIn(HOSTED - {"usage"}) as server:
@@ -527,10 +531,11 @@ async def test_a_table_of_estimated_tokens_says_so(tmp_path: Path) -> None:
             file = tmp_path / "questions.jsonl"
             file.write_text('{"id": "q1", "question": "Is it so?"}\n')
             config = RunConfig(questions=str(file), method=["closed_book"], out=str(tmp_path / "runs"))
-            folder = await answer_run(config, "closed_book", questions, generator, None)
+            folder = await answer_with(config, "closed_book", questions, LocalExecutor(generator, None))
     rows = list(read_rows(folder).values())
     assert all(row.total_usage.estimated == row.total_usage.total > 0 for row in rows)
-    shown = dict(zip(HEADINGS, cells(summarise("x", rows, SCORERS["hotpotqa"])), strict=True))
+    _, *figures = cells(summarise("x", score_rows(rows, SCORERS["hotpotqa"], 5)))
+    shown = dict(zip((column.heading for column in COLUMNS), figures, strict=True))
     assert shown["tokens"].startswith("~") and shown["computed"].startswith("~")
 
 
@@ -560,7 +565,7 @@ async def test_scores_come_out_of_the_echo_or_step_by_step() -> None:
             read = len(body["prompt"]) - 3
             assert score.usage == TokenUsage(1, read, 3, read, 3)
         async with opened(server) as generator:
-            with pytest.raises(RequestRefusedError, match="cannot score given texts"):
+            with raises_message(RequestRefusedError):
                 await generator.score(scoring)
 
 
@@ -619,11 +624,13 @@ async def test_a_run_that_needs_what_a_server_lacks_leaves_nothing_behind(tmp_pa
             out = tmp_path / "runs"
             best = CoRAGConfig(strategy="best_of_n")
             config = RunConfig(questions="none.jsonl", method=["corag"], corag=best, out=str(out))
-            with pytest.raises(ConfigError, match=r"corag needs .*rank_by refusals or vote"):
-                await answer_run(config, "corag", [Question("q", "Is it so?")], generator, None)
+            with raises_message(ConfigError):
+                await answer_with(
+                    config, "corag", [Question("q", "Is it so?")], LocalExecutor(generator, None)
+                )
             assert not out.exists() and not server.asked
             for ask in (Sampling(3, special_tokens=True), Sampling(3, repetition_penalty=1.1)):
-                with pytest.raises(RequestRefusedError, match="does not offer"):
+                with raises_message(RequestRefusedError):
                     await generator.generate(GenerateRequest(chat_prompt("Is it so?"), ask))
 
 
@@ -659,7 +666,7 @@ async def test_a_server_that_always_fails_ends_in_one_sentence(hurried: None, fa
     with StandIn(HOSTED) as server:
         async with opened(server, timeout_s=HANGS_S / 2) as generator:
             server.faults = lambda: fault
-            with pytest.raises(BackendError, match="no reply after 2 attempts"):
+            with raises_message(BackendError):
                 await generator.generate(GenerateRequest(chat_prompt("Is it so?"), GREEDY))
         with pytest.raises(BackendError) as told:
             async with opened(server, timeout_s=HANGS_S / 2):
@@ -674,11 +681,11 @@ async def test_a_key_is_sent_and_never_told(monkeypatch: pytest.MonkeyPatch) -> 
         async with opened(server) as generator:
             assert "sk-right" not in "".join(generator.about) + generator.fingerprint
         monkeypatch.setenv("CORAG_API_KEY", "sk-secret")
-        with pytest.raises(BackendError, match=r"environment variable CORAG_API_KEY") as told:
+        with raises_message(BackendError) as told:
             async with opened(server):
                 pass
         assert "sk-secret" not in str(told.value) and "is wrong" in str(told.value)
-        with pytest.raises(ConfigError, match="MY_KEY is not set"):
+        with raises_message(ConfigError):
             async with opened(server, api_key_variable="MY_KEY"):
                 pass
     for options in (
@@ -686,7 +693,7 @@ async def test_a_key_is_sent_and_never_told(monkeypatch: pytest.MonkeyPatch) -> 
         {"urls": ("http://localhost:1/v1?key=sk-secret",)},
         {"urls": ("http://localhost:1",), "api_key_variable": "sk-secret"},
     ):
-        with pytest.raises(ConfigError, match="environment") as refused:
+        with raises_message(ConfigError) as refused:
             ModelConfig(backend="openai", **options)  # type: ignore[arg-type]
         assert "sk-secret" not in str(refused.value)
 
@@ -703,9 +710,13 @@ async def test_a_key_is_in_no_file_of_a_run(tmp_path: Path, monkeypatch: pytest.
             questions=str(questions), method=["closed_book"], model=model, out=str(out), keep_prompts=True
         )
         async with opened(server) as generator:
-            await answer_run(config, "closed_book", [Question("q1", "Is it so?")], generator, None)
+            await answer_with(
+                config, "closed_book", [Question("q1", "Is it so?")], LocalExecutor(generator, None)
+            )
             server.authorised = "another"  # which is told with the key that was sent
-            folder = await answer_run(config, "closed_book", [Question("q2", "Is it?")], generator, None)
+            folder = await answer_with(
+                config, "closed_book", [Question("q2", "Is it?")], LocalExecutor(generator, None)
+            )
     written = {file.name: file.read_text() for file in out.rglob("*") if file.is_file()}
     assert (
         "your key '(the key)' is wrong" in "".join(written.values()) and (folder / "manifest.json").exists()
@@ -716,12 +727,12 @@ async def test_a_key_is_in_no_file_of_a_run(tmp_path: Path, monkeypatch: pytest.
 async def test_a_server_that_hangs_while_it_is_opened_is_told_of_and_not_asked_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(endpoints, "_PATIENT_S", 0.1)
-    monkeypatch.setattr(endpoints, "Silence", partial(Silence, first_notice_s=0.05))
+    monkeypatch.setattr(endpoints, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(endpoints, "StallNotifier", partial(StallNotifier, first_notice_s=0.05))
     with StandIn(HOSTED) as server:
         replies = iter([""])  # it lists its models, and then says nothing
         server.faults = lambda: next(replies, "hang")
-        with pytest.raises(BackendError, match=r"completions does not answer .* after 1 attempt \("):
+        with raises_message(BackendError):
             async with opened(server, timeout_s=0.2, retries=5):
                 pass
     assert f"waiting for {server.url}: no reply for" in capsys.readouterr().err
@@ -730,10 +741,10 @@ async def test_a_server_that_hangs_while_it_is_opened_is_told_of_and_not_asked_a
 async def test_a_server_that_hangs_while_it_is_asked_is_waited_for_twice_not_six_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(endpoints, "_PATIENT_S", 0.1)
+    monkeypatch.setattr(endpoints, "_PATIENCE_S", 0.1)
     with StandIn(HOSTED) as server:
         async with opened(server, timeout_s=0.2, retries=5) as generator:
             server.faults = lambda: "hang"
-            with pytest.raises(BackendError, match="no reply after 2 attempts"):
+            with raises_message(BackendError):
                 await generator.generate(GenerateRequest(chat_prompt("Is it so?"), GREEDY))
             assert generator.retried == 1

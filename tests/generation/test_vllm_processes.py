@@ -10,12 +10,12 @@ import pytest
 import vllm.utils.cpu_resource_utils as resources
 from vllm import envs
 
-from generation.vllm_engine import CPU_KV_CACHE_GB, _set_environment, cpu_kv_cache_gb
-from generation.vllm_processes import OWNER, OWNER_STARTED
+from corag.generation.vllm_engine import CPU_KV_CACHE_GB, _set_environment, cpu_kv_cache_gb
+from corag.generation.vllm_processes import OWNER, OWNER_STARTED
 
 WORKER = """
 import time
-from generation.vllm_processes import end_with_owner
+from corag.generation.vllm_processes import end_with_owner
 end_with_owner()
 print("up", flush=True)
 time.sleep(60)
@@ -42,7 +42,7 @@ def test_a_worker_ends_with_the_process_that_opened_its_engine(while_starting: b
 
 STARTING = """
 import multiprocessing, os, signal, time
-from generation.vllm_processes import OwnerWatch, own_engines
+from corag.generation.vllm_processes import OwnerWatch, own_engines
 
 def engine(vllm_config):
     "One that waits for its owner's first word, and then starts workers."
@@ -73,7 +73,7 @@ def test_an_engine_ends_whose_owner_was_killed_before_they_spoke(tmp_path: Path)
 
 ADOPTED = """
 import ctypes, multiprocessing, os, signal, subprocess, sys, time
-from generation.vllm_processes import end_with_owner, own_engines
+from corag.generation.vllm_processes import end_with_owner, own_engines
 
 def engine(up):
     "An engine that is its own worker, as vLLM's is with one GPU."
@@ -150,7 +150,7 @@ def handler():
 from retrieval.lucene.java import java_class
 java_class("java.lang.String")
 before = handler()
-from core.fault_handler import keep_fault_handler
+from corag.core.process import keep_fault_handler
 with keep_fault_handler():
     {taking}
     assert handler() != before, "the library takes the handler, or this test and its subject can go"

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from core.protocols import GenerateRequest, Sampling
+from corag.core.protocols import GenerateRequest, Sampling
+from corag.generation.config import ModelConfig
+from corag.generation.vllm_engine import _window
 from eval.experiment.opening import open_model_quietly
-from generation.config import ModelConfig
-from generation.vllm_engine import _window
 from tests.fakes import chat_prompt
 
 

@@ -7,8 +7,8 @@ thought or bare answers, for Codex or, with an instruction in each question, for
 
 from __future__ import annotations
 
-from core.seeds import stable_hash
-from core.sentences import first_sentence
+from corag.core.seeds import stable_hash
+from corag.core.sentences import first_sentence
 
 PREFIXES = {
     "cot": "Answer the following question by reasoning step-by-step.\n",

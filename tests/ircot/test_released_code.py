@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from core.protocols import Completion, GenerateRequest, Generation
-from core.text import extract_answer
-from core.tools import SearchStep, Tools
-from core.types import Hit, Passage, Question, TokenUsage
+from corag.core.protocols import Completion, GenerateRequest, Generation
+from corag.core.text import extract_answer
+from corag.core.tools import SearchStep, Tools
+from corag.core.types import Hit, Passage, Question, TokenUsage
 from ircot.method import IRCoTConfig, ircot
 from tests.fakes import before_stop
 from tests.ircot.released import count, digest, examples, found, reply
@@ -53,7 +53,7 @@ def preset(case, folder):
     if not flan:
         options["demonstration_window"] = case["window"]
     file = folder / f"gold_context_cot_qa_{'flan_t5' if flan else 'codex'}.txt"
-    return IRCoTConfig.of_preset("paper_flan" if flan else "paper_code", demonstrations=str(file), **options)
+    return IRCoTConfig(preset="paper_flan" if flan else "paper_code", demonstrations=str(file), **options)
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run['case']['reader']}-{run['case']['seed']}")
@@ -84,7 +84,7 @@ async def test_the_codex_preset_leaves_out_the_last_examples_that_have_no_room(t
     shown = {}
     for preset in ("paper", "paper_code"):
         model = Scripted(3)
-        config = IRCoTConfig.of_preset(preset, demonstrations=str(file), max_steps=1)
+        config = IRCoTConfig(preset=preset, demonstrations=str(file), max_steps=1)
         await ircot(question, Tools(question, model, model), config)
         shown[preset] = [
             [name for name in "XYZ" if f"Who made {name}?" in prompt] for prompt in model.prompts

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.types import Passage
+from corag.core.types import Passage
 from retrieval.build import build_index
 from retrieval.config import IndexConfig
 

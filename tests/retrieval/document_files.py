@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import docx
 from pypdf import PdfWriter
+from pypdf.generic import Fit
 
 TOWNS = [
     start + end for start in ("Al", "Bren", "Cor", "Dun", "Es") for end in ("by", "ford", "holm", "mouth")
@@ -16,17 +19,31 @@ TRADES = ("glass", "paper", "salt", "clocks", "rope", "ink", "tiles", "honey")
 
 
 def pdf_bytes(pages: Sequence[Sequence[str]], title: str = "") -> bytes:
-    """Return a PDF with lines of text on its pages, written by hand: header, objects, their offsets."""
+    """Return a PDF with lines of text on its pages."""
+    return drawn_pdf(
+        ["14 TL 72 770 Td " + " ".join(f"{shown(line)} Tj T*" for line in page) for page in pages], title
+    )
+
+
+def shown(text: str) -> str:
+    """Return a text as operators of a page take it."""
+    return "(" + text.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)") + ")"
+
+
+def drawn_pdf(pages: Sequence[str], title: str = "", font: str = "") -> bytes:
+    """Return a PDF whose pages are drawn by these operators, written by hand: header, objects, their offsets.
+
+    Each page begins in Helvetica (/F1) of 11 points. ``font``: what else its description says.
+    """
     kids = " ".join(f"{5 + 2 * number} 0 R" for number in range(len(pages)))
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
         f"<< /Type /Pages /Count {len(pages)} /Kids [{kids}] >>",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
+        f"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica {font or '/Encoding /WinAnsiEncoding'} >>",
         f"<< /Title ({title}) >>",
     ]
-    for number, lines in enumerate(pages):
-        shown = (line.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)") for line in lines)
-        drawn = "BT /F1 11 Tf 14 TL 72 770 Td " + " ".join(f"({line}) Tj T*" for line in shown) + " ET"
+    for number, operators in enumerate(pages):
+        drawn = f"BT /F1 11 Tf {operators} ET"
         resources = "/Resources << /Font << /F1 3 0 R >> >> /MediaBox [0 0 595 842]"
         objects.append(f"<< /Type /Page /Parent 2 0 R {resources} /Contents {6 + 2 * number} 0 R >>")
         objects.append(f"<< /Length {len(drawn.encode('cp1252'))} >>\nstream\n{drawn}\nendstream")
@@ -40,6 +57,28 @@ def pdf_bytes(pages: Sequence[Sequence[str]], title: str = "") -> bytes:
     file.write(f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{entries}".encode())
     trailer = f"trailer\n<< /Size {len(objects) + 1} /Root 1 0 R /Info 4 0 R >>\nstartxref\n{start}\n%%EOF\n"
     file.write(trailer.encode())
+    return file.getvalue()
+
+
+def structured(
+    pdf: bytes,
+    outline: Sequence[tuple[int, str, int, float | None]] = (),
+    labels: Mapping[int, tuple[str, int]] = MappingProxyType({}),
+) -> bytes:
+    """Return a PDF with an outline and page labels.
+
+    ``outline``: (level, title, page from 0, height on the page) of each entry; ``labels``: by first page, the
+    style ("/D" for digits, "/r" for small roman numbers) and the first number.
+    """
+    writer, file = PdfWriter(clone_from=io.BytesIO(pdf)), io.BytesIO()
+    above: dict[int, Any] = {}
+    for level, title, page, height in outline:
+        fit = Fit.xyz(top=height) if height is not None else Fit.fit()
+        above[level] = writer.add_outline_item(title, page, parent=above.get(level - 1), fit=fit)
+    ends = [*list(labels)[1:], len(writer.pages)]
+    for (first, (style, start)), end in zip(labels.items(), ends, strict=False):
+        writer.set_page_label(first, end - 1, style=style, start=start)
+    writer.write(file)
     return file.getvalue()
 
 

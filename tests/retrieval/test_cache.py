@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from core.errors import SearchFailedError
-from core.tools import SearchStep, Tools
-from core.types import Hit, Passage, Question
+from corag.core.errors import SearchFailedError
+from corag.core.tools import SearchStep, Tools
+from corag.core.types import Hit, Passage, Question
 from retrieval.wrappers import CachedRetriever
 from tests.fakes import ScriptedGenerator
 

@@ -1,9 +1,12 @@
 """Documents of one's own: read, cut, indexed, searched, changed and indexed again."""
 
+import bz2
+import gzip
 import io
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,22 +16,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import ConfigError, DataError, IndexMismatchError
-from core.runs.rows import Row, SavedRow
-from core.runs.stamp import STAMP, Stamp
-from core.tools import SearchStep
-from core.types import Answer, Hit, Passage, Question, passage_id
+from corag.core.errors import ConfigError, DataError, IndexMismatchError
+from corag.core.runs.rows import Row, SavedRow
+from corag.core.runs.stamp import STAMP, Stamp
+from corag.core.tools import SearchStep
+from corag.core.types import Answer, Hit, Passage, Question, passage_id
+from corag.core.words import count_words
 from retrieval.build import OF_USE, build_index
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.corpora import format_of, read_corpus
+from retrieval.corpora import detect_format, read_corpus
 from retrieval.documents.document import Block, Document
 from retrieval.documents.files import find_documents
-from retrieval.documents.passages import Cutting, count_words, cut
+from retrieval.documents.passages import Cutting, cut
 from retrieval.documents.reading import FILES, DocumentCorpus, write_reports
 from retrieval.index_manifest import BEFORE, INDEX_FILE, SHARDS, begin_build, is_ours, read_manifest
 from retrieval.open import open_retriever
-from retrieval.sifting import CorpusReport, passage_from_record
+from retrieval.records import passage_from_record
+from retrieval.sifting import CorpusReport
 from retrieval.store import TEXTS, PassageStore, storing
+from tests.messages import raises_message
 from tests.retrieval.conftest import ignore
 from tests.retrieval.document_files import docx_bytes, encrypted, pdf_bytes, prose, write_folder
 from tests.retrieval.test_http import served
@@ -77,12 +83,12 @@ days:  3
 ```
 """
     general, leave, form = read(tmp_path / "staff.md", text)
-    assert (general.title, general.text) == ("Handbook", "Read all of it.")
-    assert leave.title == "Handbook > Leave"
+    assert (general.title, general.text) == ("Staff handbook", "Read all of it.")
+    assert leave.title == "Staff handbook > Leave"
     assert leave.text.splitlines() == [
         "1. Ask.", "2. Wait a day.", "Grade: junior | Days: 25", "Grade: senior | Days: 30",
     ]  # fmt: skip
-    assert (form.title, form.text) == ("Handbook > Leave > Form", "name:  Ada\ndays:  3")
+    assert (form.title, form.text) == ("Staff handbook > Leave > Form", "name:  Ada\ndays:  3")
     assert {passage.source for passage in (general, leave, form)} == {"staff.md"}
     (ruled,) = read(tmp_path / "ruled.md", "---\nNote: this: is text.\n\n---\n\nMore.\n")
     assert "is text" in ruled.text
@@ -123,7 +129,7 @@ def test_a_pdf_gives_pages_without_running_lines(tmp_path: Path) -> None:
         [
             "The Atlas",
             "Alby makes glass and sends it to all its neigh-",
-            "bours. It is old.",
+            "bours. It is old. No neighbours do.",
             "So be it.",
             "1",
         ],
@@ -133,7 +139,7 @@ def test_a_pdf_gives_pages_without_running_lines(tmp_path: Path) -> None:
     passages = read(tmp_path / "atlas_of-towns.pdf", pdf_bytes(pages, title="Microsoft Word - atlas.doc"))
     text = "\n".join(passage.text for passage in passages)
     assert "The Atlas" not in text and not any(map(str.isdigit, text))
-    assert "all its neighbours. It is old." in passages[0].text
+    assert "all its neighbours. It is old. No neighbours do." in passages[0].text
     assert [(passage.title, passage.origin) for passage in passages] == [
         ("atlas of-towns", f"atlas_of-towns.pdf, page {number}") for number in (1, 2, 3)
     ]
@@ -426,7 +432,7 @@ def test_encodings_are_found_and_guesses_are_told(
         ("old.docx", bytes.fromhex("d0cf11e0a1b11ae1"), "it is encrypted or of a Word before 2007"),
         ("secret.pdf", encrypted(pdf_bytes([["Read me."]]), "key"), "it is encrypted: save a copy without"),
         ("scan.pdf", pdf_bytes([[], []]), "there is no text in its 2 pages: are they pictures"),
-        ("bad.jsonl", b'{"id": "1", "text": "x"}\n{"id": 2}', "record 2: expected the fields"),
+        ("bad.jsonl", b'{"id": 1}\n{"id": 2}', "line 1: expected a text under 'text' or another name"),
         ("half.jsonl", b'{"id": "1", "text": "\\ud800"}', "half of a character"),
         ("notes.rst", b"Text.", "its ending is none of .docx, .htm,"),
     ],
@@ -442,6 +448,75 @@ def test_what_cannot_be_read_is_refused_with_its_reason(
     assert [file.file for file in report.refused] == [name] and reason in report.refused[0].refused
     with pytest.raises(DataError, match=rf"no passage was found in .*\n  {name}: "):
         list(read_corpus([bad], "documents", CorpusReport()))
+
+
+def _zip(*names: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in names:
+            archive.writestr(name, "x")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.html", "a.jsonl", "a.pdf", "a.docx"])
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"{\\rtf1\\ansi Text.}", "an RTF document, whatever its ending says: save it as .docx"),
+        (_zip("[Content_Types].xml", "xl/workbook.xml"), "an Excel workbook, whatever"),
+        (_zip("ppt/presentation.xml"), "a PowerPoint presentation, whatever"),
+        (_zip("mimetype", "META-INF/container.xml"), "an e-book (EPUB), whatever"),
+        (b"PAR1\x15\x04\x15", "a Parquet table, whatever its ending says: write its rows as JSON lines"),
+        (b"7z\xbc\xaf\x27\x1c\0\4", "a 7z archive, whatever"),
+        (b"\xff\xd8\xff\xe0\0\x10JFIF", "a JPEG picture, whatever its ending says: recognise its text"),
+        (b"MIME-Version: 1.0\nContent-Type: multipart/related; boundary=x", "a web archive (MHTML)"),
+        (b"x" * 257 + b"ustar\x00", "a TAR archive"),
+    ],
+)
+def test_a_file_of_another_type_is_refused_by_its_first_bytes(
+    tmp_path: Path, name: str, content: bytes, what: str
+) -> None:
+    for data in (content, gzip.compress(content)):
+        (tmp_path / name).write_bytes(data)
+        (tmp_path / "good.txt").write_text("The rest goes on.")
+        report = CorpusReport()
+        assert [passage.text for passage in read_corpus([tmp_path], "auto", report)] == ["The rest goes on."]
+        assert report.refused[0].refused.startswith(f"it is {what}")
+
+
+def test_a_file_of_another_type_is_read_as_what_it_is(tmp_path: Path) -> None:
+    page = b"\n<!-- saved -->\n<!DOCTYPE html><title>Alby</title><nav>Home</nav><p>It makes glass."
+    contents = {
+        "a PDF": (pdf_bytes([["It makes glass."]]), "pdf"),
+        "a Word document (.docx)": (
+            docx_bytes([("Normal", "It makes glass.")]),
+            "docx",
+        ),
+        "a web page": (page, "html"),
+    }
+    for what, (content, own) in contents.items():
+        for ending in ("txt", "md", "html", "pdf", "docx", "jsonl"):
+            file = tmp_path / f"a.{ending}"
+            assert [passage.text for passage in read(file, content)] == ["It makes glass."]
+            note = f"it is {what}, whatever its ending says: read as such"
+            assert note_of(file) == ("" if ending == own else note), (what, ending)
+
+
+def test_compressed_documents_are_unpacked(tmp_path: Path) -> None:
+    plain, packed = "It makes glass.", tmp_path / "my_notes.txt.gz"
+    (passage,) = read(packed, gzip.compress(plain.encode()))
+    assert (passage.title, passage.text, passage.source) == ("my notes", plain, "my_notes.txt.gz")
+    assert note_of(packed) == "" and detect_format([packed]) == "documents"
+    assert [passage.text for passage in read_corpus([tmp_path], "auto", CorpusReport())] == [plain]
+    assert read(packed, plain)[0].text == plain, "a plain file under that name"
+    assert read(tmp_path / "page.html", bz2.compress(b"<p>It makes glass.</p>"))[0].text == plain
+    assert (
+        note_of(tmp_path / "page.html") == "it is compressed with bzip2, whatever its ending says: unpacked"
+    )
+    (tmp_path / "torn.txt.gz").write_bytes(gzip.compress(os.urandom(5000))[:3000])
+    report = CorpusReport()
+    assert len(list(read_corpus([tmp_path], "auto", report))) == 2
+    assert report.refused[0].refused == ("its gzip data break off: it was not copied or downloaded whole.")
 
 
 def test_records_among_documents_are_passages_as_they_stand(tmp_path: Path) -> None:
@@ -506,6 +581,31 @@ def test_a_sentence_longer_than_a_passage_is_cut_between_words() -> None:
     assert [len(part.split()) for part in parts] == [25, 25, 25, 25]
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "杭州是浙江省的省会，它位于钱塘江边。",
+        "東京は日本の首都であり、川の多い町です。",
+        "เชียงใหม่เป็นเมืองที่ใหญ่ที่สุดในภาคเหนือ",
+        "ភ្នំពេញជារាជធានីនៃប្រទេសកម្ពុជា",
+        "ရန်ကုန်သည်မြန်မာနိုင်ငံ၏မြို့တော်ဟောင်းဖြစ်သည်",
+    ],
+)
+def test_passages_of_scripts_without_spaces_have_the_size_that_is_asked_for(sentence: str) -> None:
+    text = sentence * 60
+    parts = cut_up([Block(text)], 50)
+    assert "".join(parts) == text, "and nothing is put between"
+    sizes = [count_words(part) for part in parts]
+    assert all(30 <= size <= 50 for size in sizes), sizes
+
+
+def test_a_text_without_marks_is_cut_at_its_spaces_where_they_are_near() -> None:
+    phrases = ["เชียงใหม่เป็นเมืองที่ใหญ่ที่สุดในภาคเหนือ" if number % 3 else "เมืองนี้มีแม่น้ำ" for number in range(40)]
+    parts = cut_up([Block(" ".join(phrases))], 50)
+    assert " ".join(parts) == " ".join(phrases)
+    assert all(part.split()[0] in phrases and part.split()[-1] in phrases for part in parts)
+
+
 def test_code_stays_whole_if_it_fits_and_is_cut_between_lines_else() -> None:
     code = Block("for it in them:\n    do(it). Now()\n    done(it)", whole=True)
     assert cut_up([Block("See:"), code], 20) == [f"See:\n{code.text}"]
@@ -518,7 +618,7 @@ def test_overlap_repeats_whole_sentences_within_the_length() -> None:
     assert parts[1].startswith("Sentence 1 is here. Sentence 2") or parts[1].startswith(parts[0][-19:])
     assert all(count_words(part) <= 16 for part in parts)
     for words, overlap in ((0, 0), (10, 10), (10, -1)):
-        with pytest.raises(ConfigError, match="must be at least"):
+        with raises_message(ConfigError):
             Cutting(words, overlap)
 
 
@@ -544,7 +644,7 @@ def test_a_folder_is_walked_in_a_fixed_order_and_what_is_left_out_is_counted(tmp
     (tmp_path / "gone.txt").symlink_to(tmp_path / "nowhere")
     found = find_documents([tmp_path])
     assert [file.name for file in found.files] == ["a/B.md", "a/z.md", "b.TXT", "gone.txt", "z.htm"]
-    assert found.left_out() == (
+    assert found.describe_omissions() == (
         "left out: 3 by their ending (2 .png, 1 without an ending), 2 hidden, 1 index folder(s)"
     )
     report = CorpusReport()
@@ -572,7 +672,7 @@ def test_pipes_and_closed_folders_are_left_out(tmp_path: Path, monkeypatch: pyte
     found = find_documents([tmp_path, tmp_path / "pipe.txt"])
     assert [file.name for file in found.files] == ["a.txt"]
     left_out = "left out: 1 folder(s) that cannot be opened (closed), 2 pipe(s) or the like"
-    assert found.left_out() == left_out
+    assert found.describe_omissions() == left_out
 
 
 def test_a_refusal_may_name_a_file_whose_name_is_no_utf8(tmp_path: Path) -> None:
@@ -605,7 +705,7 @@ def test_names_are_relative_to_what_all_files_have_in_common(tmp_path: Path) -> 
     assert names("b/x.txt") == ["x.txt"]
     assert names("a", "b") == ["a/x.txt", "b/c/y.txt", "b/x.txt"]
     assert names("b", "b/x.txt") == ["c/y.txt", "x.txt"], "no file twice"
-    with pytest.raises(DataError, match="there is no file or folder"):
+    with raises_message(DataError):
         names("nowhere")
 
 
@@ -613,23 +713,23 @@ def test_the_format_follows_from_folders_and_endings(tmp_path: Path) -> None:
     for name in ("a.jsonl", "a.json", "a", "a.txt", "a.rst"):
         (tmp_path / name).write_text("x")
     formats = {
-        name: format_of([tmp_path / part for part in name.split()])
+        name: detect_format([tmp_path / part for part in name.split()])
         for name in ("a.jsonl", "a.json", "a", "a.txt")
     }
     assert formats == {"a.jsonl": "jsonl", "a.json": "jsonl", "a": "jsonl", "a.txt": "documents"}
-    assert format_of([tmp_path]) == format_of([tmp_path / "a.jsonl", tmp_path / "a.txt"]) == "documents"
-    assert format_of([tmp_path / "a.txt"], "dpr") == "dpr", "what is said counts"
-    with pytest.raises(ConfigError, match=r"the ending of '.*a\.rst' does not tell .*\.pdf.* --format .*dpr"):
-        format_of([tmp_path / "a.rst"])
+    assert (
+        detect_format([tmp_path]) == detect_format([tmp_path / "a.jsonl", tmp_path / "a.txt"]) == "documents"
+    )
+    assert detect_format([tmp_path / "a.txt"], "dpr") == "dpr", "what is said counts"
+    with raises_message(ConfigError):
+        detect_format([tmp_path / "a.rst"])
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures" / "a.png").write_bytes(b"x")
-    with pytest.raises(
-        DataError, match=r"there is no document in .* \(left out: 1 by .*\): they end in \.txt,"
-    ):
+    with raises_message(DataError):
         list(read_corpus([tmp_path / "pictures"], "auto", CorpusReport()))
-    with pytest.raises(DataError, match="there is no file or folder"):
-        format_of([tmp_path / "nowhere.txt"])
-    with pytest.raises(ConfigError, match=r"passage_words .* are for documents, .* 'jsonl'"):
+    with raises_message(DataError):
+        detect_format([tmp_path / "nowhere.txt"])
+    with raises_message(ConfigError):
         build_index(IndexConfig([str(tmp_path / "a.jsonl")], str(tmp_path / "out"), passage_words=90), ignore)
 
 
@@ -675,10 +775,10 @@ def test_of_200_files_198_are_read_and_two_refused(folder: Path) -> None:
     assert (folder / "large.txt").stat().st_size > 5_000_000
     report = CorpusReport()
     passages = list(read_corpus([folder], "auto", report))
-    assert len(report.files) == 200 and len(passages) == report.kept
+    assert len(report.files) == 200 and len(passages) == report.passages
     assert {file.file for file in report.refused} == {"broken.pdf", "empty.txt"}
     assert {file.file: file.note for file in report.files if file.note} == {
-        "latin1.txt": "not UTF-8: read as cp1252 (Latin-1)"
+        "latin1.txt": "not UTF-8: read as cp1252 (Latin-1), a guess from few letters"
     }
     by_kind = {Path(passage.source).parts[0]: 0 for passage in passages}
     for passage in passages:
@@ -688,7 +788,7 @@ def test_of_200_files_198_are_read_and_two_refused(folder: Path) -> None:
         "facts.jsonl": 1, "latin1.txt": 1, "notes": 80, "office": 12, "scans": 30, "web": 76, "wiki": 150,
     }  # fmt: skip
     assert all(count_words(passage.text) <= 180 for passage in passages)
-    assert str(report) == f"198 of 200 files read, {report.kept:,} passages kept"
+    assert str(report) == f"198 of 200 files read, {report.passages:,} passages kept"
 
 
 # Indexes of documents
@@ -708,11 +808,12 @@ async def test_a_folder_is_indexed_searched_changed_and_brought_up_to_date(
 ) -> None:
     config, told = IndexConfig([str(docs)], str(tmp_path / "bm25")), list[str]()
     first = build_index(config, told.append)
-    assert told[-4:] == [
+    assert told[-5:] == [
         f"198 of 200 files read, {first.passages:,} passages kept.",
-        "2 file(s) could not be read:\n  broken.pdf: it is damaged, or no PDF (Stream has ended "
-        "unexpectedly): export or download it again.\n  empty.txt: it is empty.",
-        "notes on 1 file(s):\n  latin1.txt: not UTF-8: read as cp1252 (Latin-1)",
+        "2 file(s) could not be read:\n  broken.pdf: it is damaged, or no PDF (Data format "
+        "error): export or download it again.\n  empty.txt: it is empty.",
+        "notes on 1 file(s):\n  latin1.txt: not UTF-8: read as cp1252 (Latin-1), a guess from few letters",
+        "left out of the text of 38 file(s): navigation (38 words); documents.jsonl has the counts of each.",
         "left out: 3 by their ending (2 .png, 1 .dwg), 2 hidden.",
     ]
     (hit,) = await search(tmp_path / "bm25", "Esmouth number 172 glass", 1)
@@ -819,13 +920,11 @@ def test_other_settings_and_other_files_are_refused(tmp_path: Path) -> None:
             (folder / f"{folder.name}-{number}.txt").write_text(prose(start + number, 3))
     config = IndexConfig([str(docs)], str(tmp_path / "bm25"))
     build_index(config, ignore)
-    with pytest.raises(
-        IndexMismatchError, match=r"built of other files: .* such as 'others-0\.txt'.*overwrite"
-    ):
+    with raises_message(IndexMismatchError):
         build_index(replace(config, corpus=[str(others)]), ignore)
-    with pytest.raises(IndexMismatchError, match=r'passage_words: "180" -> "90"\nChoose'):
+    with raises_message(IndexMismatchError):
         build_index(replace(config, passage_words=90), ignore)
-    with pytest.raises(IndexMismatchError, match=r"corpus: (docs-\d+\.txt \(\w+\), ){5}and 7 more -> others"):
+    with raises_message(IndexMismatchError):
         build_index(replace(config, corpus=[str(others)], passage_words=90), ignore)
     assert build_index(replace(config, corpus=[str(others)], overwrite=True), ignore).passages == 12
 
@@ -839,7 +938,7 @@ async def test_an_index_stays_if_none_of_its_documents_can_be_read_any_more(tmp_
     config = IndexConfig([str(docs)], str(tmp_path / "bm25"))
     build_index(config, ignore)
     (docs / "a.txt").write_text("")
-    with pytest.raises(DataError, match=r"none of the documents can be read, so the index '.*' stays"):
+    with raises_message(DataError):
         build_index(config, ignore)
     assert [hit.passage.source for hit in await search(tmp_path / "bm25", "zebras")] == ["a.txt"]
 
@@ -882,6 +981,6 @@ def test_a_folder_with_the_stamp_of_something_else_is_no_index(tmp_path: Path) -
     rows.mkdir()
     Stamp({"kind": "rows"}).write(rows / STAMP)
     (rows / "rows.jsonl").write_text("{}")
-    with pytest.raises(IndexMismatchError, match="not an index of ours"):
+    with raises_message(IndexMismatchError):
         build_index(IndexConfig([str(tmp_path / "doc.txt")], str(rows)), ignore)
     assert (rows / "rows.jsonl").exists()

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from core.fusion import fuse
-from core.types import Hit, Passage
+from corag.core.fusion import fuse
+from corag.core.types import Hit, Passage
 from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
 

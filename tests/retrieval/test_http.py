@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from core.errors import BackendError, ConfigError, IndexMismatchError, SearchFailedError
-from core.protocols import Retriever
-from core.types import Hit, Passage
+from corag.core.errors import BackendError, ConfigError, IndexMismatchError, SearchFailedError
+from corag.core.protocols import Retriever
+from corag.core.types import Hit, Passage
 from retrieval.config import RetrieverConfig
 from retrieval.http.server import serve
 from retrieval.open import open_retriever
+from tests.messages import raises_message
 from tests.serving import free_port
 
 
@@ -76,9 +77,8 @@ async def test_batches_and_bad_requests(index_of: Callable[[str], str]) -> None:
             "/search", json={"queries": ["mayor", " ", " ".join(map(str, range(2_000)))], "k": 2}
         )
         results = reply.json()["results"]
-        assert [len(result.get("hits", "?")) for result in results] == [2, 0, 1] and "2,000 words" in results[
-            2
-        ]["error"]
+        assert [len(result["hits"]) for result in results[:2]] == [2, 0] and "note" not in results[0]
+        assert "the first 1,024 of the query's 2,000 words" in results[2]["note"], "shortened, not refused"
         assert (await client.get("/health")).json() == {"status": "ok", "fingerprint": local.fingerprint}
         for body, sentence in (
             ({"queries": "mayor", "k": 2}, "'queries' must be a list of strings"),
@@ -95,11 +95,11 @@ async def test_batches_and_bad_requests(index_of: Callable[[str], str]) -> None:
 async def test_slow_broken_and_gone_are_told_apart() -> None:
     async with served(Troubled()) as url:
         remote = await open_retriever(RetrieverConfig(url=[url], timeout_s=0.3, retries=1))
-        with pytest.raises(SearchFailedError, match=r"did not answer within 0\.3 s"):
+        with raises_message(SearchFailedError):
             await remote.search("slow", 3)
-        with pytest.raises(SearchFailedError, match="this query is refused"):
+        with raises_message(SearchFailedError):
             await remote.search("broken", 3)
-        with pytest.raises(BackendError, match="the index is gone"):
+        with raises_message(BackendError):
             await remote.search("gone", 3)
         assert len(await remote.search("fine", 3)) == 1
         await remote.close()
@@ -107,7 +107,7 @@ async def test_slow_broken_and_gone_are_told_apart() -> None:
 
 async def test_an_unreachable_server_is_a_sentence_and_quick() -> None:
     started = time.monotonic()
-    with pytest.raises(BackendError, match=r"cannot be reached .* is the search server running"):
+    with raises_message(BackendError):
         await open_retriever(RetrieverConfig(url=[f"http://127.0.0.1:{free_port()}"], retries=1))
     assert time.monotonic() - started < 5
 
@@ -123,10 +123,10 @@ async def test_a_server_that_dies_is_survived_by_its_sibling() -> None:
 
 async def test_servers_must_search_the_same_index_and_be_search_servers() -> None:
     async with served(Troubled("a")) as one, served(Troubled("b")) as other:
-        with pytest.raises(IndexMismatchError, match="search different indexes"):
+        with raises_message(IndexMismatchError):
             await open_retriever(RetrieverConfig(url=[one, other]))
-        with pytest.raises(BackendError, match=r"Is this a search server\?"):
+        with raises_message(BackendError):
             await open_retriever(RetrieverConfig(url=[one + "/elsewhere"], retries=0))
         port = int(one.rsplit(":", 1)[1])
-        with pytest.raises(ConfigError, match=r"cannot listen on 127\.0\.0\.1"):
+        with raises_message(ConfigError):
             await serve(Troubled(), "127.0.0.1", port, print)

@@ -3,15 +3,16 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.errors import ConfigError, DataError, IndexMismatchError
-from core.runs.stamp import STAMP, Stamp
-from core.types import Passage
+from corag.cli.main import main
+from corag.core.errors import ConfigError, DataError, IndexMismatchError
+from corag.core.runs.stamp import STAMP, Stamp
+from corag.core.types import Passage
 from eval.experiment import extensions  # noqa: F401 - the preset of IRCoT
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
@@ -26,7 +27,7 @@ from retrieval.index_manifest import (
 )
 from retrieval.lucene.java import require_passages
 from retrieval.open import open_retriever
-from scripts.cli import main
+from tests.messages import raises_message
 from tests.retrieval.conftest import ignore, write_jsonl
 
 pytestmark = pytest.mark.slow
@@ -63,10 +64,7 @@ def test_another_index_is_refused_unless_overwritten(
     built: IndexConfig, passages: list[Passage], tmp_path: Path
 ) -> None:
     fewer = replace(built, corpus=[str(write_jsonl(tmp_path / "fewer.jsonl", passages[:10]))])
-    with pytest.raises(
-        IndexMismatchError,
-        match=r"corpus: corpus\.jsonl \(\w+\) -> fewer\.jsonl \(\w+\)\n.* --overwrite true\.",
-    ):
+    with raises_message(IndexMismatchError):
         build_index(fewer, ignore)
     assert build_index(replace(fewer, overwrite=True), ignore).passages == 10
 
@@ -74,7 +72,7 @@ def test_another_index_is_refused_unless_overwritten(
 def test_foreign_files_are_never_touched(built: IndexConfig, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.tex").write_text("x")
-    with pytest.raises(IndexMismatchError, match="not an index of ours"):
+    with raises_message(IndexMismatchError):
         build_index(replace(built, out=str(tmp_path / "home"), overwrite=True), ignore)
     assert (tmp_path / "home" / "thesis.tex").exists()
 
@@ -83,8 +81,8 @@ def test_a_broken_corpus_leaves_no_index_and_can_be_mended(tmp_path: Path, passa
     corpus = write_jsonl(tmp_path / "corpus.jsonl", passages)
     whole = corpus.read_text()
     corpus.write_text(whole + '{"id": \n')
-    config = IndexConfig([str(corpus)], str(tmp_path / "bm25"))
-    with pytest.raises(DataError, match="line 73"):
+    config = IndexConfig([str(corpus)], str(tmp_path / "bm25"), strict=True)
+    with raises_message(DataError):
         build_index(config, ignore)
     assert read_manifest(tmp_path / "bm25") is None
     corpus.write_text(whole)
@@ -104,24 +102,24 @@ async def test_what_cannot_be_opened_says_what_to_do(built: IndexConfig, tmp_pat
     documents = next(folder.glob("*.fdt"))
     contents = documents.read_bytes()
     documents.write_bytes(contents[:-1])
-    with pytest.raises(IndexMismatchError, match="is damaged"):
+    with raises_message(IndexMismatchError):
         await open_retriever(RetrieverConfig([built.out]))
     documents.unlink()
     with pytest.raises(IndexMismatchError, match=f"lacks its file '{documents.name}'"):
         await open_retriever(RetrieverConfig([built.out]))
     (folder / INDEX_FILE).write_text(json.dumps({"kind": "bm25"}))
-    with pytest.raises(IndexMismatchError, match="not a manifest"):
+    with raises_message(IndexMismatchError):
         await open_retriever(RetrieverConfig([built.out]))
 
 
 async def test_an_index_or_a_server_but_not_both() -> None:
     for config in (RetrieverConfig(), RetrieverConfig(["a"], ["http://localhost:1"])):
-        with pytest.raises(ConfigError, match="either `index`"):
+        with raises_message(ConfigError):
             await open_retriever(config)
 
 
 def test_a_preset_that_nobody_registered_is_answered_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="unknown BM25 preset 'ircto': did you mean 'ircot'"):
+    with raises_message(ConfigError):
         RetrieverConfig(bm25="ircto")
 
 
@@ -140,18 +138,6 @@ async def test_fingerprints_follow_what_is_found_not_where_it_lies(
         await each.close()
 
 
-def test_what_an_older_version_had_begun_is_gone_on_with(corpus: Path, tmp_path: Path) -> None:
-    """It left its settings in a file of another name."""
-    config = IndexConfig([str(corpus)], str(tmp_path / "begun"))
-    settings = IndexSettings("bm25", hash_corpus([corpus]), (("format", "jsonl"),))
-    (tmp_path / "begun/shards").mkdir(parents=True)
-    (tmp_path / "begun/corag_building.json").write_text(json.dumps(asdict(settings)))
-    with pytest.raises(IndexMismatchError, match=r"unfinished index .*\n  format: \"jsonl\" -> \"kilt\"\n"):
-        begin_build(tmp_path / "begun", replace(settings, details=(("format", "kilt"),)), overwrite=False)
-    assert build_index(config, ignore).passages == 72
-    assert not (tmp_path / "begun/corag_building.json").exists()
-
-
 def test_what_does_not_say_what_was_begun_is_not_gone_on_with(corpus: Path, tmp_path: Path) -> None:
     """The vectors may be another encoder's."""
     settings = IndexSettings("bm25", hash_corpus([corpus]), (("format", "jsonl"),))
@@ -160,7 +146,7 @@ def test_what_does_not_say_what_was_begun_is_not_gone_on_with(corpus: Path, tmp_
     (folder / "shards").mkdir()
     for text in ("", "{}", "[1]"):
         (folder / "corag_building.json").write_text(text)
-        with pytest.raises(IndexMismatchError, match="does not say what the unfinished index is made of"):
+        with raises_message(IndexMismatchError):
             begin_build(folder, settings, overwrite=False)
     begin_build(folder, settings, overwrite=True)
     assert not (folder / "shards").exists()
@@ -175,7 +161,7 @@ def test_the_stamp_of_something_else_makes_no_folder_ours(
     Stamp({"seed": 0}).finish(cell / STAMP)
     (cell / "traces.jsonl").write_text("x")
     settings = IndexSettings("bm25", hash_corpus([corpus]))
-    with pytest.raises(IndexMismatchError, match="not an index of ours"):
+    with raises_message(IndexMismatchError):
         begin_build(cell, settings, overwrite=overwrite)
     assert (cell / "traces.jsonl").exists()
 
@@ -209,7 +195,6 @@ def test_doctor_reads_the_manifest_too(sealed: Path, capsys: pytest.CaptureFixtu
         {"settings": settings | {"dimension": 383}},
         {"settings": settings | {"details": prefix}},
         {"files": [["index", 5]]},
-        {"hashed": None, "files": [["index", 5]]},
     ):
         file.write_text(whole)
         rewrite(file, **change)
@@ -219,22 +204,11 @@ def test_doctor_reads_the_manifest_too(sealed: Path, capsys: pytest.CaptureFixtu
     assert main(["doctor", str(sealed)]) == 0
 
 
-def test_an_index_of_a_version_that_hashed_all_but_the_manifest_is_told_as_such(
-    sealed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rewrite(sealed / INDEX_FILE, hashed=None)
-    rewrite(sealed / HASHES, **{INDEX_FILE: None})
-    assert main(["doctor", str(sealed)]) == 0
-    assert f"An older version built it, and kept no hash of {INDEX_FILE}" in capsys.readouterr().out
-    rewrite(sealed / INDEX_FILE, files=[["index", 5]])
-    assert main(["doctor", str(sealed)]) == 1
-
-
 async def test_a_manifest_that_lists_no_files_opens_nothing(
     sealed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rewrite(sealed / INDEX_FILE, files=[])
-    with pytest.raises(IndexMismatchError, match="it lists no files"):
+    with raises_message(IndexMismatchError):
         await open_retriever(RetrieverConfig([str(sealed)]))
     assert main(["doctor", str(sealed)]) == 1
 
@@ -255,9 +229,6 @@ def test_doctor_reads_an_index_whole(
     (index / HASHES).unlink()
     assert main(["doctor", str(index)]) == 1
     assert f"lacks its file '{HASHES}'" in capsys.readouterr().out
-    rewrite(index / INDEX_FILE, hashed=None)  # as older versions left it: readable, and said to be unknown
-    assert main(["doctor", str(index)]) == 0
-    assert "Its content cannot be checked: an older version built it" in capsys.readouterr().out
     (index / HASHES).write_text("[]")
     assert main(["doctor", str(index)]) == 1
     assert "does not say what was built" in capsys.readouterr().out
@@ -294,5 +265,5 @@ async def test_vectors_of_another_dimension_in_a_file_of_the_right_size_are_refu
 
 def test_what_lucene_could_not_write_is_told(tmp_path: Path) -> None:
     """On a full disk it logs an error, and goes on."""
-    with pytest.raises(DataError, match=r"cannot write the index .*: Lucene wrote 0 of 5 passages"):
+    with raises_message(DataError):
         require_passages(tmp_path, 5)

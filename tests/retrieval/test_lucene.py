@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import BackendError, ConfigError, IndexMismatchError, SearchFailedError
-from core.types import Passage
+from corag.core.errors import BackendError, ConfigError, IndexMismatchError, SearchFailedError
+from corag.core.types import Passage
 from eval.experiment import extensions  # noqa: F401 - the preset of IRCoT
 from retrieval.build import build_index
 from retrieval.config import Bm25, IndexConfig, RetrieverConfig
 from retrieval.lucene.bm25 import LuceneSearcher, build_lucene
+from retrieval.lucene.java import java_class
 from retrieval.open import open_retriever
+from tests.messages import raises_message
 from tests.retrieval.conftest import ignore
 
 pytestmark = pytest.mark.slow
@@ -65,22 +67,28 @@ async def test_passages_come_back_whole_and_in_order(
 async def test_blank_queries_and_closed_indexes(index_of: Callable[[str], str]) -> None:
     retriever = await open_retriever(RetrieverConfig([index_of("bm25")]))
     assert await retriever.search(" \n", 3) == ()
-    with pytest.raises(ConfigError, match="k is 0"):
+    with raises_message(ConfigError):
         await retriever.search("town", 0)
     await retriever.close()
     await retriever.close()
-    with pytest.raises(BackendError, match="closed"):
+    with raises_message(BackendError):
         await retriever.search("town", 3)
 
 
 async def test_a_refused_query_fails_alone(index_of: Callable[[str], str]) -> None:
     retriever = await open_retriever(RetrieverConfig([index_of("bm25")]))
-    too_long = " ".join(f"word{number}" for number in range(1_500))
-    good, bad = await asyncio.gather(
-        retriever.search("mayor", 2), retriever.search(too_long, 2), return_exceptions=True
-    )
+    lucene = java_class("org.apache.lucene.search.IndexSearcher")
+    most = lucene.getMaxClauseCount()
+    lucene.setMaxClauseCount(10)
+    try:
+        many = " ".join(f"word{number}" for number in range(20))
+        good, bad = await asyncio.gather(
+            retriever.search("mayor", 2), retriever.search(many, 2), return_exceptions=True
+        )
+    finally:
+        lucene.setMaxClauseCount(most)
     assert not isinstance(good, BaseException) and len(good) == 2
-    assert isinstance(bad, SearchFailedError) and "1,500 words" in str(bad)
+    assert isinstance(bad, SearchFailedError) and "(20 words)" in str(bad)
     await retriever.close()
 
 
@@ -110,7 +118,7 @@ def test_k1_and_b_change_scores(index_of: Callable[[str], str]) -> None:
         best.add(hits[0].score)
         searcher.close()
     assert len(best) == 3
-    with pytest.raises(ConfigError, match="0 <= b <= 1"):
+    with raises_message(ConfigError):
         Bm25.from_config(RetrieverConfig(b=1.5))
 
 
@@ -145,7 +153,7 @@ async def test_a_plain_lucene_index_without_our_manifest(passages: list[Passage]
     again = await open_retriever(RetrieverConfig([str(tmp_path / "plain")], k1=0.5))
     assert (await retriever.search("Town11 glass mayor", 1))[0].passage.id == "m11"
     assert retriever.fingerprint != again.fingerprint
-    with pytest.raises(IndexMismatchError, match="has the fields"):
+    with raises_message(IndexMismatchError):
         LuceneSearcher(tmp_path / "plain", Bm25(0.9, 0.4, ("paragraph",)))
     await retriever.close()
     await again.close()

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import BackendError, ConfigError, IndexMismatchError
-from core.protocols import Retriever
-from core.types import Passage
+from corag.core.errors import BackendError, ConfigError, IndexMismatchError
+from corag.core.protocols import Retriever
+from corag.core.types import Passage
+from retrieval.aliases import Aliases
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
+from retrieval.index_manifest import read_manifest
 from retrieval.open import open_retriever
+from tests.messages import raises_message
 from tests.retrieval.conftest import ignore, static_encoder, write_jsonl
 from tests.retrieval.test_http import served
 
@@ -99,15 +102,15 @@ async def test_four_served_flat_parts_rank_as_one_flat_index(
         wanted = ["p19999", "nobody", "p0", "p7000"]
         assert [each.id for each in await asked.passages(wanted)] == ["p19999", "p0", "p7000"]
 
-        with pytest.raises(IndexMismatchError, match="an index in 4 parts, part 2, 4 is missing"):
+        with raises_message(IndexMismatchError):
             await open_retriever(RetrieverConfig(url=[urls[0], urls[2]]))
-        with pytest.raises(IndexMismatchError, match="part 2, 3, 4 is missing"):
+        with raises_message(IndexMismatchError):
             await open_retriever(RetrieverConfig([parts[0]]))  # nobody searches a part by mistake
         here = await open_retriever(RetrieverConfig(parts))
         assert here.fingerprint == whole.fingerprint and await rankings(here, 10) == await rankings(whole, 10)
         impatient = await open_retriever(RetrieverConfig(url=urls, retries=1, timeout_s=2))
     # A part's server has ended: no answer rather than one from three quarters of the corpus.
-    with pytest.raises(BackendError, match="cannot be reached"):
+    with raises_message(BackendError):
         await impatient.search("baras corel", 3)
     for each in (whole, asked, here, impatient):
         await each.close()
@@ -123,7 +126,7 @@ async def test_a_part_served_alone_is_not_re_ranked(encoder: str, tmp_path: Path
         tmp_path / "few.jsonl", [Passage(f"p{number}", "", WORDS[number]) for number in range(8)]
     )
     part = RetrieverConfig([built(few, encoder, tmp_path / "part", part="1/2")], reranker=str(tmp_path))
-    with pytest.raises(ConfigError, match=r"is a part of an index .* re-rank at the client"):
+    with raises_message(ConfigError):
         await open_retriever(part, part_alone=True)
 
 
@@ -133,7 +136,7 @@ async def test_four_parts_of_one_training_find_what_the_whole_of_that_training_f
 ) -> None:
     options = {"faiss": "ivfpq", "pq_bytes": 16, "ivf_lists": 64, "threads": 1}
     trained = built(corpus, encoder, tmp_path / "trained", train_only=True, **options)
-    with pytest.raises(IndexMismatchError, match="is a training without passages"):
+    with raises_message(IndexMismatchError):
         await open_retriever(RetrieverConfig([trained]))
     options["trained"] = trained
     whole = await open_retriever(RetrieverConfig([built(corpus, encoder, tmp_path / "whole", **options)]))
@@ -150,7 +153,7 @@ async def test_four_parts_of_one_training_find_what_the_whole_of_that_training_f
     )
     assert as_good >= 0.99 * sum(map(len, expected)) > 0
     other = built(corpus, encoder, tmp_path / "flat", part="2/4")
-    with pytest.raises(IndexMismatchError, match="is part 2/4 of another index than"):
+    with raises_message(IndexMismatchError):
         await open_retriever(RetrieverConfig([parts[0], other, *parts[2:]]))
     for each in (whole, asked):
         await each.close()
@@ -176,5 +179,20 @@ def test_parts_that_cannot_be_are_refused(options: dict[str, object], said: str)
 
 def test_addresses_and_folders_are_not_mixed() -> None:
     assert RetrieverConfig(["http://a:1", "https://b"]).url == ["http://a:1", "https://b"]
-    with pytest.raises(ConfigError, match="give folders or addresses"):
+    with raises_message(ConfigError):
         RetrieverConfig(["http://a:1", "indexes/b"])
+
+
+@pytest.mark.slow
+def test_the_notes_of_a_part_say_which_counts_are_the_whole_corpus(tmp_path: Path, encoder: str) -> None:
+    passages = [Passage(f"p{number}", "", f"The river {number} ends.") for number in range(4)]
+    passages += [Passage("again1", "", passages[1].text), Passage("again2", "", passages[2].text)]
+    corpus = write_jsonl(tmp_path / "corpus.jsonl", passages)
+    folder = Path(built(corpus, encoder, tmp_path / "part2", part="2/2"))
+    manifest = read_manifest(folder)
+    assert manifest is not None and manifest.passages == 2
+    assert manifest.notes[:2] == (
+        "Part 2/2: 2 passages, numbers 3 to 4 of the corpus's 4.",
+        "Of the whole corpus: 4 passages kept; dropped: 2 with a title and text already seen.",
+    )
+    assert Aliases.load(folder) == Aliases({"again2": "p2"})

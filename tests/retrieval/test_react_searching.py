@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from baselines.react import ReActConfig, react
-from core.tools import Tools
-from core.types import Question
+from corag.baselines.react import ReActConfig, react
+from corag.core.tools import Tools
+from corag.core.types import Question
 from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
 from tests.fakes import ScriptedGenerator

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from core.protocols import Generator, Retriever
-from core.types import Passage
-from service.answering import AnswerService
-from service.http.gate import Doors, hosts_of
-from service.keys import Keys
-from service.options import presets_of
-from service.records import Records
-from service.serve import AnswersOptions, keep_up
+from corag.core.protocols import Generator, Retriever
+from corag.core.types import Passage
+from corag.service.answering import AnswerService
+from corag.service.http.gate import AccessRules, allowed_hosts
+from corag.service.keys import Keys
+from corag.service.options import read_presets
+from corag.service.records import Records
+from corag.service.serve import AnswersOptions, serve_until_stopped
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
 
 PASSAGES = [
@@ -93,7 +93,7 @@ async def served(
 ) -> AsyncIterator[Running]:
     """Serve until the block ends."""
     config = given or options()
-    presets = presets_of(config)
+    presets = read_presets(config)
     model = generator or ScriptedGenerator(reply, pause)
     index = retriever or WordRetriever(passages)
     log: list[dict] = []
@@ -101,8 +101,10 @@ async def served(
         service = AnswerService(
             config, presets, model, index, records, lambda event, **told: log.append({"event": event, **told})
         )
-        doors = Doors(keys or Keys(), hosts_of("127.0.0.1", config.hosts), frozenset(config.origins))
-        up = asyncio.create_task(keep_up(service, doors, port))
+        doors = AccessRules(
+            keys or Keys(), allowed_hosts("127.0.0.1", config.hosts), frozenset(config.origins)
+        )
+        up = asyncio.create_task(serve_until_stopped(service, doors, port))
         running = Running(f"http://127.0.0.1:{port.getsockname()[1]}", service, model, log)
         try:
             async with running.client() as client:

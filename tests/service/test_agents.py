@@ -7,7 +7,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
-from service.keys import Keys
+from corag.service.keys import Keys
 from tests.fakes import kind
 from tests.service.serving import options, served, until
 
@@ -89,3 +89,43 @@ async def test_agents_have_keys_and_shares_too(tmp_path):
         assert running.logged("answered")[0]["key"] == "agent"
         async with running.client() as http_client:
             assert (await http_client.post("/mcp", json={})).status_code == 401
+
+
+def initialize(protocol="2025-06-18"):
+    about = {"protocolVersion": protocol, "capabilities": {}, "clientInfo": {"name": "small", "version": "1"}}
+    return {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/json; charset=utf-8", ""])
+async def test_a_client_that_accepts_json_alone_gets_json(accept):
+    async with served(options(agents=True)) as running, running.client() as client:
+        headers = {"accept": accept, "content-type": "application/json"}
+        greeting = await client.post("/mcp", json=initialize(), headers=headers)
+        assert greeting.status_code == 200
+        assert greeting.headers["content-type"].startswith("application/json")
+        assert greeting.json()["result"]["serverInfo"]["name"] == "corag"
+        session = {**headers, "mcp-session-id": greeting.headers["mcp-session-id"]}
+        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert (await client.post("/mcp", json=ready, headers=session)).status_code == 202
+        call = {
+            "jsonrpc": "2.0",
+            "id": 2,
+            "method": "tools/call",
+            "params": {
+                "name": "ask",
+                "arguments": {"question": QUESTION, "effort": "low"},
+                "_meta": {"progressToken": 7},  # progress comes as events, which this client does not read
+            },
+        }
+        called = await client.post("/mcp", json=call, headers=session)
+        assert called.json()["id"] == 2 and not called.json()["result"].get("isError")
+        wrong = await client.post("/mcp", json={"nonsense": True}, headers=session)
+        assert wrong.status_code >= 400 and wrong.json()["error"]
+        assert (await client.delete("/mcp", headers=session)).status_code == 200
+
+
+async def test_clients_that_accept_events_get_them_as_before():
+    async with served(options(agents=True)) as running, running.client() as client:
+        headers = {"accept": "application/json, text/event-stream"}
+        greeting = await client.post("/mcp", json=initialize(), headers=headers)
+        assert greeting.headers["content-type"].startswith("text/event-stream")

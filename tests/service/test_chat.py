@@ -9,15 +9,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.errors import CallError
-from service.http.app import create_app
-from service.http.chat import parse_chat
-from service.http.gate import Doors
-from service.keys import Keys
+from corag.service.errors import CallError
+from corag.service.http.app import create_app
+from corag.service.http.chat import parse_chat
+from corag.service.http.gate import AccessRules
+from corag.service.keys import Keys
 from tests.fakes import ScriptedGenerator, kind, passage
+from tests.messages import raises_message
 from tests.service.serving import options, replies, served, until
 
 QUESTION = "Who is the mayor of Karlen?"
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
 
 
 def client_of(running, **more) -> openai.AsyncOpenAI:
@@ -38,7 +40,10 @@ async def test_an_answer_comes_with_its_chain_its_sources_and_what_it_cost():
             "Who is the mayor of Karlen?",
             "Where was Ada Orm born?",
         }
-        assert {source["title"] for source in extension["sources"]} >= {"Karlen", "Ada Orm"}
+        sources = extension["sources"]
+        read = [source["title"] for source in sources if source["read"]]
+        assert set(read) >= {"Karlen", "Ada Orm"}
+        assert [source["title"] for source in sources[: len(read)]] == read, "what was read comes first"
         ledger = extension["usage"].values()
         assert reply.usage.prompt_tokens == sum(role["prompt"] for role in ledger)
         assert reply.usage.completion_tokens == sum(role["generated"] for role in ledger)
@@ -99,25 +104,121 @@ async def test_parameters_are_honoured_or_refused():
         assert {request.sampling.temperature for request in running.generator.requests[-20:]} == {0.0, 0.3}
         await answer(model="plain", temperature=0)
         for wrong in (
-            {"model": "plain", "temperature": 1.5},
             {"n": 2},
-            {"tools": [{"type": "function", "function": {"name": "f"}}]},
+            {"tools": TOOLS, "tool_choice": "required"},
+            {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "f"}}},
             {"response_format": {"type": "json_object"}},
-            {"top_p": 0.5},
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}},
             {"logprobs": True},
-            {"extra_body": {"thinking": True}},
+            {"modalities": ["audio"]},
+            {"temperature": 3},
             {"extra_body": {"corag": {"budget": 0}}},
             {"seed": 2**64},
             {"messages": [{"role": "user", "content": "   "}]},
             {"messages": [{"role": "assistant", "content": "Hello"}]},
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
-            {"messages": ask("long " * 1000)},
         ):
             with pytest.raises(openai.BadRequestError) as refused:
                 await answer(**wrong)
             assert refused.value.body["message"] and refused.value.body["type"] == "invalid_request_error"
-        with pytest.raises(openai.NotFoundError, match="choose one of plain, corag, sampled"):
+        with raises_message(openai.NotFoundError):
             await answer(model="gpt-5")
+
+
+PASSED_OVER = [
+    ({"model": "plain", "temperature": 1.5}, {"temperature"}),
+    ({"model": "corag", "temperature": 0.7}, {"temperature"}),  # a greedy chain samples nothing
+    ({"tools": TOOLS}, {"tools"}),
+    ({"tools": TOOLS, "tool_choice": "auto"}, {"tools"}),
+    ({"top_p": 0.5, "presence_penalty": 0.1, "frequency_penalty": 1}, None),
+    ({"reasoning_effort": "high"}, {"reasoning_effort"}),
+    ({"extra_body": {"thinking": True}}, {"thinking"}),
+    ({"extra_body": {"not a name \u2028": 1}}, {"(its name)"}),
+    ({"extra_body": {"max_tokens": -1}}, {"max_tokens"}),
+    ({"response_format": {"type": "text"}, "n": 1, "top_p": 1, "tools": []}, set()),
+    ({"user": "u", "metadata": {"a": "b"}, "store": False, "parallel_tool_calls": False}, None),
+    ({"stop": ["<a>", "<b>", "<c>", "<d>", "<e>", "<f>"]}, set()),
+    (
+        {
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": QUESTION},
+                        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+                    ],
+                }
+            ]
+        },
+        {"messages[0].content[1].image_url"},
+    ),
+    ({"messages": [{"role": "system", "content": "Be brief."}, *ask()]}, {"messages.system"}),
+]
+NEVER_REFUSED = {"user", "metadata", "store", "parallel_tool_calls", "messages.system"}
+
+
+@pytest.mark.parametrize(("wish", "names"), PASSED_OVER)
+async def test_what_changes_no_answer_is_passed_over_and_named_or_refused_by_a_strict_service(wish, names):
+    wish = {"model": "corag", "messages": ask(), **wish}
+    names = {name for name in wish if name not in ("model", "messages")} if names is None else names
+    async with served() as running, client_of(running) as client:
+        reply = await client.chat.completions.create(**wish)
+        assert reply.choices[0].message.content
+        assert set(reply.model_extra["corag"]["ignored"]) == names
+        if names:
+            assert 'corag_requests_adapted_total{kind="ignored"} 1.0' in await metrics(running)
+    async with served(options(strict=True)) as running, client_of(running) as client:
+        # Greedy chains take a temperature without a use for it, as they always did.
+        refused = names - NEVER_REFUSED and not (wish["model"] == "corag" and names == {"temperature"})
+        if refused or len(wish.get("stop", ())) > 4:
+            with pytest.raises(openai.BadRequestError):
+                await client.chat.completions.create(**wish)
+        else:
+            await client.chat.completions.create(**wish)
+
+
+async def test_long_questions_and_conversations_are_shortened_from_the_front_and_told():
+    document = "A pasted document. " * 400
+    async with served() as running:
+        reply = (await running.ask(document + QUESTION)).json()
+        assert reply["choices"][0]["message"]["content"] == "Ada Orm"
+        told = reply["corag"]["shortened"]["question"]
+        assert told["characters"] == len(document + QUESTION) and told["kept_characters"] <= 4_000
+        assert running.service._retriever.queries[0].endswith(QUESTION)
+        turns = [turn for n in range(60) for turn in (ask(f"{n} " + "word " * 200)[0], answered("yes"))]
+        reply = (await running.ask(messages=[*turns, *ask()])).json()
+        told = reply["corag"]["shortened"]["conversation"]
+        assert told["turns"] == 120 and 0 < told["kept_turns"] < 120
+        assert told["kept_characters"] <= 40_000 < told["characters"]
+        rewriting = [prompt for prompt in running.generator.prompts if "Conversation:" in prompt][-1]
+        assert "59 word" in rewriting and "User: 1 word" not in rewriting
+        assert "shortened" not in (await running.ask()).json()["corag"]
+        streamed = (await running.ask(document + QUESTION, stream=True)).text
+        assert '"shortened":{"question"' in streamed
+    async with served(options(strict=True)) as running:
+        for messages in (ask(document + QUESTION), [*turns, *ask()]):
+            assert (await running.ask(messages=messages)).status_code == 400
+
+
+def answered(text):
+    return {"role": "assistant", "content": text}
+
+
+@pytest.mark.parametrize(
+    ("field", "names"),
+    [
+        ("reasoning_content", {"reasoning_content"}),
+        ("reasoning", {"reasoning"}),
+        ("both", {"reasoning_content", "reasoning"}),
+        ("none", set()),
+    ],
+)
+async def test_a_stream_has_each_step_in_one_field(field, names):
+    async with served(options(reasoning=field)) as running:
+        text = (await running.ask(stream=True)).text
+        chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+        seen = {name for chunk in chunks for name in chunk["choices"][0]["delta"]}
+        assert seen - {"role", "content"} == names
 
 
 async def test_equal_seeds_give_equal_answers_and_other_seeds_ask_for_other_samples():
@@ -199,7 +300,7 @@ async def metrics(running) -> str:
 
 
 async def test_a_question_that_takes_too_long_is_given_up():
-    from service.options import Limits
+    from corag.service.options import Limits
 
     async def pause(request):
         await asyncio.sleep(30)
@@ -290,7 +391,7 @@ async def test_a_thousand_malformed_bodies_give_no_500():
             at, length = chance.randrange(len(whole)), chance.randrange(4)
             bodies.append(whole[:at] + chance.randbytes(chance.randrange(4)) + whole[at + length :])
         bodies += [b"[" * 100_000, b'{"model": "\\ud800"}', b'{"a":1e999}', b"\xff\xfe"]
-        app = create_app(running.service, Doors(Keys()))
+        app = create_app(running.service, AccessRules(Keys()))
         statuses = set()
         for body in bodies:
             status, said = await called(app, body)
@@ -320,8 +421,8 @@ async def test_hostile_passages_and_replies_stay_data():
 
 async def test_scripted_generators_fail_as_engines_do():
     """A model that is gone turns readiness; once it replies again, so does readiness."""
-    from core.errors import BackendError
-    from service import answering
+    from corag.core.errors import BackendError
+    from corag.service import answering
 
     gone = True
 

@@ -9,13 +9,14 @@ from contextlib import suppress
 import httpx
 import pytest
 
-from core.errors import ConfigError
-from core.runs.folder import read_rows
-from scripts.cli import main
-from service.http.gate import hosts_of
-from service.keys import Keys
-from service.options import Limits, presets_of
-from service.serve import AnswersOptions
+from corag.cli.main import main
+from corag.core.errors import ConfigError
+from corag.core.runs.folder import read_rows
+from corag.service.http.gate import allowed_hosts
+from corag.service.keys import Keys
+from corag.service.options import Limits, read_presets
+from corag.service.serve import AnswersOptions
+from tests.messages import raises_message
 from tests.service.serving import options, served, until
 
 PLAIN = {"plain": {"method": "closed_book"}}
@@ -163,8 +164,8 @@ async def test_other_names_and_other_pages_are_not_let_in():
         assert friend.headers["access-control-allow-origin"] == "https://chat.example.org"
         asked = {"origin": "https://chat.example.org", "access-control-request-method": "POST"}
         assert (await client.options("/v1/chat/completions", headers=asked)).status_code == 204
-    assert hosts_of("0.0.0.0", []) == frozenset(), "a service for other machines has any name"
-    assert "proxy.example" in hosts_of("0.0.0.0", ["proxy.example"])
+    assert allowed_hosts("0.0.0.0", []) == frozenset(), "a service for other machines has any name"
+    assert "proxy.example" in allowed_hosts("0.0.0.0", ["proxy.example"])
 
 
 async def test_every_reply_is_safe_to_show(keys):
@@ -252,11 +253,11 @@ async def test_a_thousand_idle_connections_do_not_hinder():
 
 
 def test_presets_may_not_change_what_they_share():
-    with pytest.raises(ConfigError, match=r"preset 'a' changes model\.name"):
-        presets_of(AnswersOptions(presets='{"a": {"method": "corag", "model.name": "x"}}'))
-    with pytest.raises(ConfigError, match=r"there is no file 'none\.yaml'"):
-        presets_of(AnswersOptions(presets="none.yaml"))
-    found = presets_of(AnswersOptions(method=["corag", "one_step"]))
+    with raises_message(ConfigError):
+        read_presets(AnswersOptions(presets='{"a": {"method": "corag", "model.name": "x"}}'))
+    with raises_message(ConfigError):
+        read_presets(AnswersOptions(presets="none.yaml"))
+    found = read_presets(AnswersOptions(method=["corag", "one_step"]))
     assert list(found) == ["corag", "one_step"]
 
 

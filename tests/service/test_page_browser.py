@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from core.types import Passage
+from corag.core.types import Passage
 from tests.eval.browser import CHROMIUM, DRIVER, Browser, Keys, NoAlertPresentException
 from tests.fakes import kind
 from tests.service.serving import PASSAGES, corag_preset, options, replies, served

@@ -15,8 +15,8 @@ import openai
 import pytest
 from mcp import Client, StdioServerParameters
 
-from core.runs.folder import read_rows
-from scripts.cli import main
+from corag.cli.main import main
+from corag.core.runs.folder import read_rows
 from tests.serving import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ def index(tmp_path_factory):
     rows = [json.dumps({"id": name, "title": name, "text": text}) for name, text in texts.items()]
     corpus.write_text("\n".join(rows) + "\n")
     subprocess.run(
-        [sys.executable, "-m", "scripts.cli", "index", str(corpus), "--out", str(folder / "index")],
+        [sys.executable, "-m", "corag.cli", "index", str(corpus), "--out", str(folder / "index")],
         cwd=ROOT,
         check=True,
         capture_output=True,
@@ -55,7 +55,7 @@ def server(index, tmp_path_factory):
     """A server process: its address, its runs, its log and itself."""
     folder, port = tmp_path_factory.mktemp("server"), free_port()
     (folder / "presets.yaml").write_text(json.dumps(PRESETS))
-    command = [sys.executable, "-m", "scripts.cli", "serve", "answers", *MODEL, "--port", str(port)]
+    command = [sys.executable, "-m", "corag.cli", "serve", "answers", *MODEL, "--port", str(port)]
     command += [
         "--index",
         str(index),
@@ -176,7 +176,7 @@ def test_an_agent_starts_the_command_asks_over_its_standard_input_and_gives_up(i
     # A model may end any text early, but not sixteen chains of six hops, which take many seconds.
     many = {"corag.strategy": "best_of_n", "corag.chains": 16, "corag.max_hops": 6}
     presets = PRESETS | {"long": {"method": "corag", "corag.preset": "small_model", **many}}
-    command = ["-m", "scripts.cli", "mcp", *MODEL, "--index", str(index), "--presets", json.dumps(presets)]
+    command = ["-m", "corag.cli", "mcp", *MODEL, "--index", str(index), "--presets", json.dumps(presets)]
     parameters = StdioServerParameters(command=sys.executable, args=command, env=ONE_THREAD, cwd=str(ROOT))
 
     async def talk():

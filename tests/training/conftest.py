@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from corag.config import CoRAGConfig
-from corag.method import HopRecord
-from core.runs.folder import RunFolder
-from core.runs.manifest import CHAINS
-from core.runs.rows import Row
-from core.types import Passage, Question
-from generation.models import model_folder
-from generation.rendering import Renderer
+from corag.chains.chain import Hop
+from corag.chains.config import CoRAGConfig
+from corag.core.runs.folder import RunFolder
+from corag.core.runs.manifest import CHAINS
+from corag.core.runs.rows import Row
+from corag.core.types import Passage, Question
+from corag.generation.models import model_folder
+from corag.generation.rendering import Renderer
 from tests.fakes import WordRetriever, passage
 from tests.tiny import save_tiny_model
 from training.config import LoraOptions, SftConfig
@@ -119,8 +119,8 @@ def _chains(number: int, town: str) -> SampledChains:
     mayor = f"Mara Velden the {number}th"
     found = (f"mayor of {town.lower()}", mayor.lower())
     hops = (
-        HopRecord(f"Who is the mayor of {town}?", mayor, False, found),
-        HopRecord(f"When was {mayor} born?", str(1900 + number), False, found[::-1]),
+        Hop(f"Who is the mayor of {town}?", mayor, False, found),
+        Hop(f"When was {mayor} born?", str(1900 + number), False, found[::-1]),
     )
     chain = SampledChain(hops, (-2.0, -0.1), (-8.0, -0.4), 2, "length")
     return SampledChains("", found, 2, "length", found, (chain,), 0, "")

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import yaml
 
-from training.tuning import last_checkpoint
+from training.program import last_checkpoint
 
 
 def launched(program: str, config: Any, folder: Path, log: Any) -> subprocess.Popen[bytes]:

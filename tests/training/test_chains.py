@@ -7,15 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from corag.config import CoRAGConfig
-from corag.method import HopRecord
-from core.errors import ConfigError, DataError
-from core.prompting.template import load_template
-from core.runs.folder import TRACES, RunFolder, read_rows
-from core.types import Question
+from corag.chains.chain import Hop
+from corag.chains.config import CoRAGConfig
+from corag.core.errors import ConfigError, DataError
+from corag.core.prompting.template import load_template
+from corag.core.runs.folder import TRACES, RunFolder, read_rows
+from corag.core.types import Question
 from tests.fakes import PROMPTS
+from tests.messages import raises_message
 from tests.training.toy import QUESTION, REFUSAL, many, write_chains
-from training.chains import ChainRow, config_of, describe, read_chains
+from training.chains import ChainRow, describe, load_corag_options, read_chains
 from training.sampling import SampleConfig, SampledChain
 
 CORAG = CoRAGConfig(**PROMPTS, passages_per_hop=2, search_depth=3, context_passages=3)
@@ -32,13 +33,13 @@ def test_chains_come_back_as_they_were_sampled(tmp_path):
     assert [row.question for row in read] == [row.question for row in written] == questions
     assert [row.chains for row in read] == [row.answer.chains for row in written]
     assert [row.context_ids for row in read] == [row.answer.context_ids for row in written]
-    assert [(row.chosen, row.rejected, row.error) for row in read] == [
+    assert [(row.best, row.rejected, row.error) for row in read] == [
         (row.answer.chosen, "", "") for row in written
     ]
-    assert all(row.chain == row.chains[row.chosen] for row in read)
-    assert any(len(row.chain.hops) >= 2 for row in read) and any(row.chosen > 0 for row in read)
+    assert all(row.chain == row.chains[row.best] for row in read)
+    assert any(len(row.chain.hops) >= 2 for row in read) and any(row.best > 0 for row in read)
     assert read[0].context_ids == ("tarn hollow", "mara velden")
-    assert config_of([tmp_path / "chains"]) == CORAG
+    assert load_corag_options([tmp_path / "chains"]) == CORAG
 
 
 def test_decompositions_and_rejections_come_back(tmp_path):
@@ -80,7 +81,7 @@ def test_several_folders_are_read_as_one(tmp_path):
         "q1",
         "q2",
     ]
-    assert config_of([tmp_path / "a", tmp_path / "b"]) == CORAG
+    assert load_corag_options([tmp_path / "a", tmp_path / "b"]) == CORAG
 
 
 # ---- refusals
@@ -89,7 +90,7 @@ def test_several_folders_are_read_as_one(tmp_path):
 def test_the_same_question_in_two_folders_is_refused(tmp_path):
     for name in "ab":
         write_chains(tmp_path / name, SAMPLE, CORAG, questions=many(3)[:2] if name == "a" else many(3)[1:])
-    with pytest.raises(DataError, match="question 'q2' has chains in two of the folders"):
+    with raises_message(DataError):
         read_chains([tmp_path / "a", tmp_path / "b"])
 
 
@@ -105,17 +106,15 @@ def test_a_folder_of_answers_is_refused(tmp_path):
     }
     RunFolder(tmp_path / "ircot", settings, {}).__exit__(None, None, None)
     write_chains(tmp_path / "chains", SAMPLE, CORAG)
-    for ask in (read_chains, config_of):
+    for ask in (read_chains, load_corag_options):
         for folders in ([tmp_path / "ircot"], [tmp_path / "chains", tmp_path / "ircot"]):
-            with pytest.raises(
-                DataError, match="holds answers of ircot, not chains: make some with 'corag sample'"
-            ):
+            with raises_message(DataError):
                 ask(folders)
 
 
 def test_a_folder_that_is_nothing_is_refused(tmp_path):
-    with pytest.raises(DataError, match="is not a run"):
-        config_of([tmp_path])
+    with raises_message(DataError):
+        load_corag_options([tmp_path])
 
 
 def test_folders_of_different_options_are_refused_with_the_difference(tmp_path):
@@ -123,13 +122,13 @@ def test_folders_of_different_options_are_refused_with_the_difference(tmp_path):
     write_chains(
         tmp_path / "b", SAMPLE, replace(CORAG, passages_per_hop=3, task="guess"), questions=many(2)[1:]
     )
-    with pytest.raises(ConfigError, match=r"were made with different settings") as refused:
-        config_of([tmp_path / "a", tmp_path / "b"])
+    with raises_message(ConfigError) as refused:
+        load_corag_options([tmp_path / "a", tmp_path / "b"])
     assert "passages_per_hop: 2 -> 3" in str(
         refused.value
     ) and 'task: "answer multi-hop questions" -> "guess"' in str(refused.value)
     write_chains(tmp_path / "c", replace(SAMPLE, chains=5), CORAG, questions=many(3)[2:])
-    assert config_of([tmp_path / "a", tmp_path / "c"]) == CORAG, (
+    assert load_corag_options([tmp_path / "a", tmp_path / "c"]) == CORAG, (
         "how many chains were sampled is no matter of the rows"
     )
 
@@ -140,11 +139,11 @@ def test_a_prompt_that_has_changed_since_is_refused_with_the_difference(tmp_path
     corag = replace(CORAG, sub_query_prompt=str(prompt))
     write_chains(tmp_path / "chains", SAMPLE, corag)
     before = corag.prompt("sub_query").identity
-    assert config_of([tmp_path / "chains"]) == corag
+    assert load_corag_options([tmp_path / "chains"]) == corag
     prompt.write_text("version: 2\n--- user\nNEXT question for {query}\n{hops}\n")
     load_template.cache_clear()  # as in the next process
-    with pytest.raises(ConfigError, match="prompts that have changed since") as refused:
-        config_of([tmp_path / "chains"])
+    with raises_message(ConfigError) as refused:
+        load_corag_options([tmp_path / "chains"])
     assert f"{before} -> {corag.prompt('sub_query').identity}" in str(refused.value)
     assert "final_answer" not in str(refused.value), "only what changed"
 
@@ -153,7 +152,7 @@ def test_a_prompt_that_has_changed_since_is_refused_with_the_difference(tmp_path
 
 
 def chain(*said, means, stopped="length"):
-    hops = tuple(HopRecord(f"query {n}", text, text == REFUSAL, ("p",)) for n, text in enumerate(said))
+    hops = tuple(Hop(f"query {n}", text, text == REFUSAL, ("p",)) for n, text in enumerate(said))
     return SampledChain(hops, tuple(means), tuple(means), 3, stopped)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 ROUNDS = """
 import resource
-from training.memory import keep_freed_memory
+from training.program import keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -13,17 +13,17 @@ from dataclasses import asdict, replace
 import pytest
 from datasets import load_from_disk
 
-from core.runs.folder import TRACES, read_rows
-from core.runs.manifest import Manifest
-from eval.datasets.plain import question_record
+from corag.cli.main import main
+from corag.core.runs.folder import TRACES, read_rows
+from corag.core.runs.manifest import Manifest
+from corag.generation.models import model_folder
+from corag.generation.rendering import Renderer
+from eval.datasets.sets.jsonl import question_record
 from eval.experiment.questions import QuestionFile
-from generation.models import model_folder
-from generation.rendering import Renderer
 from retrieval.open import open_retriever
-from scripts.cli import main
+from tests.cli.test_bad_input import refused
 from tests.eval.test_datasets import TWO_WIKI
 from tests.fakes import ScriptedGenerator, WordRetriever
-from tests.scripts.test_bad_input import refused
 from tests.training.toy import QUESTION, WORLD, by_prompt, likelihood_by_prompt, many, scripted_backends
 from training.chains import describe, read_chains
 from training.data import RowsConfig
@@ -41,7 +41,7 @@ def questions(tmp_path):
 
 @pytest.fixture
 def scripted(monkeypatch):
-    monkeypatch.setattr("eval.experiment.crews.open_backends", scripted_backends)
+    monkeypatch.setattr("eval.experiment.open_executor.open_backends", scripted_backends)
 
 
 def sample(questions, out, *more):
@@ -93,7 +93,7 @@ def test_shards_share_out_all_that_was_chosen(questions):
 
 def test_questions_that_are_not_there(capsys, questions, tmp_path):
     for options, said in [
-        (["--skip", 10], "skip leaves out all 10 questions"),
+        (["--skip", 10], "skip is 10, but "),
         (["--skip", -1], "skip not below 0"),
         (["--limit", 2, "--shard", "1/3"], "2 questions cannot fill 3 shards"),
         (["--shard", "4/3"], "there is no shard '4/3'"),
@@ -107,19 +107,20 @@ def test_questions_that_are_not_there(capsys, questions, tmp_path):
 # ---- refused before an engine starts
 
 
-def test_training_questions_without_answers_are_refused_before_anything_starts(capsys, tmp_path):
+def test_training_questions_without_answers_are_left_out_or_refused_before_anything_starts(capsys, tmp_path):
     file = tmp_path / "train.jsonl"
     good = question_record(QUESTION)
-    for record, said in [
-        (good | {"id": "q2", "answers": []}, "field 'answers' is empty"),
-        ({"id": "q2", "question": "Who?"}, "field 'answers' is missing"),
+    for record, reason in [
+        (good | {"id": "q2", "answers": []}, "field 'answers' is missing or empty"),
+        ({"id": "q2", "question": "Who?"}, "field 'answers' is missing or empty"),
         (good | {"id": "q2", "answers": [" "]}, "non-empty texts"),
     ]:
         file.write_text(json.dumps(good) + "\n" + json.dumps(record) + "\n")
-        message = refused(capsys, ["sample", "--questions", str(file), "--out", str(tmp_path / "out")])
-        assert said in message and "record 2" in message
-    file.write_text(json.dumps({"_id": "5a", "question": "Who?", "context": [], "type": "bridge"}) + "\n")
-    assert "answer" in refused(capsys, ["sample", "--questions", str(file), "--dataset", "hotpotqa"])
+        argv = ["sample", "--questions", str(file), "--out"]
+        message = refused(capsys, [*argv, str(tmp_path / "kept")])
+        assert "1 of 2 questions have no gold answers, so they are left out" in message
+        message = refused(capsys, [*argv, str(tmp_path / "out"), "--strict", "true"])
+        assert reason in message and "line 2" in message
     assert not (tmp_path / "out").exists()
 
 
@@ -212,14 +213,14 @@ def test_shards_lie_beside_each_other_and_are_read_as_one(scripted, capsys, ques
 
 CHILD = """
 import asyncio, functools, sys
-import eval.experiment.crews
-from scripts.cli import main
+import eval.experiment.open_executor
+from corag.cli.main import main
 from tests.training.toy import scripted_backends
 
 async def slowly(request):
     await asyncio.sleep(0.01)
 
-eval.experiment.crews.open_backends = functools.partial(scripted_backends, pause=slowly)
+eval.experiment.open_executor.open_backends = functools.partial(scripted_backends, pause=slowly)
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -279,7 +280,7 @@ def test_from_questions_to_rows_with_a_real_index(monkeypatch, capsys, questions
     corpus.write_text("".join(json.dumps(asdict(each)) + "\n" for each in WORLD))
     assert main(["index", str(corpus), "--out", str(tmp_path / "bm25"), "--kind", "bm25"]) == 0
     options = ["--retriever.index", str(tmp_path / "bm25")]
-    monkeypatch.setattr("eval.experiment.crews.open_backends", real_index)
+    monkeypatch.setattr("eval.experiment.open_executor.open_backends", real_index)
     assert sample(questions, tmp_path / "chains", *options) == 0
     capsys.readouterr()
     argv = ["rows", str(tmp_path / "chains"), *options, "--out", str(tmp_path / "rows"), "--rows.ratio", "1"]

@@ -8,17 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from core.errors import BackendError
-from core.prompting.template import load_template
-from eval.datasets.plain import question_record
+from corag.core.errors import BackendError
+from corag.core.prompting.template import load_template
+from corag.generation.config import ModelConfig
+from eval.datasets.sets.jsonl import question_record
 from eval.experiment.run import RunConfig
-from generation.config import ModelConfig
 from retrieval.config import RetrieverConfig
+from tests.messages import raises_message
 from tests.training.toy import ALL, CORAG, SAMPLE, many, write_chains
 from training.config import SftConfig
-from training.rounds import Stage, perform
 from training.rows import MakeRowsConfig
 from training.sample import SampleRunConfig
+from training.stages import Stage, run_stage
 
 INDEX = RetrieverConfig(index=["index"])
 
@@ -28,7 +29,7 @@ def performed(stage, max_failed=0):
     load_template.cache_clear()  # as in another process
     log = stage.result.with_suffix(".log")
     log.unlink(missing_ok=True)
-    perform(stage, [sys.executable, "-c", f"open({str(log)!r}, 'w')"], max_failed)
+    run_stage(stage, [sys.executable, "-c", f"open({str(log)!r}, 'w')"], max_failed)
     return log.exists()
 
 
@@ -102,9 +103,7 @@ def test_chains_are_finished_when_every_question_is_answered(tmp_path):
     write_chains(chains, SAMPLE, CORAG, questions=many(3)[:2], failing="birthplace")
     write_chains(chains, SAMPLE, CORAG, questions=many(3)[2:])
     for _ in range(2):
-        with pytest.raises(
-            BackendError, match=r"of the 2 questions of .*, 1 failed, the first, 'q2', with:\n  Search"
-        ) as stopped:
+        with raises_message(BackendError) as stopped:
             performed(stage)
         assert "asks them again, before it trains" in str(stopped.value) and "--max_failed 1" in str(
             stopped.value

@@ -9,28 +9,29 @@ from pathlib import Path
 import pytest
 from datasets import load_from_disk
 
-from corag.prompting import continuation
-from core.errors import ConfigError, DataError
-from core.protocols import ScoreRequest
-from core.runner import answer_question
-from core.runs.environment import environment
-from core.runs.folder import RunFolder
-from core.sentences import first_sentence
-from core.text import mentions
-from core.tools import Tools
-from core.types import GoldHop, Question
+from corag.chains.prompting import continuation
+from corag.core.errors import ConfigError, DataError
+from corag.core.protocols import ScoreRequest
+from corag.core.runner import answer_question
+from corag.core.runs.environment import environment
+from corag.core.runs.folder import RunFolder
+from corag.core.sentences import first_sentence
+from corag.core.text import mentions
+from corag.core.tools import Tools
+from corag.core.types import GoldHop, Question
 from eval.datasets.load import load_questions
-from eval.datasets.plain import parse_question, question_record
 from eval.datasets.reasoning import gold_sentences, hop_sentence
+from eval.datasets.sets.jsonl import parse_question, question_record
 from eval.datasets.world.world import generate
 from ircot.method import IRCoTConfig, ircot
 from tests.data import data_folder
 from tests.fakes import ScriptedGenerator, WordRetriever
-from tests.training.toy import BY_ID, CORAG, QUESTION, SAMPLE, WORLD, write_chains
-from training.chains import config_of, describe, read_chains, reasoning_of
-from training.data import RowsConfig, thought_examples, tokenise
+from tests.messages import raises_message
+from tests.training.toy import CORAG, QUESTION, SAMPLE, WORLD, examples_of, write_chains
+from training.chains import describe, load_corag_options, load_ircot_options, read_chains
+from training.data import RowsConfig, tokenise
 from training.rows import write_rows
-from training.sample import SampleRunConfig, settings_of
+from training.sample import SampleRunConfig, chain_settings
 from training.sampling import SampleConfig, collect_thoughts
 
 IRCOT = IRCoTConfig(k_per_step=2, max_steps=6)
@@ -53,8 +54,10 @@ def collect(question=QUESTION, config=IRCOT, world=WORLD):
 
 def test_the_world_says_what_its_own_chains_of_thought_say():
     """Read backwards from sub-questions and answers; conclusions that no passage tells are left out."""
-    province = next(each for each in generate(seed=3, passages=500, train=100, dev=20, test=20) if each.asked)
-    for asked, question in zip(province.asked, province.questions, strict=True):
+    province = next(
+        each for each in generate(seed=3, passages=500, train=100, dev=20, test=20) if each.drafts
+    )
+    for asked, question in zip(province.drafts, province.questions, strict=True):
         told = gold_sentences(question)
         assert len(told) == len(asked.hops)
         for sentence, hop, gold in zip(told, asked.hops, question.decomposition, strict=True):
@@ -111,7 +114,7 @@ def test_reasoning_ends_where_no_paragraph_holds_the_next_step():
     assert (nothing.thoughts, nothing.rejected) == ((), "unsupported")
     capped = collect(config=replace(IRCOT, max_steps=2))
     assert [each.sentence for each in capped.thoughts] == SAID[:2], "IRCoT would not have gone on either"
-    with pytest.raises(DataError, match="brings no decomposition"):
+    with raises_message(DataError):
         collect(replace(QUESTION, decomposition=()))
 
 
@@ -130,7 +133,7 @@ def test_rows_ask_what_ircot_asks(renderer, options):
     answer = asyncio.run(ircot(QUESTION, tools, config))
     assert answer.cot_sentences[: len(thoughts)] == tuple(each.sentence for each in thoughts)
     row = replace(read_row(), thoughts=thoughts)
-    made = list(thought_examples(row, BY_ID, renderer.count, THOUGHT, config))
+    made = examples_of(row, renderer.count, THOUGHT, ircot=config)
     assert [each.hop for each in made] == list(range(1, len(thoughts) + 1))
     for example, request in zip(made, generator.requests, strict=False):
         assert example.prompt == request.prompt
@@ -160,7 +163,7 @@ def write_thoughts(folder, questions, config=IRCOT):
         for question in questions:
             run.append(await answer_question(question, method, Tools(question, generator, retriever)))
 
-    with RunFolder(folder, settings_of(options, generator, retriever), environment()) as run:
+    with RunFolder(folder, chain_settings(options, generator, retriever), environment()) as run:
         asyncio.run(fill(run))
 
 
@@ -173,7 +176,7 @@ def test_thoughts_are_sampled_described_and_made_rows_also_beside_chains(tmp_pat
     found = describe(read_chains([thoughts]))
     assert (found.thoughts, found.reasoned, found.stopped) == (8, 2, {"answer": 2})
     assert next(found.lines()).startswith("questions 3, failed 0, with thoughts 2; thoughts 8")
-    assert reasoning_of([thoughts]) == IRCOT
+    assert load_ircot_options([thoughts]) == IRCOT
     write = lambda folders, name, config: asyncio.run(  # noqa: E731
         write_rows(folders, tmp_path / name, WordRetriever(WORLD), renderer, config)
     )
@@ -191,10 +194,10 @@ def test_thoughts_are_sampled_described_and_made_rows_also_beside_chains(tmp_pat
         "train/final_answer": 1,
         "train/thought": 8,
     }
-    assert config_of([thoughts, chains]) == CORAG and reasoning_of([chains]) is None
-    with pytest.raises(DataError, match="give no training rows"):
+    assert load_corag_options([thoughts, chains]) == CORAG and load_ircot_options([chains]) is None
+    with raises_message(DataError):
         write([thoughts], "none", RowsConfig(ratio=1.0))
-    with pytest.raises(DataError, match=r"holds chains: sample with --sample\.source thoughts"):
+    with raises_message(DataError):
         write([chains], "none", THOUGHT)
 
 
@@ -204,7 +207,7 @@ def test_a_thought_whose_paragraph_finds_no_room_is_not_taught(tmp_path, rendere
     row = next(iter(read_chains([thoughts])))
     sizes = [
         len(tokenise(each, renderer, THOUGHT)[0].input_ids)
-        for each in thought_examples(row, BY_ID, renderer.count, THOUGHT, IRCOT)
+        for each in examples_of(row, renderer.count, THOUGHT, ircot=IRCOT)
     ]
     # What found the second step's fact came with the second search, so the first paragraphs go.
     config = replace(THOUGHT, max_length=min(sizes) - 30)
@@ -238,8 +241,8 @@ def test_a_fact_that_an_earlier_thought_says_is_not_shown_by_that(tmp_path, rend
 def test_thoughts_of_different_prompts_make_no_one_set(tmp_path):
     write_thoughts(tmp_path / "a", [QUESTION])
     write_thoughts(tmp_path / "b", [replace(QUESTION, id="q2")], replace(IRCOT, k_per_step=3))
-    with pytest.raises(ConfigError, match="k_per_step"):
-        reasoning_of([tmp_path / "a", tmp_path / "b"])
+    with raises_message(ConfigError):
+        load_ircot_options([tmp_path / "a", tmp_path / "b"])
     manifest = Path(tmp_path / "a" / "manifest.json")
     record = json.loads(manifest.read_text())
     assert "chat_reason v1" in json.dumps(record) and "sub_query v" not in json.dumps(record)

@@ -1,35 +1,30 @@
 """Rows of the verifier, from the candidates' answers: as decoding asks, balanced, split by question."""
 
 import asyncio
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import orjson
 import pytest
 from datasets import load_from_disk
 
-from corag.method import HopRecord, corag
-from corag.prompting import continuation
-from core.errors import ConfigError
-from core.protocols import ScoreRequest
-from core.runs.folder import TRACES
-from core.seeds import derive_seed
-from core.text import exact_match
-from core.tools import Tools
+from corag.chains.chain import Hop
+from corag.chains.method import corag
+from corag.chains.prompting import continuation
+from corag.core.errors import ConfigError
+from corag.core.protocols import ScoreRequest
+from corag.core.runs.folder import TRACES
+from corag.core.seeds import derive_seed
+from corag.core.text import exact_match
+from corag.core.tools import Tools
 from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.messages import raises_message
 from tests.training import toy
-from tests.training.toy import BY_ID, QUESTION, SAMPLE, WORLD, by_prompt, many, write_chains
-from training.chains import ChainRow, describe, manifest_of_chains, read_chains
-from training.data import (
-    RowsConfig,
-    contested,
-    examples_of,
-    of_each_length,
-    set_aside,
-    tokenise,
-    verify_examples,
-)
+from tests.training.toy import QUESTION, SAMPLE, WORLD, by_prompt, examples_of, many, write_chains
+from training.chains import ChainRow, describe, read_chains
+from training.data import RowsConfig, balanced_by_length, is_validation, tokenise
+from training.row_tasks import contested_candidates
 from training.rows import write_rows
-from training.sampling import SampleConfig, SampledChain
+from training.sampling import SampledChain
 
 CORAG = replace(toy.CORAG, max_sub_query_tokens=32, max_sub_answer_tokens=32)
 VERIFY = RowsConfig(tasks=("verify",), validation=0.0)
@@ -46,7 +41,7 @@ def answers_vary(request):
 
 def row_of(*answers, name="q1", hops=1):
     """A question with a chain for every answer."""
-    hop = HopRecord("Who?", "Mara Velden", False, ("mara velden", "tarn hollow"))
+    hop = Hop("Who?", "Mara Velden", False, ("mara velden", "tarn hollow"))
     chains = tuple(
         SampledChain(
             tuple(replace(hop, sub_query=f"{number}.{each}?") for each in range(hops)), (-1.0,), (-1.0,), 1,
@@ -58,7 +53,7 @@ def row_of(*answers, name="q1", hops=1):
 
 
 def taken(row, config=VERIFY):
-    return [(number, right) for number, _, right in contested(row, config)]
+    return [(number, right) for number, _, right in contested_candidates(row, config)]
 
 
 # ---- which candidates
@@ -129,7 +124,7 @@ def test_rows_ask_what_the_verifier_is_asked(renderer, judges):
     sampled = SampledChain(record.hops, (-1.0,) * 2, (-1.0,) * 2, 2, "length", 0, record.answer)
     other = replace(sampled, answer="Rhine")
     row = ChainRow(QUESTION, (), (sampled, other), 0, "")
-    made = list(verify_examples(row, BY_ID, renderer.count, VERIFY, config))
+    made = examples_of(row, renderer.count, VERIFY, config)
     assert [(each.reply, each.hop) for each in made] == [("Yes", 1), ("No", 2)]
     requests = [request for request in generator.scored if request.target.strip() in ("Yes", "No")]
     assert len(requests) == 2 and made[0].prompt == requests[0].prompt == requests[1].prompt
@@ -142,9 +137,9 @@ def test_rows_ask_what_the_verifier_is_asked(renderer, judges):
         assert target[:-1] == renderer.target_ids(ScoreRequest(example.prompt, said))
     assert made[1].prompt.text == made[0].prompt.text.replace("judge: The Issel", "judge: Rhine")
     assert "candidate 2" in made[1].name
-    alone = list(verify_examples(row, BY_ID, renderer.count, replace(VERIFY, verify_passages=0), config))
+    alone = examples_of(row, renderer.count, replace(VERIFY, verify_passages=0), config)
     as_decoded = replace(config, verify_passages=0)
-    assert alone == list(verify_examples(row, BY_ID, renderer.count, VERIFY, as_decoded))
+    assert alone == examples_of(row, renderer.count, VERIFY, as_decoded)
     assert "[1] " in made[0].prompt.text and "[1] " not in alone[0].prompt.text
 
 
@@ -175,7 +170,7 @@ def test_rows_are_balanced_and_split_by_question(chains, tmp_path, renderer):
     data = load_from_disk(str(tmp_path / "rows"))
     ids = {split: set(rows["question_id"]) for split, rows in data.items()}
     assert ids["train"] and ids["validation"] and not ids["train"] & ids["validation"]
-    assert all(set_aside(name, config) for name in ids["validation"])
+    assert all(is_validation(name, config) for name in ids["validation"])
     for rows in data.values():
         by_question = {}
         for row in rows:
@@ -194,23 +189,14 @@ def test_chains_without_answers_are_read_as_before_and_give_no_verifier(tmp_path
         for chain in line["answer"]["chains"]:
             assert chain.pop("answer") is None
     traces.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
-    assert "answers" not in manifest_of_chains(tmp_path / "chains").options["sample"]
     rows = read_chains([tmp_path / "chains"])
     assert all(chain.answer is None for row in rows for chain in row.chains) and describe(rows).answers == 0
     write = lambda config: write_rows(  # noqa: E731
         [tmp_path / "chains"], tmp_path / "rows", WordRetriever(WORLD), renderer, config
     )
-    with pytest.raises(ConfigError, match=r"sample with --sample\.answers final"):
+    with raises_message(ConfigError):
         asyncio.run(write(VERIFY))
     assert asyncio.run(write(RowsConfig(ratio=1.0))).questions == 3
-
-
-def test_options_of_rows_that_came_later_are_noted_only_where_they_are_used():
-    from core.options import identity_of
-
-    assert not set(RowsConfig.LATER) & set(identity_of(RowsConfig()))
-    assert not set(SampleConfig.LATER) & set(identity_of(SampleConfig()))
-    assert identity_of(SampleConfig()) | {"answers": "none"} == asdict(SampleConfig())
 
 
 # ---- balance of the other tasks
@@ -219,17 +205,19 @@ def test_options_of_rows_that_came_later_are_noted_only_where_they_are_used():
 def test_chains_of_each_length_are_equally_many():
     rows = [row_of("Issel", name=f"q{n}", hops=1 + (n % 10 > 6) + (n % 10 > 8)) for n in range(100)]
     config = replace(VERIFY, per_length=8)
-    names = of_each_length(rows, config)
+    names = balanced_by_length(rows, config)
     lengths = [len(row.chain.hops) for row in rows if row.question.id in names]
     assert [lengths.count(length) for length in (1, 2, 3)] == [8, 8, 8]
-    assert of_each_length(rows, VERIFY) == {row.question.id for row in rows}
-    assert of_each_length(rows, replace(config, seed=1)) != names == of_each_length(rows[::-1], config)
+    assert balanced_by_length(rows, VERIFY) == {row.question.id for row in rows}
+    assert (
+        balanced_by_length(rows, replace(config, seed=1)) != names == balanced_by_length(rows[::-1], config)
+    )
 
 
 def test_recoveries_are_taught_more_often():
     hops = [("a", False), ("b", True), ("c", True), ("d", False), ("e", False)]
     chain = SampledChain(
-        tuple(HopRecord(name, "x", refused, ("mara velden",)) for name, refused in hops),
+        tuple(Hop(name, "x", refused, ("mara velden",)) for name, refused in hops),
         (-1.0,),
         (-1.0,),
         5,
@@ -237,11 +225,11 @@ def test_recoveries_are_taught_more_often():
     )
     row = ChainRow(QUESTION, (), (chain,), 0, "")
     config = RowsConfig(tasks=("sub_query",), ratio=1.0, recovery_copies=3)
-    made = [each.reply for each in examples_of(row, BY_ID, len, config, CORAG)]
+    made = [each.reply for each in examples_of(row, len, config, CORAG)]
     assert made == ["a", "b", "c", "d", "d", "d", "e"]
 
 
 @pytest.mark.parametrize("options", [{"verify_pairs": 0}, {"per_length": -1}, {"recovery_copies": 0}])
 def test_impossible_options_are_refused(options):
-    with pytest.raises(ConfigError, match="verify_pairs"):
+    with raises_message(ConfigError):
         RowsConfig(**options)

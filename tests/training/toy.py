@@ -5,18 +5,19 @@ import re
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from corag.config import CoRAGConfig
-from core.runner import answer_question
-from core.runs.environment import environment
-from core.runs.folder import RunFolder
-from core.seeds import derive_seed
-from core.tools import Tools
-from core.types import GoldHop
+from corag.chains.config import CoRAGConfig
+from corag.core.runner import answer_question
+from corag.core.runs.environment import environment
+from corag.core.runs.folder import RunFolder
+from corag.core.seeds import derive_seed
+from corag.core.tools import Tools
+from corag.core.types import GoldHop
 from tests import story
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import WORLD
 from training.data import RowsConfig
-from training.sample import SampleRunConfig, settings_of
+from training.row_tasks import RowSource, list_examples
+from training.sample import SampleRunConfig, chain_settings
 from training.sampling import SampleConfig, sample_chains
 
 BY_ID = {each.id: each for each in WORLD}
@@ -36,6 +37,11 @@ SHORT = {"max_sub_query_tokens": 8, "max_sub_answer_tokens": 8, "max_answer_toke
 CORAG = CoRAGConfig(passages_per_hop=2, search_depth=3, context_passages=3, **SHORT)
 SAMPLE = SampleConfig(chains=2, max_hops=3)
 REFUSAL = "No relevant information found"
+
+
+def examples_of(row, count, config, corag=CORAG, ircot=None):
+    """What is taught of a question whose passages are those of the small world."""
+    return list(list_examples(RowSource(row, BY_ID, count, config, corag, ircot)))
 
 
 def asked_in(request):
@@ -111,7 +117,7 @@ def write_chains(folder, config, corag, *, questions=(QUESTION,), reply=by_promp
             run.append(rows[-1])
 
     rows = []
-    with RunFolder(folder, settings_of(options, generator, retriever) | settings, environment()) as run:
+    with RunFolder(folder, chain_settings(options, generator, retriever) | settings, environment()) as run:
         asyncio.run(fill(run))
     return rows
 

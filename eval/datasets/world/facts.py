@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from core.seeds import derive_seed
+from corag.core.seeds import derive_seed
 from eval.datasets.world import names
 from eval.datasets.world.relations import Kind
 
@@ -173,8 +173,8 @@ class _Builder:
         facts, rng = self.facts, self.rng
         families = self.take(names.SURNAMES, FAMILIES)
         first_year = rng.randrange(1780, 1900)
-        given = [(name, True) for name in names.FEMALE] + [(name, False) for name in names.MALE]
-        for i, (name, female) in enumerate(rng.sample(given, PEOPLE)):
+        pool = [(name, True) for name in names.FEMALE] + [(name, False) for name in names.MALE]
+        for i, (name, female) in enumerate(rng.sample(pool, PEOPLE)):
             middle = rng.choice(
                 [other for other in (names.FEMALE if female else names.MALE) if other != name]
             )

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, prod
 
-from core.errors import DataError
-from core.seeds import derive_seed
+from corag.core.errors import DataError
+from corag.core.seeds import derive_seed
 
 # Pieces chosen so that a name can be cut in one way only: consonants, vowel, consonants, vowel (and
 # consonants), ending.
@@ -86,11 +86,11 @@ class Pool:
                 f"the world needs {self.label} name number {number:,} but has only {self.size:,} of them."
             )
         place = (number * _stride(self.size, seed) + derive_seed(seed, self.label)) % self.size
-        taken = []
+        pairs = []
         for choices in reversed(self.pieces):
             place, digit = divmod(place, len(choices))
-            taken.append(choices[digit])
-        return tuple(reversed(taken))
+            pairs.append(choices[digit])
+        return tuple(reversed(pairs))
 
     def name(self, number: int, seed: int = 0) -> str:
         """Return the pieces as one word, with a capital letter."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from string import Formatter
 
-from core.types import Passage, passage_id
+from corag.core.types import Passage, passage_id
 from eval.datasets.world.facts import THINGS, Entity, Facts
 from eval.datasets.world.prose import COLOUR, LANDMARKS, NOUNS, OPENINGS, WORDS
 from eval.datasets.world.relations import RELATIONS, Kind
@@ -78,10 +78,12 @@ class _Writer:
 
     def see_also(self, about: Mapping[str, Sequence[Entity]]) -> list[str]:
         """Refer to the pages of the things that a page tells of, in a sentence."""
-        named = dict.fromkeys(
-            each.mention for found in about.values() for each in found if self.has_page(each)
+        mentioned_first = dict.fromkeys(
+            each.mention for mentions in about.values() for each in mentions if self.has_page(each)
         )
-        return [sentence("; ".join(f"see also {name}" for name in named)) + "."] * bool(named)
+        return [sentence("; ".join(f"see also {name}" for name in mentioned_first)) + "."] * bool(
+            mentioned_first
+        )
 
     def has_page(self, thing: Entity) -> bool:
         """Whether a thing is more than a value."""
@@ -149,7 +151,7 @@ def write_passages(
     for person in facts.of_kind(Kind.PERSON):
         families.setdefault(person.name.split()[-1], []).append(person)
     counts = {Kind.TOWN: 4, Kind.PERSON: 3, Kind.BOOK: 3}
-    shown = [thing for kind, count in counts.items() for thing in rng.sample(facts.of_kind(kind), count)]
-    distractors = [writer.landmark(thing) for thing in shown]
-    named = rng.sample(list(families), PASSAGES - THINGS - len(distractors))
-    return pages, distractors + [writer.family(name, families[name]) for name in named]
+    things = [thing for kind, count in counts.items() for thing in rng.sample(facts.of_kind(kind), count)]
+    distractors = [writer.landmark(thing) for thing in things]
+    surnames = rng.sample(list(families), PASSAGES - THINGS - len(distractors))
+    return pages, distractors + [writer.family(name, families[name]) for name in surnames]

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from core.errors import DataError
-from core.types import GoldHop, Passage, Question
+from corag.core.errors import DataError
+from corag.core.types import GoldHop, Passage, Question
 from eval.datasets.world.facts import Entity, Facts, value
 from eval.datasets.world.passages import listing, sentence
 from eval.datasets.world.relations import COMPARISONS, FILTERS, RELATIONS, ComparisonRule, Kind, relations_of
@@ -53,8 +53,8 @@ class RelationStep:
     def gold(self, pages: Mapping[str, Passage]) -> GoldHop:
         """Return the step as a sub-question with its answer and passage."""
         ask = self.which or RELATIONS[self.relation].asks[0].format(self.subject.mention)
-        found = (self.subject,) if self.which else self.objects
-        answer = found[0].name if len(found) == 1 else listing(found)
+        targets = (self.subject,) if self.which else self.objects
+        answer = targets[0].name if len(targets) == 1 else listing(targets)
         return GoldHop(ask, answer, pages[self.subject.name].id)
 
 
@@ -98,12 +98,12 @@ class WorldQuestion:
         )
 
 
-def told(sub_question: str, answer: str, before: Sequence[str]) -> str:
+def state_fact(sub_question: str, answer: str, before: Sequence[str]) -> str:
     """Return the plain statement that answers a canonical sub-question of the world, "" for any other.
 
     ``before``: the answers to the hops before, among them the things of which one is asked for.
 
-    >>> told("Who wrote the Ballad?", "Mara Velden", [])
+    >>> state_fact("Who wrote the Ballad?", "Mara Velden", [])
     'The author of the Ballad is Mara Velden.'
     """
     for members in before:  # asked the other way round: see ``RelationStep.which``
@@ -111,8 +111,8 @@ def told(sub_question: str, answer: str, before: Sequence[str]) -> str:
         if which:
             return sentence(f"{answer} {clause.removesuffix('?')}.")
     for pattern, says in _canonical():
-        if found := pattern.fullmatch(sub_question):
-            return sentence(says.format(s=found[1], o=answer))
+        if match := pattern.fullmatch(sub_question):
+            return sentence(says.format(s=match[1], o=answer))
     return ""
 
 
@@ -132,20 +132,20 @@ class QuestionWriter:
 
     def ask(self, count: int, first: int) -> Iterator[WorldQuestion]:
         """Yield ``count`` different questions, following :data:`PLAN` from place ``first`` on."""
-        seen = set()
+        texts = set()
         for number in range(first, first + count):
             kind, _, hops = PLAN[number % len(PLAN)].partition(" ")
             for _ in range(_TRIES):
-                asked = self.draw(kind, int(hops or 0))
-                if asked and asked.key not in seen:
+                question = self.draw(kind, int(hops or 0))
+                if question and question.key not in texts:
                     break
             else:
                 raise DataError(
                     f"a province of the world cannot be asked {count} questions: ask fewer or enlarge the "
                     "world."
                 )
-            seen.add(asked.key)
-            yield asked
+            texts.add(question.key)
+            yield question
 
     def draw(self, kind: str, hops: int) -> WorldQuestion | None:
         """Try once to make a question of this kind."""
@@ -161,11 +161,11 @@ class QuestionWriter:
         anchor = self.rng.choice(self.by_kind[self.rng.choice(list(self.by_kind))])
         hops: list[RelationStep] = []
         subject = anchor
-        for left in range(length, 0, -1):
+        for depth in range(length, 0, -1):
             fits = [
                 relation
                 for relation in relations_of(subject.kind)
-                if not relation.member and (relation.nouns or left == 1)
+                if not relation.member and (relation.nouns or depth == 1)
             ]
             name = self.rng.choice(fits).name
             objects = self.facts.follow(subject, name)
@@ -250,16 +250,16 @@ class QuestionWriter:
         group = next(relation for relation in relations_of(whole.kind) if relation.member)
         members = self.facts.follow(whole, group.name)
         condition = RELATIONS[self.rng.choice(FILTERS)]
-        chosen = self.rng.choice(members)
-        wanted = self.facts.follow(chosen, condition.name)
+        member = self.rng.choice(members)
+        value = self.facts.follow(member, condition.name)
         # The condition must pick one member, and no more: else the question had several answers.
-        if not wanted or [m for m in members if self.facts.follow(m, condition.name) == wanted] != [chosen]:
+        if not value or [m for m in members if self.facts.follow(m, condition.name) == value] != [member]:
             return None
-        clause = condition.says.format(s="", o=listing(wanted)).strip(" .")
+        clause = condition.says.format(s="", o=listing(value)).strip(" .")
         ask = self.rng.choice(
             ("Which {m} {w} {c}?", "Who {c} and was a {m} {w}?", "Which person was a {m} {w} and {c}?")
         )
         text = sentence(ask.format(m=group.member, w=whole.mention, c=clause))
         which = f"Which of {listing(members)} {clause}?"
-        hops = RelationStep(whole, group.name, members), RelationStep(chosen, condition.name, wanted, which)
-        return WorldQuestion(text, "intersection", chosen, hops)
+        hops = RelationStep(whole, group.name, members), RelationStep(member, condition.name, value, which)
+        return WorldQuestion(text, "intersection", member, hops)

@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from core.errors import DataError
-from core.seeds import derive_seed
-from core.types import Passage, Question
+from corag.core.errors import DataError
+from corag.core.seeds import derive_seed
+from corag.core.types import Passage, Question
 from eval.datasets.world.facts import Facts, build
 from eval.datasets.world.passages import PASSAGES, write_passages
 from eval.datasets.world.questions import MAX_QUESTIONS, QuestionWriter, WorldQuestion
@@ -28,7 +28,7 @@ class Province:
     pages: dict[str, Passage]
     passages: tuple[Passage, ...]
     split: str
-    asked: tuple[WorldQuestion, ...]
+    drafts: tuple[WorldQuestion, ...]
     questions: tuple[Question, ...]
 
 
@@ -70,7 +70,7 @@ def generate(
     )
 
 
-def _share_out(passages: int, wanted: dict[str, int]) -> list[_Share]:
+def _share_out(passages: int, sizes: dict[str, int]) -> list[_Share]:
     """Give every split provinces of its own, as few as it needs and then in proportion to its questions.
 
     Splits share no province, so no test question is about a thing that a train question is about.
@@ -80,22 +80,22 @@ def _share_out(passages: int, wanted: dict[str, int]) -> list[_Share]:
             f"a world has {MIN_PASSAGES} to {MAX_PASSAGES:,} passages: choose a size between, not "
             f"{passages:,}."
         )
-    if min(wanted.values()) < 0:
+    if min(sizes.values()) < 0:
         raise DataError(
-            f"numbers of questions cannot be negative: give 0 for a split that is not wanted, not {wanted}."
+            f"numbers of questions cannot be negative: give 0 for a split that is not wanted, not {sizes}."
         )
     provinces = passages // PASSAGES
-    needed = {split: -(-count // MAX_QUESTIONS) for split, count in wanted.items()}
+    needed = {split: -(-count // MAX_QUESTIONS) for split, count in sizes.items()}
     if sum(needed.values()) > provinces:
-        counts = ", ".join(f"{count:,} {split}" for split, count in wanted.items())
+        counts = ", ".join(f"{count:,} {split}" for split, count in sizes.items())
         raise DataError(
             f"a world of {passages:,} passages cannot hold {counts} questions about things that no other "
             f"split asks about: ask for fewer questions, or for at least {sum(needed.values()) * PASSAGES:,} "
             "passages."
         )
-    spare, total = provinces - sum(needed.values()), max(1, sum(wanted.values()))
+    spare, total = provinces - sum(needed.values()), max(1, sum(sizes.values()))
     shares, first = [], 0
-    for split, count in wanted.items():
+    for split, count in sizes.items():
         size = min(count, needed[split] + spare * count // total)
         shares.append(_Share(split, count, first, size))
         first += size
@@ -105,19 +105,19 @@ def _share_out(passages: int, wanted: dict[str, int]) -> list[_Share]:
 def _province(seed: int, number: int, shares: list[_Share], passages: int, references: bool) -> Province:
     facts = build(seed, number)
     pages, distractors = write_passages(facts, random.Random(derive_seed(seed, "prose", number)), references)
-    written = [*pages.values(), *distractors]
+    shuffled = [*pages.values(), *distractors]
     rng = random.Random(derive_seed(seed, "questions", number))
-    rng.shuffle(written)  # else a passage's place in the corpus would tell what kind of page it is
+    rng.shuffle(shuffled)  # else a passage's place in the corpus would tell what kind of page it is
     share = next((share for share in shares if share.first <= number < share.first + share.provinces), None)
     start, end = share.range(number) if share else (0, 0)
-    asked = tuple(QuestionWriter(facts, rng).ask(end - start, start))
+    drafts = tuple(QuestionWriter(facts, rng).ask(end - start, start))
     split = share.split if share else ""
     return Province(
         number,
         facts,
         pages,
-        tuple(written[: passages - number * PASSAGES]),
+        tuple(shuffled[: passages - number * PASSAGES]),
         split,
-        asked,
-        tuple(one.question(f"world{seed}-{split}-{start + i}", pages) for i, one in enumerate(asked)),
+        drafts,
+        tuple(one.question(f"world{seed}-{split}-{start + i}", pages) for i, one in enumerate(drafts)),
     )

@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TextIO
 
-from core.errors import DataError
-from core.files import write_atomically
-from core.prompting.demonstrations import Demonstration, rebuild
-from core.seeds import derive_seed
-from core.types import Passage, Question
-from eval.datasets.plain import question_record
+from corag.core.errors import DataError
+from corag.core.files import write_atomically
+from corag.core.prompting.demonstrations import Demonstration, rebuild
+from corag.core.seeds import derive_seed
+from corag.core.types import Passage, Question
+from eval.datasets.sets.jsonl import question_record
 from eval.datasets.world.questions import WorldQuestion
 from eval.datasets.world.world import VERSION, Province, generate
 
@@ -66,7 +66,7 @@ def write_world(
     folder = Path(folder)
     provinces = generate(seed=seed, passages=passages, train=train, dev=dev, test=test, references=references)
     demonstrations: list[Demonstration] = []
-    written, step = 0, max(1, passages // 10)
+    passage_count, step = 0, max(1, passages // 10)
     next_report = step
     digest = hashlib.blake2b(digest_size=8)
     with _files(folder, [CORPUS, "train.jsonl", "dev.jsonl", "test.jsonl"]) as files:
@@ -83,10 +83,10 @@ def write_world(
                 write(f"{province.split}.jsonl", question_record(question))
             if province.split == "train":
                 demonstrations += _demonstrations(province, seed, DEMONSTRATIONS - len(demonstrations))
-            written += len(province.passages)
-            if written >= next_report:
+            passage_count += len(province.passages)
+            if passage_count >= next_report:
                 next_report += step
-                report(f"{written:,} of {passages:,} passages written")
+                report(f"{passage_count:,} of {passages:,} passages written")
     text = rebuild(tuple(demonstrations))
     digest.update(text.encode())
     write_atomically(folder / DEMONSTRATIONS_FILE, text)
@@ -102,20 +102,20 @@ def write_world(
 
 
 def _demonstrations(province: Province, seed: int, limit: int) -> Iterator[Demonstration]:
-    for asked, question in list(zip(province.asked, province.questions, strict=True))[:limit]:
+    for draft, question in list(zip(province.drafts, province.questions, strict=True))[:limit]:
         rng = random.Random(derive_seed(seed, "demonstration", question.id))
         gold = [passage for passage in province.passages if passage.id in question.supporting]
         others = [passage for passage in province.passages if passage.id not in question.supporting]
-        shown = gold + rng.sample(others, rng.randint(1, 2))
-        rng.shuffle(shown)
-        yield demonstration(question, shown, asked)
+        context = gold + rng.sample(others, rng.randint(1, 2))
+        rng.shuffle(context)
+        yield demonstration(question, context, draft)
 
 
-def demonstration(question: Question, passages: list[Passage], asked: WorldQuestion) -> Demonstration:
+def demonstration(question: Question, passages: list[Passage], draft: WorldQuestion) -> Demonstration:
     """Return a question with its passages and chain of thought as one of IRCoT's demonstrations."""
     context = "".join(f"Wikipedia Title: {passage.title}\n{passage.text}\n\n" for passage in passages)
     comment = f"# METADATA: {json.dumps({'qid': question.id})}"
-    return Demonstration(question.id, context, question.text, asked.thoughts, comment)
+    return Demonstration(question.id, context, question.text, draft.thoughts, comment)
 
 
 @contextmanager

@@ -6,7 +6,10 @@ const runs = overview.runs;
 const pValue = (p) => (p < 0.001 ? "p < 0.001" : `p = ${p.toFixed(3)}`);
 const range = (interval) =>
   interval.low === null ? "" : `[${percent(interval.low)}, ${percent(interval.high)}]`;
-const measureTitle = {em: "EM", f1: "F1"};
+// The measures that runs are compared in.
+const measureTitle = Object.fromEntries(
+  overview.columns.filter(({name}) => name in overview.differences).map(({name, title}) => [name, title]),
+);
 const signed = (points) => {
   const text = Math.abs(points).toFixed(1);
   return (text === "0.0" ? "" : points > 0 ? "+" : "\u2212") + text;

@@ -1,52 +1,47 @@
 // The head of the page, and the table of results against a chosen baseline.
 
+// How a column is drawn that the page's data declares: one function for each kind of columns.py.
+const COLUMN_KINDS = {
+  score: ({name, title}) => [
+    {title, key: (run) => mean(run, name), cell: (run) => scoreCell(run, name), kind: "score"},
+    ...(name in overview.differences ? [differenceColumn(name, title)] : []),
+  ],
+  tokens: ({name, title}) => [{title, key: (run) => figure(run, name), cell: tokensCell, kind: "number"}],
+  decimal: (column) => plain(column, (value) => value, decimal),
+  // The median: a few questions that waited long for others would draw a mean up.
+  seconds: (column) => plain(column, (both) => both?.[0] ?? 0, fewDigits),
+  count: (column) => plain(column, (value) => value, number),
+};
+
 const columns = [
   {title: "Run", key: (run) => runs[run].name, cell: runCell, kind: "name"},
-  {title: "EM", key: (run) => mean(run, "em"), cell: (run) => scoreCell(run, "em"), kind: "score"},
-  {
-    title: "\u0394 EM",
-    key: (run) => gain(run, "em"),
-    cell: (run) => differenceCell(run, "em"),
-    compared: true,
-    kind: "difference",
-  },
-  {title: "F1", key: (run) => mean(run, "f1"), cell: (run) => scoreCell(run, "f1"), kind: "score"},
-  {
-    title: "\u0394 F1",
-    key: (run) => gain(run, "f1"),
-    cell: (run) => differenceCell(run, "f1"),
-    compared: true,
-    kind: "difference",
-  },
-  {
-    title: `Recall@${overview.recall_at}`,
-    key: (run) => mean(run, "recall"),
-    cell: (run) => scoreCell(run, "recall"),
-    kind: "score",
-  },
-  ...Object.entries(overview.further).map(([name, title]) => ({
-    title,
-    key: (run) => runs[run].summary.further[name]?.mean ?? -1,
-    cell: (run) => intervalCell(run, (summary) => summary.further[name]),
-    kind: "score",
-  })),
-  {title: "Tokens", key: (run) => runs[run].summary.tokens, cell: tokensCell, kind: "number"},
-  plain("Calls", (run) => run.summary.calls, decimal),
-  plain("Searches", (run) => run.summary.searches, decimal),
-  plain("Steps", (run) => run.summary.steps, decimal),
-  plain(
-    "Seconds",
-    (run) => run.seconds,
-    (value) => (value < 10 ? value.toFixed(2) : decimal(value)),
-  ),
-  plain("Failed", (run) => run.summary.failed, number),
+  ...overview.columns.flatMap((column) => COLUMN_KINDS[column.kind](column)),
 ];
 
-function plain(title, value, write) {
-  return {title, key: (run) => value(runs[run]), cell: (run) => write(value(runs[run])), kind: "number"};
+function differenceColumn(name, title) {
+  return {
+    title: `\u0394 ${title}`,
+    key: (run) => gain(run, name),
+    cell: (run) => differenceCell(run, name),
+    compared: true,
+    kind: "difference",
+  };
 }
 
-const mean = (run, measure) => runs[run].summary[measure]?.mean ?? -1;
+function plain({name, title}, value, write) {
+  const key = (run) => value(figure(run, name));
+  return [{title, key, cell: (run) => write(key(run)), kind: "number"}];
+}
+
+function fewDigits(value) {
+  return value < 10 ? value.toFixed(2) : decimal(value);
+}
+
+function figure(run, name) {
+  return runs[run].summary[name];
+}
+
+const mean = (run, measure) => figure(run, measure)?.mean ?? -1;
 const difference = (run, measure) => overview.differences[measure][state.baseline][run];
 const gain = (run, measure) => difference(run, measure)?.interval.mean ?? 0;
 let order = {column: -1, descending: true};
@@ -70,12 +65,10 @@ function tokensCell(run) {
   );
 }
 
-const scoreCell = (run, measure) => intervalCell(run, (summary) => summary[measure]);
-
-function intervalCell(run, of) {
-  const interval = of(runs[run].summary);
+function scoreCell(run, measure) {
+  const interval = figure(run, measure);
   if (!interval) return h("span", {class: "muted"}, "\u2013");
-  const top = scaleTop(runs.map((each) => of(each.summary)));
+  const top = scaleTop(runs.map((each) => each.summary[measure]));
   return h(
     "div",
     {class: "score"},
@@ -89,7 +82,8 @@ function differenceCell(run, measure) {
   const found = difference(run, measure);
   if (!found) return h("span", {class: "muted"}, "\u2013");
   const points = 100 * found.interval.mean;
-  const sure = found.adjusted < 0.05;
+  const tested = found.adjusted !== null;
+  const sure = tested && found.adjusted < 0.05;
   return h(
     "div",
     {class: `difference ${sure ? (points > 0 ? "better" : "worse") : "unsure"}`},
@@ -101,7 +95,8 @@ function differenceCell(run, measure) {
           {class: "range"},
           `[${signed(100 * found.interval.low)}, ${signed(100 * found.interval.high)}]`,
         ),
-    h("span", {class: "p-value"}, pValue(found.adjusted)),
+    h("span", {class: "p-value"}, tested ? pValue(found.adjusted) : "not tested"),
+    found.failed ? h("span", {class: "warning"}, `${counted(found.failed, "question")} failed`) : null,
   );
 }
 
@@ -177,7 +172,8 @@ function drawNote() {
     "Seconds: median per question, waiting for others included.",
   ];
   if (runs.length > 1) {
-    const tests = 2 * (runs.length - 1);
+    const differences = ["em", "f1"].flatMap((measure) => overview.differences[measure][state.baseline]);
+    const tests = differences.filter((each) => each && each.adjusted !== null).length;
     parts.push(
       `Differences to ${runs[state.baseline].name} are in points, paired by question: bootstrap interval,`,
       `and the p-value of a sign-flip test, adjusted by Holm\u2019s rule for the ${tests} tests here.`,

@@ -242,6 +242,7 @@ function drawStep(step, view) {
         "div",
         {class: "said"},
         h("p", {}, step.query || "an empty query, not asked"),
+        step.note ? h("p", {class: "note"}, step.note) : null,
         drawHits(step.hits, view),
       ),
     );

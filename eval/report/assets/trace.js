@@ -188,6 +188,7 @@ function column(run, position, {item, passages}, about) {
     usageFold(item.usage ?? {}),
     steps ? drawTree(treeOf(item), view) : h("p", {class: "note"}, "No steps were kept for this question."),
     passageFold("Passages that the final answer was shown", item.context, view),
+    passageFold("Passages read on the way to the answer, in this order", item.read, view),
     passageFold("All passages collected", item.collected, view),
   );
 }

@@ -1,0 +1,133 @@
+"""ITER-RETGEN (Shao et al.: Enhancing Retrieval-Augmented LLMs with Iterative Retrieval-Generation Synergy).
+
+Findings of EMNLP 2023, arXiv 2305.15294. Generate a whole chain of thought, search with it and the question
+together, generate afresh from what was found, and so on; the last generation holds the answer. Nothing is
+collected over the rounds: a generation sees the passages of its own round only. Preset "paper": three
+demonstrations with chains of thought, five passages, two iterations.
+
+Differences, and why:
+
+- No code was released, so the wording and layout of prompts are IRCoT's (``layout`` with demonstrations,
+  ``chat_cot`` without), and passages are cut to ``max_shown_words``.
+- ``stop_when_settled`` is ours, to save rounds that change nothing; off by default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge
+
+from corag.core.errors import BudgetExhaustedError, ConfigError
+from corag.core.method import Method
+from corag.core.reader import ReaderConfig, generate_answer, reader_prompt
+from corag.core.text import extract_answer, normalize_answer
+from corag.core.tools import Tools
+from corag.core.types import Answer, Question
+
+
+@dataclass(frozen=True)
+class IterRetGenConfig(ReaderConfig, section="iter_retgen"):
+    """Options of ITER-RETGEN, beside those of the reader that writes each generation.
+
+    Attributes:
+        preset: "paper" (few-shot: give ``demonstrations``, the first three are used) or "zero_shot" (chat
+            models).
+        iterations: rounds of search and generation (the paper's T, up to 7; 2 is what it recommends).
+        k: passages of each round, which are all that its generation sees (also ``top_k``).
+        stop_when_settled: end as soon as two rounds in a row give the same answer; not in the paper.
+        reader: "cot" as in the paper; "direct" makes the generations bare answers, from which searches gain
+            little.
+        demonstration_count: use the first so many demonstrations; 0 for all.
+    """
+
+    preset: Literal["paper", "zero_shot"] = "zero_shot"
+    iterations: Annotated[int, Ge(1)] = 2
+    k: Annotated[int, Ge(1)] = 5
+    stop_when_settled: bool = False
+    reader: Literal["direct", "cot", "none"] = "cot"
+    demonstration_count: Annotated[int, Ge(0)] = 3  # paper: 3-shot, where IRCoT has 15
+
+    ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {
+        "top_k": "k", "T": "iterations", "max_iterations": "iterations",
+    }  # fmt: skip
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"reader": "cot"}, "zero_shot": {}}
+
+    def __post_init__(self) -> None:
+        if self.reader == "none":
+            raise ConfigError("iter_retgen needs a reader: set reader to 'direct' or 'cot'.")
+        if self.preset == "paper" and not self.demonstrations and self.qa_prompt == "auto":
+            raise ConfigError(
+                "iter_retgen's preset 'paper' is few-shot: name a file in IRCoT's format with "
+                "--iter_retgen.demonstrations, or 'default' for the shipped ones, or use the preset "
+                "'zero_shot'."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One iteration: the query, what it found (best first), and what was generated from that."""
+
+    query: str
+    passage_ids: tuple[str, ...]
+    generation: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class IterRetGenAnswer(Answer):
+    """ITER-RETGEN's result.
+
+    ``steps``: rounds that were finished. ``stopped``: "iterations", "settled" or "budget".
+    """
+
+    rounds: tuple[Round, ...] = ()
+
+
+async def iter_retgen(question: Question, tools: Tools, config: IterRetGenConfig) -> IterRetGenAnswer:
+    """Answer one question with ITER-RETGEN (paper, section 3)."""
+    rounds: list[Round] = []
+    passage_ids: dict[str, None] = {}
+    stopped = ""
+    try:
+        while not stopped:
+            path = f"round {len(rounds) + 1}"
+            # 1. Generation-augmented retrieval (section 3.2): y_(t-1) || q, and q alone at first.
+            generation = rounds[-1].generation if rounds else ""
+            query = " ".join(f"{generation} {question.text}".split())
+            hits = await tools.search(query, k=config.k, path=path)
+            passages = [hit.passage for hit in hits]
+            passage_ids |= dict.fromkeys(passage.id for passage in passages)
+
+            # 2. Retrieval-augmented generation (section 3.3): y_t from this round's passages and q. Earlier
+            #    text is not shown, so that an early mistake reaches the model through the query only.
+            #    Passages stand best first, so a prompt that is too long loses the last.
+            prompt = reader_prompt(question, passages, config, goes_first="last")
+            reply = await generate_answer(prompt, config.max_answer_tokens, tools, path=path)
+            ids = tuple(passage.id for passage in passages)
+            rounds.append(Round(query, ids, reply.text, extract_answer(reply.text)))
+            stopped = exit_reason(rounds, config)
+    except BudgetExhaustedError:
+        stopped = "budget"
+    # Each round ends in an answer, so a spent budget needs no forced one.
+    answer = rounds[-1].answer if rounds else ""
+    return IterRetGenAnswer(answer, tuple(passage_ids), len(rounds), stopped, rounds=tuple(rounds))
+
+
+def exit_reason(rounds: list[Round], config: IterRetGenConfig) -> str:
+    """Return why the loop ends after the newest round, "" if it goes on."""
+    if len(rounds) >= config.iterations:
+        return "iterations"
+    newest = [normalize_answer(round_.answer) for round_ in rounds[-2:]]
+    # Two empty answers agree on nothing.
+    settled = len(newest) == 2 and newest[0] == newest[1] != ""
+    return "settled" if config.stop_when_settled and settled else ""
+
+
+METHOD = Method(
+    iter_retgen,
+    IterRetGenConfig,
+    "search again with the last chain of thought and the question (ITER-RETGEN: Shao et al. 2023)",
+    published="2023-05",
+)

@@ -1,0 +1,63 @@
+"""OneR: retrieve once with the question, then read.
+
+The one-step baseline of IRCoT (Trivedi et al., ACL 2023, arXiv 2212.10509, section 4.2). It collects under
+IRCoT's rules, so that a comparison with IRCoT is about the number of steps and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from annotated_types import Ge, Le
+
+from corag.core.errors import ConfigError
+from corag.core.method import Method
+from corag.core.passage_pool import PassagePool
+from corag.core.reader import ReaderConfig, read_once
+from corag.core.text import strip_question_words
+from corag.core.tools import Tools
+from corag.core.types import Answer, Question
+
+
+@dataclass(frozen=True)
+class OneStepConfig(ReaderConfig, section="one_step"):
+    """Options of one-step retrieval.
+
+    Attributes:
+        k: passages retrieved (also ``top_k``). IRCoT's paper tunes it in {5, 7, 9, 11, 13, 15}.
+        strip_question_words: drop who, what, is, ... from the query, as IRCoT's paper does for BM25.
+        max_collected_words: longer passages are not collected (IRCoT's released code: 600).
+        near_duplicate: passages this similar (percent, title and text) to a kept one are not collected.
+    """
+
+    k: Annotated[int, Ge(1)] = 15  # what IRCoT may collect at most, so that both readers see as much
+    strip_question_words: bool = True
+    max_collected_words: Annotated[int, Ge(1)] = 600
+    near_duplicate: Annotated[float, Ge(0), Le(100)] = 90.0  # IRCoT's released code, by rapidfuzz
+
+    ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {
+        "top_k": "k",
+        "max_passage_words": "max_collected_words",
+    }
+
+    def __post_init__(self) -> None:
+        if self.reader == "none":
+            raise ConfigError("one_step needs a reader: set reader to 'direct' or 'cot'.")
+
+
+async def one_step(question: Question, tools: Tools, config: OneStepConfig) -> Answer:
+    """Retrieve k passages with the whole question and read them; a small token budget leaves some out."""
+    pool = PassagePool(config.k, max_words=config.max_collected_words, near_duplicate=config.near_duplicate)
+    query = strip_question_words(question.text) if config.strip_question_words else question.text
+    pool.add(await tools.search(query, k=config.k))
+    return await read_once(question, pool.passages, tools, config)
+
+
+METHOD = Method(
+    one_step,
+    OneStepConfig,
+    "retrieve once with the question, then read (OneR)",
+    # What tutorials and FlashRAG call retrieving once.
+    also_called=("basic_rag", "naive_rag", "vanilla", "vanilla_rag", "oner"),
+)

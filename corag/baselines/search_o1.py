@@ -1,0 +1,360 @@
+"""Search-o1 (Li et al.: Search-o1: Agentic Search-Enhanced Large Reasoning Models, 2025, arXiv 2501.05366).
+
+A reasoning model searches in the middle of its reasoning. A second call reads the documents, and only what
+helps is inserted. Preset "released_code" has the limits and the sampling that the authors' code uses for
+QwQ-32B on multi-hop questions, and gives no answer where the model boxes none. The default, "greedy", is
+deterministic, short, and forces an answer. Under both, a spent budget is answered with the newest turns that
+it allows.
+
+Differences in both, and why:
+
+- Passages of any retriever, not web pages; a search that finds nothing costs no call.
+- What is inserted keeps its spaces.
+- The answer is looked for in the model's own words only, not in inserted text, and its braces are paired.
+- A query also ends where the model begins to make up a result.
+- A turn for which a full window would cut the question is not used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, Gt, Le
+
+from corag.baselines.forced_answer import answer_from_newest
+from corag.baselines.shared import PROMPTS, passages_found
+from corag.core.errors import BudgetExhaustedError, RequestRefusedError
+from corag.core.method import Method, MethodConfig
+from corag.core.prompting.prompt import Prompt
+from corag.core.prompting.render import render_passages
+from corag.core.prompting.template import Template, load_prompt
+from corag.core.protocols import Ability, Completion, Generation
+from corag.core.text import extract_answer
+from corag.core.tools import Tools
+from corag.core.types import Answer, Hit, Question
+
+# The tags and the sentence for unhelpful documents are the released code's; the two notes are in our words.
+BEGIN_QUERY, END_QUERY = "<|begin_search_query|>", "<|end_search_query|>"
+BEGIN_RESULT, END_RESULT = "<|begin_search_result|>", "<|end_search_result|>"
+NOTHING_HELPFUL = "No helpful information found."
+REPEATED = "This query has been searched before: see the result above."
+LIMIT_REACHED = "No more searches are allowed: go on with what is known."
+BOX = r"\boxed{"
+
+
+@dataclass(frozen=True)
+class SearchO1Config(MethodConfig, section="search_o1"):
+    """Options of Search-o1.
+
+    Attributes:
+        preset: values for the other options: "greedy", or "released_code" (as for QwQ-32B on multi-hop
+            questions; needs a window of more than 20,480 tokens. The code gives single-hop questions 5
+            searches, and other models 8,192 tokens and no penalty).
+        max_searches: searches at most; a query beyond gets a note.
+        max_turns: turns of reasoning at most.
+        k: passages that a search returns (also ``top_k``).
+        max_shown_words: passages are cut to so many words in prompts (released code: 3,000 characters of a
+            web page).
+        temperature: of reasoning and of reading documents; a forced answer is greedy.
+        top_p: sample from the likeliest tokens that have this much probability together.
+        sampling_top_k: sample from so many likeliest tokens; 0 for all.
+        repetition_penalty: divides the likelihood of tokens that occurred; 1 for none.
+        force_answer: ask for the answer if the model boxed none. A spent budget is always answered so.
+        max_turn_tokens: most tokens of a turn of reasoning.
+        max_result_tokens: most tokens of reading documents.
+        max_answer_tokens: most tokens of a forced answer.
+        reasoning_prompt: a shipped name, a file, or a text with {query}, {max_searches} and {reasoning}.
+        documents_prompt: the same with {sub_query}, {passages}, {reasoning} and {nothing_helpful}.
+    """
+
+    preset: Literal["greedy", "released_code"] = "greedy"
+    max_searches: Annotated[int, Ge(0)] = 10
+    max_turns: Annotated[int, Ge(1)] = 15
+    k: Annotated[int, Ge(1)] = 5
+    max_shown_words: Annotated[int, Ge(1)] = 350
+    temperature: Annotated[float, Ge(0)] = 0.0
+    top_p: Annotated[float, Gt(0), Le(1)] = 1.0
+    sampling_top_k: Annotated[int, Ge(0)] = 0
+    repetition_penalty: Annotated[float, Gt(0)] = 1.0
+    force_answer: bool = True
+    max_turn_tokens: Annotated[int, Ge(1)] = 1024
+    max_result_tokens: Annotated[int, Ge(1)] = 512
+    max_answer_tokens: Annotated[int, Ge(1)] = 64
+    reasoning_prompt: str = "search_o1"
+    documents_prompt: str = "search_o1_documents"
+
+    ALIASES: ClassVar[dict[str, str]] = {
+        "top_k": "k", "max_passage_words": "max_shown_words",
+        "max_search_limit": "max_searches", "max_turn": "max_turns",  # as in the released code
+    }  # fmt: skip
+    POINTERS: ClassVar[dict[str, str]] = {
+        "max_doc_len": "it counts characters, and here words are counted: write --search_o1.max_shown_words."
+    }
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "greedy": {},
+        "released_code": {
+            "k": 10,
+            "max_shown_words": 500,  # about the code's 3,000 characters
+            "temperature": 0.7,
+            "top_p": 0.8,
+            "sampling_top_k": 20,
+            "repetition_penalty": 1.05,
+            "force_answer": False,
+            "max_turn_tokens": 20_480,
+            "max_result_tokens": 20_480,
+        },
+    }
+
+    def template(self, name: Literal["reasoning", "documents"]) -> Template:
+        """Load one of the prompts."""
+        if name == "reasoning":
+            return load_prompt(self.reasoning_prompt, "search_o1", PROMPTS)
+        return load_prompt(self.documents_prompt, "search_o1_documents", PROMPTS)
+
+    def needs(self) -> Mapping[Ability, str]:
+        """What its sampling was told to do beyond temperature and top_p."""
+        usual = (self.sampling_top_k == 0 or self.temperature == 0) and self.repetition_penalty == 1
+        out = "choose --search_o1.sampling_top_k 0 and --search_o1.repetition_penalty 1"
+        return {} if usual else {Ability.SAMPLING: out}
+
+    def templates(self) -> tuple[Template, ...]:
+        """Both prompts."""
+        return (self.template("reasoning"), self.template("documents"))
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A query of the reasoning, and what was inserted after it.
+
+    ``refused``: why it was not searched for, "" if it was.
+    """
+
+    query: str
+    result: str
+    passage_ids: tuple[str, ...] = ()
+    refused: Literal["", "limit", "repeated"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchO1Answer(Answer):
+    """Search-o1's result.
+
+    ``steps``: turns of reasoning. ``stopped``: "end" (a turn without a query), "malformed" (a query that is
+    blank or never closed), "length" (a turn without an end), "max_turns", "window" (the reasoning no longer
+    fits) or "budget".
+    """
+
+    searches: tuple[Search, ...] = ()
+
+
+async def search_o1(question: Question, tools: Tools, config: SearchO1Config) -> SearchO1Answer:
+    """Answer one question with Search-o1 (paper, section 3 and algorithm 1)."""
+    turns: list[str] = []  # the reasoning, with what was inserted into it
+    pieces: list[str] = []  # the model's own words
+    searches: list[Search] = []
+    stopped = ""
+    final = partial(reasoning_prompt, question, config, f"\n\n{BOX}")
+    try:
+        while not stopped:
+            with tools.hold_back(final(turns), config.max_answer_tokens):
+                # 1. Reason, until a search query is complete or to the end.
+                path = f"turn {len(turns) + 1}"
+                prompt, stop = reasoning_prompt(question, config, "", turns), (END_QUERY, BEGIN_RESULT)
+                reply = await generate(prompt, "reasoning", config.max_turn_tokens, stop, path, tools, config)
+                if turns and reply.shortening.cut_tokens:
+                    stopped = "window"  # the question lost words to the reasoning, so the reply is not used
+                    break
+                turn = reply.completions[0]
+                pieces.append(turn.text)
+                turns.append(turn.text)
+                query = last_query(turn.text)
+                stopped = exit_reason(turn, query)
+                if query and not stopped:
+                    # 2. Search, 3. reason in the documents, and insert what they tell.
+                    turns[-1] += END_QUERY
+                    searches.append(await look_up(query, searches, "".join(turns), path, tools, config))
+                    turns[-1] += f"\n\n{BEGIN_RESULT}{searches[-1].result}{END_RESULT}\n\n"
+                    stopped = "max_turns" if len(turns) == config.max_turns else ""
+    except BudgetExhaustedError:
+        stopped = "budget"
+    except RequestRefusedError:
+        if not turns:
+            raise
+        stopped = "window"
+    # 4. The last box is the answer.
+    answer = boxed("\n".join(pieces))
+    if not answer and (config.force_answer or stopped == "budget"):
+        limit = config.max_answer_tokens
+        answer = await answer_from_newest(final, turns, tools, max_tokens=limit, parse=forced_box)
+    return SearchO1Answer(answer, passages_found(tools), len(turns), stopped, tuple(searches))
+
+
+def exit_reason(turn: Completion, query: str | None) -> str:
+    """Return why the reasoning ends with this turn, "" if a search goes on with it."""
+    if turn.finish_reason == "length":  # a query in it may be half a query
+        return "length"
+    return "end" if query is None else "" if query else "malformed"
+
+
+async def look_up(
+    query: str, earlier: Sequence[Search], reasoning: str, path: str, tools: Tools, config: SearchO1Config
+) -> Search:
+    """Search and let the model reason in the documents; a repeated query, or one too many, gets a note."""
+    earlier_queries = [search.query for search in earlier if not search.refused]
+    if len(earlier_queries) >= config.max_searches:
+        return Search(query, LIMIT_REACHED, refused="limit")
+    if query in earlier_queries:  # word for word: another wording may find more
+        return Search(query, REPEATED, refused="repeated")
+    hits = await tools.search(query, k=config.k, path=path)
+    if not hits:
+        return Search(query, NOTHING_HELPFUL)
+    prompt = documents_prompt(query, hits, reasoning, config)
+    reply = await generate(prompt, "documents", config.max_result_tokens, (), path, tools, config)
+    return Search(query, refined(reply.text), tuple(hit.passage.id for hit in hits))
+
+
+async def generate(
+    prompt: Prompt,
+    role: str,
+    max_tokens: int,
+    stop: Sequence[str],
+    path: str,
+    tools: Tools,
+    config: SearchO1Config,
+) -> Generation:
+    """Generate with the method's sampling."""
+    return await tools.generate(
+        prompt,
+        role=role,
+        max_tokens=max_tokens,
+        temperature=config.temperature,
+        stop=stop,
+        top_p=config.top_p,
+        top_k=config.sampling_top_k,
+        repetition_penalty=config.repetition_penalty,
+        path=path,
+    )
+
+
+# Prompts
+
+
+def reasoning_prompt(question: Question, config: SearchO1Config, cue: str, turns: Sequence[str]) -> Prompt:
+    """Write the reasoning so far, to be continued after ``cue``."""
+    reasoning = "".join(turns) + cue
+    values = {"query": question.text, "max_searches": str(config.max_searches), "reasoning": reasoning}
+    return config.template("reasoning").render(values)
+
+
+def documents_prompt(query: str, hits: Sequence[Hit], reasoning: str, config: SearchO1Config) -> Prompt:
+    """Ask what documents tell about a query; a prompt that is too long loses the worst documents first."""
+    template, documents = config.template("documents"), (hit.passage for hit in hits)
+    return template.render(
+        {
+            "sub_query": query,
+            "reasoning": outlined(reasoning),
+            "nothing_helpful": NOTHING_HELPFUL,
+            "passages": render_passages(documents, template, config.max_shown_words, goes_first="last"),
+        }
+    )
+
+
+def outlined(reasoning: str) -> str:
+    r"""Number the lines of a reasoning and keep the first, the last four, and those with a query or a result.
+
+    So does the released code for the reader of documents, which needs the thread and not every thought. "..."
+    stands for the others.
+
+    >>> outlined("a\n\nb\nc\nd\ne\nf")
+    'Step 1: a\n\n...\n\nStep 3: c\n\nStep 4: d\n\nStep 5: e\n\nStep 6: f'
+    """
+    lines = [line for line in reasoning.split("\n") if line.strip()]
+    outline: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if number == 1 or number > len(lines) - 4 or BEGIN_QUERY in line or BEGIN_RESULT in line:
+            outline.append(f"Step {number}: {line.strip()}")
+        elif outline[-1] != "...":
+            outline.append("...")
+    return "\n\n".join(outline)
+
+
+# Reading replies
+
+# The prompt asks for this header, in bold type; what stands before it is the reader's own reasoning.
+_HEADER = re.compile(r"final information[*_: \t]*", re.IGNORECASE)
+# How models write plain words in a formula.
+_WRAPPED = re.compile(r"\s*\\(?:text|textbf|mathrm|mbox)\{(.*)\}\s*", re.DOTALL)
+
+
+def last_query(turn: str) -> str | None:
+    """Return the query that a turn ends with, None without one; generation stopped at the tag that closes it.
+
+    A query of several lines is returned as "": it was never closed, and the reasoning went on after it.
+
+    >>> last_query("I need the author. <|begin_search_query|> author of Emma ")
+    'author of Emma'
+    """
+    _, tag, query = turn.rpartition(BEGIN_QUERY)
+    query = query.strip()
+    return None if not tag else "" if "\n" in query else query
+
+
+def refined(reply: str) -> str:
+    r"""Return what a reader of documents puts under its last "Final Information" header, in one paragraph.
+
+    >>> refined("The first page says so.\n**Final Information**\nEmma is by\nJane Austen.")
+    'Emma is by Jane Austen.'
+    """
+    headers = list(_HEADER.finditer(reply))
+    content = " ".join(reply[headers[-1].end() :].strip("` \n").split()) if headers else ""
+    return content or NOTHING_HELPFUL
+
+
+def boxed(text: str) -> str:
+    r"""Return what the last non-empty ``\boxed{...}`` holds, "" if there is none.
+
+    Braces are paired; a box that is never closed reaches to the end of its line. A ``\text{...}`` around the
+    content goes.
+
+    >>> boxed(r"So \boxed{A_{1}} or rather \boxed{\text{Issel}}. \boxed{}")
+    'Issel'
+    """
+    start = len(text)
+    while (start := text.rfind(BOX, 0, start)) >= 0:
+        content = _closed(text[start + len(BOX) :])
+        if wrapped := _WRAPPED.fullmatch(content):
+            content = wrapped[1]
+        if content.strip():
+            return content.strip()
+    return ""
+
+
+def forced_box(reply: str) -> str:
+    r"""Return the answer of a reply whose box was opened for the model.
+
+    >>> forced_box(r"\text{Issel}} is the river.")
+    'Issel'
+    """
+    return extract_answer(boxed(BOX + reply))
+
+
+def _closed(text: str) -> str:
+    """Return the text up to the brace that closes what was open before it."""
+    depth = 1
+    for place, character in enumerate(text):
+        depth += (character == "{") - (character == "}")
+        if not depth:
+            return text[:place]
+    return text.split("\n", 1)[0]
+
+
+METHOD = Method(
+    search_o1,
+    SearchO1Config,
+    "search in the middle of the reasoning, insert what documents tell (Search-o1: Li et al. 2025)",
+    published="2025-01",
+)

@@ -1,0 +1,286 @@
+"""CoRAG's options and presets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+
+from annotated_types import Ge, Gt, Lt
+
+from corag.chains.conventions import OURS, Conventions
+from corag.chains.prompting import PromptName
+from corag.chains.released_code import RELEASED_CODE
+from corag.chains.signals import SIGNALS
+from corag.chains.stopping import STOP_RULES
+from corag.core.errors import ConfigError, nearest
+from corag.core.method import MethodConfig
+from corag.core.prompting.template import Template, load_prompt
+from corag.core.protocols import Ability
+from corag.core.text import normalize_answer
+
+PROMPTS = Path(__file__).parent / "prompts"
+
+# The choices are the tables', so that a new signal or rule needs no line here. A type checker cannot read it.
+if TYPE_CHECKING:
+    Measurable: TypeAlias = str
+    StopName: TypeAlias = str
+else:
+    Measurable = Literal[tuple(name for name, signal in SIGNALS.items() if signal.measure)]
+    StopName = Literal[tuple(STOP_RULES)]
+
+
+@dataclass(frozen=True)
+class CoRAGConfig(MethodConfig, section="corag"):
+    """Options of CoRAG. Where the paper and its released code differ, the paper is the default.
+
+    Attributes:
+        preset: values for the other options: "paper"; "released_code" (the authors' inference code with its
+            accidents, but for those that docs/methods.md lists; it wants the checkpoint's own prompts
+            from files of yours, and questions that bring their ``context_ids``); or "small_model" (few
+            passages and short replies, for models of some hundred million weights on CPUs; the shipped
+            adapter's).
+        strategy: "greedy" (one chain at temperature 0), "best_of_n", "tree" (breadth-first with rollouts), or
+            "adaptive" (samples until their vote is as good as decided: wants ``rank_by`` "vote").
+        max_hops: hops of a chain at most (the paper's L); 0 answers from the question's passages alone.
+        chains: chains sampled by best_of_n (the paper's N), and by adaptive at most.
+        temperature: of sampled sub-queries; sub-answers and final answers are greedy.
+        first_chain_greedy: the first of the N chains is the greedy one (released code; the paper samples
+            all; also ``greedy_chain``).
+        expand: sub-queries tried per state of the tree.
+        rollouts: continuations sampled to value a state of the tree.
+        rollout_hops: hops of a rollout at most; 0 values states by themselves.
+        beam: states of the tree that are kept per depth.
+        aggregate: a state is worth the "mean" of its rollouts' scores, or their "min" (the best).
+        reuse: rollouts of a kept state become its children, equal chains are scored once and a single chain
+            not at all; false repeats that work.
+        rank_by: which chain is best: "refusal" (mean log-likelihood of the refusal sentence given the chain,
+            lower is better), "refusals" (fewest refused hops), "vote" (most frequent answer), "verifier"
+            (experimental: the model's own judgement of the answer, which the row task verify teaches: log
+            P(Yes) - log P(No)) or "probability" (of all that the model wrote in the chain, sub-queries and
+            sub-answers, so that a longer chain has less; it costs no token, and in a tree it prefers states
+            that have stopped early). Several with a plus, such as "vote+verifier": the product of their
+            probabilities. refusals and vote need no log-probabilities.
+        judged: the answer that is voted on, verified and scored: the "final" one, or the "draft" from the
+            chain alone, without passages, which costs a quarter.
+        vote_sure: an adaptive vote ends when the leading answer is the more frequent one of the first two, in
+            the long run, with this probability (0.95 in adaptive consistency, Aggarwal et al. 2023).
+        verify_passages: passages shown to the verifier at most, of those that the chain's sub-answers were
+            read from, each hop's best first; 0 for none.
+        measure: signals to measure of every candidate that ended, also where the choice does not need them,
+            such as "refusal,verifier"; each is answered from as well: for 'corag ceiling'. "refusals" alone
+            asks for the answers and nothing else. No answer changes, and no budget or table counts these
+            tokens: they stand in the ledger as "measure". The seconds of a question count it.
+        stop: "length" runs to max_hops; "check" asks the model after every hop whether to stop; "settled"
+            stops when the answer drafted from the chain alone is the same after two hops; "learned" compares
+            the likelihoods of Yes and No; "verifier" does, too, of whether the drafted answer is right.
+        yes_bias: added to the log-likelihood of Yes by the last two: above 0 saves tokens.
+        tries: sub-queries asked for per hop, on average over a chain, before one that only repeats itself
+            ends; requests for children before a state of the tree that only repeats itself ends.
+        passages_per_hop: passages that a sub-answer is read from (also ``top_k``).
+        search_depth: hits kept per search, for recall and for fusing; at least passages_per_hop are searched.
+        merge: how the lists of a chain's searches become one, where they are counted, shown and trained on:
+            by "reciprocal_rank" (paper, table 4), or in "turns": the first hit of the question's own search
+            and of each hop's, then the second of each. Turns lift no passage for being found by many.
+        context: passages shown to the final answer: those of the "question" (paper), of the "chain", of both
+            "fused" as ``merge`` says, or as "evidence" only those that a sub-answer stands in, one a hop;
+            where none does, those of both.
+        context_passages: so many of them.
+        context_order: "best_last" puts the best passage next to the question, "best_first" at the top.
+        max_passage_tokens: final passages are cut to so many tokens, at a word (released code: 183, with the
+            title, within a word); 0 for whole passages.
+        max_prompt_tokens: the final prompt loses whole passages, worst first, until it has so many tokens
+            (released code: 3072, and it loses its middle); 0 for the window.
+        max_sub_query_tokens: most tokens of a sub-query.
+        max_sub_answer_tokens: most tokens of a sub-answer.
+        max_answer_tokens: most tokens of the final answer.
+        refusal: what a sub-answer says when the passages do not tell.
+        task: what the questions are like, as the prompts say it; KILT's datasets bring their own ('corag
+            list' has them).
+        sub_query_prompt: a shipped name, a file, or a text with {query}, {task} and {hops}.
+        sub_answer_prompt: the same with {sub_query}, {passages} and {refusal}.
+        final_answer_prompt: the same with {query}, {task}, {hops} and {passages}.
+        stop_check_prompt: the same with {query}, {task} and {hops}.
+        verify_prompt: the same with {query}, {hops}, {passages} and {answer}.
+    """
+
+    preset: Literal["paper", "released_code", "small_model"] = "paper"
+    strategy: Literal["greedy", "best_of_n", "tree", "adaptive"] = "greedy"
+    max_hops: Annotated[int, Ge(0)] = 6
+    chains: Annotated[int, Ge(1)] = 4
+    temperature: Annotated[float, Ge(0)] = 0.7
+    first_chain_greedy: bool = False
+    expand: Annotated[int, Ge(1)] = 4
+    rollouts: Annotated[int, Ge(1)] = 2
+    rollout_hops: Annotated[int, Ge(0)] = 2
+    beam: Annotated[int, Ge(1)] = 1
+    aggregate: Literal["mean", "min"] = "mean"
+    reuse: bool = True
+    rank_by: str = "refusal"
+    judged: Literal["final", "draft"] = "final"
+    vote_sure: Annotated[float, Gt(0.5), Lt(1)] = 0.95
+    verify_passages: Annotated[int, Ge(0)] = 5
+    measure: tuple[Measurable, ...] = ()
+    stop: StopName = "length"
+    yes_bias: float = 0.0
+    tries: Annotated[int, Ge(1)] = 4
+    passages_per_hop: Annotated[int, Ge(1)] = 5
+    search_depth: Annotated[int, Ge(1)] = 20
+    merge: Literal["reciprocal_rank", "turns"] = "reciprocal_rank"
+    context: Literal["question", "chain", "fused", "evidence"] = "question"
+    context_passages: Annotated[int, Ge(1)] = 20
+    context_order: Literal["best_last", "best_first"] = "best_last"
+    max_passage_tokens: Annotated[int, Ge(0)] = 0
+    max_prompt_tokens: Annotated[int, Ge(0)] = 0
+    max_sub_query_tokens: Annotated[int, Ge(1)] = 64
+    max_sub_answer_tokens: Annotated[int, Ge(1)] = 128
+    max_answer_tokens: Annotated[int, Ge(1)] = 128
+    refusal: str = "No relevant information found"
+    task: str = "answer multi-hop questions"
+    sub_query_prompt: str = "sub_query"
+    sub_answer_prompt: str = "sub_answer"
+    final_answer_prompt: str = "final_answer"
+    stop_check_prompt: str = "stop_check"
+    verify_prompt: str = "verify"
+
+    ALIASES: ClassVar[dict[str, str]] = {
+        "top_k": "passages_per_hop", "n": "chains", "L": "max_hops", "N": "chains", "max_depth": "max_hops",
+        "greedy_chain": "first_chain_greedy",
+        # As in the released code.
+        "decode_strategy": "strategy", "max_path_length": "max_hops", "best_n": "chains",
+        "sample_temperature": "temperature", "expand_size": "expand", "num_rollouts": "rollouts",
+        "beam_size": "beam", "num_contexts": "context_passages", "context_placement": "context_order",
+    }  # fmt: skip
+    VALUE_ALIASES: ClassVar[dict[str, dict[str, str]]] = {
+        "strategy": {"tree_search": "tree"},
+        "context_order": {"backward": "best_last", "forward": "best_first"},
+    }
+    POINTERS: ClassVar[dict[str, str]] = {
+        "max_len": "it limits the final prompt and, by the number of passages, each of them: write "
+        "--corag.max_prompt_tokens and --corag.max_passage_tokens; --corag.preset released_code cuts so.",
+        "max_message_length": "it is 4,096 with --corag.preset released_code, which cuts prompts as there.",
+        "num_threads": "no threads are counted here: write --batch_size, the questions in flight.",
+        "rollout_depth": "write --corag.rollout_hops, the hops of a rollout.",
+    }
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {},
+        "small_model": {
+            "passages_per_hop": 3, "merge": "turns", "context": "fused", "context_passages": 5,
+            "max_sub_query_tokens": 32, "max_sub_answer_tokens": 24, "max_answer_tokens": 16,
+        },
+        # The rest of what that code does otherwise is no option: see released_code.py.
+        "released_code": {
+            "first_chain_greedy": True, "reuse": False, "max_passage_tokens": 183, "max_prompt_tokens": 3072,
+        },
+    }  # fmt: skip
+
+    def __post_init__(self) -> None:
+        if not normalize_answer(self.refusal):
+            raise ConfigError(
+                "corag needs a refusal sentence: what a sub-answer says when the passages do not tell."
+            )
+        one_spelling = "+".join(self.signals)  # "vote + verifier" is no other
+        object.__setattr__(self, "rank_by", one_spelling)
+        self._check_ranking()
+        self._check_vote()
+
+    def _check_ranking(self) -> None:
+        """Refuse a ranking that cannot be made."""
+        for name in self.signals:
+            if name not in SIGNALS:
+                hint = nearest(name, SIGNALS)
+                raise ConfigError(
+                    f"corag's rank_by is '{self.rank_by}', but '{name}' ranks nothing: "
+                    f"{hint}{'' if hint.endswith('?') else '.'} Several are joined by a plus."
+                )
+        if "vote" in self.signals and self.strategy == "tree":
+            raise ConfigError(
+                f"rank_by '{self.rank_by}' compares final answers, which strategy 'tree' does not have on "
+                "the way: use 'refusal', 'refusals' or 'verifier', or strategy 'best_of_n'."
+            )
+
+    def _check_vote(self) -> None:
+        """Refuse options of an adaptive vote that would do nothing, or that it cannot count."""
+        if self.strategy != "adaptive" and self.vote_sure != type(self).vote_sure:
+            raise ConfigError(
+                f"corag's vote_sure is for strategy 'adaptive', but the strategy is '{self.strategy}'."
+            )
+        if self.strategy == "adaptive" and self.rank_by != "vote":
+            raise ConfigError(
+                f"strategy 'adaptive' counts votes to know when to stop, but rank_by is '{self.rank_by}': "
+                "add --corag.rank_by vote, or use strategy 'best_of_n'."
+            )
+
+    @property
+    def samples(self) -> bool:
+        """Whether the temperature has an effect: a greedy chain samples nothing but repeated sub-queries."""
+        return self.strategy != "greedy"
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """What chains are ranked by, as ``rank_by`` names it."""
+        return tuple(name.strip() for name in self.rank_by.split("+"))
+
+    @property
+    def chain_signals(self) -> tuple[str, ...]:
+        """What ranking measures of each chain by itself."""
+        return tuple(name for name in dict.fromkeys(self.signals) if SIGNALS[name].measure)
+
+    @property
+    def conventions(self) -> Conventions:
+        """How replies are read and text is cut: the authors' way with preset "released_code", else ours."""
+        return RELEASED_CODE if self.preset == "released_code" else OURS
+
+    @property
+    def used_signals(self) -> tuple[str, ...]:
+        """All that is measured of a chain: to rank it, unless there is but one, and to show it."""
+        ranking = self.chain_signals if self.strategy != "greedy" else ()
+        # What is ranked by is measured of every candidate, too.
+        return tuple(dict.fromkeys((*ranking, *self.measure, *(self.chain_signals if self.measure else ()))))
+
+    @property
+    def needs_probabilities(self) -> bool:
+        """Whether sub-queries and sub-answers are asked for with their log-probabilities."""
+        return any(Ability.LOGPROBS in SIGNALS[name].needs for name in self.used_signals)
+
+    @property
+    def judges_answers(self) -> bool:
+        """Whether ranking a chain needs its answer first."""
+        return any(SIGNALS[name].of_answer for name in self.signals)
+
+    def prompt(self, name: PromptName) -> Template:
+        """Load one of the prompts; what it does not say about writing lists is as in the shipped one."""
+        return load_prompt(getattr(self, f"{name}_prompt"), name, PROMPTS)
+
+    def uses(self, prompt: PromptName) -> bool:
+        """Return whether signals or the stop rule need this prompt."""
+        signals = (SIGNALS[name] for name in self.used_signals)
+        return prompt in STOP_RULES[self.stop].prompts or any(prompt in each.prompts for each in signals)
+
+    def templates(self) -> tuple[Template, ...]:
+        """Every prompt that these options use."""
+        templates: tuple[Template, ...] = (
+            self.prompt("sub_query"), self.prompt("sub_answer"), self.prompt("final_answer"),
+        )  # fmt: skip
+        further: tuple[PromptName, ...] = ("stop_check", "verify")
+        return (*templates, *(self.prompt(name) for name in further if self.uses(name)))
+
+    def needs(self) -> Mapping[Ability, str]:
+        """Return scores, to rank chains by likelihood and to let it decide when to stop, and the ways out."""
+        needed: dict[Ability, str] = {}
+        if self.needs_probabilities:
+            needed[Ability.LOGPROBS] = "choose --corag.rank_by refusals, and no signal 'probability'"
+        ways = []
+        if self.strategy != "greedy" and self._need_scores(self.chain_signals):
+            others = "refusals" if self.strategy == "tree" else "refusals or vote"
+            ways.append(f"--corag.rank_by {others}")
+        if Ability.SCORES in STOP_RULES[self.stop].needs:
+            ways.append("--corag.stop check")
+        if self._need_scores(self.measure):
+            ways.append("--corag.measure refusals")
+        return needed | ({Ability.SCORES: f"choose {' and '.join(ways)}"} if ways else {})
+
+    @staticmethod
+    def _need_scores(names: tuple[str, ...]) -> bool:
+        return any(Ability.SCORES in SIGNALS[name].needs for name in names)

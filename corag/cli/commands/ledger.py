@@ -1,0 +1,138 @@
+"""Say where the tokens and seconds of finished runs went; no model is started.
+
+    corag ledger runs/test/ircot-5e6f7a8b runs/test/corag-1a2b3c4d
+
+By role: what was asked of the model, what the engine found in its cache, what was remembered, what it
+computed. By stage: how long questions waited. And the share of the time in which no request of the run was at
+the engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from corag.cli.result import CommandResult
+from corag.core.runs.manifest import Manifest
+from corag.core.tools import SearchStep
+from corag.core.types import MEASURING
+from eval.tables.ledger import Ledger, Spending, Waiting, read_ledger
+from eval.tables.printing import figures_table, wide_console
+from eval.tables.runs import Runs
+
+
+@dataclass(frozen=True)
+class LedgerOptions(Runs):
+    """Options of 'corag ledger'."""
+
+    def usage(self) -> str:
+        """The command line to write."""
+        return "corag ledger RUN RUN ..."
+
+
+def main(config: LedgerOptions) -> CommandResult:
+    """Print the ledger of each run."""
+    console, runs, figures = wide_console(150), config.by_name(), {}
+    # All are read before anything is printed: one may be no run.
+    ledgers = [read_ledger(folder) for folder in runs.values()]
+    for (name, folder), ledger in zip(runs.items(), ledgers, strict=True):
+        print_ledger(console, ledger, f"{Manifest.read(folder).method}: {folder}")
+        figures[name] = ledger.to_json() | {"folder": str(folder)}
+    return CommandResult(0, [{"runs": figures}])
+
+
+def print_ledger(console: Console, ledger: Ledger, title: str) -> None:
+    """Print a ledger under its title."""
+    console.print(
+        f"{title} ({ledger.questions} questions, {ledger.failed} failed)", soft_wrap=True, markup=False
+    )
+    console.print(roles_table(ledger))
+    console.print(stages_table(ledger))
+    for line in remarks(ledger):
+        console.print(line, soft_wrap=True)
+    console.print()
+
+
+def roles_table(ledger: Ledger) -> Table:
+    """Return what each role spent, in tokens."""
+    table = figures_table(
+        "role", right=("calls", "prompt", "generated", "in cache", "remembered", "computed", "share")
+    )
+    for role, spending in ledger.roles.items():
+        table.add_row(role, *_tokens(spending), f"{100 * ledger.share(role):.1f}%")
+    table.add_section()
+    table.add_row("all", *_tokens(ledger.total), "")
+    return table
+
+
+def stages_table(ledger: Ledger) -> Table:
+    """Return what questions waited for, in seconds."""
+    table = figures_table("seconds of", right=("calls", "all", "mean", "p50", "p95"))
+    for stage, waiting in ledger.stages.items():
+        table.add_row(stage, *_seconds(waiting))
+    table.add_section()
+    table.add_row("question, first call to answer", *_seconds(ledger.question_seconds))
+    return table
+
+
+def remarks(ledger: Ledger) -> list[str]:
+    """Return how to read the tables, and what the engine did meanwhile."""
+    lines = [
+        "Tokens: prompt + generated = in cache + remembered + computed; share: of all computed tokens.",
+        "Seconds of a stage: waiting; calls made at the same time are added up. Mean, p50 and p95 are per "
+        "question.",
+    ]
+    if ledger.remembered_searches and (searching := ledger.stages[SearchStep.kind]):
+        lines.append(
+            f"Of {searching.calls:,} searches {ledger.remembered_searches:,} were remembered: an equal one "
+            "had been made."
+        )
+    if MEASURING in ledger.roles:
+        lines.append(f'"{MEASURING}" was only measured: its tokens are in this table and no other.')
+    if estimated := ledger.total.usage.estimated:
+        lines.append(
+            f"Of these tokens {estimated:,} were not counted by the server, but estimated, one for four "
+            "bytes of text: --model.tokenizer counts them."
+        )
+    if ledger.retried:
+        lines.append(
+            f"Besides: {ledger.retried} failed attempts that were tried again, "
+            f"{ledger.retried_usage.total:,} tokens."
+        )
+    starts = f" in {len(ledger.starts)} starts, added up" if len(ledger.starts) > 1 else ""
+    lines.append(f"Wall time: {ledger.wall:,.1f} s{starts}, without loading engine and index.")
+    if ledger.idle_share is None or ledger.in_flight is None:
+        lines.append("Engine idle share: unknown, for the run keeps no steps.")
+    else:
+        lines.append(
+            f"Engine idle share: {100 * ledger.idle_share:.1f}% of the wall time, with no request of this "
+            f"run in flight; {ledger.in_flight:.1f} were on average."
+        )
+    if len(ledger.starts) > 1:
+        lines.append(
+            "A start that was killed left no trace of the questions in flight: the engine was idle that "
+            "much less."
+        )
+    return lines
+
+
+def _tokens(spending: Spending) -> list[str]:
+    usage = spending.usage
+    figures = [
+        usage.calls,
+        usage.prompt,
+        usage.generated,
+        spending.in_cache,
+        spending.remembered,
+        usage.computed,
+    ]
+    return ["-" if figure is None else f"{figure:,}" for figure in figures]
+
+
+def _seconds(waiting: Waiting | None) -> list[str]:
+    if waiting is None:
+        return ["unknown", "-", "-", "-", "-"]
+    seconds = [f"{value:,.2f}" for value in (waiting.total, waiting.mean, waiting.p50, waiting.p95)]
+    return [f"{waiting.calls:,}", *seconds]

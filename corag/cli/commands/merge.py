@@ -1,0 +1,67 @@
+"""Fold a LoRA adapter into its base model: a model folder that needs no adapter any more.
+
+corag merge adapters/world --out models/world
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from corag.cli.result import CommandResult
+from corag.core.errors import ConfigError
+from corag.core.options import Options
+from corag.generation.adapters import TRAINING, adapter_folder, merge_adapter, read_manifest
+from corag.generation.models import folder_digest, model_folder
+from eval.experiment.opening import quiet
+
+
+@dataclass(frozen=True)
+class MergeOptions(Options):
+    """Options of 'corag merge'.
+
+    Attributes:
+        adapter: folder of the adapter.
+        out: folder of the model.
+        model: the base model; "auto" is the one that the adapter's manifest names.
+        dtype: precision of the weights that are written.
+    """
+
+    adapter: str = ""
+    out: str = ""
+    model: str = "auto"
+    dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
+
+    def __post_init__(self) -> None:
+        if not self.adapter or not self.out:
+            raise ConfigError(
+                "name the adapter and the folder of the merged model: corag merge ADAPTER --out MODEL."
+            )
+        if Path(self.out).exists() and (not Path(self.out).is_dir() or any(Path(self.out).iterdir())):
+            raise ConfigError(f"'{self.out}' is in the way: choose another --out, or remove it.")
+
+
+def main(config: MergeOptions) -> CommandResult:
+    """Merge, and say how to use the model."""
+    adapter = adapter_folder(config.adapter)
+    manifest = read_manifest(Path(adapter))
+    if config.model == "auto" and manifest is None:
+        raise ConfigError(
+            f"the adapter '{config.adapter}' does not say what it was trained for: name its base with "
+            "--model."
+        )
+    name = (
+        config.model
+        if manifest is None or config.model != "auto"
+        else str(manifest["settings"]["base"]["name"])
+    )
+    with quiet(f"folding {config.adapter} into {name}"):
+        folder = model_folder(name)
+        merge_adapter(folder, adapter, Path(config.out), config.dtype)
+    if manifest is not None:
+        shutil.copy(Path(adapter) / TRAINING, Path(config.out) / "merged_training.json")
+    print(f"{config.out}: {name} with the adapter {config.adapter}. Use it: --model.name {config.out}")
+    made = {"folder": config.out, "base": name, "adapter": config.adapter}
+    return CommandResult(0, [made | {"digest": folder_digest(config.out)}])

@@ -1,0 +1,151 @@
+"""From nothing to the first table: a world, its indexes, a model, one answer with its chain, four methods.
+
+corag quickstart
+corag quickstart --limit 100
+
+Everything lies in one folder afterwards. Run it again: it goes on where it was. All four methods ask one
+model, the small one with the adapter that comes with the package, which is trained for CoRAG's prompts: so
+one engine serves them all.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from corag.baselines.closed_book import ClosedBookConfig, closed_book
+from corag.baselines.one_step import OneStepConfig, one_step
+from corag.chains.config import CoRAGConfig
+from corag.chains.method import corag
+from corag.cli.result import CommandResult
+from corag.core.errors import BackendError, ConfigError
+from corag.core.options import Options
+from eval.api.ask import ask
+from eval.api.opened import open_index, open_model
+from eval.api.results import Methods, run
+from eval.datasets import load_questions
+from eval.datasets.world import write_world
+from eval.experiment.opening import ENGINE_LOG, log_to, quiet
+from ircot import IRCoTConfig, ircot
+
+COLUMNS = 110
+PASSAGES, TRAIN, DEV, TEST = 1000, 100, 30, 30
+PASSAGES_READ = 6  # by one-step retrieval and by IRCoT
+INDEX = (sys.executable, "-m", "corag.cli", "index")
+NEXT = """\
+Next:
+  source .venv/bin/activate                                   for the commands below
+  corag ask --index {indexes} --model.adapter default --method corag --corag.preset small_model \\
+    --corag.max_hops 4 --corag.stop learned
+  corag index FOLDER --out indexes/mine                       your own .txt, .md, .html, .pdf, .docx"""
+
+
+@dataclass(frozen=True)
+class QuickstartOptions(Options):
+    """Options of 'corag quickstart'.
+
+    Attributes:
+        out: the folder for all that it makes.
+        limit: how many of the world's 30 test questions each method answers.
+    """
+
+    out: str = "quickstart"
+    limit: int = 20
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.limit <= TEST:
+            raise ConfigError(f"limit must be from 1 to {TEST}, but it is {self.limit}.")
+
+
+def main(config: QuickstartOptions) -> CommandResult:
+    """Perform it, and say how many seconds it took to the first answer and to the end."""
+    # scripts/quickstart.sh installs first, and the seconds count from there.
+    started_at = float(os.environ.get("CORAG_BEGUN", time.time()))
+    out, console = Path(config.out), Console(highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = COLUMNS  # in a file nothing is cut at 80
+    log_to(out / ENGINE_LOG)
+    write_world(out / "world", passages=PASSAGES, train=TRAIN, dev=DEV, test=TEST)
+    started: list[subprocess.Popen[str]] = []
+    with ThreadPoolExecutor(1) as beside:
+        building = beside.submit(build_indexes, out, started)
+        try:
+            model = open_model("default", adapter="default")
+            indexes = building.result()
+        except BaseException:  # else the thread would be waited for, minutes after a signal
+            for process in started:
+                process.terminate()
+            raise
+    with model, open_index(*indexes) as index:
+        first = ask(load_questions(out / "world/dev.jsonl")[0], corag, model, index, how_corag_asks())
+        console.print(first)
+        console.print(f"First answer after {time.time() - started_at:.0f} s.\n", style="bold")
+        results = run(
+            out / "world/test.jsonl", methods(out), model, index, out=out / "runs", limit=config.limit,
+            recall_at=PASSAGES_READ,
+        )  # fmt: skip
+        print(results)
+        report = results.report(out / "report.html", index)
+    seconds = time.time() - started_at
+    print(f"Every answer with its chain, to look at in a browser: {report}")
+    print(NEXT.format(indexes=",".join(indexes)))
+    console.print(f"Done after {seconds:.0f} s.", style="bold")
+    return CommandResult(0, [{"report": str(report), "seconds": round(seconds, 1)}])
+
+
+def build_indexes(out: Path, started: list[subprocess.Popen[str]]) -> list[str]:
+    """Build the world's indexes in a process beside this one, which waits for its engine; return the folders.
+
+    ``started``: takes the processes, so that they can be ended from elsewhere.
+    Raises :class:`BackendError` with what the process said if it failed.
+    """
+    folders = []
+    for kind in ("bm25", "dense"):
+        folders.append(str(out / kind))
+        words = [str(out / "world/corpus.jsonl"), "--kind", kind, "--out", folders[-1]]
+        with quiet(f"building the index {folders[-1]}", f"index {folders[-1]} is there"):
+            process = subprocess.Popen(
+                [*INDEX, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            )
+            started.append(process)
+            stderr = process.communicate()[1]
+            if process.returncode:
+                raise BackendError(f"the index {folders[-1]} was not built: {stderr.strip()}")
+    return folders
+
+
+def how_corag_asks() -> CoRAGConfig:
+    """As the adapter was trained (training/configs/world_rounds.yaml)."""
+    return CoRAGConfig(preset="small_model", max_hops=4, stop="learned")
+
+
+def methods(out: Path) -> Methods:
+    """Return the rows of the table, sized for two slow cores."""
+    examples: dict[str, Any] = {  # two worked examples, of the world's training questions
+        "demonstrations": str(out / "world/demonstrations.txt"),
+        "demonstration_count": 2,
+        "max_answer_tokens": 16,
+    }
+    thinking = IRCoTConfig(
+        preset="paper",
+        k_per_step=2,
+        max_steps=5,
+        paragraph_budget=PASSAGES_READ,
+        max_thought_tokens=40,
+        reader="direct",  # the paper's choice for small models (appendix E)
+        **examples,
+    )
+    return {
+        "closed_book": (closed_book, ClosedBookConfig(**examples)),
+        "one_step": (one_step, OneStepConfig(k=PASSAGES_READ, **examples)),
+        "ircot": (ircot, thinking),
+        "corag": (corag, how_corag_asks()),
+    }

@@ -1,0 +1,90 @@
+"""Turn finished runs on the same questions into one HTML file: table, tests, plots, every trace.
+
+    corag report runs/test/one_step-1a2b3c4d runs/test/corag-5e6f7a8b --out report.html
+    corag report runs/test/* --retriever.index indexes/test-bm25      # with the passages' texts
+
+The file needs no server and no network. Like 'corag table' it is about the questions that every run has
+answered or failed at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from corag.cli.result import CommandResult
+from corag.core.errors import ConfigError
+from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
+from eval.experiment.opening import open_index_quietly
+from eval.report.page import Report, TextBlocks, write_report
+from eval.tables.runs import Runs
+from retrieval.config import RetrieverConfig
+
+
+@dataclass(frozen=True)
+class ReportOptions(Runs):
+    """Options of 'corag report'.
+
+    Attributes:
+        out: the HTML file to write; a file of that name is replaced.
+        scorer: how answers are scored; "auto" takes that of the first run.
+        recall_at: recall is measured over so many collected passages; 0 takes that of the first run.
+        baseline: the run, by its name in the table or the end of its path, that the page opens with as the
+            one that every other is tested against; "" for the first.
+        retriever: the index that the runs searched, for the passages' texts; without it they are shown by
+            title.
+    """
+
+    def usage(self) -> str:
+        """The command line to write."""
+        return "corag report RUN RUN ... --out report.html"
+
+    out: str = "report.html"
+    scorer: str = "auto"
+    recall_at: int = 0
+    baseline: str = ""
+    retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+
+    ALIASES: ClassVar[dict[str, str]] = {"index": "retriever.index"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if Path(self.out).is_dir():
+            raise ConfigError(
+                f"'{self.out}' is a folder: name the HTML file to write, such as --out "
+                f"{self.out}/report.html."
+            )
+
+
+async def _write(config: ReportOptions) -> tuple[Report, TextBlocks]:
+    index = None
+    if config.retriever.index or config.retriever.url:
+        index = await open_index_quietly(config.retriever)
+    try:
+        return await write_report(
+            config.by_name(), Path(config.out), index, config.scorer, config.recall_at, config.baseline
+        )
+    finally:
+        if index is not None:
+            await index.close()
+
+
+def main(config: ReportOptions) -> CommandResult:
+    """Write the report and say where it is."""
+    report, texts = asyncio.run(_write(config))
+    figures = {
+        "questions": report.overview.n,
+        "runs": len(report.overview.runs),
+        "passages": len(report.passages.ids),
+    }
+    size = Path(config.out).stat().st_size / 1e6
+    print(
+        f"{config.out}: {figures['runs']} runs on {figures['questions']:,} questions, {size:.1f} MB. Open it "
+        "in a browser."
+    )
+    if texts.count:
+        print(f"It has the texts of {texts.count:,} of {figures['passages']:,} passages.")
+    record = {"report": config.out, **figures, "texts": texts.count, "megabytes": round(size, 2)}
+    return CommandResult(0, [record])

@@ -1,0 +1,41 @@
+"""The whole of CoRAG's training: sample chains, make rows, fine-tune, decode; once or several times.
+
+    corag rounds --config training/configs/world_rounds.yaml --questions world/train.jsonl \
+        --retriever.index world-bm25 --out made
+
+Every stage is a command of its own, whose options lie beside its result as YAML, and goes on where it was; so
+does the same 'corag rounds'. With several rounds, chains are sampled by what the round before trained
+(iterative rejection sampling, section 4.4 of the paper). With --learner, chains of the small --model train a
+larger one (weak to strong).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from corag.cli.result import CommandResult
+from eval.scoring.scorers import choose_scorer
+from eval.tables.printing import print_results
+from eval.tables.results import table_of_new_runs
+from training.rounds import RoundsConfig, perform_rounds
+
+
+def main(config: RoundsConfig) -> CommandResult:
+    """Perform every stage that is not finished; print a table of the rounds if they are decoded."""
+    test, root = config.held_out, Path(config.out)
+    tests = test.load() if test.questions else []
+    names = perform_rounds(config)
+    adapter = root / names[-1] / "adapter"
+    made = {"adapter": str(adapter), "rounds": names}
+    ending = f"Decode with what was trained: --model.adapter {adapter}"
+    if not tests:
+        print(ending)
+        return CommandResult(0, [made])
+    tested = {name: root / name / "test/corag" for name in ("untuned", *names)}
+    table = table_of_new_runs(tested, tests, choose_scorer("auto", test.dataset), test.recall_at)
+    print_results(table)
+    print(ending)
+    # Each stage may have so many failed questions, as its chains may.
+    status = table.status or int(any(each.failed > config.max_failed for each in table.summaries))
+    allowed = config.max_failed if status else table.failures.failed
+    return CommandResult(status, [made | table.to_json()], table.failures, allowed)

@@ -1,0 +1,54 @@
+"""Serve an index over HTTP, so that many processes or machines search one copy of it.
+
+corag serve indexes/world-bm25 --port 8100
+corag ask "Who ...?" --retriever.url http://127.0.0.1:8100
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass, field, replace
+
+from corag.core.errors import ConfigError
+from corag.core.options import Options
+from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
+from eval.experiment.opening import open_index_quietly
+from retrieval.config import RetrieverConfig
+
+
+@dataclass(frozen=True)
+class ServeOptions(Options):
+    """Options of 'corag serve'.
+
+    Attributes:
+        index: one or more indexes, as in --retriever.index.
+        host: the address to listen on.
+        port: the port to listen on; 0 takes a free one.
+        retriever: how to search, when the defaults do not do.
+    """
+
+    index: list[str] = field(default_factory=list)
+    host: str = "127.0.0.1"
+    port: int = 8100
+    retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+
+    def __post_init__(self) -> None:
+        if not self.index:
+            raise ConfigError("no index was given: write corag serve INDEX.")
+
+
+def main(config: ServeOptions) -> int:
+    """Open the index and answer requests until interrupted."""
+    asyncio.run(_serve(config))
+    return 0
+
+
+async def _serve(config: ServeOptions) -> None:
+    from retrieval.http.server import serve
+
+    retriever = await open_index_quietly(replace(config.retriever, index=config.index), part_alone=True)
+    try:
+        await serve(retriever, config.host, config.port, lambda line: print(line, file=sys.stderr))
+    finally:
+        await retriever.close()

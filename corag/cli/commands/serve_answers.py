@@ -1,0 +1,17 @@
+"""Serve answers over HTTP: to OpenAI's clients, to agents over MCP, and as a page.
+
+corag serve answers --index indexes/world-bm25 --method corag
+corag serve answers --index indexes/world-bm25 --presets presets.yaml --api_key_file keys.txt
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from corag.service.serve import AnswersOptions, report_line, serve
+
+
+def main(config: AnswersOptions) -> int:
+    """Open model and index and answer questions until interrupted."""
+    asyncio.run(serve(config, report_line))
+    return 0

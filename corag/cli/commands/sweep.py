@@ -1,0 +1,52 @@
+"""Answer a dataset with many settings: a table, the Pareto set, a curve, the best setting per budget.
+
+    corag sweep --config eval/configs/world.yaml
+    corag sweep --config scripts/configs/decoding.yaml --cells scripts/configs/decoding_cells.yaml \
+        --questions test.jsonl --retriever.index world-bm25
+
+A cell is a name and what it changes: options of 'corag run', as "corag.max_hops: 4" or nested. A grid is a
+list of blocks of options, each with a value or a list of values; its cells are their combinations. Cells of
+the same model share one engine, its prefix cache and its request cache: where best of 4 has been, best of
+8 asks for four chains only. Each cell has a run folder of its own, so the same command again goes on where it
+was; once every question is answered it prints the report and starts no engine. Questions that failed are
+tried again, as 'corag run' tries them again, so a cell that has any opens its engine each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+
+from corag.cli.result import CommandResult
+from corag.core.runs.failures import Failures
+from eval.experiment.opening import prepare_output
+from eval.sweeps.printing import print_findings, print_spending
+from eval.sweeps.record import read_sweep, sweep_table, write_sweep
+from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, plan_cells
+from eval.tables.printing import print_results, wide_console
+
+BACK_ENDS = Openers()
+
+
+def main(config: SweepConfig) -> CommandResult:
+    """Answer every cell and report. The status is 1 if more questions failed than may."""
+    test_cells, dev_cells = plan_cells(config)
+    prepare_output(config.folder)
+    asyncio.run(answer_cells([*test_cells, *dev_cells], BACK_ENDS))
+    sweep = read_sweep(test_cells, dev_cells, config.reporting)
+    record, files = write_sweep(config.folder, sweep)
+    if importlib.util.find_spec("matplotlib") is None:
+        print(
+            "corag: no pictures: pip install matplotlib, then the same command draws them.", file=sys.stderr
+        )
+    console = wide_console()
+    print_results(sweep_table(sweep), console)
+    print_findings(console, sweep)
+    print_spending(console, sweep.cells)
+    console.print(f"Written: {', '.join(map(str, files))}.", soft_wrap=True, markup=False)
+    rest = {name: value for name, value in record.items() if name not in ("cells", "dev_cells")}
+    figures = {"runs": record["cells"], **rest, "sweep": str(config.folder / "sweep.json")}
+    failures = sum((each.summary.failures for each in sweep.cells), Failures())
+    status = int(any(each.summary.failed == each.summary.n for each in sweep.cells))
+    return CommandResult(status, [figures], failures, config.max_failed)

@@ -1,0 +1,37 @@
+"""Print finished runs on the same questions as one table; no model is started.
+
+    corag table runs/test/one_step-1a2b3c4d rounds/world/round-1/test/corag
+    corag table runs/test/* --baseline one_step-1a2b3c4d      # paired tests of every run against one
+    corag table runs/test/* --baseline one_step-1a2b3c4d --disagreements 20   # and what they disagree on
+    corag table runs/test/* --kinds bridge,comparison         # of these types of question
+    corag table runs/test/* --min_hops 2                      # of so many hops
+    corag table seeds/* --over seeds                          # mean over runs that differ in nothing else
+
+The rows are the questions that every run has answered or failed at; a run is called by what tells its path
+from the others'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from corag.cli.result import CommandResult
+from eval.tables.printing import print_results
+from eval.tables.results import TableView, table_of_runs
+from eval.tables.runs import Runs
+
+
+@dataclass(frozen=True)
+class TableOptions(Runs, TableView):
+    """Options of 'corag table'."""
+
+    def usage(self) -> str:
+        """The command line to write."""
+        return "corag table RUN RUN ..."
+
+
+def main(config: TableOptions) -> CommandResult:
+    """Print the table. The status is 1 if every question of some run failed."""
+    table = table_of_runs(config.by_name(), config)
+    print_results(table)
+    return CommandResult(table.status, [table.to_json()])

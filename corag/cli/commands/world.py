@@ -1,0 +1,59 @@
+"""Write the embedded world: a fictional universe to retrieve from, ask about and train on, with no download.
+
+corag world data/world --passages 2000 --test 200
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from corag.cli.result import CommandResult
+from corag.core.errors import ConfigError
+from corag.core.options import Options
+from eval.datasets.world.write import write_world
+
+
+@dataclass(frozen=True)
+class WorldOptions(Options):
+    """Options of 'corag world'.
+
+    Attributes:
+        out: the folder to write.
+        seed: another seed, another world.
+        passages: size of the corpus, from 500 to 1,000,000.
+        train: training questions.
+        dev: questions for choosing settings.
+        test: questions for reporting.
+        references: pages end in "See also ..." with the things that they tell of, for methods that follow
+            references; all else is the same.
+    """
+
+    out: str = ""
+    seed: int = 0
+    passages: int = 2000
+    train: int = 500
+    dev: int = 100
+    test: int = 200
+    references: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.out:
+            raise ConfigError("no folder was given: write corag world FOLDER.")
+
+
+def main(config: WorldOptions) -> CommandResult:
+    """Write the world and say how to go on."""
+    manifest = write_world(
+        Path(config.out),
+        seed=config.seed,
+        passages=config.passages,
+        train=config.train,
+        dev=config.dev,
+        test=config.test,
+        references=config.references,
+        report=lambda line: print(line, file=sys.stderr),
+    )
+    print(f"Index it: corag index {config.out}/corpus.jsonl --out INDEX")
+    return CommandResult(0, [asdict(manifest)])

@@ -1,0 +1,300 @@
+"""The ``corag`` command. Nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import selectors
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import get_type_hints
+
+from corag.core.errors import BackendError, ConfigError, CoragError, nearest
+
+_AGAIN_S, _END_S = 3.0, 8.0  # after SIGTERM; a training that is told to end has 5 before it is killed
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A sub-command.
+
+    Attributes:
+        module: where its ``main`` is. The class that annotates main's parameter holds the options; what it
+            returns is an exit status, or one with figures for ``--json``.
+        positional: the option that a bare argument sets.
+    """
+
+    module: str
+    summary: str
+    positional: str = ""
+
+
+COMMANDS = {
+    "quickstart": Command(
+        "corag.cli.commands.quickstart", "make a small world and answer its first questions"
+    ),
+    "run": Command("corag.cli.commands.run", "answer a dataset with one or more methods and print the table"),
+    "sweep": Command(
+        "corag.cli.commands.sweep", "answer a dataset with many settings over one engine and print one table"
+    ),
+    "ask": Command(
+        "corag.cli.commands.ask", "answer a question, or one after another at a prompt", "question"
+    ),
+    "join": Command(
+        "corag.cli.commands.join", "join the shards of a run (--shard) and print its table", "runs"
+    ),
+    "sample": Command(
+        "corag.cli.commands.sample", "sample chains for training and keep the best of each question"
+    ),
+    "rows": Command("corag.cli.commands.rows", "turn sampled chains into training rows", "chains"),
+    "pairs": Command(
+        "corag.cli.commands.pairs",
+        "turn sampled chains into pairs of sub-queries, chosen and rejected",
+        "chains",
+    ),
+    "train": Command(
+        "corag.cli.commands.train", "fine-tune on training rows: training/sft.py, from anywhere"
+    ),
+    "rounds": Command(
+        "corag.cli.commands.rounds", "sample, make rows, fine-tune and decode, once or several times"
+    ),
+    "merge": Command("corag.cli.commands.merge", "fold a LoRA adapter into its base model", "adapter"),
+    "table": Command(
+        "corag.cli.commands.table", "print finished runs on the same questions as one table", "runs"
+    ),
+    "ledger": Command(
+        "corag.cli.commands.ledger", "say where the tokens and seconds of finished runs went", "runs"
+    ),
+    "ceiling": Command(
+        "corag.cli.commands.ceiling",
+        "say what the best choice among the candidates of runs would score",
+        "runs",
+    ),
+    "judge": Command(
+        "corag.cli.commands.judge",
+        "let a language model say which answers of finished runs are right",
+        "runs",
+    ),
+    "export": Command(
+        "corag.cli.commands.export", "write a run as a prediction file, TREC run or dataset of traces", "run"
+    ),
+    "report": Command(
+        "corag.cli.commands.report",
+        "turn finished runs into one HTML file: table, tests, plots, traces",
+        "runs",
+    ),
+    "index": Command("corag.cli.commands.index", "build an index over documents or a corpus", "corpus"),
+    "units": Command("corag.cli.commands.units", "group a corpus into long units for longrag", "corpus"),
+    "serve": Command("corag.cli.commands.serve", "serve an index over HTTP", "index"),
+    "serve answers": Command(
+        "corag.cli.commands.serve_answers",
+        "serve answers over HTTP: to OpenAI's clients, to agents (MCP), and as a page",
+    ),
+    "mcp": Command(
+        "corag.cli.commands.mcp", "serve answers to one agent over standard input and output (MCP)"
+    ),
+    "world": Command(
+        "corag.cli.commands.world",
+        "write the embedded fictional world: corpus, questions, demonstrations",
+        "out",
+    ),
+    "list": Command(
+        "corag.cli.commands.list", "list methods and datasets, or one's options, presets, scorer", "name"
+    ),
+    "bench": Command(
+        "corag.cli.commands.bench",
+        "measure scoring, retrieval, runner, decode, sweep, sample, sft, startup, workers, scale or service",
+        "name",
+    ),
+    "doctor": Command(
+        "corag.cli.commands.doctor",
+        "say what this machine has and what is missing, or whether an index is as it was built",
+        "index",
+    ),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status.
+
+    0: everything was done; 1: some of it was not: more questions than ``max_failed`` failed, or the engine,
+    index or server did; 2: the request is invalid and nothing was done; 130: interrupted (Ctrl-C); 143: told
+    to end (SIGTERM, as by a cluster's scheduler).
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    termination = _Termination()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, termination.interrupt)
+    try:
+        status = 0
+        if not words or words[0] in ("-h", "--help", "help"):
+            print(usage())
+        elif words[0] in ("-V", "--version", "version"):
+            print(version_line())
+        else:
+            status = run_command(*split_command(words))
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        return termination.report()
+    except Exception as error:
+        # Schedulers signal all processes of a job: an engine that ends as well fails whatever waits for it.
+        if termination.requested:
+            return termination.report()
+        error_status = _report_error(error)
+        if error_status is None:
+            raise
+        return error_status
+
+
+class _Termination:
+    """Makes SIGTERM end a command as Ctrl-C does, within seconds.
+
+    The default handler would end Python at once: engines would go on running in processes of their own.
+
+    Attributes:
+        requested: whether the signal has come.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._reported = False
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Handle SIGTERM: do what Ctrl-C does at this moment."""
+        if not self.requested:
+            self.requested = True
+            threading.Thread(target=self._insist, name="ending", daemon=True).start()
+        handler = signal.getsignal(signal.SIGINT)
+        if callable(handler):
+            handler(signal.SIGINT, frame)
+        else:  # a shell's background jobs ignore Ctrl-C
+            raise KeyboardInterrupt
+
+    def _insist(self) -> None:
+        """Interrupt once more what does not end, and at last end without cleaning up."""
+        # asyncio only notes a first Ctrl-C, for when the program awaits something. An engine that opens does
+        # not for a minute. What awaits is cleaning up, and is let be.
+        time.sleep(_AGAIN_S)
+        at_work = sys._current_frames().get(threading.main_thread().ident or 0)
+        if at_work and at_work.f_code.co_filename != selectors.__file__ and not self._reported:
+            os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_END_S - _AGAIN_S)
+        if not self._reported:
+            self.report()
+        os._exit(128 + signal.SIGTERM)  # our engines watch this process, and end with it
+
+    def report(self) -> int:
+        """Say that the command was interrupted; return its exit status."""
+        self._reported = True
+        how = "told to end (SIGTERM)" if self.requested else "interrupted"
+        print(
+            f"corag: {how}. What a run or an index build had finished is kept: the same command goes on from "
+            "there.",
+            file=sys.stderr,
+            flush=True,
+        )
+        return 128 + (signal.SIGTERM if self.requested else signal.SIGINT)
+
+
+def _report_error(error: Exception) -> int | None:
+    """Print an error that is a sentence, and return the exit status; None for a defect of ours."""
+    if isinstance(error, CoragError):
+        from corag.core.text import printable
+
+        print(f"corag: {printable(str(error))}", file=sys.stderr)
+        if isinstance(error, BackendError):
+            from eval.experiment.opening import last_words
+
+            print(last_words(), file=sys.stderr, end="")
+            return 1
+        return 2
+    if isinstance(error, BrokenPipeError):
+        _discard_stdout()
+        return 1
+    if isinstance(error, OSError):
+        from corag.core.files import FULL
+
+        if error.errno not in FULL:
+            return None
+        # Files that we write raise sentences of their own; this is stdout where it is redirected to a file.
+        print(
+            f"corag: cannot write {error.filename or 'what is printed'}: {error.strerror}. Free some space, "
+            "then give the same command again.",
+            file=sys.stderr,
+        )
+        _discard_stdout()
+        return 2
+    return None
+
+
+def _discard_stdout() -> None:
+    """Redirect stdout to the null device."""
+    # Python flushes stdout once more when it ends, and would fail a second time with a traceback.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def usage() -> str:
+    """Return the overview that ``corag --help`` prints."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "corag: retrieval-augmented question answering in many steps with local models",
+            "",
+            "usage: corag COMMAND [--config FILE.yaml] [--option value ...]",
+            "",
+            *lines,
+            "",
+            "'corag COMMAND --help' lists a command's options; --json prints figures as JSON at the end.",
+        ]
+    )
+
+
+def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Split a command line into the command, of one word or two, and its arguments.
+
+    >>> split_command(["serve", "answers", "--port", "1"]), split_command(["serve", "my_index"])
+    (('serve answers', ['--port', '1']), ('serve', ['my_index']))
+    """
+    longer = " ".join(words[:2])
+    return (longer, words[2:]) if longer in COMMANDS else (words[0], words[1:])
+
+
+def version_line() -> str:
+    """Return name and version of the installed distribution, and Python's."""
+    from importlib.metadata import version
+
+    return f"corag {version('corag')} (Python {sys.version.split()[0]})"
+
+
+def run_command(name: str, arguments: Sequence[str]) -> int:
+    """Parse the arguments of one command and run it."""
+    if name not in COMMANDS:
+        raise ConfigError(f"unknown command '{name}': {nearest(name, COMMANDS)}")
+    command = COMMANDS[name]
+    module = importlib.import_module(command.module)
+    from corag.cli.result import CommandResult
+    from corag.core.command_line import parse  # pydantic is not needed for the overview
+
+    *_, options, return_type = get_type_hints(module.main).values()
+    words = [word for word in arguments if word != "--json"]
+    print_json = len(words) < len(arguments)
+    if print_json and return_type is not CommandResult:
+        raise ConfigError(f"'corag {name}' prints no figures, so it has no JSON either: leave out --json.")
+    flags = {"json": "print a line of JSON at the end, for programs."} if return_type is CommandResult else {}
+    config = parse(options, words, f"corag {name}", command.summary, command.positional, flags)
+    result = module.main(config)
+    if not isinstance(result, CommandResult):
+        return int(result)
+    for record in result.records if print_json else ():
+        print(json.dumps(record))
+    for line in result.failures.lines(result.max_failed, result.advice):
+        print(line, file=sys.stderr)
+    return result.exit_status

@@ -1,0 +1,80 @@
+"""Micro-batching: many callers await one item each, one worker call serves them together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting(Generic[In, Out]):
+    order: tuple[int, int]  # priority, arrival
+    item: In
+    future: asyncio.Future[Out]
+
+
+class MicroBatcher(Generic[In, Out]):
+    """Collect what arrives while the worker is busy and pass it on as one batch.
+
+    The worker runs in one thread of its own, so the event loop stays free and the worker need not be
+    thread-safe. There is no waiting window by default: an idle worker starts at once with what the current
+    turn of the event loop has queued, and load forms the batches. If the worker raises, every caller of that
+    batch gets the exception; later batches are tried afresh.
+    """
+
+    def __init__(
+        self, work: Callable[[Sequence[In]], Sequence[Out]], *, max_batch: int, name: str = "batch"
+    ) -> None:
+        """``work`` maps a batch of up to ``max_batch`` items to as many results, in the same order."""
+        self._work = work
+        self._max_batch = max_batch
+        self._waiting: list[_Waiting[In, Out]] = []
+        self._arrivals = 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._task: asyncio.Task[None] | None = None
+
+    async def submit(self, item: In, priority: int = 0) -> Out:
+        """Return the worker's result for one item.
+
+        Lower priority goes first; equals go in order of arrival.
+        """
+        future: asyncio.Future[Out] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting((priority, self._arrivals), item, future))
+        self._arrivals += 1
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._drain())
+        return await future
+
+    async def _drain(self) -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(0)  # let every caller that is already runnable join the first batch
+        while self._waiting:
+            self._waiting.sort(key=lambda entry: entry.order)
+            batch = [entry for entry in self._waiting[: self._max_batch] if not entry.future.cancelled()]
+            del self._waiting[: self._max_batch]
+            if not batch:
+                continue
+            try:
+                results = await loop.run_in_executor(
+                    self._thread, self._work, [entry.item for entry in batch]
+                )
+                if len(results) != len(batch):
+                    raise RuntimeError(f"the worker returned {len(results)} results for {len(batch)} items")
+            except Exception as error:  # noqa: BLE001 - handed to every caller of this batch
+                for entry in batch:
+                    if not entry.future.done():
+                        entry.future.set_exception(error)
+                continue
+            for entry, result in zip(batch, results, strict=True):
+                if not entry.future.done():
+                    entry.future.set_result(result)
+
+    def close(self) -> None:
+        """Wait for the current batch and stop the worker thread."""
+        self._thread.shutdown(wait=True)

@@ -1,0 +1,157 @@
+"""The command line and the YAML files of a command become its options.
+
+Of several values for an option the later wins: defaults, values that another option implies, the preset's,
+those of YAML files, those of the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
+
+import yaml
+
+from corag.core.errors import ConfigError
+from corag.core.option_names import is_list, meaning, options_of, renamed
+from corag.core.options import Options, full_names, implied_values, names_in, unchosen
+from corag.core.yaml_files import as_yaml, load_yaml, plain
+
+Config = TypeVar("Config")
+Arguments = list[tuple[str, str]]
+
+
+def parse(
+    config: type[Config],
+    argv: Sequence[str],
+    prog: str,
+    summary: str,
+    positional: str = "",
+    flags: Mapping[str, str] = MappingProxyType({}),
+) -> Config:
+    """Build a configuration from a command line.
+
+    Args:
+        config: the class of the options.
+        argv: the command line, without the program's name.
+        prog: the program's name, for its help.
+        summary: what it does, in a line.
+        positional: the option that a leading bare argument sets.
+        flags: what the program takes off the command line itself, for its help: what each does, by name.
+
+    Raises:
+        ConfigError: naming the option, what was given and what was expected.
+        SystemExit: after --help and --print_config.
+    """
+    options = cast("type[Options]", config)
+    choices = list(_stated_for(options.section_choice(), argv)) if options.section_choice() else []
+    config = cast("type[Config]", options.extended(names_in(choices)))
+    left_out = unchosen(config, choices)
+    words = _read_argv(argv, positional, config, left_out)
+    if words.help_on is not None:
+        from corag.core.help import help_text  # which the other starts of a command do without
+
+        text = help_text(config, prog, summary, positional, words.help_on, left_out, flags)
+        print(text, flush=True)  # noqa: T201 - flushed while a full disk can still be reported
+        raise SystemExit(0)
+    pairs = [pair for file in words.files for pair in _read_yaml(file, config, left_out)] + words.pairs
+    stated = full_names(config, pairs, left_out=left_out)
+    built: Any = config(**{**implied_values(config, stated), **stated})
+    if words.print_config:
+        print(yaml.safe_dump(plain(asdict(built)), sort_keys=False), end="", flush=True)  # noqa: T201
+        raise SystemExit(0)
+    return cast("Config", built)
+
+
+def _stated_for(option: str, argv: Sequence[str]) -> Iterator[Any]:
+    """Yield what a command line and its YAML files state for one option, whatever else they hold."""
+    # Ahead of all parsing, since it decides which options there are. The command line comes last, and wins.
+    stated: list[Any] = []
+    for word, following in pairwise([*argv, ""]):
+        name, equals, value = word.removeprefix("--").partition("=")
+        value = value if equals else following
+        if not word.startswith("--") or name not in (option, "config") or not value or value.startswith("--"):
+            continue
+        if name == option:
+            stated.append(value)
+        elif isinstance(data := load_yaml(value), dict):
+            yield data.get(option)
+    yield from stated
+
+
+@dataclass
+class _Words:
+    """A command line, taken apart.
+
+    Attributes:
+        pairs: options with their values.
+        files: of --config.
+        print_config: whether the configuration is only to be printed.
+        help_on: what help is requested on, "" for the short one; None for none.
+    """
+
+    pairs: Arguments
+    files: list[str]
+    print_config: bool = False
+    help_on: str | None = None
+
+
+def _read_argv(argv: Sequence[str], positional: str, config: type[Any], left_out: Collection[str]) -> _Words:
+    """Take a command line apart. Raises :class:`ConfigError` for one that cannot be read."""
+    line, types = _Words([], []), dict(options_of(config))
+    words = list(argv)
+    bare: list[str] = []
+    while positional and words and not words[0].startswith("-") and (not bare or is_list(types[positional])):
+        bare.append(words.pop(0))
+    if bare:
+        line.pairs.append((positional, ",".join(bare)))
+    while words:
+        word = words.pop(0)
+        name, equals, value = word.removeprefix("--").partition("=")
+        if word == "-h" or name == "help":
+            line.help_on = value or (words.pop(0) if words and not words[0].startswith("-") else "")
+            continue
+        if word.startswith("--") and name.replace("-", "_") == "print_config":
+            line.print_config = value != "false"
+            continue
+        if not word.startswith("--"):
+            many = "" if is_list(types.get(positional)) else "one "
+            expected = f"{many}{positional} first, then options" if positional else "options"
+            raise ConfigError(f"unexpected argument '{word}': expected {expected}, such as --name value.")
+        option = renamed(name, config)
+        if not equals:
+            if words and not words[0].startswith("--"):
+                value = words.pop(0)
+            elif types.get(option) is bool:
+                value = "true"
+            else:
+                hint = (
+                    "" if option in types else f" Besides, it is unknown: {meaning(name, config, left_out)}"
+                )
+                raise ConfigError(f"option '{name}' has no value: write --{name} VALUE.{hint}")
+        if name == "config":
+            line.files.append(value)
+        else:
+            line.pairs.append((name, value))
+    return line
+
+
+def _read_yaml(file: str, config: type[Any], left_out: Collection[str]) -> Arguments:
+    """Return the options of a YAML file, values written as YAML again."""
+    data = load_yaml(file)
+    if not isinstance(data, dict):
+        raise ConfigError(f"'{file}' must hold 'option: value' lines, but it holds a {type(data).__name__}.")
+    if explanation := cast("type[Options]", config).explain_file(data):
+        raise ConfigError(f"'{file}' {explanation}")
+    try:
+        stated = full_names(config, data.items(), left_out=left_out)
+    except ConfigError as error:
+        raise ConfigError(f"'{file}' has the {error}") from None
+    # A structure under an option of text, such as the cells of a sweep, is passed on in its order.
+    types = dict(options_of(config))
+    return [
+        (name, value if isinstance(value, str) else as_yaml(value, in_order=types.get(name) is str))
+        for name, value in stated.items()
+    ]

@@ -1,0 +1,43 @@
+"""Loading late: public names of packages when first asked for (PEP 562), big libraries one by one."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+importing = threading.RLock()
+"""Held while torch, transformers, vLLM or sentence-transformers is imported.
+
+They import each other in circles. Two threads that begin at different places, as an engine and an encoder
+that open side by side do, would see half of a module: "cannot import name ... from partially initialized
+module".
+"""
+
+
+def lazy_exports(
+    package: str, names: Mapping[str, str], suggest: Callable[[str], str] = lambda name: ""
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a package's ``__all__``, ``__getattr__`` and ``__dir__``.
+
+    An eager ``__init__`` would bring torch, vLLM or a JVM to everybody who imports any module of the package.
+    ``names``: by the module that defines them, separated by spaces. None may be that of a submodule, which
+    would hide it once it is imported. ``suggest``: what to add to the message for a name that is not there.
+    """
+    places = {name: module for module, listed in names.items() for name in listed.split()}
+
+    def load(name: str) -> Any:
+        if name not in places:
+            # Python drops an AttributeError's message in "from package import name", which asks through here.
+            importing_name = sys._getframe(1).f_code.co_name == "_handle_fromlist"
+            if (hint := suggest(name)) and importing_name:
+                raise ImportError(f"{package!r} has no {name!r}: {hint}")
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint and ': '}{hint}")
+        return getattr(import_module(places[name]), name)
+
+    def everything() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *places})
+
+    return sorted(places), load, everything

@@ -1,0 +1,237 @@
+"""What options are called: their full names, other spellings, and what a misspelt one probably means.
+
+Apart from :mod:`corag.core.options`, since the help of a command is written from the same names.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
+from enum import Enum, auto
+from functools import lru_cache
+from typing import Any, Literal, cast
+
+_ALIKE = 0.6  # difflib's own measure of "close": a letter or two wrong in names of this length
+_MOST_SHOWN = 5
+
+
+class Mark(Enum):
+    """What a field's annotation says about its option: ``threads: Annotated[int, Mark.ENVIRONMENT] = 0``."""
+
+    OFTEN = auto()
+    """Needed often: it is in the short help of commands that have its section."""
+    ENVIRONMENT = auto()
+    """How fast, or in what memory: it cannot change a result, so it does not identify one."""
+    PLACE = auto()
+    """Where a file lies: a result is identified by the digest of its content instead."""
+
+
+def marked(config: type[Any], mark: Mark) -> frozenset[str]:
+    """Return the names of a dataclass's options that have a mark."""
+    kinds = kinds_of(cast("Any", config), annotated=True)  # mypy does not take a class for hashable
+    return frozenset(name for name, kind in kinds.items() if mark in getattr(kind, "__metadata__", ()))
+
+
+@lru_cache(maxsize=512)
+def kinds_of(config: Any, *, annotated: bool = False) -> dict[str, Any]:
+    """Return the types of a dataclass's fields by name; ``annotated``: with bounds and marks."""
+    names = {each.name for each in fields(config)}
+    hints = typing.get_type_hints(config, include_extras=annotated)  # slow, hence the cache
+    return {name: kind for name, kind in hints.items() if name in names}
+
+
+_TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "null"}
+
+
+def is_list(kind: Any) -> bool:
+    """Whether an option of this type takes several values."""
+    return typing.get_origin(kind) in (list, tuple)
+
+
+def describe_type(kind: Any) -> str:
+    """Describe the values that an option of this type takes, for a message.
+
+    >>> describe_type(float | None), describe_type(list[str]), describe_type(Literal["paper", "zero_shot"])
+    ('a number or null', 'a list, each text', 'one of paper, zero_shot')
+    >>> from annotated_types import Ge, Le
+    >>> describe_type(typing.Annotated[int, Ge(1)]), describe_type(typing.Annotated[float, Ge(0), Le(1)])
+    ('a whole number of at least 1', 'a number from 0 to 1')
+    """
+    if typing.get_origin(kind) is typing.Annotated:
+        base, *bounds = typing.get_args(kind)
+        return describe_type(base) + _describe_bounds(bounds)
+    parts = typing.get_args(kind)
+    if typing.get_origin(kind) is Literal:
+        return f"one of {', '.join(map(str, parts))}"
+    if typing.get_origin(kind) is dict:
+        return f"a mapping of {describe_type(parts[0])} to {describe_type(parts[1])}"
+    if is_list(kind):
+        return f"a list, each {describe_type(parts[0])}"
+    return " or ".join(map(describe_type, parts)) if parts else _TYPES.get(kind, str(kind))
+
+
+def _describe_bounds(bounds: Iterable[Any]) -> str:
+    limits = {
+        name: getattr(each, name)
+        for each in bounds
+        for name in ("ge", "gt", "le", "lt")
+        if hasattr(each, name)
+    }
+    match limits:
+        case {"ge": low, "le": high}:
+            return f" from {low} to {high}"
+        case {"gt": low, "lt": high}:
+            return f" above {low} and below {high}"
+    words = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
+    return "".join(f" {words[name]} {limit}" for name, limit in limits.items())
+
+
+def options_of(config: type[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted name, type) of every option of a nested dataclass."""
+    kinds = kinds_of(cast("Any", config))  # mypy does not take a class for hashable
+    for field in fields(config):
+        kind = kinds[field.name]
+        if is_dataclass(kind):
+            yield from options_of(cast("type[Any]", kind), f"{prefix}{field.name}.")
+        else:
+            yield prefix + field.name, kind
+
+
+def sections_of(config: type[Any], prefix: str = "") -> Iterator[tuple[str, type[Any]]]:
+    """Yield (dotted prefix, dataclass) of a dataclass and of every dataclass nested in it."""
+    yield prefix, config
+    kinds = kinds_of(cast("Any", config))  # mypy does not take a class for hashable
+    for field in fields(config):
+        if is_dataclass(kinds[field.name]):
+            yield from sections_of(kinds[field.name], f"{prefix}{field.name}.")
+
+
+def renamed(name: str, config: type[Any]) -> str:
+    """Return an option's full name, which it has if it is not one of the ``ALIASES``.
+
+    A hyphen is as good as an underscore.
+    """
+    name = name.replace("-", "_")
+    for prefix, section in sections_of(config):
+        aliases: Mapping[str, str] = getattr(section, "ALIASES", {})
+        if name.startswith(prefix) and name.removeprefix(prefix) in aliases:
+            return prefix + aliases[name.removeprefix(prefix)]
+    return name
+
+
+def respelt(name: str, value: Any, config: type[Any]) -> Any:
+    """Return the value that is meant for an option of this full name.
+
+    It may be one of its section's ``VALUE_ALIASES``, or a choice written with hyphens.
+    """
+    if not isinstance(value, str):
+        return value
+    prefix, _, option = name.rpartition(".")
+    section = dict(sections_of(config)).get(f"{prefix}." if prefix else "")
+    others: Mapping[str, Mapping[str, str]] = getattr(section, "VALUE_ALIASES", {})
+    plain = value.replace("-", "_")
+    choices = choices_of(option, section) if section is not None else ()
+    if value in choices:
+        return value
+    return others.get(option, {}).get(plain, plain if plain in choices else value)
+
+
+def choices_of(option: str, section: type[Any]) -> tuple[Any, ...]:
+    """Return the values that an option may have, if they can be listed."""
+    kind = kinds_of(cast("Any", section)).get(option)
+    return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
+
+
+def meaning(name: str, config: type[Any], left_out: Collection[str] = ()) -> str:
+    """Say what a name that is no option was probably meant to be, as the second half of a sentence.
+
+    A name that begins with a section is looked for in that section alone. ``left_out``: sections that are not
+    chosen, which are named only if nothing else has an option of this name.
+    """
+    name = name.replace("-", "_")
+    sections = dict(sections_of(config))
+    pointer = _pointer(name, sections, left_out)
+    if pointer is not None:
+        return pointer
+    if f"{name}." in sections:
+        return f"it is a section: write one of its options, such as '{name}.{_own(sections[f'{name}.'])[0]}'."
+    typed, dot, last = name.rpartition(".")
+    if dot and f"{typed}." not in sections:
+        near = _near(typed, [prefix.removesuffix(".") for prefix in sections if prefix])
+        if near is None:
+            return f"there is no section '{typed}': --help lists them."
+        typed = near
+    if dot:
+        return _within(f"{typed}.", last, sections[f"{typed}."])
+    return _anywhere(name, config, sections, left_out)
+
+
+def _pointer(name: str, sections: Mapping[str, type[Any]], left_out: Collection[str]) -> str | None:
+    """Return what another toolkit's name is here: that of the section it is typed in comes first."""
+    pointers = {
+        f"{prefix}{other}": text
+        for prefix, section in sections.items()
+        for other, text in getattr(section, "POINTERS", {}).items()
+    }
+    _, dot, last = name.rpartition(".")
+    places = [""] if dot else [prefix for prefix in sections if prefix.split(".")[0] not in left_out]
+    # A newcomer types a flat config's name in the section of the method: its answer is the command's.
+    names = [name, last, *(f"{prefix}{name}" for prefix in places)]
+    return next((pointers[each] for each in names if each in pointers), None)
+
+
+def _within(prefix: str, typed: str, section: type[Any]) -> str:
+    """Say which option of a section was meant, or what options it has."""
+    near = _near(typed, _spellings(section))
+    if near is not None:
+        return f"did you mean '{prefix}{_spellings(section)[near]}'?"
+    return f"'{prefix.removesuffix('.')}' has {', '.join(_own(section))}."
+
+
+def _anywhere(
+    name: str, config: type[Any], sections: Mapping[str, type[Any]], left_out: Collection[str]
+) -> str:
+    """Say which option a name without a section means: of the command itself, or of a section of its."""
+    shown = {
+        prefix: section
+        for prefix, section in sections.items()
+        if prefix and prefix.split(".")[0] not in left_out
+    }
+    for places in (shown, sections):
+        having = [prefix for prefix, section in places.items() if prefix and name in _spellings(section)]
+        if having:
+            return _one_of(f"{prefix}{_spellings(sections[prefix])[name]}" for prefix in having)
+    spellings = dict(_spellings(config))
+    for prefix, section in shown.items():
+        for spelling, option in _spellings(section).items():
+            spellings.setdefault(spelling, f"{prefix}{option}")
+    own = [prefix.removesuffix(".") for prefix in sections if prefix]
+    near = _near(name, {**spellings, **{section: section for section in own}})
+    if near in own and near not in spellings:
+        return f"did you mean the section '{near}'?"
+    return f"did you mean '{spellings[near]}'?" if near is not None else "--help lists the options."
+
+
+def _own(section: type[Any]) -> list[str]:
+    """Return the options of a section itself."""
+    return [
+        each.name for each in fields(section) if not is_dataclass(kinds_of(cast("Any", section))[each.name])
+    ]
+
+
+def _spellings(section: type[Any]) -> dict[str, str]:
+    """Return what may be typed for the options of a section, with the option that each means."""
+    return {name: name for name in _own(section)} | dict(getattr(section, "ALIASES", {}))
+
+
+def _near(typed: str, known: Iterable[str]) -> str | None:
+    """Return the name that is spelt most alike, or else the first that has the typed one as a word."""
+    names = list(known)
+    alike = get_close_matches(typed, names, n=1, cutoff=_ALIKE)
+    return next((name for name in [*alike, *names] if name in alike or f"_{typed}_" in f"_{name}_"), None)
+
+
+def _one_of(names: Iterable[str]) -> str:
+    return f"did you mean {' or '.join(repr(name) for name in list(names)[:_MOST_SHOWN])}?"

@@ -1,0 +1,358 @@
+"""One way to configure everything: frozen dataclasses whose values are checked as they are made.
+
+``CoRAGConfig(preset="small_model", top_k=3)`` in Python, a YAML file, the command line and a sweep's cell all
+end in the constructor of the same class (:class:`Options`), so they give the same object or the same
+sentence: other names are honoured, the preset's values applied, types and bounds checked by pydantic. Text is
+read as the option's type, so ``"3"`` and ``3`` are one value.
+
+Beside its fields a class may have ``ALIASES`` (other names of options), ``VALUE_ALIASES`` (other spellings of
+values), ``POINTERS`` (names that other toolkits have for what is not quite an option here, and what to write
+instead) and ``PRESETS`` (values by the value of the option ``preset``). What is to be known of a single field
+stands in its annotation: bounds, and a :class:`corag.core.option_names.Mark`. What a class of a command does
+for its sections are the classmethods of :class:`Options`.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import MISSING, fields, is_dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+
+import yaml
+
+from corag.core.errors import ConfigError
+from corag.core.option_names import (
+    choices_of,
+    describe_type,
+    is_list,
+    kinds_of,
+    meaning,
+    options_of,
+    renamed,
+    respelt,
+    sections_of,
+)
+from corag.core.yaml_files import parse_yaml
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+Config = TypeVar("Config")
+Arguments = list[tuple[str, str]]
+_NOTHING: Mapping[str, Any] = {}
+_prefix: ContextVar[str | None] = ContextVar("prefix", default=None)
+
+
+class _OptionsType(type):
+    """Prepares the arguments of every class of options before its ``__init__`` runs."""
+
+    def __call__(cls, *args: Any, **values: Any) -> Any:
+        names = [each.name for each in fields(cast("Any", cls))]
+        positional = dict(zip(names, args, strict=False))
+        if len(args) > len(names) or positional.keys() & values.keys():
+            raise TypeError(f"{cls.__name__}() got too many arguments, or one of them twice")
+        return super().__call__(**prepare(cls, positional | values))
+
+
+class Options(metaclass=_OptionsType):
+    """Base of all classes of options, which are frozen dataclasses.
+
+    Raises :class:`ConfigError` for an unknown name, a value of another type or out of bounds, or an unknown
+    preset. ``section``: the name under which commands have these options, which messages use.
+    """
+
+    SECTION: ClassVar[str] = ""
+
+    def __init_subclass__(cls, section: str = "", **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if section:
+            cls.SECTION = section
+
+    @classmethod
+    def implied(cls, stated: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return values, by dotted names, that the stated values of some options imply for others."""
+        return _NOTHING
+
+    @classmethod
+    def explain_file(cls, data: Mapping[str, Any]) -> str:
+        """Return what to write instead of a configuration file of another toolkit, "" if it is none."""
+        return ""
+
+    @classmethod
+    def section_choice(cls) -> str:
+        """Return the name of the option whose values choose among the sections, "" if there is no choice."""
+        return ""
+
+    @classmethod
+    def extended(cls, names: Sequence[str]) -> type[Options]:
+        """Return this class with the sections that are not in it yet for these values of the choice."""
+        return cls
+
+    @classmethod
+    def unchosen(cls, names: Sequence[str]) -> Collection[str]:
+        """Return the sections that these values of the choice leave out: help and hints pass them over."""
+        return frozenset()
+
+
+def prepare(config: Any, stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a class's ``__init__``: names resolved, preset applied, values checked.
+
+    Args:
+        config: the class of options.
+        stated: values by name, which may be dotted. A section is an object or a mapping, and may be missing.
+
+    Raises:
+        ConfigError: naming the option, what was given and what was expected.
+    """
+    prefix = _prefix.get()
+    prefix = (f"{config.SECTION}." if config.SECTION else "") if prefix is None else prefix
+    values = _by_section(full_names(config, stated.items(), prefix), prefix)
+    values = {**_preset(config, values, prefix), **values}
+    required = [each.name for each in fields(config) if each.default is each.default_factory is MISSING]
+    if missing := [f"{prefix}{name}" for name in required if name not in values]:
+        raise ConfigError(f"these options are missing: {', '.join(missing)}.")
+    return {name: _check(config, name, value, prefix) for name, value in values.items()}
+
+
+def full_names(
+    config: Any, stated: Iterable[tuple[str, Any]], prefix: str = "", left_out: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return values by the full, dotted names of their options; of several for an option the last counts.
+
+    A section that is a mapping is taken apart. One that is an object stays whole, and comes first: an option
+    of its by its own name says more.
+
+    Args:
+        config: the class of options.
+        stated: (name, value) as typed.
+        prefix: of the section that ``config`` is, for messages.
+        left_out: sections that are not chosen, which hints pass over.
+
+    Raises:
+        ConfigError: for a name that is no option's, with the one that was probably meant.
+    """
+    sections = {place for place, _ in sections_of(config)}
+    options = dict(options_of(config))
+    whole: dict[str, Any] = {}
+    single: dict[str, Any] = {}
+    for typed, value in flatten(stated, sections):
+        name = renamed(typed, config)
+        is_option_of_this_name = isinstance(value, str) or name != typed
+        if f"{typed}." in sections and (isinstance(value, Options) or not is_option_of_this_name):
+            whole[typed] = value
+        elif name in options:
+            single.pop(name, None)
+            single[name] = value
+        else:
+            hint = meaning(typed, config, left_out).replace("did you mean '", f"did you mean '{prefix}", 1)
+            raise ConfigError(f"unknown option '{prefix}{typed}': {hint}")
+    return whole | single
+
+
+def flatten(stated: Iterable[tuple[Any, Any]], sections: Collection[str]) -> Iterator[tuple[str, Any]]:
+    """Yield (dotted name, value) of options that may be nested.
+
+    ``sections``: the prefixes, dot included, that are no options.
+
+    >>> list(flatten({"corag": {"chains": 4}, "corag.task": "x"}.items(), {"corag."}))
+    [('corag.chains', 4), ('corag.task', 'x')]
+    """
+    for name, value in stated:
+        if f"{name}." not in sections:
+            yield str(name), value
+        elif isinstance(value, Mapping):
+            yield from flatten(((f"{name}.{option}", each) for option, each in value.items()), sections)
+        elif value != "":  # that of a section of a file of which every line is commented out
+            yield str(name), value
+
+
+def _by_section(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Group dotted names: {'seed': 1, 'corag.chains': 4} becomes {'seed': 1, 'corag': {'chains': 4}}."""
+    grouped: dict[str, Any] = {}
+    changes: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        section, _, option = name.partition(".")
+        if option:
+            changes.setdefault(section, {})[option] = value
+        else:
+            grouped[name] = value
+    for section, options in changes.items():
+        whole = grouped.get(section)
+        if isinstance(whole, Options):
+            with _within(f"{prefix}{section}."):
+                grouped[section] = _with_changes(whole, options)
+        else:
+            grouped[section] = options
+    return grouped
+
+
+def _preset(config: Any, values: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
+    """Return the values of the stated preset. An unknown one is refused with the other values."""
+    presets: Mapping[str, Mapping[str, Any]] = getattr(config, "PRESETS", _NOTHING)
+    if "preset" not in values:
+        return _NOTHING
+    return presets.get(_check(config, "preset", values["preset"], prefix), _NOTHING)
+
+
+def _check(config: Any, name: str, value: Any, prefix: str) -> Any:
+    """Return a value as its option's type. Raises :class:`ConfigError` if it is none."""
+    kind = kinds_of(config)[name]
+    if isinstance(kind, type) and is_dataclass(kind):
+        return _check_section(config, name, value, f"{prefix}{name}")
+    from pydantic import ValidationError
+
+    try:
+        return _adapter(config, name).validate_python(_parsed(kind, respelt(name, value, config)))
+    except ValidationError:
+        expected = describe_type(kinds_of(config, annotated=True)[name])
+        text = value if isinstance(value, str) else repr(value)
+        close = _closest(str(value), choices_of(name, config))
+        raise ConfigError(f"option '{prefix}{name}': expected {expected}, but got '{text}'{close}") from None
+
+
+def _closest(value: str, choices: Sequence[Any]) -> str:
+    near = get_close_matches(value, [str(choice) for choice in choices], n=1)
+    return f": did you mean '{near[0]}'?" if near else "."
+
+
+def _check_section(config: Any, name: str, value: Any, place: str) -> Any:
+    """Return a section: an instance as it is, or the default one with the values of a mapping."""
+    kind = kinds_of(config)[name]
+    if isinstance(value, Mapping):
+        default = next(each.default_factory for each in fields(config) if each.name == name)
+        with _within(f"{place}."):
+            # The section's defaults may be others here than those of its class.
+            return kind(**value) if default is MISSING else _with_changes(default(), value)
+    if not isinstance(value, kind):
+        raise ConfigError(
+            f"section '{place}': expected a {kind.__name__}, but got a {type(value).__name__}: write "
+            f"{kind.__name__}(...)."
+        )
+    return value
+
+
+@contextmanager
+def _within(prefix: str) -> Iterator[None]:
+    token = _prefix.set(prefix)
+    try:
+        yield
+    finally:
+        _prefix.reset(token)
+
+
+@lru_cache(maxsize=2048)
+def _adapter(config: Any, name: str) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kinds_of(config, annotated=True)[name])
+
+
+def _parsed(kind: Any, value: Any) -> Any:
+    """Return what pydantic is to check: text of lists split, "null" as None, which is "" for a text.
+
+    True is no number.
+    """
+    # pydantic would take True for 1, and "1" for true; the second is what a shell means.
+    if isinstance(value, bool) and kind in (int, float):
+        return repr(value)
+    if value is None and kind is str:
+        return ""
+    if not isinstance(value, str):
+        return value
+    if is_list(kind) or typing.get_origin(kind) is dict:
+        try:
+            # As text, like all values of a file: an item "1" of a list of texts is no number.
+            structure = parse_yaml(value) if value[:1] in ("[", "{") else None
+        except yaml.YAMLError:  # "[Retrieval],[No Retrieval]" are two items
+            structure = None
+        if structure is not None or not is_list(kind):
+            return value if structure is None else structure
+        return [item.strip() for item in value.split(",") if item.strip()]
+    if type(None) in typing.get_args(kind) and value.strip() in ("", "null", "None", "~"):
+        return None
+    return value
+
+
+def changed(base: Config, changes: Mapping[str, Any]) -> Config:
+    """Return a configuration with some options changed, as if they had been stated after all others.
+
+    A changed preset brings its values with it, and what is implied goes where an option has its default.
+    Raises :class:`ConfigError` for what its class refuses.
+    """
+    options = cast("type[Options]", type(base))
+    stated_choice = [changes.get(options.section_choice())]
+    config = options.extended(names_in(stated_choice))
+    stated = full_names(config, changes.items(), left_out=unchosen(config, stated_choice))
+    implied = {
+        name: value for name, value in implied_values(config, stated).items() if _has_default(base, name)
+    }
+    return cast("Config", _with_changes(base, {**implied, **stated}, config))
+
+
+def _with_changes(base: Any, changes: Mapping[str, Any], config: Any = None) -> Any:
+    """Return a copy of ``base``, as ``config`` if that is another class, with some values changed."""
+    config = config or type(base)
+    prefix = _prefix.get() or ""
+    values = {each.name: getattr(base, each.name) for each in fields(base)}
+    changes = _by_section(full_names(config, changes.items(), prefix), prefix)
+    if "preset" in changes:
+        # What the preset before brought along goes with it; what was stated beside it stays.
+        before = _preset(config, values, prefix)
+        default = type(base)()
+        values |= {
+            name: getattr(default, name)
+            for name, value in before.items()
+            if values[name] == _check(config, name, value, prefix)
+        }
+    values |= _preset(config, changes, prefix)
+    for name, value in changes.items():
+        section = values.get(name)
+        if isinstance(value, Mapping) and isinstance(section, Options):
+            with _within(f"{prefix}{name}."):
+                values[name] = _with_changes(section, value)
+        else:
+            values[name] = value
+    return config(**values)
+
+
+def _has_default(base: Any, option: str) -> bool:
+    """Whether an option, by its dotted name, has the default of its class."""
+    *sections, last = option.split(".")
+    for section in sections:
+        base = getattr(base, section, None)
+    defaults = {each.name: each.default for each in fields(base)} if is_dataclass(base) else {}
+    return last in defaults and getattr(base, last) == defaults[last]
+
+
+def unchosen(config: type[Any], values: Iterable[Any]) -> frozenset[str]:
+    """Return the sections that the last of the values stated for its choice leaves out."""
+    last = [value for value in values if value][-1:]
+    return frozenset(cast("type[Options]", config).unchosen(names_in(last)))
+
+
+def names_in(values: Iterable[Any]) -> list[str]:
+    """Return the names in the values that were stated for a list, as text or as lists."""
+    lists = (value.strip("[]").split(",") if isinstance(value, str) else value or () for value in values)
+    return [str(name).strip(" '\"") for items in lists for name in items]
+
+
+def implied_values(config: type[Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the stated values of some options imply for other options that the command has."""
+    options = dict(options_of(config))
+    return {
+        f"{prefix}{name}": value
+        for prefix, section in sections_of(config)
+        for name, value in section.implied(
+            {
+                option.removeprefix(prefix): each
+                for option, each in stated.items()
+                if option.startswith(prefix)
+            }
+        ).items()
+        if f"{prefix}{name}" in options
+    }

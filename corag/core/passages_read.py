@@ -1,0 +1,119 @@
+"""Which passages the model read on the way to an answer: an answer's sources are cited by it.
+
+A method may write passages into its prompts in any way. So they are looked for in what was sent, by their
+texts, and no method has to say what it showed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from corag.core.prompting.prompt import Prompt, Shortening
+from corag.core.prompting.shorten import text_left
+from corag.core.types import Answer, Passage
+
+_BEGINNING = 80  # characters by which a passage is looked for: of one that was cut there is no more
+
+
+class _Place(NamedTuple):
+    """Where a passage's text, or the beginning of it, stands in a prompt: characters from and to."""
+
+    start: int
+    end: int
+    whole: bool
+
+    def within(self, other: _Place) -> bool:
+        """Whether this is but a part of another passage that stands there, such as the end that two share."""
+        contained = other.start <= self.start and self.end <= other.end
+        longer = other.whole or (other.start, other.end) != (self.start, self.end)
+        return contained and longer and not self.whole
+
+
+@dataclass
+class PassagesRead:
+    """The passages that one question met, and the prompts in which they stood, in order."""
+
+    _texts: dict[str, str] = field(default_factory=dict)  # by id, with single blanks
+    _queries: dict[str, str] = field(default_factory=dict)  # by the place that searched last with it
+    _readings: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)  # (place, ids)
+
+    def add_passages(self, passages: Iterable[Passage]) -> None:
+        """Note passages that a search or a look-up returned."""
+        for passage in passages:
+            if passage.id not in self._texts:
+                self._texts[passage.id] = " ".join(passage.text.split()) or passage.title
+
+    def add_query(self, path: str, query: str) -> None:
+        """Note what was searched for at a place of the method."""
+        self._queries[path] = query
+
+    def add_prompt(
+        self, path: str, prompt: Prompt, shortening: Shortening, count: Callable[[str], int]
+    ) -> None:
+        """Note a prompt that was answered. ``count``: of a text's tokens."""
+        if not self._texts:
+            return
+        visible = " ".join(text_left(prompt, shortening, count).split())
+        places = {name: place for name, text in self._texts.items() if (place := _find(text, visible))}
+        ids = [
+            name
+            for name, place in places.items()
+            if not any(place.within(other) for other in places.values() if other is not place)
+        ]
+        if ids:
+            self._readings.append((path, tuple(sorted(ids, key=lambda name: places[name].start))))
+
+    def leading_to(self, answer: Answer | None) -> tuple[str, ...]:
+        """Return the ids of the passages that were read on the way to an answer, each once, in that order.
+
+        Of several chains (an answer's ``chains`` and ``chosen``) what was read for the others is left out.
+        """
+        leads = _chosen_way(answer, self._queries)
+        return tuple(dict.fromkeys(name for path, ids in self._readings if leads(path) for name in ids))
+
+
+def _find(text: str, prompt: str) -> _Place | None:
+    """Return where a passage stands in a prompt, as far as it was not cut; None if it does not."""
+    if not text:
+        return None
+    if (start := prompt.find(text)) >= 0:
+        return _Place(start, start + len(text), whole=True)
+    ends = [
+        (_shared_length(text, prompt[start : start + len(text)]), start)
+        for start in _occurrences(text[:_BEGINNING], prompt)
+    ]
+    length, start = max(ends, default=(0, 0))
+    return _Place(start, start + length, whole=False) if length else None
+
+
+def _shared_length(text: str, other: str) -> int:
+    """Return how many characters two texts have in common from the first on."""
+    pairs = enumerate(zip(text, other, strict=False))
+    return next((place for place, (one, two) in pairs if one != two), min(len(text), len(other)))
+
+
+def _occurrences(part: str, text: str) -> Iterator[int]:
+    start = text.find(part)
+    while start >= 0:
+        yield start
+        start = text.find(part, start + 1)
+
+
+def _chosen_way(answer: Any, queries: dict[str, str]) -> Callable[[str], bool]:
+    """Return what tells whether a place of the method leads to the chosen chain; without a choice all do."""
+    chains, index = getattr(answer, "chains", ()), getattr(answer, "chosen", None)
+    if not chains or index is None or not all(hasattr(chain, "path") for chain in chains):
+        return lambda path: True  # a user's own method may choose something else
+    tops = {chain.path.partition("/")[0] for chain in chains}
+    chosen = chains[index]
+    sub_queries = {getattr(hop, "sub_query", None) for hop in getattr(chosen, "hops", ())}
+
+    def leads(path: str) -> bool:
+        shared = path.partition("/")[0] not in tops
+        on_the_way = f"{chosen.path}/".startswith(f"{path}/") or path.startswith(f"{chosen.path}/hop ")
+        # A hop may have been taken over from a rollout, which is another branch of the tree.
+        return shared or on_the_way or queries.get(path) in sub_queries
+
+    return leads

@@ -1,0 +1,171 @@
+"""The reader: one call that turns a question and its passages into an answer.
+
+Shared by every method that ends in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Ge
+
+from corag.core.errors import BudgetExhaustedError
+from corag.core.prompting.demonstrations import (
+    Demonstration,
+    DemonstrationConfig,
+    demonstration_file,
+    prefixed,
+    read_demonstrations,
+)
+from corag.core.prompting.prompt import Prompt
+from corag.core.prompting.render import load_layout, render_demonstrations, render_passages
+from corag.core.prompting.template import Template
+from corag.core.protocols import Generation
+from corag.core.text import extract_answer, stated_answer
+from corag.core.tools import Tools
+from corag.core.types import Answer, Passage, Question
+
+
+@dataclass(frozen=True)
+class ReaderConfig(DemonstrationConfig):
+    """Options of the reader, under the same names in every method, and of demonstrations.
+
+    Attributes:
+        reader: "direct" asks for the answer alone, "cot" for a chain of thought that ends in it; "none" skips
+            the reader, where a method has its own answer to give.
+        qa_prompt: the prompt: "auto" (``layout`` with demonstrations, else ``chat_direct`` or ``chat_cot``),
+            the name of a shipped prompt, a file, or a text with {query} and {paragraphs}.
+        reader_demonstrations: worked examples for the reader, named alike; "" makes them of
+            ``demonstrations`` (a direct reader: bare answers).
+        reader_question_prefix: a line before the question that the reader is asked and those of its examples.
+        demonstration_ids: use the demonstrations with these qids instead, in this order (IRCoT's paper draws
+            three sets of 15).
+        max_answer_tokens: most tokens that the reader may write.
+        max_shown_words: passages are cut to so many words in prompts (IRCoT: 350).
+    """
+
+    reader: Literal["direct", "cot", "none"] = "direct"
+    qa_prompt: str = "auto"
+    reader_demonstrations: str = ""
+    demonstration_count: Annotated[int, Ge(0)] = 15
+    max_answer_tokens: Annotated[int, Ge(1)] = 200
+    max_shown_words: Annotated[int, Ge(1)] = 350
+    reader_question_prefix: str = ""
+
+    ALIASES: ClassVar[dict[str, str]] = {
+        "max_paragraph_words": "max_shown_words",
+        "qa_prompt_template": "qa_prompt",
+    }
+
+    def qa_fields(self) -> tuple[str, ...]:
+        """The fields that the prompt must have."""
+        return ("query", "paragraphs")
+
+    def qa_template(self) -> Template:
+        """Load the reader's prompt."""
+        few_shot = self.demonstrations or self.reader_demonstrations
+        auto = "layout" if few_shot else f"chat_{self.reader}"
+        return load_layout(auto if self.qa_prompt == "auto" else self.qa_prompt, needs=self.qa_fields())
+
+    def reader_file(self) -> str:
+        """The file of the reader's own demonstrations, "" if they are made of the others."""
+        return self.reader_demonstrations
+
+    def prefixes(self) -> Sequence[str]:
+        """Lines that demonstrations may have before their questions already."""
+        return (self.reader_question_prefix,)
+
+    def reader_examples(self) -> tuple[Demonstration, ...]:
+        """Load the reader's demonstrations, with bare answers for a direct one."""
+        own, ids = self.reader_file(), tuple(self.demonstration_ids)
+        file = demonstration_file(own or self.demonstrations, self.shipped_examples())
+        examples = read_demonstrations(file, self.demonstration_count, ids)
+        if self.reader == "direct":
+            # In a file of bare answers each is whole: even its full stop may belong to it.
+            examples = tuple(
+                each if own and stated_answer(each.answer) is None else each.direct() for each in examples
+            )
+        return tuple(each.with_prefix(self.reader_question_prefix, self.prefixes()) for each in examples)
+
+    def templates(self) -> tuple[Template, ...]:
+        """Every prompt that the method may use."""
+        return () if self.reader == "none" else (self.qa_template(),)
+
+    def files(self) -> Mapping[str, str]:
+        """The files of demonstrations."""
+        files = filter(None, (self.demonstrations, self.reader_file()))
+        return {file: demonstration_file(file, self.shipped_examples()) for file in files}
+
+    def check_files(self) -> None:
+        """Load prompts and demonstrations."""
+        super().check_files()
+        self.reader_examples()
+
+
+async def read(
+    question: Question,
+    passages: Sequence[Passage],
+    tools: Tools,
+    config: ReaderConfig,
+    *,
+    examples: Sequence[Demonstration] | None = None,
+) -> str:
+    """Answer the question from the passages, with a fresh prompt: no thoughts (IRCoT, section 3.2).
+
+    ``examples``: as for :func:`reader_prompt`.
+    """
+    prompt = reader_prompt(question, passages, config, examples=examples)
+    return extract_answer((await generate_answer(prompt, config.max_answer_tokens, tools)).text)
+
+
+async def read_once(
+    question: Question, passages: Sequence[Passage], tools: Tools, config: ReaderConfig
+) -> Answer:
+    """Answer as :func:`read` does, with the demonstrations and passages that the token budget allows.
+
+    ``stopped``: "read", or "budget" if it did not allow all; ``steps`` is 0 if it did not even allow to ask.
+    """
+    ids = tuple(passage.id for passage in passages)
+    whole = reader_prompt(question, passages, config)
+    prompt = tools.afford(whole, config.max_answer_tokens)
+    try:
+        reply = await generate_answer(prompt, config.max_answer_tokens, tools)
+    except BudgetExhaustedError:
+        return Answer("", ids, stopped="budget")
+    return Answer(extract_answer(reply.text), ids, 1, "read" if prompt == whole else "budget")
+
+
+async def generate_answer(
+    prompt: Prompt, max_tokens: int, tools: Tools, *, role: str = "reader", path: str = ""
+) -> Generation:
+    """Have an answer written; one that a plain prompt asks for ends with its line."""
+    stop = ("\n",) if prompt.plain else ()
+    return await tools.generate(prompt, role=role, max_tokens=max_tokens, stop=stop, path=path)
+
+
+def reader_prompt(
+    question: Question,
+    passages: Sequence[Passage],
+    config: ReaderConfig,
+    *,
+    goes_first: Literal["first", "last"] = "first",
+    examples: Sequence[Demonstration] | None = None,
+) -> Prompt:
+    """Return what the reader is asked.
+
+    ``goes_first``: as for :func:`render_passages`, by default IRCoT's rule. ``examples``: those that are
+    shown, if not all of ``config.reader_examples()``.
+    """
+    template = config.qa_template()
+    return template.render(
+        {
+            "query": prefixed(question.text, config.reader_question_prefix),
+            "paragraphs": render_passages(passages, template, config.max_shown_words, goes_first=goes_first),
+            "demonstrations": render_demonstrations(
+                config.reader_examples() if examples is None else examples, template
+            ),
+            "cot_history": "",
+        }
+    )

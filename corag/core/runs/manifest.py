@@ -1,0 +1,191 @@
+"""What a run was made with: settings, on which its results depend, and its environment, on which they do not.
+
+Settings identify a run: one with others is another run, and the two are never mixed in one folder.
+The environment is recorded at every start and may differ between them. Which is which is decided by who
+makes the run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from corag.core.errors import DataError
+from corag.core.files import write_atomically
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+"""The format of a manifest and of the rows beside it. No other is read."""
+# What a folder that holds no answers names where a run names its method; no method may be called so.
+CHAINS, VERDICTS = "sample", "judge"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The environment of one start; what its command does not record is empty.
+
+    ``record``: all as JSON. ``questions``: their file. ``model``, ``adapter``, ``index`` and ``url`` are
+    names and places: what they held is among the settings. ``corpus``: what the index was made of.
+    ``aliases``: the hash of their file, "" for none, None if it was not recorded.
+    """
+
+    record: Mapping[str, Any]
+    questions: str
+    scorer: str
+    recall_at: int
+    aliases: str | None
+    model: str
+    adapter: str
+    index: tuple[str, ...]
+    url: tuple[str, ...]
+    corpus: str
+    started: str
+    git_commit: str
+    versions: Mapping[str, str]
+    platform: str
+    cores: int | None
+    gpus: tuple[str, ...]
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Start:
+        """Read what a command recorded."""
+        model, retriever, machine = (record.get(name, {}) for name in ("model", "retriever", "machine"))
+        return cls(
+            record,
+            questions=record.get("questions", ""),
+            scorer=record.get("scorer", "auto"),
+            recall_at=record.get("recall_at", 0),
+            aliases=record.get("aliases"),
+            model=model.get("name", ""),
+            adapter=model.get("adapter", ""),
+            index=tuple(retriever.get("index", ())),
+            url=tuple(retriever.get("url", ())),
+            corpus=record.get("corpus", ""),
+            started=record.get("started", ""),
+            git_commit=record.get("git_commit", ""),
+            versions=record.get("versions", {}),
+            platform=machine.get("platform", ""),
+            cores=machine.get("cores"),
+            gpus=tuple(machine.get("gpus", ())),
+        )
+
+    @property
+    def searched(self) -> str:
+        """The indexes or servers that were searched."""
+        return ", ".join(self.index or self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A run's settings as JSON, which is how they are compared, with properties to read them; its starts."""
+
+    settings: Mapping[str, Any]
+    starts: Sequence[Start]
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Read a run's manifest, an object with ``settings`` and ``starts``.
+
+        Raises :class:`DataError` if the folder is not a run.
+        """
+        try:
+            record = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            if not folder.exists():
+                raise DataError(f"there is no run '{folder}': no such folder. Check the path.") from None
+            inside = (
+                f"Its folders are runs: give {folder}/*/."
+                if any(folder.glob(f"*/{MANIFEST}"))
+                else "Make one with 'corag run'."
+            )
+            raise DataError(f"'{folder}' is not a run: it has no {MANIFEST}. {inside}") from None
+        except OSError as error:
+            raise DataError(
+                f"cannot read '{folder / MANIFEST}': {error.strerror}. Check who may read it."
+            ) from None
+        except ValueError as error:  # broken JSON, or no text at all
+            raise DataError(
+                f"'{folder / MANIFEST}' is not valid JSON ({error}): restore it or start a new run."
+            ) from None
+        parts = (record.get("settings"), record.get("starts")) if isinstance(record, dict) else (None, None)
+        if not isinstance(parts[0], dict) or not isinstance(parts[1], list):
+            raise DataError(
+                f"'{folder}' is not a run: its {MANIFEST} has no settings and starts, so is that of "
+                "something else. Name a folder that 'corag run' made."
+            )
+        if record.get("format") != FORMAT:
+            form = record.get("format", "of an unreleased version")
+            raise DataError(
+                f"the {MANIFEST} of '{folder}' has the format {form}, but this version reads format {FORMAT} "
+                "alone: run it again into another folder."
+            )
+        return cls(parts[0], [Start.from_json(start) for start in parts[1]])
+
+    def write(self, folder: Path) -> None:
+        """Write the manifest, replacing what is there."""
+        record = {
+            "format": FORMAT,
+            "settings": self.settings,
+            "starts": [start.record for start in self.starts],
+        }
+        write_atomically(folder / MANIFEST, orjson.dumps(record, option=orjson.OPT_INDENT_2).decode() + "\n")
+
+    @property
+    def last(self) -> Start:
+        """The last start."""
+        return self.starts[-1]
+
+    @property
+    def method(self) -> str:
+        """The method's name; that of sampled chains and of verdicts is their kind."""
+        return str(self.settings["method"])
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The method's options."""
+        return dict(self.settings["options"])
+
+    @property
+    def prompts(self) -> Sequence[str]:
+        """Name, version and hash of every prompt."""
+        return list(self.settings["prompts"])
+
+    @property
+    def questions(self) -> Mapping[str, str]:
+        """What identifies the questions: source (a file's hash or a hub's name), dataset, split, subset."""
+        return dict(self.settings["questions"])
+
+    @property
+    def dataset(self) -> str:
+        """The format of the questions."""
+        return self.questions["dataset"]
+
+    @property
+    def seed(self) -> int:
+        """The seed that all randomness derives from."""
+        return int(self.settings["seed"])
+
+    @property
+    def budget(self) -> int:
+        """Most tokens that a question may spend, 0 for no limit."""
+        return int(self.settings["budget"])
+
+    @property
+    def model(self) -> str:
+        """The model's fingerprint."""
+        return str(self.settings["model"])
+
+    @property
+    def retriever(self) -> str:
+        """The retriever's fingerprint, "" if the method does not search."""
+        return str(self.settings["retriever"])
+
+    @property
+    def searches(self) -> bool:
+        """Whether the method searches."""
+        return bool(self.retriever)

@@ -1,0 +1,217 @@
+"""One finished question as a line of JSON: written from what a method did, read back for every reader."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import orjson
+
+from corag.core.errors import DataError
+from corag.core.prompting.prompt import Shortening
+from corag.core.tools import GenerateStep, ScoreStep, SearchStep, Step
+from corag.core.types import Answer, GoldHop, Hit, Passage, Question, TokenUsage, sum_usage
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One finished question: its answer, steps and tokens.
+
+    ``error`` is "" unless the question failed. ``answer`` is None for a failed question. ``seconds``: from
+    first call to answer, waiting included. ``begun``: when, in seconds since 1970; the steps' ``started``
+    counts from there. 0 if that is not known. ``read_ids``: the passages whose text stood in a prompt that
+    led to the answer, in the order in which they were read.
+    """
+
+    question: Question
+    answer: Answer | None
+    steps: tuple[Step, ...]
+    usage: Mapping[str, TokenUsage]
+    seconds: float
+    error: str = ""
+    begun: float = 0.0
+    read_ids: tuple[str, ...] = ()
+
+    @property
+    def total_usage(self) -> TokenUsage:
+        """The sum over all roles but that of what was only measured."""
+        return sum_usage(self.usage)
+
+    def to_json(self, opened: float = 0.0) -> bytes:
+        """Write the row as one line. Passages appear by id, title and score.
+
+        ``opened``: seconds since 1970 when the start that answered the question opened its run: rows of one
+        start share it.
+        """
+        record = {
+            "id": self.question.id,
+            "question": asdict(self.question),
+            "answer": None if self.answer is None else asdict(self.answer),
+            "error": self.error,
+            "seconds": round(self.seconds, 4),
+            "opened": round(opened, 6),
+            "begun": round(self.begun, 6),
+            "read": self.read_ids,
+            "usage": {role: usage.to_json() for role, usage in self.usage.items()},
+            "steps": [step_record(step) for step in self.steps],
+        }
+        return orjson.dumps(record) + b"\n"
+
+
+def step_record(step: Step) -> dict[str, Any]:
+    """Return a step as it stands in its row, JSON values.
+
+    Passages come without their texts, which would be most of the line: the index has them.
+    """
+    if not isinstance(step, SearchStep):
+        return {"kind": step.kind, **asdict(step), "usage": step.usage.to_json()}
+    hits = [
+        {"id": hit.passage.id, "title": hit.passage.title, "score": hit.score, **hit.passage.place}
+        for hit in step.hits
+    ]
+    return {
+        "kind": step.kind,
+        "path": step.path,
+        "query": step.query,
+        "k": step.k,
+        "hits": hits,
+        "seconds": step.seconds,
+        "started": step.started,
+        "remembered": step.remembered,
+        **({"note": step.note} if step.note else {}),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class SavedAnswer(Answer):
+    """An answer read back.
+
+    ``further``: the fields that its method adds to those of all answers, as JSON values.
+    """
+
+    further: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer as it stands in its line."""
+        common = {
+            "text": self.text,
+            "passage_ids": self.passage_ids,
+            "steps": self.steps,
+            "stopped": self.stopped,
+        }
+        return common | dict(self.further)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRow:
+    """A :class:`Row` read back.
+
+    ``searches``: how many there were. ``remembered_searches``: those of them that an equal one had made.
+    ``steps_json``: the steps as JSON text: few readers want them, a tree has hundreds, and parsed they would
+    be most of what the rows of a long run hold.
+    """
+
+    question: Question
+    answer: SavedAnswer | None
+    usage: Mapping[str, TokenUsage]
+    seconds: float
+    error: str
+    opened: float
+    begun: float
+    searches: int
+    remembered_searches: int
+    steps_json: bytes
+    read_ids: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> SavedRow:
+        """Read what :meth:`Row.to_json` wrote, parsed.
+
+        Raises :class:`DataError` for a record of another shape.
+        """
+        try:
+            return cls(
+                _parse_question(record["question"]),
+                _parse_answer(record["answer"]),
+                {role: TokenUsage(**usage) for role, usage in record["usage"].items()},
+                float(record["seconds"]),
+                record["error"],
+                float(record["opened"]),
+                float(record["begun"]),
+                sum(step["kind"] == SearchStep.kind for step in record["steps"]),
+                sum(step.get("remembered", False) for step in record["steps"]),
+                orjson.dumps(record["steps"]),
+                tuple(record.get("read", ())),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, DataError) as error:
+            raise DataError(f"it is not an answered question ({error!r}). Remove that line.") from None
+
+    @classmethod
+    def unanswered(cls, question: Question) -> SavedRow:
+        """Return the row of a question that nothing was done for."""
+        return cls(question, None, {}, 0.0, "", 0.0, 0.0, 0, 0, b"[]")
+
+    @property
+    def text(self) -> str:
+        """The answer's text, "" for a failed question."""
+        return self.answer.text if self.answer else ""
+
+    @property
+    def passage_ids(self) -> tuple[str, ...]:
+        """The passages that the method collected, none for a failed question."""
+        return self.answer.passage_ids if self.answer else ()
+
+    @property
+    def further(self) -> Mapping[str, Any]:
+        """What the method adds to its answer, nothing for a failed question."""
+        return self.answer.further if self.answer else {}
+
+    @property
+    def total_usage(self) -> TokenUsage:
+        """The sum over all roles but that of what was only measured."""
+        return sum_usage(self.usage)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps, parsed anew at every call; passages lack their texts."""
+        return tuple(map(_parse_step, orjson.loads(self.steps_json)))
+
+
+def _parse_question(record: Mapping[str, Any]) -> Question:
+    lists = {name: tuple(record.get(name, ())) for name in ("answers", "supporting", "context_ids")}
+    decomposition = tuple(GoldHop(**hop) for hop in record.get("decomposition", ()))
+    pages = tuple(map(tuple, record.get("pages", ())))
+    return Question(**{**record, **lists, "decomposition": decomposition, "pages": pages})
+
+
+def _parse_answer(record: Mapping[str, Any] | None) -> SavedAnswer | None:
+    if record is None:
+        return None
+    further = dict(record)
+    text, ids, steps, stopped = (further.pop(name) for name in ("text", "passage_ids", "steps", "stopped"))
+    return SavedAnswer(text, tuple(ids), steps, stopped, further)
+
+
+def _parse_step(record: Mapping[str, Any]) -> Step:
+    values = {name: value for name, value in record.items() if name != "kind"}
+    if record["kind"] == SearchStep.kind:
+        return SearchStep(**values | {"hits": tuple(map(_parse_hit, record["hits"]))})
+    dropped = tuple((kind, count) for kind, count in record["shortening"]["dropped"])
+    values["usage"] = TokenUsage(**record["usage"])
+    values["shortening"] = Shortening(dropped, record["shortening"]["cut_tokens"])
+    if record["kind"] == ScoreStep.kind:
+        return ScoreStep(**values | {"log_likelihood": log_likelihood(record["log_likelihood"])})
+    lists = {name: tuple(record[name]) for name in ("texts", "finish_reasons")}
+    return GenerateStep(**values | lists)
+
+
+def _parse_hit(record: Mapping[str, Any]) -> Hit:
+    place = record.get("source", ""), record.get("page", 0)
+    return Hit(Passage(record["id"], record["title"], "", *place), record["score"])
+
+
+def log_likelihood(value: float | None) -> float:
+    """Read a log-likelihood: JSON has no infinity, so that of a text of probability 0 was written as null."""
+    return -math.inf if value is None else value

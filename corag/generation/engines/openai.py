@@ -1,0 +1,27 @@
+"""Running servers of any kind that speak OpenAI's protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from corag.core.protocols import Generator
+from corag.generation.engine import Engine
+
+if TYPE_CHECKING:
+    from corag.generation.config import ModelConfig
+
+
+async def _open(config: ModelConfig) -> Generator:
+    from corag.generation.http.engine import HttpGenerator
+
+    return await HttpGenerator.open(config, tokenizer=config.tokenizer)
+
+
+ENGINE = Engine(
+    "openai",
+    "running servers that speak OpenAI's protocol: Ollama, LM Studio, llama.cpp, SGLang and others",
+    _open,
+    takes_urls=True,
+    takes_tokenizer=True,
+    loads_adapters=False,
+)

@@ -1,0 +1,22 @@
+"""Running vLLM servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from corag.core.protocols import Generator
+from corag.generation.engine import Engine
+
+if TYPE_CHECKING:
+    from corag.generation.config import ModelConfig
+
+
+async def _open(config: ModelConfig) -> Generator:
+    from corag.generation.http.engine import HttpGenerator
+    from corag.generation.http.probing import VLLM
+
+    # The tokenizer is that of the model's folder, so that prompts go as token ids.
+    return await HttpGenerator.open(config, tokenizer=config.name, preset=VLLM)
+
+
+ENGINE = Engine("server", "running vLLM servers", _open, takes_urls=True, loads_adapters=False)

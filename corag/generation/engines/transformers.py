@@ -1,0 +1,22 @@
+"""transformers in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from corag.core.protocols import Generator
+from corag.generation.engine import Engine
+
+if TYPE_CHECKING:
+    from corag.generation.config import ModelConfig
+
+
+async def _open(config: ModelConfig) -> Generator:
+    from corag.generation.transformers_engine import TransformersGenerator
+
+    return TransformersGenerator.open(config)
+
+
+ENGINE = Engine(
+    "transformers", "transformers in this process: slow, and what the others are tested against", _open
+)

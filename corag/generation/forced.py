@@ -1,0 +1,143 @@
+"""Scoring by forced decoding, as a vLLM plug-in: pin what is generated, read its raw log-probabilities.
+
+``log P(target | prompt)`` asked for with ``prompt_logprobs`` computes the whole prompt again, past the prefix
+cache, and gathers a row of the vocabulary per prompt token. Forced to generate the target instead, the engine
+finds the prompt in its cache and decodes only the target. vLLM reports log-probabilities from before any
+logits processor runs, so they are those of the model itself.
+
+vLLM loads the class by name, in process or as
+``--logits-processors corag.generation.forced:ForcedDecoding``. Its
+two model runners have two interfaces for such plug-ins; this class speaks both, so that the score does not
+depend on which one vLLM picks.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from corag.generation.vllm_processes import end_with_owner
+
+PLUGIN = "corag.generation.forced:ForcedDecoding"
+# The key of ``SamplingParams.extra_args`` (over HTTP: ``vllm_xargs``) that holds the token ids to generate.
+FORCED_TOKENS = "forced_tokens"
+
+
+class _Params(Protocol):
+    """What is read of vLLM's ``SamplingParams``."""
+
+    extra_args: dict[str, Any] | None
+    max_tokens: int | None
+
+
+class _ForcedDecoding:
+    """Leave one possible token per step to the requests that ask for it, and every other request alone."""
+
+    def __init__(self, vllm_config: object, state: Any, is_pin_memory: bool = False) -> None:
+        """``state``: the requests' states in runner V2, the device in runner V1."""
+        end_with_owner()  # a worker that was forked has not unpickled its configuration
+        self._state = state
+        # Target and tokens generated so far (a list that vLLM keeps appending to) by row of the batch: runner
+        # V1.
+        self._rows: dict[int, tuple[list[int], list[int]]] = {}
+        # Target by the slot that a request keeps for its lifetime: runner V2.
+        self._slots: dict[int, list[int]] = {}
+
+    @classmethod
+    def validate_params(cls, sampling_params: _Params) -> None:
+        """Raise ValueError, which refuses the request, unless there is one token id per token to generate."""
+        tokens = (sampling_params.extra_args or {}).get(FORCED_TOKENS)
+        if tokens is None:
+            return
+        if not isinstance(tokens, list) or not all(isinstance(token, int) and token >= 0 for token in tokens):
+            raise ValueError(f"{FORCED_TOKENS} must be a list of token ids, but is {tokens!r}.")
+        if len(tokens) != sampling_params.max_tokens:
+            raise ValueError(
+                f"{FORCED_TOKENS} has {len(tokens)} tokens, so max_tokens must be {len(tokens)} too."
+            )
+
+    def is_argmax_invariant(self) -> bool:
+        """Return False: greedy requests are processed too, since the best token does not stay the best."""
+        return False
+
+    # Model runner V1: rows of the batch come, go and change places; vLLM tells what changed before each step.
+
+    def update_state(self, batch_update: Any | None) -> None:
+        """Follow the requests through the batch: removals, then arrivals, then moves, as vLLM prescribes."""
+        if batch_update is None:
+            return
+        for row in batch_update.removed:
+            self._rows.pop(row, None)
+        for row, params, _, generated in batch_update.added:
+            self._rows.pop(row, None)
+            if target := _target(params):
+                self._rows[row] = (target, generated)
+        for source, goal, direction in batch_update.moved:
+            moving, displaced = self._rows.pop(source, None), self._rows.pop(goal, None)
+            if moving is not None:
+                self._rows[goal] = moving
+            if displaced is not None and direction.name == "SWAP":
+                self._rows[source] = displaced
+
+    # Model runner V2: a request keeps its slot, and each step says which slot each row of the batch belongs
+    # to.
+
+    def add_request(self, req_idx: int, sampling_params: _Params) -> bool:
+        """Record a request that enters a slot, which may be another request's old one."""
+        self._slots.pop(req_idx, None)
+        if target := _target(sampling_params):
+            self._slots[req_idx] = target
+        return req_idx in self._slots
+
+    def apply(self, logits: Any, ctx: Any | None = None) -> Any:
+        """Make each forced row's next token infinitely likely.
+
+        ``logits``: float32 [rows, vocabulary], changed in place.
+        """
+        forced = self._next_by_row() if ctx is None else self._next_by_slot(ctx)
+        # A token outside the vocabulary must not take the engine down: the request's own reply shows that it
+        # was not forced.
+        forced = {row: token for row, token in forced.items() if token < logits.shape[-1]}
+        if forced:
+            logits[list(forced), list(forced.values())] = float("inf")
+        return logits
+
+    def _next_by_row(self) -> dict[int, int]:
+        # Placeholders stand for tokens that are still on their way, so the length is right under asynchronous
+        # scheduling too.
+        return {
+            row: target[len(generated)]
+            for row, (target, generated) in self._rows.items()
+            if len(generated) < len(target)
+        }
+
+    def _next_by_slot(self, ctx: Any) -> dict[int, int]:
+        forced: dict[int, int] = {}
+        for row, slot in enumerate(ctx.idx_mapping_np.tolist() if self._slots else []):
+            if (target := self._slots.get(slot)) is None:
+                continue
+            # Negative while a long prompt is still being read in chunks: what is sampled then is thrown away.
+            position = int(ctx.seq_lens_upper_bound_np[row]) - int(self._state.prompt_len.np[slot])
+            if 0 <= position < len(target):
+                forced[row] = target[position]
+        return forced
+
+
+def _target(params: _Params) -> list[int] | None:
+    return (params.extra_args or {}).get(FORCED_TOKENS)
+
+
+def __getattr__(name: str) -> type:
+    """Make ``ForcedDecoding`` a child of vLLM's classes when asked for: importing this must not load vLLM."""
+    if name != "ForcedDecoding":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from vllm.v1.sample.logits_processor import LogitsProcessor
+
+    bases: tuple[type, ...] = (_ForcedDecoding, LogitsProcessor)
+    try:
+        from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor as LogitsProcessorV2
+    except ImportError:  # a vLLM that has only the first model runner
+        pass
+    else:
+        bases += (LogitsProcessorV2,)
+    plugin = globals()[name] = type(name, bases, {"__module__": __name__})
+    return plugin

@@ -1,0 +1,398 @@
+"""Requests to servers that may fail: which server gets one, when it is sent again, what counts as a reply.
+
+A server fails in more ways than by its status: it hangs, breaks off in the middle, or a proxy before it
+answers 200 with a page, half a reply, or one of another shape. Every fault is treated alike: the request is
+sent again after a pause. So what a reply must hold is checked here, while there is still a next attempt.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
+
+import httpx
+import orjson
+
+from corag.core.errors import BackendError, ConfigError, RequestRefusedError
+from corag.core.proxies import describe_proxy, open_client
+from corag.core.servers import StallNotifier, TryAgainError, retrying
+from corag.core.text import reply_shown
+from corag.generation.config import ModelConfig
+from corag.generation.http.wording import Wording
+
+_RETRIED = frozenset({408, 429, 500, 502, 503, 504})  # overloaded, restarting, or behind a proxy that is
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # a server that comes back has a model to load
+# When servers are opened a wrong address is likelier than a fault, and a user waits for the sentence.
+_FIRST_PAUSE_OPENING_S, _LONGEST_PAUSE_OPENING_S = 0.2, 2.0
+_LOOK_UP_S = 5.0  # for what generates nothing, such as a list of models: six attempts take half a minute
+# A server that stayed silent for so long is not loading its model: another attempt would only wait as long
+# again. In a run there is one more attempt, since the server may have died and been replaced.
+_PATIENCE_S = 60.0
+# Far more questions than are in flight: one that is forgotten loses a cached prefix.
+_MAX_AFFINITIES = 100_000
+_EXCERPT = 300  # characters of a reply in a message
+
+Value = TypeVar("Value")
+Result = TypeVar("Result")
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """One server, and how many requests are in flight to it.
+
+    ``exact``: its model has the very name that was configured; else it is its only one. ``wording``: how it
+    wants to be asked, as far as it has said so.
+    """
+
+    url: str
+    model: str
+    exact: bool
+    load: int = 0
+    wording: Wording = field(default_factory=Wording)
+
+
+Server = TypeVar("Server", bound=Endpoint)
+
+
+class MalformedReplyError(Exception):
+    """A reply with status 200 that is not what was asked for."""
+
+
+class FaultError(Exception):
+    """A request got no usable reply; another attempt may."""
+
+
+class UnreachableError(FaultError):
+    """Nothing listens at the address."""
+
+
+class SilentError(FaultError):
+    """Nothing came within the time limit."""
+
+
+class FaultyServerError(BackendError):
+    """A server is there, but fails at a request whenever it is asked."""
+
+
+class StatusError(Exception):
+    """A server refused a request with a status that another attempt would not change."""
+
+    def __init__(self, status: int, message: str, reply: Any = None) -> None:
+        """``reply``: the server's, parsed if it is JSON."""
+        super().__init__(f"status {status}: {message}")
+        self.status = status
+        self.reply = reply
+
+
+def value_at(reply: object, *path: str | int, kind: type[Value]) -> Value:
+    """Return what stands at a place in a reply, such as "choices", 0, "text".
+
+    Raises :class:`MalformedReplyError` if nothing does, or something of another ``kind``. Whole numbers are
+    floats too.
+
+    >>> value_at({"choices": [{"text": "yes"}]}, "choices", 0, "text", kind=str)
+    'yes'
+    """
+    value: Any = reply
+    for step in path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            raise MalformedReplyError(f"a reply without {_place(path)}") from None
+    if kind is float and type(value) is int:
+        return cast("Value", float(value))
+    # A bool is an int to Python, but not to JSON.
+    if not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool):
+        name = "null" if value is None else type(value).__name__
+        raise MalformedReplyError(f"a reply whose {_place(path)} is {name}, not {kind.__name__}")
+    return value
+
+
+def list_at(
+    reply: object, *path: str | int, kind: type[Value], length: int | None = None
+) -> tuple[Value, ...]:
+    """Return a list at a place in a reply, whose elements are all of one kind.
+
+    Raises :class:`MalformedReplyError` if it is none, or has another ``length``.
+    """
+    values = value_at(reply, *path, kind=list)
+    if length is not None and len(values) != length:
+        raise MalformedReplyError(
+            f"a reply whose {_place(path)} has {len(values)} entries instead of {length}"
+        )
+    return tuple(value_at(reply, *path, i, kind=kind) for i in range(len(values)))
+
+
+def _place(path: Sequence[str | int]) -> str:
+    return (
+        "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".") or "body"
+    )
+
+
+class Endpoints(Generic[Server]):
+    """Servers of one model, and the requests in flight to them.
+
+    Requests of one affinity stay on one server, for its prefix cache; a new affinity goes to the server with
+    the least in flight. A request that a server fails to answer is sent again, to the server with the least
+    in flight, after a pause.
+    """
+
+    def __init__(self, client: httpx.AsyncClient, servers: Sequence[Server], retries: int) -> None:
+        """``servers``: at least one. ``retries``: how often a failed request is sent again."""
+        self.servers = list(servers)
+        self.retried = 0  # requests that were sent again, each time
+        self._client = client
+        self._retries = retries
+        self._homes: OrderedDict[str, Server] = OrderedDict()
+        self._stalls = StallNotifier(", ".join(server.url for server in servers))
+
+    async def request(
+        self,
+        route: str,
+        body: Callable[[Server], dict[str, Any]],
+        parse: Callable[[Any], Result],
+        affinity: str,
+    ) -> Result:
+        """Send a request, again after a pause if it fails, to another server if there is one.
+
+        Args:
+            route: path of the address, such as "/v1/completions".
+            body: builds what is sent to a server: servers differ in the name of the model.
+            parse: takes the result out of the reply's JSON, and raises :class:`MalformedReplyError` if it is
+                not there.
+            affinity: requests of one affinity go to one server; "" for any.
+
+        Raises:
+            BackendError: if every attempt failed.
+            RequestRefusedError: if a server refused the request.
+        """
+        failed: Server | None = None
+        waited_in_vain = False
+
+        async def attempt(number: int) -> Result:
+            nonlocal failed, waited_in_vain
+            server = failed = self._choose(affinity, avoid=failed)
+            self.retried += number > 0
+            server.load += 1
+            start = time.monotonic()
+            try:
+                return await send_worded(
+                    self._client, server.url, route, body(server), parse, on_reply, server.wording
+                )
+            except FaultError as fault:
+                error = self._no_reply(server, fault, number + 1)
+                patient = isinstance(fault, SilentError) and time.monotonic() - start >= _PATIENCE_S
+                if patient and waited_in_vain:
+                    raise error from None
+                waited_in_vain |= patient
+                raise TryAgainError(error) from None
+            except StatusError as refusal:
+                raise RequestRefusedError(
+                    f"the server {server.url} refused a request with {refusal}"
+                ) from None
+            finally:
+                server.load -= 1
+
+        pauses = {"first_pause_s": _FIRST_PAUSE_S, "longest_pause_s": _LONGEST_PAUSE_S}
+        with self._stalls.waiting() as on_reply:
+            return await retrying(attempt, self._retries + 1, **pauses)
+
+    async def close(self) -> None:
+        """Close the connections. The servers go on."""
+        await self._client.aclose()
+
+    def _choose(self, affinity: str, avoid: Server | None) -> Server:
+        # A question's requests extend one another's prompts, so its home has most of each in its prefix
+        # cache. A home that failed is left for good: what it had cached is gone, or out of reach.
+        home = self._homes.get(affinity)
+        if home is None or home is avoid:
+            free = [server for server in self.servers if server is not avoid] or self.servers
+            home = min(free, key=lambda server: server.load)
+        if affinity:
+            self._homes[affinity] = home
+            self._homes.move_to_end(affinity)
+            if len(self._homes) > _MAX_AFFINITIES:
+                self._homes.popitem(last=False)
+        return home
+
+    def _no_reply(self, server: Server, fault: FaultError, attempts: int) -> BackendError:
+        return BackendError(
+            f"no reply after {attempts} attempt{'s' * (attempts > 1)}, the last to {server.url}"
+            f"{_through(server.url)} ({fault}). "
+            "Look at the server's log; raise timeout_s or retries if it is only slow."
+        )
+
+
+def address(url: str) -> str:
+    """Return a server's address as routes are added to it: people write it with and without /v1.
+
+    >>> address("http://localhost:11434/v1/"), address("http://localhost:8000")
+    ('http://localhost:11434', 'http://localhost:8000')
+    """
+    return url.rstrip("/").removesuffix("/v1")
+
+
+def require_one_model(endpoints: Sequence[Endpoint]) -> None:
+    """Refuse servers of models of different names, unless each has the name that was configured."""
+    first = endpoints[0]
+    for other in endpoints[1:]:
+        if other.model != first.model and not (first.exact and other.exact):
+            raise ConfigError(
+                f"the server {first.url} serves '{first.model}' and {other.url} serves '{other.model}', but "
+                "a run asks one model: leave one of them out of --model.urls, or start both under one name "
+                "with --served-model-name."
+            )
+
+
+def connect(config: ModelConfig) -> httpx.AsyncClient:
+    """Return a client that sends the key in the environment, if there is one.
+
+    Nothing else holds the key, so that no message, manifest or trace can repeat it. Raises
+    :class:`ConfigError` if the options name a variable that is not set.
+    """
+    variable = config.api_key_variable
+    if variable != ModelConfig.api_key_variable and variable not in os.environ:
+        raise ConfigError(
+            f"the environment variable {variable} is not set: put the server's API key there, or correct "
+            "--model.api_key_variable, which is its name."
+        )
+    key = os.environ.get(variable, "")
+    return open_client(
+        config.urls,
+        timeout=httpx.Timeout(config.timeout_s, connect=min(10.0, config.timeout_s)),
+        # No limit: the run bounds what is in flight, and the server's queue knows priorities, ours does not.
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+        headers={"Authorization": f"Bearer {key}"} if key else {},
+    )
+
+
+async def send(
+    client: httpx.AsyncClient,
+    url: str,
+    body: dict[str, Any] | None,
+    parse: Callable[[Any], Result],
+    on_reply: Callable[[], None] = lambda: None,
+) -> Result:
+    """Send one request (GET without a body) once, and return what ``parse`` takes out of the reply.
+
+    ``on_reply``: called when the server replies at all. Raises :class:`FaultError` if another attempt may go
+    better, else :class:`StatusError`.
+    """
+    try:
+        if body is None:
+            limit = min(client.timeout.read or _LOOK_UP_S, _LOOK_UP_S)
+            response = await client.get(url, timeout=limit)
+        else:
+            headers = {"Content-Type": "application/json"}
+            response = await client.post(url, content=orjson.dumps(body), headers=headers)
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+        raise UnreachableError(_describe(error)) from None
+    except httpx.TimeoutException as error:
+        raise SilentError(_describe(error)) from None
+    except (httpx.TransportError, httpx.DecodingError) as error:
+        raise FaultError(_describe(error)) from None
+    on_reply()
+    if response.status_code in _RETRIED:
+        raise FaultError(f"status {response.status_code}: {_excerpt(client, response)}")
+    if response.status_code != httpx.codes.OK:
+        raise StatusError(response.status_code, _excerpt(client, response), _parsed(response))
+    try:
+        return parse(orjson.loads(response.content))
+    except orjson.JSONDecodeError:
+        raise FaultError(f"no JSON, but {_excerpt(client, response)}") from None
+    except MalformedReplyError as malformed:
+        raise FaultError(str(malformed)) from None
+
+
+async def send_worded(
+    client: httpx.AsyncClient,
+    url: str,
+    route: str,
+    body: dict[str, Any] | None,
+    parse: Callable[[Any], Result],
+    on_reply: Callable[[], None],
+    wording: Wording,
+) -> Result:
+    """Do what :func:`send` does, once more for each parameter that the server says it wants otherwise.
+
+    ``url``: the server's address. ``wording``: what it has said so far; noted there.
+    """
+    if body is None:
+        return await send(client, url + route, None, parse, on_reply)
+    while True:
+        adapted = wording.adapt(body)
+        try:
+            return await send(client, url + route, adapted, parse, on_reply)
+        except StatusError as refusal:
+            # Another request that was in flight beside this one may have learned it meanwhile.
+            learned = wording.adapt(body) != adapted
+            if not learned and not wording.learn(refusal.status, refusal.reply, body, url):
+                raise
+
+
+async def send_opening(
+    client: httpx.AsyncClient,
+    url: str,
+    route: str,
+    body: dict[str, Any] | None,
+    parse: Callable[[Any], Result],
+    retries: int,
+    wording: Wording,
+) -> Result:
+    """Do what :func:`send_worded` does, again after short pauses if it fails, while a server is being opened.
+
+    Raises :class:`BackendError` if nothing listens there, which waiting would not change, or is silent;
+    :class:`FaultyServerError` if the last attempt failed; :class:`StatusError`.
+    """
+    silence = StallNotifier(url)
+
+    async def attempt(number: int) -> Result:
+        start = time.monotonic()
+        try:
+            with silence.waiting() as on_reply:
+                return await send_worded(client, url, route, body, parse, on_reply, wording)
+        except UnreachableError as fault:
+            raise BackendError(
+                f"the server {url} cannot be reached{_through(url)} ({fault}): start it, or correct "
+                "--model.urls."
+            ) from None
+        except FaultError as fault:
+            silent = isinstance(fault, SilentError)
+            error = (BackendError if silent else FaultyServerError)(
+                f"{url}{route} does not answer as it should{_through(url)}, after {number + 1} "
+                f"attempt{'s' * (number > 0)} ({fault}): look at the server's log, or correct --model.urls."
+            )
+            if silent and time.monotonic() - start >= _PATIENCE_S:
+                raise error from None
+            raise TryAgainError(error) from None
+
+    pauses = {"first_pause_s": _FIRST_PAUSE_OPENING_S, "longest_pause_s": _LONGEST_PAUSE_OPENING_S}
+    return await retrying(attempt, retries + 1, **pauses)
+
+
+def _through(url: str) -> str:
+    """Return the proxy that requests to a server go through, as a part of a sentence; "" if none."""
+    proxy = describe_proxy(url)
+    return f" through the proxy {proxy}" if proxy else ""
+
+
+def _parsed(response: httpx.Response) -> Any:
+    try:
+        return orjson.loads(response.content)
+    except orjson.JSONDecodeError:
+        return response.text
+
+
+def _excerpt(client: httpx.AsyncClient, response: httpx.Response) -> str:
+    """Return the beginning of a body as :func:`reply_shown` does, without our key: some servers repeat it."""
+    key = client.headers.get("Authorization", "").removeprefix("Bearer ")
+    text = response.text.replace(key, "(the key)") if key else response.text
+    return reply_shown(text, _EXCERPT)
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

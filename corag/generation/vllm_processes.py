@@ -1,0 +1,161 @@
+"""vLLM's processes: they end with the process that opened them, and a script must not start itself again.
+
+Apart from the engine, since the worker process loads it (through :mod:`corag.generation.forced`) and not the
+engine.
+"""
+
+from __future__ import annotations
+
+import ast
+import multiprocessing
+import os
+import select
+import signal
+import sys
+import threading
+from multiprocessing import resource_tracker, spawn
+from pathlib import Path
+from typing import Any
+
+from corag.core.errors import ConfigError
+
+OWNER = "CORAG_ENGINE_OWNER"
+OWNER_STARTED = "CORAG_ENGINE_OWNER_STARTED"
+_WATCHING = "watching the owner"
+
+
+def own_engines() -> None:
+    """Mark the engines that this process starts as its own.
+
+    vLLM's engine and workers are processes of their own. When the process that opened them is killed they go
+    on, for minutes or for good, and keep the cores or the GPU busy. So each watches the process that owns it.
+    Children inherit the environment: that is how they learn which one.
+    """
+    os.environ[OWNER] = str(os.getpid())
+    # Numbers of processes are given out again; a number and its start are not.
+    os.environ[OWNER_STARTED] = _started(os.getpid())
+
+
+def end_with_owner() -> None:
+    """End this process when its owner ends, however it does.
+
+    No other process is ever signalled: neither one that has got the owner's number since, nor a parent, which
+    may have adopted this process (systemd, slurmstepd). Does nothing without an owner, as in a server
+    that a user started.
+    """
+    owner = int(os.environ.get(OWNER, "0"))
+    # In the owner itself there is nothing to watch, and without pidfd (outside Linux) no way to.
+    if not owner or owner == os.getpid() or not hasattr(os, "pidfd_open"):
+        return
+    # A forked process begins again: threads are not inherited.
+    if any(thread.name == _WATCHING for thread in threading.enumerate()):
+        return
+    try:
+        # A file descriptor that becomes readable once the process has ended. Unlike a number that is looked
+        # at now and then it cannot mean another process that got the same number.
+        ended = os.pidfd_open(owner)
+    except ProcessLookupError:  # it was killed while this process started
+        _end()
+        return
+    except OSError:  # a system that forbids it
+        return
+    if os.environ.get(OWNER_STARTED, "") not in ("", _started(owner)):  # its number is another's by now
+        _end()
+    threading.Thread(target=_end_after, args=(ended,), name=_WATCHING, daemon=True).start()
+
+
+class OwnerWatch(str):
+    """A string in an engine's configuration, which vLLM passes to the processes that it starts.
+
+    Where it arrives, that process begins to watch its owner: before anything else of ours runs there. An
+    engine whose owner is killed before the two have connected would wait five minutes for it.
+    """
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return a call that starts the watch, for unpickling."""
+        return _watch, (str(self),)
+
+
+def _watch(word: str) -> OwnerWatch:
+    end_with_owner()
+    return OwnerWatch(word)
+
+
+def _started(process: int) -> str:
+    """Return when a process started, in clock ticks since the machine did (proc(5), field 22); "" if gone."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    # The second field is the program's name in brackets, which may hold blanks and brackets of its own.
+    return stat.rpartition(")")[2].split()[19]
+
+
+def _end_after(ended: int) -> None:
+    select.select([ended], [], [])
+    _end()
+
+
+def _end() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)  # nothing is left to save
+
+
+def spare_children_interrupts() -> None:
+    """Keep Ctrl-C from the processes that this thread starts from now on.
+
+    A terminal, and a notebook that interrupts a cell, send SIGINT to a whole group of processes. In Python it
+    shall end the question at work; an engine that got it too would end. The calling thread gets
+    none any more either, so it must not be the main one.
+    """
+    # What a thread blocks, its processes inherit. The tracker is a process of multiprocessing's own, which
+    # unblocks SIGINT when it is started, as it is with the first other one.
+    resource_tracker.ensure_running()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
+def refuse_unguarded_main() -> None:
+    """Refuse a script that an engine's processes would run once more, each of them, up to this very line.
+
+    vLLM spawns its processes, and a spawned one imports the main module again. What stands below ``if
+    __name__ == "__main__":`` is spared. Without that line the user would wait for the engine, see an error of
+    multiprocessing's and another of vLLM's, and everything ahead of it would have happened twice.
+
+    Raises:
+        ConfigError: in such a script, and in a process that is being spawned from one.
+    """
+    place = _unguarded_line()
+    if place or getattr(multiprocessing.current_process(), "_inheriting", False):
+        where = f" ({place})" if place else ""
+        raise ConfigError(
+            f"vLLM starts processes that import your script again{where}: put what opens a model below the "
+            'line \'if __name__ == "__main__":\', or open it with backend="transformers".'
+        )
+
+
+def _unguarded_line() -> str:
+    """Name the line of the main module that is being run, if a spawned process would run it too; else ""."""
+    main = sys.modules["__main__"]
+    frame = sys._getframe()
+    while not (frame.f_code.co_name == "<module>" and frame.f_globals is vars(main)):
+        if frame.f_back is None:
+            return ""
+        frame = frame.f_back
+    prepared = spawn.get_preparation_data("engine")  # what multiprocessing itself goes by
+    module, file = prepared.get("init_main_from_name", ""), prepared.get("init_main_from_path", "")
+    if module.rpartition(".")[2] == "__main__" or not (module or file):  # python -m package, a prompt, -c
+        return ""
+    path = Path(frame.f_code.co_filename)
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):  # no file, such as a cell of a notebook
+        return ""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.If)
+            and node.lineno <= frame.f_lineno <= (node.end_lineno or node.lineno)
+            and any(isinstance(each, ast.Name) and each.id == "__name__" for each in ast.walk(node.test))
+        ):
+            return ""
+    return f"{path}, line {frame.f_lineno}"

@@ -1,0 +1,135 @@
+"""Admission control: a bounded number of questions at once, a bounded queue, a share per caller."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+import time
+from collections import Counter
+from types import TracebackType
+from typing import Self
+
+from corag.service.errors import CallError, shutting_down
+
+_LONGEST_RETRY_S = 60
+_FIRST_GUESS_S = 2.0  # of how long a question takes, before one has been answered
+
+
+class Admission:
+    """A semaphore with a bounded queue and a limit per caller."""
+
+    def __init__(self, places: int, queue: int, per_caller: int, what: str = "questions") -> None:
+        """Set the limits. ``queue``: of those that wait. ``per_caller``: waiting or answered; 0 for none."""
+        self._what = what
+        self._places = places
+        self._queue = queue
+        self._per_caller = per_caller
+        self._free = asyncio.Semaphore(places)
+        self._of_caller: Counter[str] = Counter()
+        self._taken_s = _FIRST_GUESS_S
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self.closed = False
+        self.admitted = 0
+        self.answering = 0
+
+    @property
+    def waiting(self) -> int:
+        """Questions that wait for a place."""
+        return self.admitted - self.answering
+
+    def enter(self, caller: str) -> Ticket:
+        """Admit a question of a caller, who must use the ticket or leave.
+
+        ``caller``: "" for one whose share is not limited. Raises :class:`CallError` with status 429 or 503.
+        """
+        if self.closed:
+            raise shutting_down()
+        if caller and self._per_caller and self._of_caller[caller] >= self._per_caller:
+            raise CallError(
+                429,
+                f"your key has {self._per_caller} {self._what} here already, its share: wait for one.",
+                "too_many_of_key",
+                retry_after=self._retry_after(),
+            )
+        if self.admitted >= self._places + self._queue:
+            raise CallError(
+                429,
+                f"{self.answering} {self._what} are worked on and {self.waiting} wait: come again later.",
+                "overloaded",
+                retry_after=self._retry_after(),
+            )
+        self.admitted += 1
+        self._of_caller[caller] += 1
+        self._empty.clear()
+        return Ticket(self, caller)
+
+    async def until_empty(self) -> None:
+        """Wait until nobody waits or is answered."""
+        await self._empty.wait()
+
+    async def _take_place(self) -> None:
+        await self._free.acquire()
+        self.answering += 1
+
+    def _leave(self, caller: str, place_s: float | None) -> None:
+        """Release a question's share. ``place_s``: seconds that it had a place; None if it had none."""
+        if place_s is not None:
+            self.answering -= 1
+            self._free.release()
+            self._taken_s += 0.1 * (place_s - self._taken_s)
+        self.admitted -= 1
+        self._of_caller[caller] -= 1
+        if not self._of_caller[caller]:
+            del self._of_caller[caller]
+        if not self.admitted:
+            self._empty.set()
+
+    def _retry_after(self) -> int:
+        """Estimate the seconds until half of the queue has been answered."""
+        turns = 1 + self.waiting / (2 * self._places)
+        return max(1, min(_LONGEST_RETRY_S, math.ceil(turns * self._taken_s)))
+
+
+class Ticket:
+    """A question's claim to a place, with the id that its answer gets.
+
+    Within its ``async with`` block it has the place.
+    """
+
+    def __init__(self, admission: Admission, caller: str) -> None:
+        self._admission = admission
+        self.caller = caller
+        self.key = secrets.token_urlsafe(12)  # nobody guesses the link to another's answer
+        self._began: float | None = None
+        self._entered = time.perf_counter()
+        self._released = False
+        self.waited_s = 0.0
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._admission._take_place()
+        except BaseException:  # it gave up waiting
+            self.leave()
+            raise
+        self._began = time.perf_counter()
+        self.waited_s = self._began - self._entered
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave()
+
+    @property
+    def had_place(self) -> bool:
+        """Whether it had its turn."""
+        return self._began is not None
+
+    def leave(self) -> None:
+        """Release the claim; do nothing if it is released already."""
+        if not self._released:
+            self._released = True
+            place_s = None if self._began is None else time.perf_counter() - self._began
+            self._admission._leave(self.caller, place_s)

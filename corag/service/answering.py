@@ -1,0 +1,589 @@
+"""The answer service: it admits a question, answers it by a preset, counts it and records it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from corag.core.errors import BackendError, BudgetExhaustedError, ConfigError, CoragError
+from corag.core.process import unix_time
+from corag.core.prompting.prompt import Message, Prompt, Role, Segment
+from corag.core.prompting.template import load_prompt
+from corag.core.protocols import GenerateRequest, Generator, Retriever, Sampling
+from corag.core.runner import BoundMethod, answer_question
+from corag.core.runs.rows import Row
+from corag.core.seeds import stable_hash
+from corag.core.tools import Step, Tools
+from corag.core.types import Answer, Hit, Passage, Question
+from corag.service.admission import Admission, Ticket
+from corag.service.errors import CallError, error_from_row, invalid, unavailable
+from corag.service.log import Log, log_line, where
+from corag.service.metrics import Metrics
+from corag.service.options import Preset, Served
+from corag.service.records import Records, public_record
+
+_PROMPTS = Path(__file__).parent / "prompts"
+_REWRITTEN_TOKENS = 64  # how much longer a standalone question may be than the user's
+_JOB_TOKENS, _MOST_JOB_TOKENS = 256, 1_024  # of a title, or of five questions as JSON
+_PROBE_EVERY_S = 5.0
+_PROBE_MOST_S = 30.0  # per attempt: an engine that hangs is probed again
+_SEARCH_MOST_S = 30.0
+_SEARCHES_PER_PLACE = 4  # a search costs a small part of what a question does
+MOST_HITS = 100  # of a search request
+LEFT = "CallerLeft: the caller went away before the answer was there."
+TIMED_OUT = "TimedOut: the answer took longer than the service allows."
+GONE = "BackendGone: the model or the index failed meanwhile."
+
+Watch = Callable[[Step], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A message of a conversation. ``role``: "user" or "assistant"; in a job's messages "system", too."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """A caller's question with its settings.
+
+    Attributes:
+        text: the question.
+        preset: the name of the preset to answer it by.
+        earlier: the messages before it, oldest first.
+        seed: of all randomness; None for the service's own.
+        budget: upper limit of its tokens; 0 for the service's own limit.
+        temperature: of sampled requests; None for the preset's own.
+        job: which job of a chat page's own it is, such as "title"; "" for a question.
+        messages: of a job, the whole conversation, system messages included.
+        max_tokens: of a job's reply; None for as many as such a reply has.
+    """
+
+    text: str
+    preset: str
+    earlier: tuple[Turn, ...] = ()
+    seed: int | None = None
+    budget: int = 0
+    temperature: float | None = None
+    job: str = ""
+    messages: tuple[Turn, ...] = ()
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptedRequest:
+    """A request made to fit, with what was changed.
+
+    Attributes:
+        request: the request that can be answered.
+        ignored: settings that were left out, each with the reason.
+        shortened: by "question", "conversation" or "job": what there was and what was kept.
+    """
+
+    request: AnswerRequest
+    ignored: Mapping[str, str]
+    shortened: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerResult:
+    """An answer with its row. ``record``: the same as callers see it, JSON values."""
+
+    row: Row
+    answer: Answer
+    record: Mapping[str, Any]
+
+
+class AnswerService:
+    """Answers questions by presets over one model and one index, within one event loop."""
+
+    def __init__(
+        self,
+        options: Served,
+        presets: Mapping[str, Preset],
+        generator: Generator,
+        retriever: Retriever | None,
+        records: Records,
+        log: Log = log_line,
+    ) -> None:
+        """Take what it needs. Whoever opened ``records``, model and index closes them."""
+        limits = options.limits
+        self.options = options
+        self.presets = presets
+        self.records = records
+        self.admission = Admission(limits.in_flight, limits.queue, limits.per_key)
+        self.searches = Admission(
+            _SEARCHES_PER_PLACE * limits.in_flight, limits.queue, limits.per_key, "searches"
+        )
+        self.metrics = Metrics(self.admission)
+        self.log = log
+        self._generator = generator
+        self._retriever = retriever
+        self._broken_since: float | None = None
+        self._probe: asyncio.Task[None] | None = None
+
+    # --- checking and admitting requests
+
+    def preset(self, name: str) -> Preset:
+        """Return a preset. Raises :class:`CallError` with status 404 if there is none of this name."""
+        if name not in self.presets:
+            names = ", ".join(self.presets)
+            raise CallError(404, f"there is no such model here: choose one of {names}.", "model_not_found")
+        return self.presets[name]
+
+    def check(self, request: AnswerRequest) -> None:
+        """Raise :class:`CallError` for an invalid request, before it is admitted."""
+        self.preset(request.preset)
+        limits = self.options.limits
+        if not request.text.strip():
+            raise invalid("the question is empty: the last message must say something.", "messages")
+        if request.job:
+            return
+        if len(request.text) > limits.question_chars:
+            raise invalid(
+                f"the question has {len(request.text):,} characters; {limits.question_chars:,} are taken.",
+                "messages",
+                "string_above_max_length",
+            )
+        if sum(len(turn.text) for turn in request.earlier) > limits.conversation_chars:
+            raise invalid(
+                "the conversation before the question has more than "
+                f"{limits.conversation_chars:,} characters.",
+                "messages",
+                "context_length_exceeded",
+            )
+        if request.temperature is not None:
+            self._options(request)
+
+    def adapt(self, request: AnswerRequest) -> AdaptedRequest:
+        """Leave out of a request what this service cannot use, instead of refusing all of it.
+
+        A temperature goes where nothing is sampled; a long conversation loses its oldest turns, and a long
+        question its front, for a question stands behind the document that was pasted with it. Raises
+        :class:`CallError` with status 404 for an unknown preset.
+        """
+        limits = self.options.limits
+        self.preset(request.preset)
+        ignored: dict[str, str] = {}
+        shortened: dict[str, Any] = {}
+        if request.job:
+            messages, cut = cut_job(request.messages, limits.conversation_chars)
+            shortened |= {"job": cut} if cut else {}
+            return AdaptedRequest(replace(request, messages=messages), ignored, shortened)
+        if request.temperature is not None and (reason := self._unusable_temperature(request)):
+            ignored["temperature"] = reason
+            request = replace(request, temperature=None)
+        if len(request.text) > limits.question_chars:
+            text = cut_front(request.text, limits.question_chars)
+            shortened["question"] = {"characters": len(request.text), "kept_characters": len(text)}
+            request = replace(request, text=text)
+        earlier = cut_conversation(request.earlier, limits.conversation_chars)
+        if earlier != request.earlier:
+            shortened["conversation"] = {
+                "turns": len(request.earlier),
+                "kept_turns": len(earlier),
+                "characters": sum(len(turn.text) for turn in request.earlier),
+                "kept_characters": sum(len(turn.text) for turn in earlier),
+            }
+            request = replace(request, earlier=earlier)
+        return AdaptedRequest(request, ignored, shortened)
+
+    def _unusable_temperature(self, request: AnswerRequest) -> str:
+        """Return why a preset has no use for a request's temperature; "" if it has."""
+        options = self.presets[request.preset].config.of(self.presets[request.preset].method)
+        names = {each.name for each in fields(options)}
+        if "temperature" not in names or not getattr(options, "samples", True):
+            return f"'{request.preset}' samples nothing"
+        try:
+            self._options(request)
+        except CallError:
+            return f"'{request.preset}' cannot be used with this temperature, so its own is"
+        return ""
+
+    def enter(self, caller: str, preset: str) -> Ticket:
+        """Admit a question. Raises :class:`CallError` if there is no room, or nothing to answer with."""
+        try:
+            if self._broken_since is not None or self.failed:
+                raise unavailable()
+            return self.admission.enter(caller)
+        except CallError as error:
+            self.metrics.outcome(preset, "refused")
+            self.log("refused", key=caller or None, preset=preset, code=error.code)
+            raise
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of a text."""
+        return self._generator.count_tokens(text)
+
+    # --- answering
+
+    async def answer(
+        self, request: AnswerRequest, ticket: Ticket, watch: Watch | None = None
+    ) -> AnswerResult:
+        """Answer an admitted question. Its ticket is released in any case.
+
+        ``watch`` is called with every finished step. Raises :class:`CallError` if there is no answer.
+        """
+        limit = self.options.limits.answer_s
+        try:
+            async with asyncio.timeout(limit), ticket:
+                return await self._answer(request, ticket, watch)
+        except TimeoutError:
+            self._record_unanswered(request, ticket, "timed_out")
+            raise CallError(
+                504,
+                f"no answer within {limit:g} s, which is all a question may take: ask a cheaper model.",
+                "timeout",
+            ) from None
+        except asyncio.CancelledError:
+            self._record_unanswered(request, ticket, "left")
+            raise
+        finally:
+            ticket.leave()
+
+    def _record_unanswered(self, request: AnswerRequest, ticket: Ticket, outcome: str) -> None:
+        """Count a question that ended while it was queued: it has no row to be counted by."""
+        if not ticket.had_place:
+            self.metrics.outcome(request.preset, outcome)
+            self.log(outcome, id=ticket.key, key=ticket.caller or None, preset=request.preset, calls=0)
+
+    async def _answer(self, request: AnswerRequest, ticket: Ticket, watch: Watch | None) -> AnswerResult:
+        preset = self.presets[request.preset]
+        question = Question(ticket.key, request.text)
+        tools = Tools(
+            # Seeds derive from the text, not from the request's id: the same question with the same seed has
+            # the same answer.
+            Question(stable_hash(request.text), request.text),
+            self._generator,
+            self._retriever,
+            self.options.seed if request.seed is None else request.seed,
+            self._budget(request),
+            watch,
+        )
+        if request.job:
+            method: BoundMethod = partial(answer_job, request=request)
+        else:
+            function = preset.config.find_method(preset.method).function
+            method = partial(function, config=self._options(request))
+
+        async def rewrite_and_answer(question: Question, tools: Tools) -> Answer:
+            if request.earlier and self.options.follow_ups and not request.job:
+                try:
+                    text = await standalone_question(request, tools)
+                except BudgetExhaustedError:  # the method then answers the last message by itself
+                    text = request.text
+                question, tools.question = replace(question, text=text), replace(tools.question, text=text)
+            return await method(question, tools)
+
+        try:
+            row = await answer_question(question, rewrite_and_answer, tools)
+        except asyncio.CancelledError:
+            # asyncio.timeout turns the cancellation into a TimeoutError only outside of its block, so whether
+            # the time was up is measured here.
+            over = time.perf_counter() - tools.begun + ticket.waited_s >= self.options.limits.answer_s
+            self._record(
+                preset, _abandoned_row(question, tools, TIMED_OUT if over else LEFT), ticket, request
+            )
+            raise
+        except BackendError as error:
+            self._record(preset, _abandoned_row(question, tools, GONE), ticket, request)
+            self._failed(error)
+            raise unavailable() from None
+        except ConfigError as error:  # such as a method that searches where there is no index
+            self._record(preset, _abandoned_row(question, tools, f"ConfigError: {error}"), ticket, request)
+            raise error_from_row("") from None
+        self._record(preset, row, ticket, request)
+        if row.answer is None:
+            own = bool(request.budget) and request.budget == self._budget(request)
+            raise error_from_row(row.error, budget_by_caller=own)
+        return AnswerResult(row, row.answer, public_record(preset.name, orjson.loads(row.to_json())))
+
+    def _budget(self, request: AnswerRequest) -> int:
+        """Return the most tokens that a question may spend: the least of caller's, preset's and service's."""
+        limits = (request.budget, self.presets[request.preset].config.budget, self.options.budget)
+        return min(filter(None, limits), default=0)
+
+    def _options(self, request: AnswerRequest) -> Any:
+        """Return the method's options, with the caller's temperature. Raises :class:`CallError`."""
+        preset = self.presets[request.preset]
+        options = preset.config.of(preset.method)
+        if request.temperature is None:
+            return options
+        if "temperature" in {each.name for each in fields(options)}:
+            try:
+                changed: Any = options
+                return replace(changed, temperature=request.temperature)
+            except CoragError:
+                raise invalid("this temperature cannot be used here.", "temperature") from None
+        if request.temperature == 0:
+            return options
+        raise invalid(
+            f"'{preset.name}' samples nothing, so it has no temperature: leave it out.",
+            "temperature",
+            "unsupported_value",
+        )
+
+    def _record(self, preset: Preset, row: Row, ticket: Ticket, request: AnswerRequest) -> None:
+        """Count, log and save the result of a question. A job is none, so it is not saved."""
+        outcomes = {"": "answered", LEFT: "left", TIMED_OUT: "timed_out"}
+        outcome = outcomes.get(row.error, "failed")
+        self.metrics.outcome(preset.name, outcome)
+        self.metrics.answered(row, ticket.waited_s)
+        usage = row.total_usage
+        self.log(
+            outcome,
+            id=row.question.id,
+            key=ticket.caller or None,
+            preset=preset.name,
+            job=request.job or None,
+            seconds=round(row.seconds, 3),
+            waited_s=round(ticket.waited_s, 3),
+            calls=usage.calls,
+            prompt_tokens=usage.prompt,
+            generated_tokens=usage.generated,
+            computed_tokens=usage.computed,
+            steps=len(row.steps),
+            error=row.error.partition(":")[0] or None,
+            question=row.question.text if self.options.log_questions else None,
+        )
+        if request.job:
+            return
+        try:
+            self.records.add(preset.name, row)
+        except CoragError as error:  # a full disk loses the record, not the answer
+            self.log("not_recorded", id=row.question.id, error=where(error))
+
+    # --- searching
+
+    async def search(self, query: str, k: int, caller: str = "") -> Sequence[Hit]:
+        """Search the index for a caller; "" for one whose share is unlimited.
+
+        Raises :class:`CallError` if there is no index, or no room, or it fails or takes too long.
+        """
+        if self._retriever is None:
+            raise CallError(404, "this service searches no index.", "no_index")
+        if not query.strip() or len(query) > self.options.limits.question_chars:
+            raise invalid(f"a query has 1 to {self.options.limits.question_chars:,} characters.", "query")
+        if not 1 <= k <= MOST_HITS:
+            raise invalid(f"k is a whole number from 1 to {MOST_HITS}.", "k")
+        outcome = "refused"
+        try:
+            ticket = self.searches.enter(caller)
+            outcome = "failed"
+            hits = await self._search(self._retriever, query, k, ticket)
+            outcome = "answered"
+            return hits
+        except asyncio.CancelledError:
+            outcome = "left"
+            raise
+        finally:
+            self.metrics.searched(outcome)
+
+    async def _search(self, retriever: Retriever, query: str, k: int, ticket: Ticket) -> Sequence[Hit]:
+        try:
+            async with asyncio.timeout(min(_SEARCH_MOST_S, self.options.limits.answer_s)), ticket:
+                return await retriever.search(query, k)
+        except TimeoutError:
+            raise CallError(504, "the search took too long: try again.", "timeout", retry_after=1) from None
+        except BackendError as error:
+            self._failed(error)
+            raise unavailable() from None
+        except CoragError:
+            raise _search_failed() from None
+        finally:
+            ticket.leave()
+
+    async def passage(self, key: str) -> Passage:
+        """Return a passage. Raises :class:`CallError` with status 404 if there is none with this id."""
+        try:
+            passages = await self._retriever.passages([key]) if self._retriever is not None else ()
+        except BackendError as error:
+            self._failed(error)
+            raise unavailable() from None
+        except CoragError:
+            raise _search_failed() from None
+        if not passages:
+            raise CallError(404, "there is no passage with this id.", "passage_not_found")
+        return passages[0]
+
+    # --- health
+
+    @property
+    def failed(self) -> bool:
+        """Whether the engine has ended for good."""
+        return bool(getattr(self._generator, "failed", False))
+
+    @property
+    def ready(self) -> bool:
+        """Whether questions are taken."""
+        return self._broken_since is None and not self.failed and not self.admission.closed
+
+    def _failed(self, error: BaseException) -> None:
+        """Refuse questions until model and index reply again."""
+        if self._broken_since is None:
+            self._broken_since = unix_time()
+            self.log("unavailable", error=where(error))
+        if self._probe is None or self._probe.done():
+            self._probe = asyncio.create_task(self._probe_until_available())
+
+    async def _probe_until_available(self) -> None:
+        while self._broken_since is not None and not self.failed:
+            await asyncio.sleep(_PROBE_EVERY_S)
+            try:
+                async with asyncio.timeout(_PROBE_MOST_S):
+                    await self._send_probe()
+            except CoragError:
+                continue
+            except Exception as error:  # noqa: BLE001 - a probe that ended would leave the service closed for ever
+                self.log("probe_failed", error=where(error))
+                continue
+            self.log("available", seconds=round(unix_time() - self._broken_since, 1))
+            self._broken_since = None
+
+    async def _send_probe(self) -> None:
+        """Send the smallest request to model and index."""
+        prompt = Prompt((Message("user", (Segment("Hello"),)),))
+        # A sampled request without a seed: a greedy one would be answered by the cache, not by the engine.
+        await self._generator.generate(GenerateRequest(prompt, Sampling(1, temperature=1.0)))
+        if self._retriever is not None:
+            await self._retriever.search(f"hello {secrets.token_hex(4)}", 1)
+
+    async def close(self) -> None:
+        """Refuse further questions and stop probing."""
+        self.admission.closed = self.searches.closed = True
+        if self._probe is not None:
+            self._probe.cancel()
+            await asyncio.gather(self._probe, return_exceptions=True)
+
+
+def cut_front(text: str, most: int) -> str:
+    """Return the last ``most`` characters of a text at most, from the beginning of a word on.
+
+    >>> cut_front("a long document. Who wrote it?", 16)
+    'Who wrote it?'
+    """
+    if len(text) <= most:
+        return text
+    kept = text[-most:]
+    if text[-most - 1].isspace() or kept[:1].isspace():
+        return kept.lstrip()
+    _, blank, rest = kept.partition(" ")
+    # Of a text without blanks, such as Chinese, no word can be seen.
+    return rest.lstrip() if blank and len(rest) >= most // 2 else kept
+
+
+def cut_conversation(turns: tuple[Turn, ...], most: int) -> tuple[Turn, ...]:
+    """Return the latest turns that have ``most`` characters together; of the latest the end, if need be."""
+    kept: list[Turn] = []
+    left = most
+    for turn in reversed(turns):
+        if len(turn.text) > left:
+            if not kept:
+                kept.append(replace(turn, text=cut_front(turn.text, most)))
+            break
+        kept.append(turn)
+        left -= len(turn.text)
+    return tuple(reversed(kept))
+
+
+def cut_job(turns: tuple[Turn, ...], most: int) -> tuple[tuple[Turn, ...], dict[str, int]]:
+    """Return a job's messages with ``most`` characters together, and what was cut; nothing if nothing was.
+
+    Its instruction stands at the beginning of a message or at its end, so the middle of the longest goes.
+    """
+    size = sum(len(turn.text) for turn in turns)
+    if size <= most:
+        return turns, {}
+    longest = max(range(len(turns)), key=lambda place: len(turns[place].text))
+    text = turns[longest].text
+    half = max(0, len(text) - (size - most)) // 2
+    cut = replace(turns[longest], text=f"{text[:half]}\n...\n{text[len(text) - half :]}")
+    cut_turns = (*turns[:longest], cut, *turns[longest + 1 :])
+    if sum(len(turn.text) for turn in cut_turns) > most + len("\n...\n"):  # many long messages: the latest
+        cut_turns = (*(turn for turn in turns[:1] if turn.role == "system"), *cut_conversation(turns, most))
+    return cut_turns, {"characters": size, "kept_characters": sum(len(turn.text) for turn in cut_turns)}
+
+
+async def answer_job(question: Question, tools: Tools, request: AnswerRequest) -> Answer:
+    """Answer a chat page's own job, such as a title, by one call of the model without a search."""
+    # Templates want users and assistants to take turns, and not all of them know a system's words.
+    messages: list[tuple[Role, str]] = []
+    for turn in request.messages:
+        role: Role = "assistant" if turn.role == "assistant" else "user"
+        if messages and messages[-1][0] == role:
+            messages[-1] = role, f"{messages[-1][1]}\n\n{turn.text}"
+        elif messages or role == "user":
+            messages.append((role, turn.text))
+    prompt = Prompt(tuple(Message(role, (Segment(text),)) for role, text in messages))
+    reply = await tools.generate(
+        prompt,
+        role="job",
+        max_tokens=min(request.max_tokens or _JOB_TOKENS, _MOST_JOB_TOKENS),
+        temperature=request.temperature or 0.0,
+        path=f"job {request.job}",
+    )
+    return Answer(reply.text.strip(), stopped="job")
+
+
+async def standalone_question(request: AnswerRequest, tools: Tools) -> str:
+    """Rewrite the last question, by one call of the model, as a standalone question."""
+    template = load_prompt("standalone_question", "standalone_question", _PROMPTS)
+    transcript = "\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in request.earlier)
+    prompt = template.render({"conversation": transcript, "question": request.text})
+    # A rewrite is as long as the question, plus what pronouns are replaced by.
+    most = _REWRITTEN_TOKENS + tools.count_tokens(request.text)
+    reply = await tools.generate(
+        prompt, role="standalone_question", max_tokens=most, path="standalone question"
+    )
+    first, *more = reply.text.strip().splitlines() or [""]
+    text = first.strip()
+    if (
+        text.count('"') == 2 and text.startswith('"') and text.endswith('"')
+    ):  # models like to quote their rewrite
+        text = text[1:-1].strip()
+    cut = not more and reply.completions[0].finish_reason == "length"
+    return request.text if cut or not text.strip('"') else text
+
+
+def _search_failed() -> CallError:
+    return CallError(503, "the search failed: try again.", "search_failed", retry_after=1)
+
+
+def _abandoned_row(question: Question, tools: Tools, error: str) -> Row:
+    """Return the row of an abandoned question: its steps and tokens until then."""
+    seconds = time.perf_counter() - tools.begun
+    return Row(question, None, tuple(tools.steps), dict(tools.ledger), seconds, error, unix_time(tools.begun))
+
+
+def usage_record(row: Row, answer_tokens: int) -> dict[str, Any]:
+    """Return a question's ledger in OpenAI's ``usage`` format, summed over all its calls."""
+    total = row.total_usage
+    return {
+        "prompt_tokens": total.prompt,
+        "completion_tokens": total.generated,
+        "total_tokens": total.total,
+        "prompt_tokens_details": {"cached_tokens": total.cached},
+        "completion_tokens_details": {"reasoning_tokens": max(0, total.generated - answer_tokens)},
+    }
+
+
+def describe_preset(preset: Preset) -> dict[str, Any]:
+    """Return the public description of a preset: method, summary, numeric options."""
+    config = preset.config.of(preset.method)
+    grouped_by = preset.config.find_method(preset.method).grouped_by
+    public = {
+        each.name: getattr(config, each.name)
+        for each in fields(config)
+        if isinstance(getattr(config, each.name), int | float) or each.name in grouped_by
+    }
+    return {"method": preset.method, "about": preset.about, "options": public}

@@ -1,0 +1,313 @@
+// The page of the answer service. All text comes into the page by h(), which makes text nodes of it.
+
+const ALONE = "";
+const lanes = [];
+let asking = null; // the AbortController of what is under way
+
+const headers = () => {
+  const key = sessionStorage.getItem("key");
+  return key ? {authorization: `Bearer ${key}`} : {};
+};
+
+function say(text, wrong = false) {
+  at("status").textContent = text;
+  at("status").classList.toggle("is-wrong", wrong);
+}
+
+// What is wrong, in a sentence, from a reply that is no answer.
+async function wrongOf(reply) {
+  if (reply.status === 401) {
+    at("key-field").hidden = false;
+    at("key").focus();
+  }
+  const body = await reply.json().catch(() => null);
+  const told = body?.error?.message ?? `the service replied with status ${reply.status}.`;
+  const again = reply.headers.get("retry-after");
+  return new Error(again ? `${told} (Try again in ${again} s.)` : told);
+}
+
+async function fetched(path) {
+  const reply = await fetch(path, {headers: headers()});
+  if (!reply.ok) throw await wrongOf(reply);
+  return reply.json();
+}
+
+// --- one answer, while it grows
+
+function newLane(preset) {
+  const lane = {
+    preset,
+    state: h("span", {class: "tag busy"}, "waiting"),
+    answer: h("p", {class: "answer", hidden: true}),
+    cost: h("p", {class: "cost"}),
+    sources: h("ul", {class: "sources", "aria-label": "Sources"}),
+    chain: h("ul", {class: "chain", "aria-label": `Steps of ${preset}`}),
+    places: new Map(),
+    calls: 0,
+    tokens: 0,
+    computed: 0,
+    id: null,
+  };
+  lane.places.set("", lane.chain);
+  lane.element = h(
+    "article",
+    {class: "lane card", "aria-label": preset},
+    h("div", {class: "lane-head"}, h("h2", {}, preset), lane.state),
+    lane.answer,
+    lane.cost,
+    lane.sources,
+    lane.chain,
+  );
+  return lane;
+}
+
+// The list of what happened at a place such as "chain 3/hop 2", made when it is first wanted.
+function placeOf(lane, path) {
+  if (!lane.places.has(path)) {
+    const cut = path.lastIndexOf("/");
+    const above = placeOf(lane, cut < 0 ? "" : path.slice(0, cut));
+    const list = h("ul", {});
+    above.append(h("li", {}, h("span", {class: "place"}, path.slice(cut + 1)), list));
+    lane.places.set(path, list);
+  }
+  return lane.places.get(path);
+}
+
+function addStep(lane, step) {
+  if (step.usage) {
+    lane.calls += step.usage.calls;
+    lane.tokens += step.usage.prompt + step.usage.generated;
+    lane.computed += step.usage.computed_prompt + step.usage.computed_generated;
+  }
+  placeOf(lane, step.path).append(h("li", {class: step.kind}, drawStep(step)));
+  lane.state.textContent = "thinking";
+  showCost(lane);
+}
+
+function drawStep(step) {
+  const role = (name) => h("span", {class: "role"}, name.replaceAll("_", " "));
+  if (step.kind === "search") return drawSearch(step, role);
+  if (step.kind === "score") {
+    // Minus infinity is null in JSON.
+    const mean = step.log_likelihood === null ? "impossible" : `${(step.log_likelihood / Math.max(1, step.tokens)).toFixed(3)} a token`;
+    return [role(step.role), h("span", {class: "cost"}, mean)];
+  }
+  return step.texts.map((text) => h("div", {}, role(step.role), h("span", {class: "said"}, text.trim() || "(nothing)")));
+}
+
+function drawSearch(step, role) {
+  const found = counted(step.hits.length, "passage");
+  return h(
+    "details",
+    {},
+    h("summary", {}, role("searched"), h("span", {class: "said"}, step.query || "(nothing)"), " ", h("span", {class: "cost"}, found)),
+    h("ol", {class: "hits"}, step.hits.map((hit) => h("li", {}, drawHit(hit)))),
+  );
+}
+
+function drawHit(hit) {
+  const text = h("p", {class: "passage-text"}, "…");
+  const show = async (event) => {
+    if (!event.target.open || text.dataset.asked) return;
+    text.dataset.asked = "yes";
+    try {
+      text.textContent = (await fetched(`/v1/passages/${encodeURIComponent(hit.id)}`)).text;
+    } catch (error) {
+      text.textContent = error.message;
+    }
+  };
+  const line = h("summary", {}, hit.title || hit.id, " ", h("span", {class: "cost"}, Number(hit.score).toPrecision(4)));
+  return h("details", {ontoggle: show}, line, text);
+}
+
+function showCost(lane, ended = null) {
+  const parts = [
+    counted(lane.calls, "call"),
+    `${number(lane.tokens)} tokens (${number(lane.computed)} computed)`,
+    ended ? seconds(ended.seconds) : null,
+    ended?.stopped ? `stopped: ${ended.stopped}` : null,
+  ];
+  lane.cost.textContent = parts.filter(Boolean).join(" · ");
+}
+
+function finish(lane, text, ended) {
+  lane.id = ended.id;
+  lane.answer.hidden = false;
+  lane.answer.textContent = text || "(an empty answer)";
+  lane.state.textContent = "answered";
+  lane.state.classList.remove("busy");
+  // What is only measured is no part of what the answer cost.
+  const usages = Object.entries(ended.usage).filter(([role]) => role !== "measure").map(([, usage]) => usage);
+  const sum = (name) => usages.reduce((total, usage) => total + usage[name], 0);
+  lane.calls = sum("calls");
+  lane.tokens = sum("prompt") + sum("generated");
+  lane.computed = sum("computed_prompt") + sum("computed_generated");
+  showCost(lane, ended);
+  replace(lane.sources, ended.sources.map(sourceTag));
+}
+
+// What the model read for the answer comes first; what was only found is dimmed.
+function sourceTag(source) {
+  const kind = source.read ? "tag" : "tag unread";
+  const about = source.read ? "read for the answer" : "found, not read";
+  return h("li", {class: kind, title: about}, source.title || source.id);
+}
+
+function fail(lane, message, state) {
+  lane.answer.hidden = false;
+  lane.answer.classList.add("is-wrong");
+  lane.answer.textContent = message;
+  lane.state.textContent = state;
+  lane.state.classList.remove("busy");
+}
+
+// --- asking
+
+async function* events(reply) {
+  const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const {value, done} = await reader.read();
+    if (done) return;
+    const pieces = (rest + value).split("\n\n");
+    rest = pieces.pop();
+    for (const piece of pieces) {
+      if (piece === "data: [DONE]") return;
+      if (piece.startsWith("data: ")) yield JSON.parse(piece.slice(6));
+    }
+  }
+}
+
+async function answerInto(lane, question, signal) {
+  let text = "";
+  let ended = null;
+  try {
+    const body = {model: lane.preset, stream: true, messages: [{role: "user", content: question}]};
+    const reply = await fetch("/v1/chat/completions", {
+      method: "POST",
+      headers: {"content-type": "application/json", ...headers()},
+      body: JSON.stringify(body),
+      signal,
+    });
+    if (!reply.ok) throw await wrongOf(reply);
+    for await (const chunk of events(reply)) {
+      if (chunk.error) throw new Error(chunk.error.message);
+      text += chunk.choices[0]?.delta.content ?? "";
+      if (chunk.corag?.step) addStep(lane, chunk.corag.step);
+      else if (chunk.corag) ended = chunk.corag;
+    }
+    if (!ended) throw new TypeError("the stream ended early");
+    finish(lane, text, ended);
+  } catch (error) {
+    if (signal.aborted) fail(lane, "Cancelled.", "cancelled");
+    else if (error instanceof TypeError)
+      fail(lane, "The connection was lost before the answer was there. Ask again.", "lost");
+    else fail(lane, error.message, "failed");
+  }
+}
+
+function begin(presets) {
+  lanes.splice(0, lanes.length, ...presets.map(newLane));
+  replace(at("answers"), lanes.map((lane) => lane.element));
+}
+
+async function ask() {
+  const question = at("question").value.trim();
+  if (!question || asking) return;
+  if (at("key").value) sessionStorage.setItem("key", at("key").value);
+  sessionStorage.setItem("question", question);
+  begin([at("first").value, at("second").value].filter((name) => name !== ALONE));
+  asking = new AbortController();
+  at("cancel").hidden = false;
+  at("send").disabled = true;
+  say("Asking …");
+  await Promise.all(lanes.map((lane) => answerInto(lane, question, asking.signal)));
+  asking = null;
+  at("cancel").hidden = true;
+  at("send").disabled = false;
+  at("question").focus();
+  share();
+}
+
+// A link to what has been answered: a reload shows it, and whoever may ask here can look at it.
+function share() {
+  const ids = lanes.map((lane) => lane.id).filter(Boolean);
+  if (!ids.length) {
+    say("There is no answer.", true);
+    return;
+  }
+  const link = `${location.pathname}#answers=${ids.join(",")}`;
+  history.replaceState(null, "", link);
+  say("Answered. ");
+  at("status").append(h("a", {href: link}, "Link to this answer"));
+}
+
+async function showShared() {
+  const ids = new URLSearchParams(location.hash.slice(1)).get("answers");
+  if (!ids || asking) return;
+  try {
+    const found = await Promise.all(ids.split(",").map((id) => fetched(`/v1/answers/${encodeURIComponent(id)}`)));
+    begin(found.map((record) => record.preset));
+    at("question").value = found[0].question;
+    for (const [place, record] of found.entries()) {
+      for (const step of record.steps) addStep(lanes[place], step);
+      finish(lanes[place], record.answer, record);
+    }
+    say("An answer that was given before.");
+  } catch (error) {
+    say(error.message, true);
+  }
+}
+
+async function loadPresets() {
+  try {
+    const {data} = await fetched("/v1/models");
+    const options = (chosen) =>
+      data.map(({id}, place) => h("option", {value: id, selected: place === chosen}, id));
+    replace(at("first"), options(0));
+    replace(at("second"), h("option", {value: ALONE}, "nothing"), options(-1));
+    return true;
+  } catch (error) {
+    say(error.message, true);
+    return false;
+  }
+}
+
+// --- the page itself
+
+function showTheme(theme) {
+  if (theme) document.documentElement.dataset.theme = theme;
+}
+
+at("theme").addEventListener("click", () => {
+  const shown = document.documentElement.dataset.theme;
+  const dark = shown ? shown === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  localStorage.setItem("theme", dark ? "light" : "dark");
+  showTheme(localStorage.getItem("theme"));
+});
+at("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  ask();
+});
+at("question").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    event.preventDefault();
+    ask();
+  }
+});
+at("cancel").addEventListener("click", () => asking?.abort());
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") asking?.abort();
+});
+at("key").addEventListener("change", async () => {
+  sessionStorage.setItem("key", at("key").value);
+  if (await loadPresets()) {
+    say("");
+    showShared();
+  }
+});
+addEventListener("hashchange", showShared);
+
+showTheme(localStorage.getItem("theme"));
+at("question").value = sessionStorage.getItem("question") ?? "";
+loadPresets().then((known) => known && showShared());

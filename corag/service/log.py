@@ -1,0 +1,37 @@
+"""What happened, a line of JSON each, on standard error. Questions are left out, unless they are wanted."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from corag.core.process import unix_time
+
+Log = Callable[..., None]
+
+
+def log_line(event: str, **fields: Any) -> None:
+    """Write a line. ``fields``: JSON values; None is left out."""
+    record = {"time": round(unix_time(), 3), "event": event}
+    record |= {name: value for name, value in fields.items() if value is not None}
+    sys.stderr.buffer.write(orjson.dumps(record, default=str) + b"\n")
+    sys.stderr.flush()
+
+
+def where(error: BaseException) -> str:
+    """Say what kind of error it is and where it was raised: its message may hold a caller's text.
+
+    >>> where(ValueError("a secret"))
+    'ValueError'
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    return (
+        f"{type(error).__name__} at {Path(frames[-1].filename).name}:{frames[-1].lineno}"
+        if frames
+        else (type(error).__name__)
+    )

@@ -1,0 +1,285 @@
+"""One question, from Python: ``ask`` answers it and returns an object that shows how."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console, Group
+from rich.text import Text
+
+from corag.core.errors import ConfigError
+from corag.core.method import Method, MethodConfig
+from corag.core.protocols import Retriever
+from corag.core.runner import BoundMethod, answer_question
+from corag.core.runs.rows import Row
+from corag.core.text import printable
+from corag.core.tools import SearchStep, Step, Tools
+from corag.core.types import Answer, Passage, Question
+from eval.api.background import waits
+from eval.api.drawing import Drawing
+from eval.api.opened import Index, Model
+from eval.experiment.backends import require_abilities
+from eval.experiment.own_methods import is_method, make_method
+from eval.experiment.registry import METHODS, called, check_names
+from retrieval.config import RetrieverConfig
+
+Function = Callable[..., Awaitable[Answer]]
+"""A method: ``async def method(question, tools, config) -> Answer``, or without ``config``."""
+AnyMethod = Function | Method | str
+"""A method's function, all that there is to know of one, or the name of a shipped one."""
+
+SOURCES_SHOWN = 5
+NO_INDEX = (
+    "{} searches, but there is no index: open one with open_index (build_index makes one), and give it after "
+    "the model."
+)
+
+
+class Answered:
+    """What a method made of one question.
+
+    ``print`` shows its steps as a tree; a notebook shows the same in colour.
+
+    Attributes:
+        question: the question.
+        method: the method's name.
+        text: the answer, "" if the method failed.
+        answer: the method's own result, with the fields that its class documents; None if it failed.
+        error: why it failed, "" if it did not.
+        passages: every passage that the method collected, in the order of collection.
+        read: the passages whose text stood in a prompt that led to the answer, in the order of reading.
+        steps: every generation, scoring and search, in the order in which they ended.
+        calls: of the model.
+        tokens: prompt plus generated, as papers count them.
+        computed_tokens: what the engine really worked through.
+        seconds: from the first call to the answer.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        row: Row,
+        passages: Sequence[Passage],
+        drawing: Drawing,
+        read: Sequence[Passage] = (),
+    ) -> None:
+        self.method = method
+        self.question = row.question.text
+        self.answer = row.answer
+        self.text = row.answer.text if row.answer else ""
+        self.error = row.error
+        self.passages = tuple(passages)
+        self.read = tuple(read)
+        self.steps: tuple[Step, ...] = row.steps
+        self.calls = row.total_usage.calls
+        self.tokens = row.total_usage.total
+        self.computed_tokens = row.total_usage.computed
+        self.seconds = row.seconds
+        self._drawing = drawing
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The fields of the method's result, by the names that papers and their code have for them.
+
+        Of every method ``steps`` and ``chunk_ids``, of IRCoT ``cot_sentences``, of CoRAG ``chains``, of
+        recursive RAG ``retrieval_path``, ``references_found``, ``depth`` and ``context_length``.
+        """
+        if self.answer is None:
+            return {"error": self.error}
+        return asdict(self.answer) | {"chunk_ids": self.answer.passage_ids}
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Where the answer may be looked up: passages by title, file and page, each once.
+
+        Those that were read for it come first, in the order of reading, then what else was collected.
+        """
+        return _citations((*self.read, *self.passages))
+
+    def ending(self) -> list[Text]:
+        """Say the answer, its sources, and what it cost: a line each."""
+        if self.answer is None:
+            return [Text(f"failed: {printable(self.error.splitlines()[0])}", style="red")]
+        return [
+            Text.assemble(("answer   ", "bold green"), printable(self.text) or "(an empty answer)"),
+            *[Text(f"sources  {printable(self._name_sources())}", style="dim")] * bool(self.sources),
+            Text(
+                f"cost     {self.calls} call{'s'[: self.calls != 1]}, {self.tokens:,} tokens "
+                f"({self.computed_tokens:,} computed), {self.seconds:.1f} s; stopped: {self.answer.stopped}",
+                style="dim",
+            ),
+        ]
+
+    def _name_sources(self) -> str:
+        """Name the first sources; those that the model read are marked, if it is known of any."""
+        read = _citations(self.read)
+        if not read:
+            return _first(self.sources, SOURCES_SHOWN)
+        others = self.sources[len(read) :]
+        # Not one by one what the answer does not come from, while there is more of what it does come from.
+        room = SOURCES_SHOWN - len(read)
+        rest = _first(others, room) if room > 0 else f"{len(others)} more"
+        return f"read: {_first(read, SOURCES_SHOWN)}" + f"; found, not read: {rest}" * bool(others)
+
+    def hops(self) -> list[Text]:
+        """Tell the hops that led to the answer, or the method's steps, in a line each."""
+        return self._drawing.hops()
+
+    def __rich__(self) -> Group:
+        """Draw the steps, then say the answer."""
+        return Group(self._drawing.tree(), *self.ending())
+
+    def __str__(self) -> str:
+        return self._recorded().export_text().rstrip("\n")
+
+    def __repr__(self) -> str:
+        return f"<Answered by {self.method}: {self.text!r}, {self.tokens:,} tokens, {self.seconds:.1f} s>"
+
+    def _repr_html_(self) -> str:
+        page = "<pre style='white-space:pre-wrap'>{code}</pre>"
+        body: str = self._recorded().export_html(inline_styles=True, code_format=page)
+        return body
+
+    def _recorded(self) -> Console:
+        """Print it where nobody sees it, not even a notebook, which a console would show it to."""
+        hidden = io.StringIO()
+        console = Console(
+            file=hidden, record=True, width=110, highlight=False, emoji=False, force_jupyter=False
+        )
+        console.print(self)
+        return console
+
+
+def entry_of(method: AnyMethod) -> tuple[str, Method]:
+    """Return a method's name and what there is to know of it; one of the caller's own needs no registration.
+
+    Raises:
+        ConfigError: for something that is no method.
+    """
+    if isinstance(method, str):
+        name = called(method)
+        check_names([name])
+        return name, METHODS[name]
+    for name, shipped in METHODS.items():
+        if method in (shipped, shipped.function):
+            return name, shipped
+    function = method.function if isinstance(method, Method) else method
+    if not is_method(method) or not hasattr(function, "__name__"):
+        raise ConfigError(
+            f"{method!r} is no method: give one of corag's, or an async function of your own with the "
+            "parameters (question, tools) or (question, tools, config)."
+        )
+    return function.__name__, make_method(method, function.__name__)
+
+
+def options_of(
+    name: str, entry: Method, config: MethodConfig | None, index: Index | RetrieverConfig | None
+) -> MethodConfig:
+    """Return the options of a method, its defaults if none are given, once they can be worked with.
+
+    Raises:
+        ConfigError: for options of another method, a missing prompt, or no index for a method that searches.
+    """
+    options = entry.config() if config is None else config
+    if not isinstance(options, entry.config):
+        kind = options.__name__ if isinstance(options, type) else type(options).__name__
+        raise ConfigError(
+            f"'{name}' takes its options as an object of {entry.config.__name__}, but was given {kind}: "
+            f"write {entry.config.__name__}(...)."
+        )
+    if index is None and entry.needs_index:
+        raise ConfigError(NO_INDEX.format(f"'{name}'"))
+    options.check_files()
+    return options
+
+
+@waits
+async def ask(
+    question: str | Question,
+    method: AnyMethod,
+    model: Model,
+    index: Index | None = None,
+    config: MethodConfig | None = None,
+    *,
+    seed: int = 0,
+    budget: int = 0,
+    watch: Callable[[Step], None] | None = None,
+) -> Answered:
+    """Answer one question.
+
+    Args:
+        question: the question, or one with gold answers and ids.
+        method: one of corag's methods, by function or name, or an async function of your own.
+        model: what :func:`open_model` returned.
+        index: what :func:`open_index` returned; None for a method that does not search.
+        config: the method's options; its defaults without.
+        seed: all randomness derives from it.
+        budget: most tokens, prompt plus generated, that the question may spend; 0 for no limit.
+        watch: called with every step as it ends, from another thread.
+
+    Raises:
+        ConfigError: for a method that searches without an index, or options of another method.
+        BackendError: if the engine or the index is gone. A method that fails otherwise returns its error.
+    """
+    name, entry = entry_of(method)
+    options = options_of(name, entry, config, index)
+    sent = Question("asked", question) if isinstance(question, str) else question
+    drawing = Drawing(sent.text, getattr(options, "refusal", ""))
+
+    def see(step: Step) -> None:
+        drawing.add(step)
+        if watch is not None:
+            watch(step)
+
+    async def answer(question: Question, tools: Tools) -> Answer:
+        return await entry.function(question, tools, options)
+
+    require_abilities(name, options.needs(), model.engine)
+    retriever = index.engine if index is not None else None
+    tools = Tools(sent, model.engine, retriever, seed, budget, watch=see)
+    return await answered(name, sent, answer, tools, retriever, drawing)
+
+
+aask = ask.twin
+
+
+async def answered(
+    name: str,
+    question: Question,
+    method: BoundMethod,
+    tools: Tools,
+    retriever: Retriever | None,
+    drawing: Drawing,
+) -> Answered:
+    """Answer a question, and finish a drawing whose steps ``tools`` tells it."""
+    row = await answer_question(question, method, tools)
+    drawing.finish(row.answer)
+    passages = await _look_up(row, retriever)
+    collected, read = (
+        [passages[key] for key in ids if key in passages]
+        for ids in (row.answer.passage_ids if row.answer else (), row.read_ids)
+    )
+    return Answered(name, row, collected, drawing, read)
+
+
+async def _look_up(row: Row, retriever: Retriever | None) -> dict[str, Passage]:
+    """Return what was found, collected and read: searches have the texts, but for what was fetched by id."""
+    searches = [step for step in row.steps if isinstance(step, SearchStep)]
+    passages = {hit.passage.id: hit.passage for step in searches for hit in step.hits}
+    ids = dict.fromkeys((*row.read_ids, *(row.answer.passage_ids if row.answer else ())))
+    if retriever is not None and (missing := [name for name in ids if name not in passages]):
+        passages |= {passage.id: passage for passage in await retriever.passages(missing)}
+    return passages
+
+
+def _citations(passages: Sequence[Passage]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(passage.citation or passage.id for passage in passages))
+
+
+def _first(sources: Sequence[str], most: int) -> str:
+    """Join the first sources, and count the rest."""
+    more = [f"and {len(sources) - most} more"] if len(sources) > most else []
+    return "; ".join([*sources[:most], *more])

@@ -1,0 +1,91 @@
+"""Building an index, from Python."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from corag.core.errors import ConfigError
+from eval.api.arguments import with_keywords
+from eval.experiment.extensions import IndexConfig
+from eval.experiment.opening import quiet
+from retrieval import build
+from retrieval.index_manifest import IndexManifest
+
+Kind = Literal["bm25", "dense", "lucene_flat", "lucene_hnsw"]
+
+
+class BuiltIndex:
+    """An index on disk. It stands for its folder: ``open_index(build_index(...))``.
+
+    Attributes:
+        folder: where it lies.
+        passages: how many it has.
+        notes: what was left out, and why.
+        manifest: all that decides what it finds.
+    """
+
+    def __init__(self, folder: Path, manifest: IndexManifest) -> None:
+        self.folder = folder
+        self.passages = manifest.passages
+        self.notes = manifest.notes
+        self.manifest = manifest
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
+
+    def __str__(self) -> str:
+        summary = f"{self.folder}: {self.passages:,} passages, {self.manifest.settings.kind}"
+        return "\n".join([summary, *(f"  {note}" for note in self.notes)])
+
+    def __repr__(self) -> str:
+        return f"<BuiltIndex {str(self.folder)!r}, {self.passages:,} passages>"
+
+
+def build_index(
+    *corpus: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    kind: Kind = "bm25",
+    report: Callable[[str], None] | None = None,
+    **options: Any,
+) -> BuiltIndex:
+    """Build an index, or find that this very one is there already.
+
+    Args:
+        corpus: files or folders with the passages.
+        out: folder that becomes the index.
+        kind: "bm25" (Lucene), "dense" (FAISS), or Lucene's own vectors, "lucene_flat" and "lucene_hnsw".
+        report: told sentences of progress; they go to standard error without it.
+        options: further ones of :class:`retrieval.config.IndexConfig`, such as ``format="hotpotqa"``,
+            ``encoder="intfloat/e5-base-v2"`` or ``overwrite=True``.
+
+    Raises:
+        ConfigError: for an unknown option.
+        DataError: for a corpus that is missing or broken.
+        IndexMismatchError: if the folder holds something else.
+
+    Example::
+
+        index = open_index(build_index("corpus.jsonl", out="indexes/mine"))
+    """
+    if not corpus:
+        raise ConfigError("no corpus was given: name the files or folders that hold the passages.")
+    config = IndexConfig([os.fspath(file) for file in corpus], os.fspath(out), kind=kind)
+    config = with_keywords(config, {"kind": kind} | options)
+    with quiet(f"building the index {config.out}") as say:
+        manifest = build.build_index(config, report or say)
+    return BuiltIndex(Path(config.out), manifest)
+
+
+async def abuild_index(
+    *corpus: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    kind: Kind = "bm25",
+    report: Callable[[str], None] | None = None,
+    **options: Any,
+) -> BuiltIndex:
+    """Do what :func:`build_index` does, from a coroutine: in a thread, which tells ``report`` too."""
+    return await asyncio.to_thread(build_index, *corpus, out=out, kind=kind, report=report, **options)

@@ -1,0 +1,377 @@
+"""A question's steps drawn as a tree: chains, hops, rollouts, thoughts, redrawn in a terminal as they come.
+
+It knows CoRAG's places and roles by name (chain, hop, tree, child, rollout; sub_query, sub_answer,
+stop_check, draft); any other step is a line of text. What an answer has beyond the common fields it knows by
+the names that :mod:`eval.report.traces` reads too: ``chains``, and ``chosen``, the index of the one that was
+kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+from rich.tree import Tree
+
+from corag.core.text import clean_sub_answer, printable
+from corag.core.tools import GenerateStep, ScoreStep, SearchStep, Step
+from corag.core.types import Answer
+
+REDRAWS_PER_SECOND = 10
+HOPS_SHOWN = 8
+CHOSEN = "← chosen"
+REUSED = "reused rollout"
+_ORDER = ("question", "chain", "tree", "step", "hop", "rollout", "child")
+
+
+class Fold(IntEnum):
+    """How much is folded away so that a drawing fits. Its end is drawn with one of the first two."""
+
+    NOTHING = 0
+    ROLLOUTS = 1  # a line each
+    LINES = 2  # a line for everything; rollouts are counted beside the state they value
+    NEWEST = 3  # of each chain its newest hop, of each family of states those that have children
+
+
+@dataclass
+class Node:
+    """What happened at one place of a method.
+
+    Attributes:
+        passage_count: how many passages its search returned, None before it.
+        record: what the answer says of the chain or state that ended here.
+        on_chosen_way: whether it leads to the chain that the answer chose.
+    """
+
+    name: str = ""
+    children: dict[str, Node] = field(default_factory=dict)
+    sub_query: str = ""
+    sub_answer: str = ""
+    refused: bool = False
+    passage_count: int | None = None
+    proposals: int = 0
+    retries: int = 0
+    scores: list[float] = field(default_factory=list)
+    notes: list[tuple[str, str]] = field(default_factory=list)
+    lines: list[Text] = field(default_factory=list)
+    record: Any = None
+    on_chosen_way: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The name without its number."""
+        return self.name.rstrip("0123456789").rstrip()
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Where the node stands among its siblings, whichever step came first."""
+        number = self.name[len(self.kind) :].strip()
+        return (_ORDER.index(self.kind) if self.kind in _ORDER else len(_ORDER), int(number or 0))
+
+    @property
+    def ordered(self) -> list[Node]:
+        """The children in the order of their numbers."""
+        return sorted(self.children.values(), key=lambda child: child.order)
+
+    def count(self, kind: str) -> int:
+        """Count the children of a kind."""
+        return sum(child.kind == kind for child in self.children.values())
+
+    def hides(self, child: Node, fold: Fold) -> bool:
+        """Whether a child is counted instead of drawn."""
+        if child.kind == "rollout":
+            return fold >= Fold.LINES
+        passed_over = child.kind == "child" and not child.count("child")
+        return (
+            fold >= Fold.NEWEST
+            and passed_over
+            and any(each.count("child") for each in self.children.values())
+        )
+
+
+class Drawing:
+    """Turns steps, given one by one, into a tree by the parts of their paths.
+
+    Model text is shown as it is, never as markup.
+    """
+
+    def __init__(self, question: str, refusal: str) -> None:
+        """``refusal``: a method's sentence for passages that do not tell, drawn dim; "" if it has none."""
+        self._question = question
+        self._refusal = refusal
+        self._root = Node()
+        self._chosen_end: Node | None = None
+        self._ends_in_reply = False
+
+    def add(self, step: Step) -> None:
+        """Note a finished step."""
+        node = self._at(step.path)
+        if node is self._root:
+            self._ends_in_reply = isinstance(step, GenerateStep)
+        if isinstance(step, SearchStep):
+            self._searched(node, step)
+            return
+        if isinstance(step, ScoreStep):
+            mean = step.log_likelihood / max(1, step.tokens)
+            if step.role == "score":
+                node.scores.append(mean)
+            else:
+                node.notes.append((f"{step.role} {mean:.2f}", "dim"))
+        else:
+            self._generated(node, step)
+        if step.shortening:
+            node.notes.append((f"{step.role}: prompt shortened", "yellow"))
+
+    def finish(self, answer: Answer | None) -> None:
+        """Take from the answer what steps do not say: values of states, why chains ended, the chosen one."""
+        chains, index = getattr(answer, "chains", ()), getattr(answer, "chosen", None)
+        if not chains or index is None:  # a user's own method may choose something else
+            return
+        for record in chains:
+            node = self._at(record.path)
+            node.record = record
+            if node.kind == "child" and node.passage_count is None and record.hops:
+                hop = record.hops[-1]
+                node.sub_query, node.sub_answer, node.refused = hop.sub_query, hop.sub_answer, hop.refused
+                node.passage_count = len(hop.passage_ids)
+                node.notes.append((REUSED, "dim"))
+        for node in _descendants(self._root):
+            if node.kind == "hop" and node.passage_count is None:
+                node.notes.append(("repeats or blank: no hop", "dim"))
+        node = self._root
+        for part in chains[index].path.split("/"):
+            node = node.children[part]
+            node.on_chosen_way = True
+        self._chosen_end = node
+        for child in node.children.values():
+            child.on_chosen_way = child.kind == "hop"
+
+    def hops(self, most: int = HOPS_SHOWN) -> list[Text]:
+        """Tell what led to the answer, a line each: the hops of the chosen chain, or else the steps."""
+        if self._chosen_end is not None:
+            lines = [
+                Text.assemble((f"{number}. ", "dim"), _hop(node))
+                for number, node in enumerate(_chosen_hops(self._root), 1)
+            ]
+        else:
+            steps = [Text("  ").join([self._label(node), *_lines_below(node)]) for node in self._root.ordered]
+            lines = [*steps, *self._root.lines]
+            if self._ends_in_reply:
+                lines.pop()  # it says the answer, as what follows these lines does
+        if (more := len(lines) - most) > 0:
+            lines = [*lines[: most - 1], Text(f"and {more + 1} more steps (--verbose)", style="dim")]
+        return lines
+
+    def tree(self, fold: Fold = Fold.NOTHING) -> Tree:
+        """Draw what is known so far."""
+        title = Text(_plain(self._question), style="bold")
+        if any(_has_score(node) for node in _descendants(self._root)):
+            title.append("  (scores: lower is better)", style="not bold dim")
+        tree = Tree(title, guide_style="dim")
+        self._grow(tree, self._root, fold)
+        return tree
+
+    def fitted(self, console: Console, folds: Sequence[Fold]) -> tuple[Tree, Fold]:
+        """Draw with the first of the folds that fits the console's height, or the last one."""
+        for fold in folds[:-1]:
+            tree = self.tree(fold)
+            if len(console.render_lines(tree, pad=False)) < console.height:
+                return tree, fold
+        return self.tree(folds[-1]), folds[-1]
+
+    def finished(self, console: Console) -> Tree:
+        """Draw the end: whole, or with a line for each rollout if there are too many."""
+        return self.fitted(console, (Fold.NOTHING, Fold.ROLLOUTS))[0]
+
+    def _at(self, path: str) -> Node:
+        """Return the node of a path.
+
+        Asking again for a sub-query happens at the place that first asked for it.
+        """
+        node = self._root
+        for part in filter(None, path.split("/")):
+            if part.startswith("retry "):
+                node.retries += 1
+            else:
+                node = node.children.setdefault(part, Node(part))
+        return node
+
+    def _searched(self, node: Node, step: SearchStep) -> None:
+        count = _counted(len(step.hits), "passage")
+        if node.kind in ("hop", "child"):
+            node.sub_query, node.passage_count = step.query, len(step.hits)
+            if not step.hits:  # the model is not asked then
+                node.sub_answer, node.refused = self._refusal, True
+        else:
+            query = "the question" if step.query == self._question else f"'{_plain(step.query)}'"
+            node.lines.append(Text.assemble(("search  ", "bold"), query, (f"  ({count})", "dim")))
+        if step.note:
+            node.notes.append((step.note, "yellow"))
+
+    def _generated(self, node: Node, step: GenerateStep) -> None:
+        text = " ".join(step.texts)
+        if step.role == "sub_query" and node.kind != "hop":
+            node.proposals += len(step.texts)
+        elif step.role == "sub_query":
+            # until the search tells what was read out of it; without one, a reply that goes on is no hop
+            node.sub_query = next((line.strip() for line in text.splitlines() if line.strip()), "")
+        elif step.role == "sub_answer":
+            node.sub_answer, node.refused = clean_sub_answer(text, self._refusal)
+        elif step.role in ("stop_check", "draft"):
+            label = "enough?" if step.role == "stop_check" else "draft:"
+            node.notes.append((f"{label} {_plain(text)}", "dim"))
+        else:
+            node.lines += [
+                Text.assemble((f"{_plain(step.role)}  ", "bold"), _plain(each) or "(nothing)")
+                for each in step.texts
+            ]
+
+    def _grow(self, branch: Tree, node: Node, fold: Fold) -> None:
+        visible = [child for child in node.ordered if not node.hides(child, fold)]
+        for child in visible:
+            label = self._label(child, fold)
+            folded = fold >= {"rollout": Fold.ROLLOUTS, "chain": Fold.NEWEST}.get(child.kind, len(Fold))
+            alone = not child.children and len(child.lines) == 1
+            if folded:
+                label = Text("  ").join([label, *self._folded(child)])
+            elif alone:
+                label = Text("  ").join([label, child.lines[0]])
+            if folded or fold >= Fold.LINES:
+                label.no_wrap, label.overflow = True, "ellipsis"
+            twig = branch.add(label)
+            if not folded and not alone:
+                self._grow(twig, child, fold)
+        if passed_over := node.count("child") - sum(child.kind == "child" for child in visible):
+            branch.add(
+                Text(
+                    f"and {passed_over} that {'was' if passed_over == 1 else 'were'} passed over", style="dim"
+                )
+            )
+        for line in node.lines:
+            branch.add(line)
+
+    def _folded(self, node: Node) -> Iterator[Text]:
+        """Write the hops of a rollout, or the newest one of a chain, to stand beside its name."""
+        hops = [child for child in node.ordered if child.kind == "hop"]
+        if node.kind == "rollout" and hops:
+            yield Text.assemble((" · ", "dim")).join(map(_hop, hops))
+        elif hops:
+            yield self._label(hops[-1])
+
+    def _label(self, node: Node, fold: Fold = Fold.NOTHING) -> Text:
+        """Write a node: name, score, hop, what else is known of it, and whether it was chosen."""
+        name = Text(_plain(node.name), style="bold green" if node.on_chosen_way else "bold")
+        parts = [name, *_scores(node)]
+        if node.sub_query or node.passage_count is not None:
+            parts.append(_hop(node))
+        elif node.kind == "child":
+            parts.append(Text(REUSED, style="dim"))
+        if node.passage_count is not None:
+            parts.append(Text(f"({_counted(node.passage_count, 'passage')})", style="dim"))
+        if node.retries:
+            parts.append(Text(f"asked {node.retries + 1} times", style="dim"))
+        if node.proposals and not node.count("child"):
+            parts.append(Text(f"{node.proposals} sub-queries sampled", style="dim"))
+        if fold >= Fold.LINES and (rollouts := node.count("rollout")):
+            parts.append(Text(_counted(rollouts, "rollout"), style="dim"))
+        parts += [Text(text, style=style) for text, style in node.notes]
+        if node.record is not None and node.record.stopped:
+            parts.append(Text(f"stopped: {node.record.stopped}", style="dim"))
+        if node is self._chosen_end:
+            parts.append(Text(CHOSEN, style="bold green"))
+        return Text("  ").join(parts)
+
+
+@contextmanager
+def live(drawing: Drawing, console: Console) -> Iterator[Callable[[Step], None]]:
+    """Keep a drawing on the terminal while it grows, and leave it there whole, also if the method fails.
+
+    Yields the watcher of its steps, to be called in an event loop. Steps that come in one burst are drawn
+    together.
+    """
+    folds = list(Fold)
+    waiting: asyncio.TimerHandle | None = None
+    next_redraw = 0.0
+
+    def redraw() -> None:
+        nonlocal waiting, next_redraw
+        waiting = None
+        next_redraw = asyncio.get_running_loop().time() + 1 / REDRAWS_PER_SECOND
+        tree, fold = drawing.fitted(console, folds)
+        del folds[: folds.index(fold)]  # what was folded stays so: a drawing that leaps cannot be read
+        screen.update(tree, refresh=True)
+
+    def watch(step: Step) -> None:
+        nonlocal waiting
+        drawing.add(step)
+        if waiting is None:
+            loop = asyncio.get_running_loop()
+            waiting = loop.call_at(max(loop.time(), next_redraw), redraw)
+
+    with Live(drawing.tree(), console=console, auto_refresh=False) as screen:
+        try:
+            yield watch
+        finally:
+            if waiting is not None:
+                waiting.cancel()
+            screen.update(drawing.finished(console))
+
+
+def _chosen_hops(node: Node) -> Iterator[Node]:
+    """Yield the hops on the way that was kept, from the question on."""
+    for child in node.ordered:
+        if child.on_chosen_way:
+            if child.kind in ("hop", "child") and child.passage_count is not None:
+                yield child
+            yield from _chosen_hops(child)
+
+
+def _lines_below(node: Node) -> Iterator[Text]:
+    """Yield the lines of a node and of all below it."""
+    for child in node.ordered:
+        yield from _lines_below(child)
+    yield from node.lines
+
+
+def _descendants(node: Node) -> Iterator[Node]:
+    for child in node.children.values():
+        yield child
+        yield from _descendants(child)
+
+
+def _has_score(node: Node) -> bool:
+    return bool(_scores(node)) and node.kind in ("chain", "rollout", "child")
+
+
+def _scores(node: Node) -> list[Text]:
+    """Write a chain's score, or what a state is worth; before that is known, the scores that came in."""
+    state = node.kind == "child"
+    final = None if node.record is None else node.record.value if state else node.record.score
+    if final is not None:
+        return [Text(f"{'value' if state else 'score'} {final:.2f}", style="cyan")]
+    measurements = ", ".join(f"{score:.2f}" for score in node.scores)
+    return [Text(f"{'scored' if state else 'score'} {measurements}", style="cyan")] if measurements else []
+
+
+def _hop(node: Node) -> Text:
+    text = Text(_plain(node.sub_query) or "(no sub-query)", style="green" if node.on_chosen_way else "")
+    if node.sub_answer:
+        text.append(" → ")
+        text.append(_plain(node.sub_answer), style="dim" if node.refused else "")
+    return text
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _plain(text: str) -> str:
+    """Write a model's text on one line, without characters that would command the terminal."""
+    return " ".join(printable(text).split())

@@ -1,0 +1,309 @@
+"""Models and indexes as objects: opened once, closed by a ``with`` block or at the end of the process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import fields
+from functools import cache
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+from weakref import WeakSet
+
+from corag.core.errors import ConfigError
+from corag.core.protocols import Generator, Retriever
+from corag.core.types import Hit, Passage
+from corag.generation.config import ModelConfig
+from corag.generation.vllm_processes import refuse_unguarded_main, spare_children_interrupts
+from eval.api.arguments import with_keywords
+from eval.api.background import background
+from eval.experiment.backends import indexes_read, weights_read
+from eval.experiment.opening import open_index_quietly, open_model_quietly
+from retrieval.config import RetrieverConfig
+
+Engine = TypeVar("Engine", bound=Generator | Retriever)
+Options = TypeVar("Options", bound=ModelConfig | RetrieverConfig)
+
+
+class Holder:
+    """Whoever uses an engine that is open."""
+
+
+class _Pool(Generic[Options, Engine]):
+    """The engines that are open in this process, and who holds each.
+
+    One whose holders were all forgotten stays open, for whoever opens it next: a cell of a notebook that is
+    run again takes seconds, not a minute. One whose last holder gives it back is closed.
+    """
+
+    def __init__(
+        self,
+        open_one: Callable[[Options], Coroutine[Any, Any, Engine]],
+        contents: Callable[[Options], object],
+    ) -> None:
+        """``contents``: identifies the files that the options name."""
+        self._open_one = open_one
+        self._contents = contents
+        self._engines: dict[str, asyncio.Task[Engine]] = {}
+        self._holders: dict[str, WeakSet[Holder]] = {}
+        self._closing: dict[str, asyncio.Task[None]] = {}
+
+    def key_of(self, options: Options) -> str:
+        """Tell engines apart: by options, by the places that these name from here, by what lies there now."""
+        places = [os.path.abspath(text) for text in _texts(options) if os.path.exists(text)]
+        return f"{options!r} {places} {self._contents(options)}"
+
+    async def take(self, key: str, options: Options, holder: Holder) -> Engine:
+        """Open what these options describe, or take what is open, or being opened, already."""
+        while (closing := self._closing.get(key)) is not None:  # two of them might not fit in memory
+            await asyncio.wait([closing])
+        if key in self._engines and _has_failed(self._engines[key]):
+            await self._close(key)
+        if key not in self._engines:
+            self._engines[key] = asyncio.create_task(self._open_one(options))
+            self._holders[key] = WeakSet()
+        opening = self._engines[key]
+        self._holders[key].add(holder)
+        try:
+            return await asyncio.shield(opening)
+        except BaseException:  # an error, or the caller gave up
+            if self._engines.get(key) is opening:
+                await self.give_back(key, holder)
+            raise
+
+    async def give_back(self, key: str, holder: Holder) -> None:
+        """Close an engine with its last holder."""
+        holders = self._holders.get(key, WeakSet())
+        if holder in holders:
+            holders.discard(holder)
+            if not holders:
+                await self._close(key)
+
+    async def close_all(self) -> None:
+        """Close what was forgotten."""
+        for key in list(self._engines):
+            await self._close(key)
+
+    async def _close(self, key: str) -> None:
+        del self._holders[key]
+        opening = self._engines.pop(key)
+        if not opening.done():
+            opening.cancel()
+        elif not opening.cancelled() and opening.exception() is None:
+            self._closing[key] = asyncio.create_task(opening.result().close())
+            try:
+                await asyncio.shield(self._closing[key])
+            finally:
+                del self._closing[key]
+
+
+def _texts(options: ModelConfig | RetrieverConfig) -> Iterator[str]:
+    """Yield every text among some options."""
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from map(str, value)
+
+
+def _has_failed(opening: asyncio.Task[Any]) -> bool:
+    """Whether an engine is past use, as one whose process has died is."""
+    return opening.done() and (
+        opening.cancelled()
+        or opening.exception() is not None
+        or bool(getattr(opening.result(), "failed", False))
+    )
+
+
+async def _open_model(options: ModelConfig) -> Generator:
+    if options.engine.spawns_processes:
+        spare_children_interrupts()
+    return await open_model_quietly(options)
+
+
+_models: _Pool[ModelConfig, Generator] = _Pool(
+    _open_model, lambda options: weights_read(options.name, options.adapter)
+)
+_indexes: _Pool[RetrieverConfig, Retriever] = _Pool(open_index_quietly, indexes_read)
+
+
+@cache
+def _close_at_exit() -> None:
+    async def close() -> None:
+        await _models.close_all()
+        await _indexes.close_all()
+
+    background().at_exit(close)
+
+
+async def _open_for(pool: _Pool[Options, Engine], options: Options, holder: Holder) -> tuple[str, Engine]:
+    _close_at_exit()
+    key = pool.key_of(options)
+    return key, await pool.take(key, options, holder)
+
+
+@asynccontextmanager
+async def lend_model(options: ModelConfig) -> AsyncIterator[Generator]:
+    """Lend a model for the length of a block, on the loop of this module: opened if it is not open."""
+    holder = Holder()
+    key, engine = await _open_for(_models, options, holder)
+    try:
+        yield engine
+    finally:
+        await _models.give_back(key, holder)
+
+
+@asynccontextmanager
+async def lend_index(options: RetrieverConfig) -> AsyncIterator[Retriever]:
+    """Lend an index for the length of a block, on the loop of this module: opened if it is not open."""
+    holder = Holder()
+    key, engine = await _open_for(_indexes, options, holder)
+    try:
+        yield engine
+    finally:
+        await _indexes.give_back(key, holder)
+
+
+class _Handle(Holder, Generic[Options, Engine]):
+    """What models and indexes have in common: a ``with`` block closes them, a second close does nothing."""
+
+    def __init__(self, pool: _Pool[Options, Engine], options: Options) -> None:
+        self.options = options
+        self._pool = pool
+        self._key = ""
+        self._engine: Engine | None = None
+
+    async def _opened(self) -> Self:
+        self._key, self._engine = await _open_for(self._pool, self.options, self)
+        return self
+
+    @property
+    def engine(self) -> Engine:
+        """What methods are handed. Raises :class:`ConfigError` once this is closed."""
+        if self._engine is None:
+            raise ConfigError(f"{self!r} is closed: open it again.")
+        return self._engine
+
+    def close(self) -> None:
+        """Close it; an engine that others opened alike goes on until they have closed it too."""
+        background().run(self._closed())
+
+    async def aclose(self) -> None:
+        """Close it, from a coroutine."""
+        await background().await_(self._closed())
+
+    async def _closed(self) -> None:
+        if self._engine is not None:
+            self._engine = None
+            await self._pool.give_back(self._key, self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class Model(_Handle[ModelConfig, Generator]):
+    """A language model that is open. :func:`open_model` makes one."""
+
+    def __repr__(self) -> str:
+        adapter = f", adapter={self.options.adapter!r}" if self.options.adapter else ""
+        return f"<Model {self.options.name!r}{adapter}, {self.options.backend}>"
+
+
+class Index(_Handle[RetrieverConfig, Retriever]):
+    """Something to search that is open. :func:`open_index` makes one."""
+
+    def __repr__(self) -> str:
+        return f"<Index {', '.join(self.options.index or self.options.url)}>"
+
+    def search(self, query: str, k: int = 10) -> Sequence[Hit]:
+        """Return up to k hits, best first."""
+        return background().run(self._search(query, k))
+
+    async def asearch(self, query: str, k: int = 10) -> Sequence[Hit]:
+        """Return up to k hits, best first, from a coroutine."""
+        return await background().await_(self._search(query, k))
+
+    def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        """Return the passages with these ids, in this order; unknown ids are left out."""
+        return background().run(self._passages(ids))
+
+    async def apassages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        """Do what :meth:`passages` does, from a coroutine."""
+        return await background().await_(self._passages(ids))
+
+    async def _search(self, query: str, k: int) -> Sequence[Hit]:
+        return await self.engine.search(query, k)
+
+    async def _passages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        return await self.engine.passages(ids)
+
+
+def open_model(name: str = "default", **options: Any) -> Model:
+    """Open a language model, or take the one that is open with the same options.
+
+    Args:
+        name: "default" (SmolLM2-135M-Instruct), a local folder or a Hugging Face name.
+        options: those of :class:`corag.generation.config.ModelConfig`, such as ``adapter="default"``,
+            ``backend="transformers"`` or ``tensor_parallel=4``.
+
+    Raises:
+        ConfigError: for an unknown option, a model that is not there, or a script without
+            ``if __name__ == "__main__":``, which vLLM needs.
+        BackendError: if the engine does not start.
+
+    Close it with a ``with`` block or :meth:`Model.close`; what is forgotten is closed when Python ends.
+    """
+    return background().run(_model(name, options)._opened())
+
+
+async def aopen_model(name: str = "default", **options: Any) -> Model:
+    """Do what :func:`open_model` does, from a coroutine."""
+    return await background().await_(_model(name, options)._opened())
+
+
+def _model(name: str, options: Mapping[str, Any]) -> Model:
+    model = Model(_models, with_keywords(ModelConfig(), {"name": os.fspath(name), **options}).settled())
+    if model.options.engine.spawns_processes:
+        refuse_unguarded_main()  # here, since only the caller's thread knows which line of the script called
+    return model
+
+
+def open_index(*index: str | os.PathLike[str], **options: Any) -> Index:
+    """Open one or more indexes (several are fused by reciprocal rank), or search servers.
+
+    Args:
+        index: folders that :func:`build_index` or 'corag index' made, or names of Pyserini's prebuilt ones.
+        options: those of :class:`retrieval.config.RetrieverConfig`, such as ``url=["http://..."]`` or
+            ``bm25="ircot"``.
+
+    Raises:
+        ConfigError: for an unknown option.
+        IndexMismatchError: for an index that is missing, incomplete or of another encoder.
+    """
+    return background().run(_index(index, options)._opened())
+
+
+async def aopen_index(*index: str | os.PathLike[str], **options: Any) -> Index:
+    """Do what :func:`open_index` does, from a coroutine."""
+    return await background().await_(_index(index, options)._opened())
+
+
+def _index(index: Sequence[str | os.PathLike[str]], options: Mapping[str, Any]) -> Index:
+    folders = {"index": [os.fspath(folder) for folder in index]} if index else {}
+    return Index(_indexes, with_keywords(RetrieverConfig(), folders | dict(options)))

@@ -1,0 +1,299 @@
+"""Many questions, from Python: ``run`` answers them into run folders, and hands back the results."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from corag.core.errors import ConfigError
+from corag.core.method import Method, MethodConfig
+from corag.core.runs.rows import SavedRow
+from corag.core.types import Question
+from corag.generation.config import ModelConfig
+from eval.api.arguments import Questions, question_file, with_keywords
+from eval.api.ask import AnyMethod, entry_of, options_of
+from eval.api.background import waits
+from eval.api.executors import choose_executor, index_options, model_options
+from eval.api.opened import Index, Model
+from eval.experiment.gold import match_gold
+from eval.experiment.registry import METHODS, with_method
+from eval.experiment.run import RunConfig, answer_with, run_path
+from eval.report.page import write_report
+from eval.tables.printing import print_results, render_text
+from eval.tables.results import ResultsTable, TableView, score_view, table_of_runs
+from eval.tables.runs import Run, read_run
+from retrieval.config import RetrieverConfig
+
+Methods = AnyMethod | Sequence[AnyMethod] | Mapping[str, AnyMethod | tuple[AnyMethod, MethodConfig]]
+Config = TypeVar("Config", bound=RunConfig)
+
+
+class Table:
+    """A results table.
+
+    ``print`` shows it as 'corag table' does, with all that must be known beside the figures.
+    """
+
+    def __init__(self, table: ResultsTable) -> None:
+        self.figures = table
+
+    def __str__(self) -> str:
+        return render_text(lambda console: print_results(self.figures, console))
+
+    def __repr__(self) -> str:
+        return f"<Table of {', '.join(self.figures.runs)}: print it, or see .figures>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as a JSON object: fractions, intervals as [low, high]."""
+        return self.figures.to_json()
+
+
+class Results:
+    """Finished runs on the same questions, read from their folders: those just made, or any that you name.
+
+    Args:
+        runs: run folders by name.
+        questions: those to keep to, by whose gold answers all is scored. Without, they are the runs' own.
+            What :func:`run` returns keeps to the questions that it was asked.
+
+    Example::
+
+        results = Results({"one_step": "runs/mine/one_step", "ircot": "runs/mine/ircot"})
+        print(results.compare(baseline="one_step"))
+    """
+
+    def __init__(self, runs: Mapping[str, str | Path], questions: Sequence[Question] | None = None) -> None:
+        if not isinstance(cast("object", runs), Mapping):
+            raise ConfigError(
+                f"Results takes run folders by name, but was given a {type(runs).__name__}: write "
+                'Results({"mine": "runs/mine"}).'
+            )
+        self.runs = {name: Path(folder) for name, folder in runs.items()}
+        self._questions = questions
+
+    def table(self, **view: Any) -> Table:
+        """Return the table.
+
+        ``view``: options of :class:`eval.tables.results.TableView`, such as ``min_hops=2``.
+
+        Raises:
+            ConfigError: for an unknown option, or runs that do not go into one table.
+        """
+        names = [each.name for each in fields(TableView)]
+        if unknown := [name for name in view if name not in names]:
+            raise ConfigError(f"a table has no option '{unknown[0]}': choose from {', '.join(names)}.")
+        return Table(table_of_runs(self.runs, TableView(**view), self._questions))
+
+    def compare(self, baseline: str, **view: Any) -> Table:
+        """Return the table with paired tests of every run against the ``baseline``, by its name."""
+        return self.table(baseline=baseline, **view)
+
+    def rows(self, name: str) -> Mapping[str, SavedRow]:
+        """Return one run's rows by question id."""
+        if name not in self.runs:
+            raise ConfigError(f"there is no run '{name}' among these: {', '.join(self.runs)}.")
+        run = read_run(name, self.runs[name])
+        return (run if self._questions is None else run.on(self._questions)).rows
+
+    def to_pandas(self) -> Any:
+        """Return a data frame with a line per run and question: answers, scores (fractions), tokens.
+
+        It has the questions of :meth:`table`: those that every run has.
+        """
+        import pandas
+
+        scored = score_view(self.runs, TableView(), self._questions)
+        return pandas.DataFrame([record for run in scored.runs for record in self._records(run)])
+
+    def _records(self, run: Run) -> list[dict[str, Any]]:
+        return [
+            {
+                "run": run.name,
+                "id": key,
+                "question": row.question.text,
+                "answer": row.text,
+                "gold": list(row.question.answers),
+                **{measure: values.get(key) for measure, values in run.measures.items()},
+                "tokens": row.total_usage.total,
+                "computed_tokens": row.total_usage.computed,
+                "seconds": row.seconds,
+                "error": row.error.splitlines()[0] if row.error else "",
+                "passage_ids": list(row.passage_ids),
+                "read_ids": list(row.read_ids),
+            }
+            for key, row in run.rows.items()
+        ]
+
+    def report(self, out: str | Path = "report.html", index: Index | None = None, baseline: str = "") -> Path:
+        """Write one HTML file of the runs and return its path.
+
+        With an ``index`` it has the passages' texts. It opens with the ``baseline``, by name, or the first
+        run. It shows all that the run folders hold.
+        """
+        return report(self.runs, out, index, baseline)
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+    def __repr__(self) -> str:
+        return f"<Results of {', '.join(self.runs)}: print them, or call .table(), .compare(), .to_pandas()>"
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+
+@waits
+async def report(
+    runs: Mapping[str, str | Path],
+    out: str | Path = "report.html",
+    index: Index | None = None,
+    baseline: str = "",
+) -> Path:
+    """Write one HTML file of finished runs: table, tests, curve and every trace.
+
+    Args:
+        runs: run folders by name.
+        out: the file; one of that name is replaced.
+        index: the index that was searched, for the passages' texts.
+        baseline: the run, by its name, that the page opens with as the one to test against; "" for the first.
+
+    Raises:
+        ConfigError: for runs of different questions, or an index that has none of their passages.
+    """
+    folders = {name: Path(folder) for name, folder in runs.items()}
+    file = Path(out)
+    await write_report(folders, file, index.engine if index is not None else None, baseline=baseline)
+    return file
+
+
+areport = report.twin
+
+
+@waits
+async def run(
+    questions: Questions,
+    methods: Methods,
+    model: Model | ModelConfig,
+    index: Index | RetrieverConfig | None = None,
+    *,
+    out: str | Path,
+    **options: Any,
+) -> Results:
+    """Answer questions with some methods, each into a run folder of its own. The same call again resumes.
+
+    Args:
+        questions: a question file, or questions: :class:`Question` objects or records as in a file.
+        methods: methods by function or name; or a mapping of names to a function or to (function, its
+            config).
+        model: what :func:`open_model` returned; for workers, its options do.
+        index: what :func:`open_index` returned; None if no method searches. For workers, its options do.
+        out: folder of the run folders.
+        options: further ones of :class:`eval.experiment.run.RunConfig`, such as ``dataset="hotpotqa"``,
+            ``limit=100``, ``budget=8000``, ``batch_size=64``, ``recall_at=15``, ``seed=1``; or a method's,
+            such as ``corag=CoRAGConfig(chains=4)``; or ``workers=ray_workers(count=4)``, each of which opens
+            a model and searches an index with these options, whatever is open here.
+
+    Raises:
+        ConfigError: for settings that cannot be, or a folder that holds a run with other settings.
+        BackendError: if the engine or the index is gone. A question that fails is a row with its error.
+    """
+    base = base_of(RunConfig, questions, model, index, Path(out), options)
+    configs = {}
+    for name, (method, config) in name_methods(methods).items():  # all are checked before the first answers
+        short, entry = entry_of(method)
+        if config is None and METHODS.get(short) is entry:
+            config = base.of(short)
+        configs[name] = with_section(base, short, entry, options_of(short, entry, config, index))
+    check_folders(configs)
+    loaded_questions = base.load()
+    folders = {}
+    async with choose_executor(base.workers, base.batch_size, model, index) as executor:
+        loaded_questions = await match_gold(loaded_questions, executor.index, base.retriever.index)
+        for name, each in configs.items():
+            folders[name] = await answer_with(each, each.method[0], loaded_questions, executor, cell=name)
+    return Results(folders, loaded_questions)
+
+
+arun = run.twin
+
+
+def check_folders(configs: Mapping[str, RunConfig]) -> None:
+    """Raise :class:`ConfigError` if two runs would share a folder, which is called after the run."""
+    names: dict[Path, str] = {}
+    for name, config in configs.items():
+        if config.out == "auto":  # folders are then called after their settings
+            continue
+        folder = run_path(config, config.method[0], {}, name)
+        if folder in names:
+            raise ConfigError(
+                f"the runs '{names[folder]}' and '{name}' would share the folder '{folder}': call one "
+                "otherwise."
+            )
+        names[folder] = name
+
+
+def base_of(
+    kind: type[Config],
+    questions: Questions,
+    model: Model | ModelConfig,
+    index: Index | RetrieverConfig | None,
+    out: Path,
+    options: Mapping[str, Any],
+) -> Config:
+    """Return the options that runs have in common.
+
+    Raises:
+        ConfigError: for options that cannot be, or questions that are others than those in the folder.
+    """
+    if derived := [name for name in ("method", "model", "retriever") if name in options]:
+        raise ConfigError(
+            f"{derived[0]} is no option here: it follows from the methods, the model and the index."
+        )
+    file, scoring = question_file(questions, out, options)
+    scoring = {name: value for name, value in scoring.items() if name != "scorer" or name not in options}
+    searched = index_options(index) if index is not None else RetrieverConfig()
+    base = kind(questions=file, out=str(out), model=model_options(model), retriever=searched)
+    # First the dataset as it was named, for what it implies; then how such questions are read and scored.
+    return with_keywords(with_keywords(base, options), scoring)
+
+
+def with_section(base: RunConfig, method: str, entry: Method, config: MethodConfig) -> RunConfig:
+    """Return the options of a run of one method, with this method's own."""
+    kind: Any = with_method(type(base), method, entry)
+    values = {each.name: getattr(base, each.name) for each in fields(base)}
+    run_config: RunConfig = kind(**values | {method: config, "method": [method]})
+    return run_config
+
+
+def name_methods(methods: Methods) -> dict[str, tuple[AnyMethod, MethodConfig | None]]:
+    """Return every method with its options by the name of its run.
+
+    Raises:
+        ConfigError: for two runs of one name, or none.
+    """
+    methods_by_run: dict[str, tuple[AnyMethod, MethodConfig | None]] = {}
+    if isinstance(methods, Mapping):
+        pairs = {name: each if isinstance(each, tuple) else (each, None) for name, each in methods.items()}
+        methods_by_run.update(pairs)
+    else:
+        every = [methods] if isinstance(methods, str | Method) or callable(methods) else list(methods)
+        if any(isinstance(each, tuple | MethodConfig) for each in every):
+            raise ConfigError(
+                "a method came with options, but without a name for its run: give a mapping of names to "
+                '(method, config), such as {"mine": (corag, CoRAGConfig(max_hops=2))}.'
+            )
+        methods_by_run.update({entry_of(method)[0]: (method, None) for method in every})
+        if len(methods_by_run) < len(every):
+            raise ConfigError(
+                "a method is named twice: give a mapping of names to (method, config), such as "
+                '{"two hops": (corag, CoRAGConfig(max_hops=2)), ...}.'
+            )
+    if not methods_by_run:
+        raise ConfigError("no method was given: give one or more, such as [corag, ircot].")
+    return methods_by_run

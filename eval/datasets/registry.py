@@ -1,0 +1,40 @@
+"""All datasets and corpus formats by name, collected from the files of ``eval/datasets/sets/``."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from corag.core.errors import ConfigError, nearest
+from eval.datasets import sets
+from eval.datasets.dataset import CorpusFormat, Dataset
+
+_MODULES = [import_module(f"{sets.__name__}.{each.name}") for each in iter_modules(sets.__path__)]
+
+DATASETS: dict[str, Dataset] = {
+    dataset.name: dataset for module in _MODULES for dataset in getattr(module, "DATASETS", ())
+}
+"""Datasets by the name that ``--dataset`` takes."""
+
+CORPUS_FORMATS: dict[str, CorpusFormat] = {
+    form.name: form for module in _MODULES for form in getattr(module, "CORPUS_FORMATS", ())
+}
+"""Corpora in the layouts of datasets by the name that ``--format`` takes."""
+
+
+def find_dataset(name: str) -> Dataset:
+    """Return the dataset of this name. Raises :class:`ConfigError` with the nearest name if there is none."""
+    if name not in DATASETS:
+        raise ConfigError(f"there is no dataset '{name}': {nearest(name, DATASETS)}")
+    return DATASETS[name]
+
+
+def task_description(name: str) -> str:
+    """Return what a dataset's questions are like, as prompts say it in place of ``{task}``.
+
+    Raises :class:`ConfigError` for a dataset without a description of its own.
+    """
+    with_tasks = {each.name: each.task for each in DATASETS.values() if each.task}
+    if name not in with_tasks:
+        raise ConfigError(f"there is no task description for '{name}': {nearest(name, with_tasks)}")
+    return with_tasks[name]

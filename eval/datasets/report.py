@@ -1,0 +1,114 @@
+"""What became of the records of a question file: kept, left out for a reason, or read with a remark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from rich.console import Console
+
+from corag.core.errors import DataError
+
+_NAMED = 3  # places that a line names
+_STRAYS = "bytes that are not UTF-8 were read as U+FFFD"
+_LISTED = 8  # reasons, and remarks, that are listed
+
+
+@dataclass
+class Tally:
+    """How often something happened, and where first."""
+
+    count: int = 0
+    places: list[str] = field(default_factory=list)
+
+    def add(self, place: str) -> None:
+        """Count once more."""
+        self.count += 1
+        if len(self.places) < _NAMED:
+            self.places.append(place)
+
+    def __str__(self) -> str:
+        return ", ".join([*self.places, *["..."] * (self.count > len(self.places))])
+
+
+@dataclass
+class QuestionReport:
+    """What reading a question file kept and left out; filled while its records stream by.
+
+    Attributes:
+        source: the file, by which places begin.
+        strict: refuse the file for the first record that would be left out.
+        kept: records that became a question.
+        dropped: those that did not, by reason.
+        remarks: what was guessed, made or passed over in records that were kept.
+    """
+
+    source: str
+    strict: bool = False
+    kept: int = 0
+    dropped: dict[str, Tally] = field(default_factory=dict)
+    remarks: dict[str, Tally] = field(default_factory=dict)
+
+    @property
+    def left_out(self) -> int:
+        """How many records are left out."""
+        return sum(each.count for each in self.dropped.values())
+
+    @property
+    def records(self) -> int:
+        """How many records were read: each is kept or left out."""
+        return self.kept + self.left_out
+
+    def drop(self, where: str, reason: str) -> None:
+        """Count a record that cannot be read. Raises :class:`DataError` where reading is strict."""
+        if self.strict:
+            raise DataError(f"{where}: {reason}")
+        self._add(self.dropped, where, reason)
+
+    def remark(self, where: str, text: str) -> None:
+        """Count a record that was kept in spite of something."""
+        self._add(self.remarks, where, text)
+
+    def count_strays(self, *, anew: bool = False) -> Callable[[int], None] | None:
+        """Return what counts bytes that are not UTF-8, for ``open_text``; None where reading is strict.
+
+        ``anew``: the file is opened once more, so what was counted of it is forgotten.
+        """
+        if anew:
+            self.remarks.pop(_STRAYS, None)
+        return None if self.strict else self._add_strays
+
+    def _add_strays(self, count: int) -> None:
+        self.remarks.setdefault(_STRAYS, Tally(places=[self.source])).count += count
+
+    def _add(self, tallies: dict[str, Tally], where: str, text: str) -> None:
+        tallies.setdefault(text.rstrip("."), Tally()).add(where.removeprefix(f"{self.source}, "))
+
+    def lines(self) -> list[str]:
+        """Return what a user must know of the reading: no line where every record was plain."""
+        lines = []
+        if self.dropped:
+            lines.append(
+                f"{self.source}: {self.kept:,} of {self.records:,} records are read, {self.left_out:,} "
+                "left out (strict refuses such a file):"
+            )
+            lines += _listed(self.dropped)
+        elif self.remarks:
+            count = "1 record is" if self.kept == 1 else f"{self.kept:,} records are"
+            lines.append(f"{self.source}: {count} read.")
+        return lines + _listed(self.remarks)
+
+    def show(self) -> None:
+        """Print the lines on standard error."""
+        console = Console(stderr=True, highlight=False)
+        for number, line in enumerate(self.lines()):
+            console.print(line if number else f"corag: {line}", soft_wrap=True, markup=False)
+
+
+def _listed(tallies: Mapping[str, Tally]) -> list[str]:
+    ordered = sorted(tallies.items(), key=lambda each: -each[1].count)
+    lines = [f"  {tally.count:,}: {text} ({tally})" for text, tally in ordered[:_LISTED]]
+    rest = ordered[_LISTED:]
+    return lines + (
+        [f"  {sum(tally.count for _, tally in rest):,}: for {len(rest)} further reasons"] if rest else []
+    )

@@ -1,0 +1,141 @@
+"""BEIR's folders: ``queries.jsonl``, ``corpus.jsonl`` and judgements in ``qrels/NAME.tsv``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from corag.core.errors import DataError
+from corag.core.files import open_text
+from corag.core.types import Question
+from eval.datasets.dataset import CorpusFormat, Dataset
+from eval.datasets.fields import (
+    Record,
+    distinct,
+    gold_answer,
+    metadata_field,
+    name_record,
+    record_id,
+    require_id,
+    text_field,
+    texts_field,
+)
+from eval.datasets.records import PlacedRecords, read_file_records
+from eval.datasets.report import QuestionReport
+from retrieval.record_files import read_passage_records
+
+
+def parse(record: Record, where: str) -> Question:
+    """Make a question of what :func:`read_queries` yields.
+
+    BEIR has no place for answers; they are taken from the query's metadata if it has ``answers`` or
+    ``answer``, as some conversions do. Otherwise only recall can be measured.
+    """
+    place = name_record(record, where)
+    about = metadata_field(record, place)
+    return Question(
+        id=require_id(record, where),
+        text=text_field(record, "text", where),
+        answers=distinct(*gold_answer(about, place), *texts_field(about, "answers", place)),
+        supporting=distinct(*record["judged"]),
+    )
+
+
+def read_queries(qrels: str, report: QuestionReport) -> PlacedRecords:
+    """Stream the queries of a file of judgements, in its order, each with the ids ``judged`` relevant.
+
+    Relevant is a score above 0. What is left out is counted in ``report``: lines that are no judgements, and
+    queries that are judged but not there. Raises :class:`DataError` if :func:`find_queries` does.
+    """
+    file = find_queries(qrels)
+    judged = _read_qrels(qrels, report)
+    queries: dict[str, Record] = {}
+    for where, record in _read_query_file(str(file), report):
+        if record_id(record) in judged:
+            queries.setdefault(record_id(record), record)
+        elif not record_id(record):
+            report.drop(where, "the query has no id, by which it could be judged")
+    for identity, (where, passages) in judged.items():
+        if identity in queries:
+            yield where, {**queries[identity], "judged": passages}
+        else:
+            report.drop(where, f"judges passages for a query that {file.name} does not have")
+
+
+def find_queries(qrels: str) -> Path:
+    """Return the queries of a file of judgements: beside its folder, as BEIR has it, or beside it.
+
+    Raises :class:`DataError` if they are in neither place.
+    """
+    folders = Path(qrels).parent.parent, Path(qrels).parent
+    places = [
+        folder / f"queries.{suffix}" for suffix in ("jsonl", "jsonl.gz", "json", "tsv") for folder in folders
+    ]
+    file = next((place for place in places if place.is_file()), None)
+    if file is None:
+        raise DataError(
+            f"there is no queries.jsonl for '{qrels}': expected '{places[0]}' or '{places[1]}'. In BEIR's "
+            "layout name the judgements as the question file, such as nq/qrels/test.tsv."
+        )
+    return file
+
+
+def _read_query_file(file: str, report: QuestionReport) -> PlacedRecords:
+    """Stream queries. A table of them, as MS MARCO's, is lines of id, tab, text, with a header or without."""
+    if not file.endswith(".tsv"):
+        yield from read_file_records(file, report)
+        return
+    with open_text(file, report.count_strays()) as stream:
+        for number, line in enumerate(stream, 1):
+            identity, _, text = line.partition("\t")
+            if line.strip():
+                yield f"{file}, line {number}", {"_id": identity.strip(), "text": text.strip()}
+
+
+def _read_qrels(path: str, report: QuestionReport) -> dict[str, tuple[str, list[str]]]:
+    """Return by query the place of its first line and the passages that are relevant to it.
+
+    Lines are BEIR's (query, passage, score) or TREC's (query, iteration, passage, score), separated by tabs
+    or spaces, with a header or without.
+    """
+    judged: dict[str, tuple[str, list[str]]] = {}
+    with open_text(path, report.count_strays()) as stream:
+        for number, line in enumerate(stream, 1):
+            cells = [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
+            if not line.strip() or (number == 1 and _is_header(cells)):
+                continue
+            where = f"{path}, line {number}"
+            try:
+                query, *_, passage, score = cells if len(cells) in (3, 4) else []
+                relevant = float(score) > 0
+            except ValueError:
+                report.drop(
+                    where,
+                    "expected a query's id, a passage's id and a number, separated by tabs or spaces (or "
+                    f"TREC's four columns), but found {cells!r:.80}",
+                )
+                continue
+            gold = judged.setdefault(query, (where, []))[1]
+            if relevant:
+                gold.append(passage)
+    return judged
+
+
+def _is_header(cells: list[str]) -> bool:
+    """Whether the cells of the first line are names: of the columns, and of no passages."""
+    return cells[-1].lower() in ("score", "rel", "relevance", "label", "judgment", "judgement")
+
+
+DATASETS = (
+    Dataset(
+        "beir",
+        "BEIR's folders: name the judgements, such as nq/qrels/test.tsv",
+        parse,
+        read_records=read_queries,
+        question="",
+        texts=("text",),
+        optional=("metadata",),
+        # The question file has the judgements only.
+        source_files=lambda qrels: (find_queries(qrels),),
+    ),
+)
+CORPUS_FORMATS = (CorpusFormat("beir", read_passage_records),)

@@ -1,0 +1,34 @@
+"""HotpotQA (Yang et al. 2018), in its official files and those of the Hugging Face hub.
+
+Test splits hide their answers: a record whose ``answer`` is absent, None or "" has none, and is not scored.
+"""
+
+from __future__ import annotations
+
+from corag.core.types import Question
+from eval.datasets.dataset import Dataset
+from eval.datasets.fields import Record, gold_answer, require_id, text_field
+from eval.datasets.paragraphs import context_paragraphs, gold_ids, optional_paragraphs
+
+
+def parse(record: Record, where: str) -> Question:
+    """Read a record. ``kind`` is bridge or comparison."""
+    return Question(
+        id=require_id(record, where),
+        text=text_field(record, "question", where),
+        answers=gold_answer(record, where),
+        supporting=gold_ids(optional_paragraphs(record, where, context_paragraphs)),
+        kind=str(record.get("type") or ""),
+    )
+
+
+DATASETS = (
+    Dataset(
+        "hotpotqa",
+        "HotpotQA, official files",
+        parse,
+        scorer="hotpotqa",
+        paragraphs=context_paragraphs,
+        optional=("context", "paragraphs", "supporting_facts"),
+    ),
+)

@@ -1,0 +1,109 @@
+"""MuSiQue-Answerable (Trivedi et al. 2022), in its official files.
+
+Test splits hide their answers: a record whose ``answer`` is absent, None or "" has none, and is not scored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from corag.core.errors import DataError
+from corag.core.types import GoldHop, Question
+from eval.datasets.dataset import Dataset
+from eval.datasets.fields import (
+    Record,
+    distinct,
+    gold_answer,
+    list_field,
+    name_record,
+    require_id,
+    text_field,
+    texts_field,
+)
+from eval.datasets.paragraphs import (
+    Paragraph,
+    gold_ids,
+    listed_paragraphs,
+    optional_paragraphs,
+    paragraph_rows,
+)
+
+
+def parse(record: Record, where: str) -> Question:
+    """Read a record. ``kind`` is the shape of reasoning, such as "3hop1".
+
+    Sub-questions are kept as written: ``#1`` stands for the answer of the first. Unanswerable questions (of
+    MuSiQue-Full) are refused, because no scorer here rewards abstaining.
+    """
+    place = name_record(record, where)
+    if record.get("answerable") is False:
+        raise DataError(
+            f"{place}: this question is unanswerable (MuSiQue-Full); use the answerable release, "
+            "'musique_ans'."
+        )
+    paragraphs = optional_paragraphs(record, where, listed_paragraphs)
+    identity = require_id(record, where)
+    steps = list_field(record, "question_decomposition", place)
+    if not all(isinstance(step, Mapping) for step in steps):
+        raise DataError(f"{place}: field 'question_decomposition' must be a list of objects.")
+    shape = re.match(r"(\d+)hop\d*(?=__)", identity)  # ids begin so, as in 3hop1__136129_...
+    return Question(
+        id=identity,
+        text=text_field(record, "question", where),
+        answers=distinct(*gold_answer(record, where), *texts_field(record, "answer_aliases", place)),
+        supporting=gold_ids(paragraphs),
+        kind=shape.group() if shape else "",
+        hops=int(shape.group(1)) if shape else len(steps),
+        decomposition=tuple(_parse_hop(step, paragraphs, place) for step in steps),
+    )
+
+
+def numbered_paragraphs(record: Record, where: str) -> list[tuple[int, Paragraph]]:
+    """Return a MuSiQue question's paragraphs with the numbers (``idx``) that the gold ones are named by.
+
+    A paragraph without a number has that of its place. Raises :class:`DataError` if there are no paragraphs,
+    or a number is none.
+    """
+    place = name_record(record, where)
+    if not record.get("paragraphs"):
+        raise DataError(
+            f"{place}: the question comes without paragraphs, which MuSiQue's predicted_support_idxs number: "
+            "name the official file with --questions."
+        )
+    paragraphs = listed_paragraphs(record, where)
+    numbers = [row.get("idx") for row in paragraph_rows(record, place)]
+    try:
+        numbered = [index if number is None else int(number) for index, number in enumerate(numbers)]
+    except (TypeError, ValueError):
+        raise DataError(
+            f"{place}: the field 'idx' of each of 'paragraphs' must be a number, but they are "
+            f"{numbers!r:.60}."
+        ) from None
+    return list(zip(numbered, paragraphs, strict=True))
+
+
+def _parse_hop(step: Record, paragraphs: list[Paragraph], place: str) -> GoldHop:
+    index = step.get("paragraph_support_idx")
+    if not paragraphs or index is None:
+        passage = ""
+    elif isinstance(index, int) and 0 <= index < len(paragraphs):
+        passage = paragraphs[index].passage.id
+    else:
+        raise DataError(
+            f"{place}: paragraph_support_idx is {index!r}, but there are {len(paragraphs)} paragraphs."
+        )
+    return GoldHop(text_field(step, "question", place), text_field(step, "answer", place), passage)
+
+
+DATASETS = (
+    Dataset(
+        "musique",
+        "MuSiQue-Answerable, official files",
+        parse,
+        scorer="musique",
+        paragraphs=listed_paragraphs,
+        lists=("answer_aliases",),
+        optional=("paragraphs", "question_decomposition", "answer_aliases"),
+    ),
+)

@@ -1,0 +1,32 @@
+"""PopQA (Mallen et al. 2023), single-hop: the official table, or with paragraphs as collections add them."""
+
+from __future__ import annotations
+
+from corag.core.types import Question
+from eval.datasets.dataset import Dataset
+from eval.datasets.fields import Record, distinct, name_record, require_id, text_field, texts_field
+from eval.datasets.paragraphs import gold_ids, listed_paragraphs, optional_paragraphs
+
+
+def parse(record: Record, where: str) -> Question:
+    """Read a record. ``kind`` is the relation asked for, such as "occupation"."""
+    return Question(
+        id=require_id(record, where),
+        text=text_field(record, "question", where),
+        answers=distinct(*texts_field(record, "possible_answers", name_record(record, where))),
+        supporting=gold_ids(optional_paragraphs(record, where, listed_paragraphs)),
+        kind=str(record.get("prop") or ""),
+    )
+
+
+DATASETS = (
+    Dataset(
+        "popqa",
+        "PopQA, official table",
+        parse,
+        paragraphs=listed_paragraphs,
+        lists=("possible_answers",),
+        gold="possible_answers",
+        optional=("paragraphs",),
+    ),
+)

@@ -1,0 +1,142 @@
+"""Gold passages against the index that is searched: an id that it lacks can never be found.
+
+Recall of such a question would be below 1 whatever the method does, and 0 on an index with other ids. So the
+question has no recall, and how many there are is told at the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from rich.console import Console
+
+from corag.core.errors import CoragError
+from corag.core.types import Passage, Question
+from eval.datasets.same import same_words
+from eval.experiment.executor import Fingerprinted
+from retrieval.aliases import Aliases, load_aliases
+from retrieval.store import PassageStore, has_store
+
+_BATCH = 1000  # ids that are looked up at once
+
+
+class _Lookup(Protocol):
+    async def __call__(self, ids: Sequence[str]) -> Mapping[str, Passage]:
+        """Return the passages of those ids that there are."""
+        ...
+
+
+async def match_gold(
+    questions: Sequence[Question], index: Fingerprinted | None, folders: Sequence[str]
+) -> list[Question]:
+    """Return the questions, without gold passages where the index lacks one of them; print their number.
+
+    Args:
+        questions: those of a run. Gold passages that are known by their page only are left as they are.
+        index: what is searched, None for nothing.
+        folders: of the index, where it lies here: the passages' store is beside it.
+    """
+    if index is None:
+        return list(questions)
+    ids = list(dict.fromkeys(id_ for each in questions if not each.pages for id_ in each.supporting))
+    names = [each.id for each in questions]
+    try:
+        async with _open_lookup(index, folders) as look_up:
+            if look_up is None:
+                return list(questions)
+            known = set(await _in_batches(look_up, ids))
+            themselves = await _in_batches(look_up, names)
+    except CoragError as error:
+        _print(f"gold passages were not looked up in the index: {error}")
+        return list(questions)
+    matched = [
+        each if each.pages or known.issuperset(each.supporting) else replace(each, supporting=())
+        for each in questions
+    ]
+    matched = _rename(matched, load_aliases(folders))
+    if missing := [id_ for id_ in ids if id_ not in known]:
+        lost = sum(
+            bool(one.supporting) > bool(other.supporting)
+            for one, other in zip(questions, matched, strict=True)
+        )
+        _print(
+            f"the index lacks {len(missing):,} of {len(ids):,} gold passages, such as '{missing[0]}': the "
+            f"{lost:,} of {len(questions):,} questions that they belong to have no recall."
+        )
+    own = [each.id for each in questions if each.id in themselves and _is_passage(each, themselves[each.id])]
+    if own:
+        _print(
+            f"{len(own):,} of {len(questions):,} questions are passages of the index, such as '{own[0]}': "
+            "leave_out_self keeps a question from finding itself."
+        )
+    return matched
+
+
+def _rename(questions: Sequence[Question], aliases: Aliases) -> list[Question]:
+    """Return the questions with gold passages by the ids of the index; print how many it calls otherwise.
+
+    Of passages with the same text an index has one, under the id of the first.
+    """
+    ids = {id_ for each in questions if not each.pages for id_ in each.supporting if id_ in aliases.same_as}
+    if not ids:
+        return list(questions)
+    first = min(ids)
+    _print(
+        f"{len(ids):,} gold passages have the same text as another, and stand in the index under its id, "
+        f"such as '{first}' under '{aliases.same_as[first]}': that one counts."
+    )
+    return [
+        each
+        if each.pages or ids.isdisjoint(each.supporting)
+        else replace(
+            each,
+            supporting=tuple(dict.fromkeys(aliases.same_as.get(id_, id_) for id_ in each.supporting)),
+        )
+        for each in questions
+    ]
+
+
+def _is_passage(question: Question, passage: Passage) -> bool:
+    return same_words(question.text) in (same_words(passage.text), same_words(passage.contents))
+
+
+@asynccontextmanager
+async def _open_lookup(index: Fingerprinted, folders: Sequence[str]) -> AsyncIterator[_Lookup | None]:
+    """Yield a function that looks passages up, None if there is no way to; close what it reads at the end."""
+    # The store first: workers' indexes are not open here, and a server would be sent thousands of ids.
+    if folders and all(has_store(Path(folder)) for folder in folders):
+        stores = [PassageStore(Path(folder)) for folder in folders]
+
+        async def read(ids: Sequence[str]) -> Mapping[str, Passage]:
+            return {id_: passage for store in stores for id_, passage in store.passages(ids).items()}
+
+        try:
+            yield read
+        finally:
+            for store in stores:
+                store.close()
+        return
+    passages = getattr(index, "passages", None)
+    if passages is None:
+        yield None
+        return
+
+    async def fetch(ids: Sequence[str]) -> Mapping[str, Passage]:
+        return {passage.id: passage for passage in await passages(ids)}
+
+    yield fetch
+
+
+async def _in_batches(look_up: _Lookup, ids: Sequence[str]) -> dict[str, Passage]:
+    found: dict[str, Passage] = {}
+    for start in range(0, len(ids), _BATCH):
+        found |= await look_up(ids[start : start + _BATCH])
+    return found
+
+
+def _print(line: str) -> None:
+    Console(stderr=True, highlight=False).print(f"corag: {line}", soft_wrap=True, markup=False)

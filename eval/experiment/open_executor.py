@@ -1,0 +1,73 @@
+"""Open an executor for a command: in this process, or in workers that Ray starts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from corag.generation.cached import REPLIES_KEPT
+from corag.generation.config import ModelConfig
+from eval.experiment.backends import (
+    Setup,
+    check_setup,
+    open_backends,
+    open_searched,
+    require_abilities,
+    require_index,
+)
+from eval.experiment.executor import Executor, LocalExecutor, NoModel
+from eval.experiment.opening import quiet
+from eval.experiment.workers.config import WorkersConfig
+from eval.experiment.workers.ray_pool import RayPool, engine_opener, ray_pool
+from retrieval.config import RetrieverConfig
+
+
+@asynccontextmanager
+async def open_executor(setup: Setup, workers: WorkersConfig, in_flight: int) -> AsyncIterator[Executor]:
+    """Open a command's model and index, here or in workers, and close them at the end.
+
+    ``in_flight``: questions that each worker has at once.
+    """
+    if not workers.enabled:
+        async with open_backends(setup) as (generator, retriever):
+            yield LocalExecutor(generator, retriever)
+        return
+    check_setup(setup)
+    searched = setup.retriever if setup.searches else None
+    retrievers = [] if searched is None else [searched]
+    async with start_workers(workers, setup.model, retrievers, in_flight) as pool:
+        executor = pool.executor(searched)
+        for name in setup.method:
+            require_abilities(name, setup.of(name).needs(), executor.model)
+        yield executor
+
+
+@asynccontextmanager
+async def open_search_executor(retriever: RetrieverConfig) -> AsyncIterator[Executor]:
+    """Open an index in this process, for a task that uses no model, and close it at the end."""
+    require_index(retriever)
+    async with open_searched(retriever) as index:
+        yield LocalExecutor(NoModel(), index)
+
+
+@asynccontextmanager
+async def start_workers(
+    workers: WorkersConfig,
+    model: ModelConfig,
+    retrievers: Sequence[RetrieverConfig],
+    in_flight: int,
+    capacity: int = REPLIES_KEPT,
+) -> AsyncIterator[RayPool]:
+    """Start workers with a model and what they search, show that, and end them with the block.
+
+    ``in_flight``: questions that each worker has at once. ``capacity``: most replies of a kind that each
+    remembers.
+    """
+    async with AsyncExitStack() as stack:
+        with quiet("starting workers with Ray", "the workers are ready") as print_line:
+            engine = engine_opener(model.settled(), capacity)
+            pool = await stack.enter_async_context(ray_pool(workers, engine, retrievers, in_flight=in_flight))
+            for line in pool.about:
+                print_line(f"corag: {line}")
+        # Outside of "quiet": what is printed from here on is the run's own.
+        yield pool

@@ -1,0 +1,85 @@
+"""A cluster of Ray's to work in: one that is running, or one of this machine alone.
+
+What is set here keeps Ray from what it does to a process that it is started from: signals, niceness, GPUs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from corag.core.errors import BackendError, ConfigError, reason
+from corag.core.process import keep_fault_handler
+from eval.experiment.workers.config import WorkersConfig
+
+# Ray's store for large objects, which ours are not: its default is a third of RAM.
+_OBJECTS_BYTES = 200_000_000
+
+
+@contextmanager
+def connected(config: WorkersConfig) -> Iterator[Any]:
+    """Connect to a cluster of Ray's, or start one on this machine, for the length of a block."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray's workers stand back behind all else (nice 15): on a busy machine an engine would hardly start.
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    # Else it would set CUDA_VISIBLE_DEVICES to nothing for workers that share a GPU's server.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+        import ray.util.scheduling_strategies
+    except ImportError:
+        raise ConfigError(
+            "Ray is not installed: pip install 'corag[ray]', or leave out --workers ray."
+        ) from None
+    if ray.is_initialized():  # whoever did that ends it
+        yield ray
+        return
+    address = config.address or os.environ.get("RAY_ADDRESS") or "local"
+    with _own_signals(), keep_fault_handler():
+        _start(ray, address)
+    try:
+        yield ray
+    finally:
+        with _own_signals(), keep_fault_handler():  # its end resets what it had taken to the system's default
+            ray.shutdown()
+
+
+def _start(ray: Any, address: str) -> None:
+    """Connect to a cluster, or start one; once more if that failed, as it may where a machine is busy.
+
+    Raises :class:`BackendError` if it fails again.
+    """
+    for attempt in (1, 2):
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **_local(address))
+            return
+        except Exception as error:  # noqa: BLE001 - the likeliest of what Ray raises is a plain Exception
+            ray.shutdown()
+            if attempt == 2 or address != "local":
+                where = "did not start" if address == "local" else f"does not answer at '{address}'"
+                raise BackendError(
+                    f"Ray {where}: {reason(error)} Check --workers.address, or what else this machine does."
+                ) from None
+
+
+def _local(address: str) -> dict[str, Any]:
+    """Return what can be said of a cluster that is started here only."""
+    return {"object_store_memory": _OBJECTS_BYTES, "include_dashboard": False} if address == "local" else {}
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keep what this process does when it is told to end: Ray puts its own in the place."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

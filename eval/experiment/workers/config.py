@@ -1,0 +1,69 @@
+"""What can be set about workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from corag.core.errors import ConfigError, nearest
+from corag.core.options import Options
+
+WORKERS_ALIASES = {"workers": "workers.kind"}
+
+
+@dataclass(frozen=True)
+class WorkersConfig(Options):
+    """Who answers the questions.
+
+    Attributes:
+        kind: "none": this process; "ray": actors of Ray, each with an engine of its own.
+        count: number of workers; 0 for as many as there is room for: by GPUs if each takes some, else one per
+            machine.
+        gpus_per_worker: GPUs that each worker's engine has for itself; a fraction shares one.
+        cpus_per_worker: cores that each worker is given; 0 for equal shares of its machine.
+        restarts: times that Ray starts a worker again that has died.
+        address: of a Ray cluster that is running, such as "auto" or "ray://HOST:10001"; "" for that of the
+            environment's RAY_ADDRESS, else one that is started on this machine and ended with the run.
+
+    Raises:
+        ConfigError: for numbers that cannot be.
+    """
+
+    kind: Literal["none", "ray"] = "none"
+    count: int = 0
+    gpus_per_worker: float = 0.0
+    cpus_per_worker: int = 0
+    restarts: int = 3
+    address: str = ""
+
+    def __post_init__(self) -> None:
+        if min(self.count, self.gpus_per_worker, self.cpus_per_worker, self.restarts) < 0:
+            raise ConfigError("the workers' count, GPUs, cores and restarts cannot be negative.")
+        if self.gpus_per_worker > 1 and self.gpus_per_worker % 1:
+            raise ConfigError(
+                f"workers.gpus_per_worker is {self.gpus_per_worker:g}: an engine takes whole GPUs, or a part "
+                "of one."
+            )
+        changed = [each.name for each in fields(self) if getattr(self, each.name) != each.default]
+        if changed and self.kind == "none":
+            raise ConfigError(f"workers.{changed[0]} is given, but no workers are wanted: add --workers ray.")
+
+    @property
+    def enabled(self) -> bool:
+        """Whether workers answer, not this process."""
+        return self.kind != "none"
+
+
+def ray_workers(**options: Any) -> WorkersConfig:
+    """Describe workers of Ray, for ``run(..., workers=ray_workers(count=4))``.
+
+    Args:
+        options: those of :class:`WorkersConfig`, such as ``count``, ``gpus_per_worker`` or ``address``.
+
+    Raises:
+        ConfigError: for an unknown option, or a number that cannot be.
+    """
+    names = [name for name in WorkersConfig.__dataclass_fields__ if name != "kind"]
+    if unknown := [name for name in options if name not in names]:
+        raise ConfigError(f"ray_workers has no option '{unknown[0]}': {nearest(unknown[0], names)}")
+    return WorkersConfig("ray", **options)

@@ -1,0 +1,446 @@
+"""Workers as actors of Ray: the least loaded gets the next question, one that dies is started again by Ray.
+
+Placement, transport and the watch over processes are Ray's. What is done here: each worker has a bounded
+number of questions, the next goes to the worker with the fewest, and those of a dead worker go to others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from typing import Any
+
+from corag.core.errors import BackendError, ConfigError, CoragError, reason
+from corag.core.gather import gather
+from corag.core.runs.rows import Row
+from corag.core.seeds import stable_hash
+from corag.core.types import Question
+from corag.generation.cached import REPLIES_KEPT
+from corag.generation.config import ModelConfig
+from corag.generation.open import open_generator
+from eval.experiment.executor import QuestionTask, RemoteHandle
+from eval.experiment.workers.actors import Addresses, EngineOpener, Place, SearchServer, Worker, WorkerInfo
+from eval.experiment.workers.cluster import connected
+from eval.experiment.workers.config import WorkersConfig
+from eval.experiment.workers.resources import describe_machines, list_machines, plan_workers
+from retrieval.config import RetrieverConfig
+
+TRIES = 3  # workers that a question may see die, all but the first alone, before it is taken for the reason
+_OTHER_CALLS = 8  # calls that a worker takes beside questions: its place, opening its engine
+_RETRY_S = 0.5
+_PLACEMENT_S = 600.0  # until every worker's process runs; engines open later and may take longer
+_MOST_LOADS = 8  # workers whose loads are printed one by one
+
+
+class _State(Enum):
+    UP = auto()
+    RESTARTING = auto()
+    GONE = auto()
+
+
+@dataclass(eq=False)
+class PoolWorker:
+    """A worker's actor and state in the pool.
+
+    ``load``: questions that it has now. ``exclusive``: it takes no other question. ``why``: what ended it.
+    """
+
+    number: int
+    actor: Any
+    info: WorkerInfo | None = None
+    state: _State = _State.RESTARTING
+    load: int = 0
+    exclusive: bool = False
+    deaths: int = 0
+    why: str = ""
+
+    @property
+    def place(self) -> Place:
+        """The machine and process that it runs in now."""
+        assert self.info is not None
+        return self.info.place
+
+
+def engine_opener(model: ModelConfig, capacity: int = REPLIES_KEPT) -> EngineOpener:
+    """Return a function that opens a model in a worker. ``capacity``: most replies of a kind it remembers."""
+    return partial(open_generator, model, capacity)
+
+
+@asynccontextmanager
+async def ray_pool(
+    config: WorkersConfig,
+    engine: EngineOpener,
+    retrievers: Sequence[RetrieverConfig] = (),
+    *,
+    in_flight: int,
+) -> AsyncIterator[RayPool]:
+    """Start workers, and search servers for them, and end all of it with the block.
+
+    Args:
+        config: how many, with what.
+        engine: opens a worker's engine, in its process; can be pickled.
+        retrievers: what is searched; for folders each machine gets one server.
+        in_flight: most questions that a worker has at once.
+
+    Raises:
+        ConfigError: if Ray is not installed, or there is no room for the workers.
+        BackendError: if an engine or index does not open.
+    """
+    with connected(config) as ray:
+        pool = RayPool(ray, config, engine, retrievers, in_flight)
+        try:
+            await pool.open()
+            yield pool
+        finally:
+            pool.end()
+
+
+class RayPool:
+    """Workers that are open. See :func:`ray_pool`."""
+
+    def __init__(
+        self,
+        ray: Any,
+        config: WorkersConfig,
+        engine: EngineOpener,
+        retrievers: Sequence[RetrieverConfig],
+        in_flight: int,
+    ) -> None:
+        self._ray, self._config, self._in_flight = ray, config, in_flight
+        self._engine = engine
+        self._retrievers = {stable_hash(repr(each)): each for each in retrievers}
+        self._addresses: Addresses = {}
+        self._changed = asyncio.Condition()
+        self._revivals: set[asyncio.Task[None]] = set()
+        self.workers: list[PoolWorker] = []
+        self.servers: list[Any] = []
+
+    async def open(self) -> None:
+        """Start all processes, and wait until every engine is ready."""
+        count, cpus = plan_workers(self._config, self._ray)
+        kind = self._ray.remote(Worker).options(
+            num_cpus=cpus,
+            num_gpus=self._config.gpus_per_worker,
+            max_restarts=self._config.restarts,
+            max_task_retries=0,  # the pool decides which questions are tried again, and how often
+            max_concurrency=self._in_flight + _OTHER_CALLS,
+        )
+        self.workers = [
+            PoolWorker(number, kind.remote(self._engine, self._retrievers)) for number in range(count)
+        ]
+        try:
+            folders = [key for key, each in self._retrievers.items() if not each.url]
+            places = await self._wait_for_places(len(folders), cpus)
+            self._addresses = await self._start_servers(folders, places)
+            infos = await gather(map(self._open_worker, self.workers))
+            for worker, info in zip(self.workers, infos, strict=True):
+                worker.info, worker.state = info, _State.UP
+        except self._ray.exceptions.RayTaskError as error:
+            raise _unwrap(error) from None
+        except self._ray.exceptions.RayError as error:
+            raise BackendError(f"a worker ended before it was ready: {reason(error)}") from None
+        self._refuse_differences()
+
+    async def _wait_for_places(self, ports: int, cpus: float) -> Sequence[Place]:
+        """Wait until every worker has a place; :class:`ConfigError` if that takes too long."""
+        places: list[Place] = []
+
+        async def locate(worker: PoolWorker) -> Place:
+            place: Place = await worker.actor.where.remote(ports)
+            places.append(place)
+            return place
+
+        try:
+            async with asyncio.timeout(_PLACEMENT_S):
+                return await gather(map(locate, self.workers))
+        except TimeoutError:
+            raise ConfigError(
+                f"only {len(places)} of {len(self.workers)} workers found a place within {_PLACEMENT_S:g} "
+                f"seconds. Each asks for {self._config.gpus_per_worker:g} GPUs and {cpus:.3g} cores, and the "
+                f"machines have {describe_machines(list_machines(self._ray))}. Ask for fewer "
+                "(--workers.count) or smaller ones (--workers.gpus_per_worker, --workers.cpus_per_worker), "
+                "or end what else uses the cluster."
+            ) from None
+
+    async def _open_worker(self, worker: PoolWorker) -> WorkerInfo:
+        info: WorkerInfo = await worker.actor.open.remote(self._addresses)
+        return info
+
+    async def _start_servers(self, keys: Sequence[str], places: Sequence[Place]) -> Addresses:
+        """Start a server for each index on every machine that has workers, and return the addresses."""
+        machines = {place.node: place for place in places}
+        pinned = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        kind = self._ray.remote(SearchServer)
+        addresses: dict[str, dict[str, Any]] = {}
+        for place in machines.values():
+            # Where all workers are on one machine, no other needs to reach the server.
+            host = "127.0.0.1" if len(machines) == 1 else place.address
+            for key, port in zip(keys, place.ports, strict=True):
+                server = kind.options(
+                    num_cpus=0,
+                    max_restarts=-1,  # one that never comes up again is given up by its clients
+                    max_concurrency=2,
+                    scheduling_strategy=pinned(place.node, soft=False),
+                ).remote(self._retrievers[key], host, port)
+                self.servers.append(server)
+                addresses.setdefault(key, {})[place.node] = server.ready.remote()
+        return {
+            key: {node: await ready for node, ready in by_node.items()} for key, by_node in addresses.items()
+        }
+
+    def _refuse_differences(self) -> None:
+        first = self.workers[0]
+        for worker in self.workers[1:]:
+            if difference := _describe_difference(first.info, worker.info):
+                raise ConfigError(
+                    f"the workers on {first.place.host} and {worker.place.host} opened different "
+                    f"{difference}: give every machine the same versions, model and index."
+                )
+
+    def executor(self, retriever: RetrieverConfig | None) -> RayExecutor:
+        """Return an executor of these workers that searches one of their indexes, or none."""
+        return RayExecutor(self, stable_hash(repr(retriever)) if retriever is not None else "")
+
+    async def run(self, question: Question, key: str, task: bytes, index: str) -> Row:
+        """Run a pickled task on the least loaded worker; if that dies on another, up to ``TRIES`` times.
+
+        Any question of a worker that dies may be the reason. So each is then tried on a worker of its own:
+        the deadly one ends no other question any more, and the others are answered.
+
+        Args:
+            question: the task's argument.
+            key: the same for the same task.
+            task: a pickled :class:`QuestionTask`.
+            index: the key of what is searched, "" for nothing.
+
+        Raises :class:`BackendError` if no worker is left.
+        """
+        started = time.perf_counter()
+        why = ""
+        for attempt in range(TRIES):
+            alone = attempt > 0
+            worker = await self._acquire(alone)
+            try:
+                row: Row = await worker.actor.run.remote(question, key, task, index)
+                return row
+            except self._ray.exceptions.RayTaskError as error:
+                raise _unwrap(error) from None
+            except self._ray.exceptions.RayError as error:
+                why = reason(error)
+                self._mark_dead(worker, why)
+            finally:
+                await self._release(worker, alone)
+        error_text = (
+            f"WorkerDiedError: {TRIES} workers died while they answered this question, the last: {why}"
+        )
+        return Row(question, None, (), {}, time.perf_counter() - started, error_text)
+
+    async def _acquire(self, alone: bool) -> PoolWorker:
+        """Wait for a worker that takes one more question, or has no other, and add one to its load."""
+        while True:
+            async with self._changed:
+                await self._changed.wait_for(
+                    lambda: self._least_loaded(alone) is not None or self._none_left()
+                )
+                worker = self._least_loaded(alone)
+                if worker is None:
+                    raise BackendError(
+                        f"no worker is left ({self.workers[-1].why}): each of {len(self.workers)} died more "
+                        f"often than it is started again (--workers.restarts {self._config.restarts}), or "
+                        "its machine is gone. What was finished is kept: the same command goes on from there."
+                    )
+                worker.load += 1
+                worker.exclusive = alone
+            if not alone or await self._wait_until_alone(worker):
+                return worker
+
+    async def _wait_until_alone(self, worker: PoolWorker) -> bool:
+        """Wait until an exclusive worker has answered its other questions; release it if it died of them."""
+        alone = False
+        try:
+            async with self._changed:
+                await self._changed.wait_for(lambda: worker.load == 1 or worker.state is not _State.UP)
+            alone = worker.state is _State.UP
+        finally:
+            if not alone:
+                await self._release(worker, True)
+        return alone
+
+    async def _release(self, worker: PoolWorker, alone: bool) -> None:
+        worker.load -= 1
+        if alone:
+            worker.exclusive = False
+        async with self._changed:
+            self._changed.notify_all()  # not one: who wakes may wait for another worker
+
+    def _least_loaded(self, alone: bool) -> PoolWorker | None:
+        """Return the worker with the fewest questions that takes one more, None if there is none.
+
+        ``alone``: for a question that waits there until the others are answered, so a full worker will do.
+        """
+        ready = [each for each in self.workers if each.state is _State.UP and not each.exclusive]
+        ready = [each for each in ready if alone or each.load < self._in_flight]
+        return min(ready, key=lambda each: each.load, default=None)
+
+    def _none_left(self) -> bool:
+        return all(each.state is _State.GONE for each in self.workers)
+
+    def _mark_dead(self, worker: PoolWorker, why: str) -> None:
+        """Mark a worker as dead and wait for its restart; all its questions report the same death."""
+        if worker.state is _State.UP:
+            worker.state, worker.why, worker.deaths = _State.RESTARTING, why, worker.deaths + 1
+            task = asyncio.get_running_loop().create_task(self._revive(worker))
+            self._revivals.add(task)
+            task.add_done_callback(self._revivals.discard)
+
+    async def _revive(self, worker: PoolWorker) -> None:
+        """Wait until Ray has started a worker again and its engine is open; if Ray gives up, it is gone."""
+        state = _State.GONE
+        while True:
+            try:
+                info = await self._open_worker(worker)
+            except self._ray.exceptions.RayTaskError as error:
+                worker.why = reason(_unwrap(error))
+                break
+            except self._ray.exceptions.ActorDiedError as error:  # for good
+                worker.why = reason(error)
+                break
+            except self._ray.exceptions.RayError:  # it is being started, or died again meanwhile
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if difference := _describe_difference(worker.info, info):
+                worker.why = f"on {info.place.host} a worker that came back opened different {difference}"
+            else:
+                worker.info, state = info, _State.UP
+            break
+        async with self._changed:
+            worker.state = state
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """End all processes that this started, at once: questions in flight are not waited for."""
+        for task in self._revivals:
+            task.cancel()
+        for actor in [*(worker.actor for worker in self.workers), *self.servers]:
+            with suppress(Exception):  # it may be gone, and the cluster with it
+                self._ray.kill(actor)
+
+    @property
+    def about(self) -> Sequence[str]:
+        """Lines that describe the engines, for the person at the terminal."""
+        info = self.workers[0].info
+        return info.about if info else ()
+
+    @property
+    def slots(self) -> int:
+        """Questions that all workers together take at once."""
+        return len(self.workers) * self._in_flight
+
+    def manifest_entry(self) -> Mapping[str, Any]:
+        """Return what a manifest records: the machines, with the workers on each."""
+        nodes: dict[str, dict[str, Any]] = {}
+        for worker in self.workers:
+            place = worker.place
+            entry = nodes.setdefault(
+                place.node, {"host": place.host, "address": place.address, "workers": 0, "gpus": []}
+            )
+            entry["workers"] += 1
+            entry["gpus"] += place.gpus
+        return {
+            "kind": self._config.kind,
+            "count": len(self.workers),
+            "gpus_per_worker": self._config.gpus_per_worker,
+            "in_flight": self._in_flight,
+            "ray": self._ray.__version__,
+            "nodes": list(nodes.values()),
+        }
+
+    def status(self) -> str:
+        """Return how many workers are up and how many questions each has."""
+        up = [each for each in self.workers if each.state is _State.UP]
+        loads = [each.load for each in up]
+        many = len(up) > _MOST_LOADS
+        busy = f"{min(loads)} to {max(loads)}" if many else " ".join(map(str, loads))
+        died = sum(each.deaths for each in self.workers)
+        more = f", {died} died" if died else ""
+        return f"{len(up)}/{len(self.workers)} workers with {busy or 'no'} questions{more}"
+
+
+@dataclass(frozen=True)
+class RayExecutor:
+    """Runs tasks in the workers of a pool, with one of the indexes that they search: an :class:`Executor`."""
+
+    pool: RayPool
+    key: str
+
+    @property
+    def model(self) -> RemoteHandle:
+        """The model that every worker has."""
+        info = self.pool.workers[0].info
+        assert info is not None
+        return RemoteHandle(info.model, info.lacks)
+
+    @property
+    def index(self) -> RemoteHandle | None:
+        """The index that every worker searches."""
+        info = self.pool.workers[0].info
+        assert info is not None
+        return RemoteHandle(info.indexes[self.key]) if self.key else None
+
+    def bind(self, task: QuestionTask) -> Callable[[Question], Awaitable[Row]]:
+        """Return a function that runs the task for a question in one of the workers."""
+        from ray import cloudpickle
+
+        pickled = _pickle(cloudpickle, task)
+        # Sent with each question, since a worker that was started again has none; unpickled once.
+        return partial(self.pool.run, key=stable_hash(pickled.hex()), task=pickled, index=self.key)
+
+    def in_flight(self, batch_size: int) -> int:
+        """Return the pool's slots: it was opened with ``batch_size`` questions for each worker."""
+        return self.pool.slots
+
+    def manifest_entry(self) -> Mapping[str, Any]:
+        """Return what a manifest records of the workers."""
+        return {"workers": self.pool.manifest_entry()}
+
+    def status(self) -> str:
+        """Return how busy the workers are."""
+        return self.pool.status()
+
+
+def _pickle(cloudpickle: Any, task: QuestionTask) -> bytes:
+    """Pickle a task, with all that a file of the user's defines: no worker could import that file."""
+    own = [module for name, module in sys.modules.items() if name.startswith("own_method_")]
+    for module in own:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        pickled: bytes = cloudpickle.dumps(task)
+        return pickled
+    except (TypeError, AttributeError) as error:  # a lock, a file, a generator
+        raise ConfigError(
+            f"the method cannot be sent to other processes: {reason(error)}. Leave out --workers, or let it "
+            "open what it needs when it is called."
+        ) from None
+    finally:
+        for module in own:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _describe_difference(here: WorkerInfo | None, there: WorkerInfo | None) -> str:
+    """Return what two workers opened differently, "" if nothing."""
+    assert here is not None and there is not None
+    if here.model != there.model:
+        return f"models ({here.model}, {there.model})"
+    return "indexes" if here.indexes != there.indexes else ""
+
+
+def _unwrap(error: Any) -> BaseException:
+    """Return what a worker raised: our own errors as they are, a defect with Ray's traceback."""
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(cause, CoragError) else error

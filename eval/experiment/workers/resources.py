@@ -1,0 +1,85 @@
+"""How many workers the machines take, and how many cores each worker gets.
+
+Apart from the pool, which is about processes: this is arithmetic on the resources that Ray reports.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from corag.core.errors import ConfigError
+from eval.experiment.workers.config import WorkersConfig
+
+Machine = Mapping[str, float]
+"""A machine's resources as Ray reports them: "CPU", "GPU"."""
+
+
+def list_machines(ray: Any) -> Sequence[Machine]:
+    """Return the cluster's machines that are alive."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def describe_machines(machines: Sequence[Machine]) -> str:
+    """Render what machines have, equal ones together."""
+    kinds = Counter((each.get("GPU", 0), each.get("CPU", 0)) for each in machines)
+    return ", ".join(
+        f"{times} times {gpus:g} GPUs and {cpus:g} cores" for (gpus, cpus), times in kinds.items()
+    )
+
+
+def plan_workers(config: WorkersConfig, ray: Any) -> tuple[int, float]:
+    """Return the number of workers and the cores of each.
+
+    Raises :class:`ConfigError` if the machines have no room for them.
+    """
+    machines = list_machines(ray)
+    per, cores = config.gpus_per_worker, config.cpus_per_worker
+    capacities = [_capacity(each, config) for each in machines]
+    count = config.count or sum(capacities)
+    if (per and count > sum(capacities)) or not count:
+        raise ConfigError(
+            f"there is no room for {config.count or 'any'} workers with {per:g} GPUs each: "
+            f"Ray knows {len(machines)} machines with {_total(machines, 'GPU'):g} GPUs together. Ask for "
+            "fewer (--workers.count, --workers.gpus_per_worker), or wait until all machines have joined."
+        )
+    if cores:
+        fitting = [int(each.get("CPU", 0) // cores) for each in machines]
+        most = sum(map(min, capacities, fitting)) if per else sum(fitting)
+        if count > most:
+            raise ConfigError(
+                f"there is no room for {count} workers with {cores} cores each: Ray knows {len(machines)} "
+                f"machines with {_total(machines, 'CPU'):g} cores together, enough for {most}."
+            )
+        return count, cores
+    if not per and config.count:  # any number fits on a machine, with smaller shares
+        capacities = [count] * len(machines)
+    # On one machine shares may be parts of a core: 32 clients of a server are no load.
+    return count, 0.99 * _equal_cores(machines, capacities, count)
+
+
+def _capacity(machine: Machine, config: WorkersConfig) -> int:
+    """Return how many workers a machine takes: by GPUs if each worker has some, else one if it has cores."""
+    per, gpus = config.gpus_per_worker, machine.get("GPU", 0)
+    if not per:
+        return int(machine.get("CPU", 0) > 0)
+    # Parts of two GPUs are no GPU. The sum is rounded, since 1 // 0.1 is 9.
+    return int(gpus) * int(round(1 / per, 6)) if per < 1 else int(gpus // per)
+
+
+def _equal_cores(machines: Sequence[Machine], capacities: Sequence[int], count: int) -> float:
+    """Return the cores that each of ``count`` workers can have, wherever it is.
+
+    They are placed one by one where most is left for each. Ray may place them otherwise: then, too, there is
+    room for all, since they are alike.
+    """
+    placed = [0] * len(machines)
+    for _ in range(count):
+        free = [number for number, capacity in enumerate(capacities) if placed[number] < capacity]
+        placed[max(free, key=lambda number: machines[number].get("CPU", 0) / (placed[number] + 1))] += 1
+    return min(each.get("CPU", 0) / here for each, here in zip(machines, placed, strict=True) if here)
+
+
+def _total(machines: Sequence[Machine], what: str) -> float:
+    return sum(each.get(what, 0) for each in machines)

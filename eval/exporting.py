@@ -1,0 +1,240 @@
+"""A finished run as a file of another tool, which is read back and scored by the official rule.
+
+Writing and scoring meet here; :mod:`eval.datasets.exports` has the formats.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from corag.core.errors import ConfigError, DataError, nearest
+from corag.core.files import file_digest, read_jsonl, write_atomically
+from corag.core.options import Options
+from corag.core.runs.folder import read_rows
+from corag.core.runs.manifest import Manifest
+from eval.datasets import DATASETS, read_question_records
+from eval.datasets.exports import (
+    Rows,
+    hotpotqa_prediction,
+    kilt_lines,
+    musique_lines,
+    trec_lines,
+    two_wiki_prediction,
+    write_dataset,
+)
+from eval.datasets.fields import Record, gold_answer, require_id
+from eval.datasets.sets.two_wiki import read_aliases
+from eval.scoring.official_scores import hotpotqa_scores, kilt_scores, musique_scores, two_wiki_scores
+from eval.tables.conditions import index_formats, pages_note
+from eval.tables.runs import read_answers_manifest
+
+FORMATS = ("hotpotqa", "2wikimultihopqa", "musique", "kilt", "trec", "dataset")
+# The datasets that an official prediction file is for. Our own format may hold the questions of any.
+_OFFICIAL: dict[str, tuple[str, ...]] = {
+    **{name: (name, "jsonl") for name in ("hotpotqa", "2wikimultihopqa", "musique")},
+    "kilt": (*(name for name, each in DATASETS.items() if each.scorer == "kilt"), "jsonl"),
+}
+# What the official scripts score besides answers, if the question file has the gold of it.
+_PARTS = {"hotpotqa": ("sp", "joint"), "2wikimultihopqa": ("sp", "evi", "joint")}
+
+
+@dataclass(frozen=True)
+class ExportConfig(Options):
+    """Options of 'corag export'.
+
+    Attributes:
+        run: the run folder.
+        to: hotpotqa, 2wikimultihopqa, musique, kilt, trec or dataset.
+        out: the file to write.
+        questions: the dataset's own question file; "" takes the one that the run was made from, if it is
+            still there.
+        aliases: 2WikiMultihopQA's file of answer aliases (id_aliases.json), for its official score.
+        top_k: of the passages collected for a question, take the first so many; 0 for all (musique, kilt,
+            trec).
+        tag: the last column of a TREC run; "" for the method's name.
+    """
+
+    run: str = ""
+    to: str = ""
+    out: str = ""
+    questions: str = ""
+    aliases: str = ""
+    top_k: int = 0
+    tag: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.run or not self.out:
+            raise ConfigError(
+                "name the run and the file to write: corag export RUN --to hotpotqa --out predictions.json."
+            )
+        if self.to not in FORMATS:
+            if not self.to:
+                raise ConfigError(f"say what to write: --to {', '.join(FORMATS)}.")
+            raise ConfigError(f"there is no format '{self.to}' to export --to: {nearest(self.to, FORMATS)}")
+        if self.top_k < 0:
+            raise ConfigError(
+                f"top_k must be 0 (all passages) or a number of passages, but it is {self.top_k}."
+            )
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written.
+
+    Attributes:
+        questions: how many the file has, ``failed`` ones among them.
+        notes: what the file lacks for the official script.
+        scored: how many of them have a gold answer at hand.
+        scores: the official measures over those as fractions, None if there are none.
+        left_out: parts of the official score that the question file has no gold for.
+    """
+
+    questions: int
+    failed: int
+    notes: Sequence[str]
+    scored: int
+    scores: dict[str, float] | None
+    left_out: Sequence[str]
+
+
+def export_run(config: ExportConfig) -> Exported:
+    """Write the file and score it.
+
+    Raises :class:`ConfigError` for a run that is not finished at all, or whose dataset has no such file;
+    :class:`DataError` for questions or passages that the format cannot hold.
+    """
+    manifest = read_answers_manifest(Path(config.run))
+    rows = read_rows(Path(config.run))
+    check_format(config.to, manifest.dataset)
+    if not rows:
+        raise ConfigError(f"the run '{config.run}' has no finished question yet: there is nothing to export.")
+    records = gold_records(config, manifest) if config.to in _OFFICIAL else []
+    write(config, manifest, rows, records)
+    gold = [each for each in records if require_id(each, "questions") in rows and has_answer(each)]
+    scores = official_scores(config, gold) if gold else None
+    return Exported(
+        questions=len(rows),
+        failed=sum(row.answer is None for row in rows.values()),
+        notes=notes(config, manifest, rows, records),
+        scored=len(gold),
+        scores=scores,
+        left_out=[
+            part for part in _PARTS.get(config.to, ()) if scores is not None and f"{part}_em" not in scores
+        ],
+    )
+
+
+def check_format(to: str, dataset: str) -> None:
+    """Raise :class:`ConfigError` if a prediction file of one dataset is asked for of a run on another."""
+    if to in _OFFICIAL and dataset not in _OFFICIAL[to]:
+        raise ConfigError(
+            f"the run answered the dataset '{dataset}', which has no prediction file of the kind '{to}': "
+            "choose --to "
+            f"{next((name for name, fits in _OFFICIAL.items() if dataset in fits), 'trec or dataset')}."
+        )
+
+
+def gold_records(config: ExportConfig, manifest: Manifest) -> list[Record]:
+    """Return the raw records of the run's questions.
+
+    There are none if their file is gone or has changed, and no other was named.
+    """
+    answered, source = manifest.questions, manifest.last.questions
+    if config.questions:
+        # Questions of our own format may be those of any dataset; the file that is named is the dataset's.
+        dataset = config.to if answered["dataset"] == "jsonl" else answered["dataset"]
+        return list(read_question_records(config.questions, "kilt_nq" if dataset == "kilt" else dataset))
+    if answered["split"]:
+        try:
+            return list(
+                read_question_records(source, answered["dataset"], answered["split"], answered["subset"])
+            )
+        except DataError:  # it was loaded on another machine; the answers can be written all the same
+            return []
+    if answered["dataset"] == "jsonl" or file_digest(source) != answered["source"]:
+        return []
+    return list(read_question_records(source, answered["dataset"]))
+
+
+def has_answer(record: Record) -> bool:
+    """Whether a raw record of a test split, where they are hidden, has a gold answer."""
+    return bool(gold_answer(record, "questions") or record.get("output"))
+
+
+def write(config: ExportConfig, manifest: Manifest, rows: Rows, gold: Sequence[Record]) -> None:
+    """Write the file."""
+    match config.to:
+        case "hotpotqa":
+            write_lines(config.out, [as_json(hotpotqa_prediction(rows))])
+        case "2wikimultihopqa":
+            write_lines(config.out, [as_json(two_wiki_prediction(rows))])
+        case "musique":
+            if not gold:
+                raise ConfigError(
+                    "MuSiQue's prediction file goes by its question file, which is not where it was or has "
+                    "changed: name it with --questions musique_ans_v1.0_dev.jsonl."
+                )
+            lines = list(musique_lines(rows, gold, config.top_k))
+            if not lines:
+                raise DataError(
+                    f"'{config.questions}' has none of the run's questions: name the file that was answered."
+                )
+            write_lines(config.out, map(as_json, lines))
+        case "kilt":
+            write_lines(config.out, map(as_json, kilt_lines(rows, config.top_k, index_formats(manifest))))
+        case "trec":
+            write_lines(config.out, trec_lines(rows, config.tag or manifest.method, config.top_k))
+        case _:
+            write_dataset(rows, Path(config.out))
+
+
+def as_json(value: object) -> str:
+    """Write a value as one line of JSON, letters as they are."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def write_lines(out: str, lines: Iterable[str]) -> None:
+    """Write lines of text."""
+    write_atomically(out, "".join(f"{line}\n" for line in lines))
+
+
+def notes(config: ExportConfig, manifest: Manifest, rows: Rows, gold: Sequence[Record]) -> list[str]:
+    """Return what the file lacks for the official script."""
+    remarks = []
+    if config.to in ("hotpotqa", "2wikimultihopqa") and not any(
+        row.further.get("supporting_facts") for row in rows.values()
+    ):
+        remarks.append(
+            "No method here predicts sentences: 'sp' is empty, so its scores and the joint ones will be 0."
+        )
+    missing = sum(require_id(record, "questions") not in rows for record in gold)
+    if missing:
+        remarks.append(
+            f"{missing} of the file's {len(gold)} questions are not in the run; official scripts want them "
+            "all."
+        )
+    if config.to == "2wikimultihopqa" and gold and not config.aliases:
+        remarks.append(
+            "Scored without aliases, which the official script has: give --aliases id_aliases.json."
+        )
+    if config.to == "kilt" and (pages := pages_note([manifest])):
+        remarks.append(pages)
+    if config.to == "trec":
+        remarks.append(
+            "The scores count places from the end: they carry the order of the passages and nothing else."
+        )
+    return remarks
+
+
+def official_scores(config: ExportConfig, gold: Sequence[Record]) -> dict[str, float]:
+    """Read the prediction file back and score it."""
+    if config.to in ("musique", "kilt"):
+        lines = list(read_jsonl(config.out))
+        return musique_scores(lines, gold) if config.to == "musique" else kilt_scores(lines, gold)
+    prediction = json.loads(Path(config.out).read_text(encoding="utf-8"))
+    if config.to == "hotpotqa":
+        return hotpotqa_scores(prediction, gold)
+    return two_wiki_scores(prediction, gold, read_aliases(config.aliases) if config.aliases else {})

@@ -1,0 +1,170 @@
+"""A language model's verdicts on the answers of finished runs.
+
+They lie in a folder of each run, one per judge, which is a run folder like any other: the same call goes on
+where it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any, ClassVar
+
+from corag.core.errors import ConfigError
+from corag.core.protocols import Generator
+from corag.core.runs.environment import environment
+from corag.core.runs.failures import Failures, check_max_failed
+from corag.core.runs.folder import RunFolder, read_rows
+from corag.core.runs.manifest import VERDICTS, Manifest
+from corag.core.runs.rows import SavedRow
+from corag.core.seeds import stable_hash
+from corag.generation.config import ModelConfig
+from eval.experiment.executor import AnswerTask, LocalExecutor
+from eval.experiment.loop import answer_into
+from eval.experiment.opening import open_model_quietly
+from eval.scoring.judge import JudgeConfig, judge
+from eval.scoring.rows import score_row
+from eval.scoring.scorers import choose_scorer, scorer_title
+from eval.statistics.intervals import Interval, bootstrap_mean, interval_record
+from eval.tables.runs import Run, Runs
+
+
+@dataclass(frozen=True)
+class JudgingConfig(Runs):
+    """Options of 'corag judge'.
+
+    Attributes:
+        judge: the judge's prompt.
+        model: the language model that judges, and its engine.
+        batch_size: questions in flight at the same time.
+        max_failed: questions that the judge may fail at; if it fails at more, the exit status is 1.
+    """
+
+    def usage(self) -> str:
+        """The command line to write."""
+        return "corag judge RUN RUN ..."
+
+    ALIASES: ClassVar[dict[str, str]] = {"llm": "model.name", "model": "model.name"}
+
+    judge: JudgeConfig = field(default_factory=JudgeConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    batch_size: int = 64
+    max_failed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_max_failed(self.max_failed)
+        if self.batch_size < 1:
+            raise ConfigError(f"batch_size must be at least 1, but it is {self.batch_size}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a judge says of one run.
+
+    Attributes:
+        right: the share of right answers over all ``n`` questions with gold answers.
+        em: their EM, beside it.
+        failed: the run's own failed questions, which count as wrong without being asked about.
+        judge_failed: questions that the judge failed at; they count as wrong.
+        unreadable: verdicts that are neither yes nor no; they count as wrong.
+        folder: where the verdicts are.
+        scorer: what the EM is by, as a table names it.
+        reasons: why the judge failed, and at how many questions.
+    """
+
+    right: Interval | None
+    em: Interval | None
+    n: int
+    failed: int
+    judge_failed: int
+    unreadable: int
+    folder: str
+    scorer: str
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> Failures:
+        """The questions that the judge failed at, of those that it was asked."""
+        return Failures(self.n - self.failed, self.reasons)
+
+    @property
+    def judge_always_failed(self) -> bool:
+        """Whether the judge failed at every question that it was asked, at least one."""
+        return bool(self.judge_failed) and self.judge_failed + self.failed == self.n
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as a JSON object, shares as fractions."""
+        counts = {name: value for name, value in asdict(self).items() if name not in ("right", "em")}
+        return interval_record("right", self.right) | interval_record("em", self.em) | counts
+
+
+async def judge_runs(runs: Sequence[Run], config: JudgingConfig) -> dict[str, Judged]:
+    """Open the model, judge run after run, and close it. Return what it says of each, by name.
+
+    Raises :class:`ConfigError` for a prompt or run that cannot be used, before minutes go into an engine.
+    """
+    config.judge.check_files()
+    for run in runs:
+        rows_with_gold(run)
+    generator = await open_model_quietly(config.model)
+    try:
+        return {run.name: await judge_run(run, config, generator) for run in runs}
+    finally:
+        await generator.close()
+
+
+async def judge_run(run: Run, config: JudgingConfig, generator: Generator) -> Judged:
+    """Judge what has not been judged of one run and count the verdicts.
+
+    Raises :class:`ConfigError` if nothing can be judged.
+    """
+    manifest, rows = run.manifest, rows_with_gold(run)
+    predictions = {row.question.id: row.answer.text for row in rows if row.answer}
+    task = AnswerTask(partial(judge, config=config.judge, predictions=predictions))
+    settings = judge_settings(manifest, config.judge, generator.fingerprint)
+    folder = run.folder / f"{VERDICTS}-{stable_hash(json.dumps(settings, sort_keys=True))[:8]}"
+    questions = [row.question for row in rows if row.answer]
+    with RunFolder(folder, settings, environment() | {"model": asdict(config.model)}) as judging:
+        title, executor = f"{VERDICTS} {run.folder.name}", LocalExecutor(generator, None)
+        await answer_into(judging, questions, task, executor, title=title, batch_size=config.batch_size)
+    scorer = choose_scorer(manifest.last.scorer, manifest.dataset)
+    judgements = read_rows(folder).values()
+    verdicts = [row.answer.stopped if row.answer else "failed" for row in judgements]
+    right = [float(verdict == "yes") for verdict in verdicts] + [0.0] * (len(rows) - len(verdicts))
+    return Judged(
+        right=bootstrap_mean(right),
+        em=bootstrap_mean([score_row(row, scorer, 1, searches=False).em for row in rows]),
+        n=len(rows),
+        failed=len(rows) - len(predictions),
+        judge_failed=verdicts.count("failed"),
+        unreadable=verdicts.count("unreadable"),
+        folder=str(folder),
+        scorer=scorer_title(scorer, [row.question for row in rows], manifest.last.aliases),
+        reasons=Failures.count(row.error for row in judgements).reasons,
+    )
+
+
+def rows_with_gold(run: Run) -> list[SavedRow]:
+    """Return a run's rows of questions with gold answers. Raises :class:`ConfigError` if there are none."""
+    rows = [row for row in run.rows.values() if row.question.answers]
+    if not rows:
+        raise ConfigError(
+            f"the run '{run.folder}' has no finished question with gold answers: there is nothing to judge."
+        )
+    return rows
+
+
+def judge_settings(manifest: Manifest, config: JudgeConfig, model: str) -> dict[str, Any]:
+    """Return what a judge's verdicts depend on: the judge, and the settings of the run that it judges."""
+    return {
+        "method": VERDICTS,
+        "options": asdict(config),
+        "prompts": [template.identity for template in config.templates()],
+        "model": model,
+        "questions": manifest.questions,
+        "retriever": "",
+        "judged": manifest.settings,
+    }

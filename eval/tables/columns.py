@@ -1,0 +1,327 @@
+"""The columns of a results table, and from the rows of a run to the figures under them.
+
+A column is declared once, in :data:`COLUMNS`: with that it stands in every table, in its JSON, in sweep.csv
+and in the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar, get_args
+
+from corag.core.runs.failures import Failures
+from eval.scoring.rows import FURTHER, MEASURES, ScoredRow, measure_title
+from eval.statistics.intervals import Interval, bootstrap_mean, interval_record
+from eval.tables.ledger import Waiting
+
+Value = TypeVar("Value")
+ReportKind = Literal["score", "tokens", "decimal", "seconds", "count"]
+"""How the report draws a column: ``assets/results.js`` has a function for each, in this order on the page."""
+
+
+@dataclass(frozen=True)
+class Column(Generic[Value]):
+    """One figure of a run and all that is done with it.
+
+    Attributes:
+        name: what :attr:`Summary.values` and the report call it.
+        heading: what a table calls it.
+        value: returns the figure, given the rows of the run with their scores.
+        render: writes the figure as a cell of a table.
+        fields: what JSON and sweep.csv call it, or its parts.
+        to_json: returns the values of these fields.
+        report_kind: how the report draws it; None for not by itself.
+        title: what the report calls it; "" for the heading with a capital letter.
+        estimable: whether a table writes "~" before it where some of the run's tokens were estimated.
+    """
+
+    name: str
+    heading: str
+    value: Callable[[Sequence[ScoredRow]], Value]
+    render: Callable[[Value], str]
+    fields: Sequence[str]
+    to_json: Callable[[Value], Sequence[Any]]
+    report_kind: ReportKind | None = None
+    title: str = ""
+    estimable: bool = False
+
+    def record(self, value: Value) -> dict[str, Any]:
+        """Return the fields that the column fills in JSON."""
+        return dict(zip(self.fields, self.to_json(value), strict=True))
+
+
+def _measure(name: str, title: str = "") -> Column[Interval | None]:
+    """Return the column of a measure's mean, over the questions that have it."""
+
+    def mean(rows: Sequence[ScoredRow]) -> Interval | None:
+        measured = [each.scores.measured for each in rows]
+        return bootstrap_mean([values[name] for values in measured if name in values])
+
+    return Column(
+        name,
+        MEASURES[name],
+        mean,
+        percent,
+        (name, f"{name}_interval"),
+        lambda value: list(interval_record(name, value).values()),
+        "score",
+        title,
+    )
+
+
+def _count(
+    name: str, count: Callable[[Sequence[ScoredRow]], int], report_kind: ReportKind | None = None
+) -> Column[int]:
+    return Column(name, name, count, str, (name,), lambda value: [value], report_kind)
+
+
+def _mean(name: str, value: Callable[[ScoredRow], int]) -> Column[float]:
+    """Return the column of a mean that needs no interval, such as that of a cost."""
+    return Column(
+        name,
+        name,
+        lambda rows: _average([value(each) for each in rows]),
+        lambda mean: f"{mean:.1f}",
+        (name,),
+        lambda mean: [round(mean, 2)],
+        "decimal",
+    )
+
+
+def _tokens(
+    name: str, heading: str, field: str, value: Callable[[ScoredRow], int], report_kind: ReportKind | None
+) -> Column[float]:
+    return Column(
+        name,
+        heading,
+        lambda rows: _average([value(each) for each in rows]),
+        lambda mean: f"{mean:,.0f}",
+        (field,),
+        lambda mean: [round(mean, 2)],
+        report_kind,
+        estimable=True,
+    )
+
+
+def _average(values: Sequence[int]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _average_steps(rows: Sequence[ScoredRow]) -> float:
+    return _average([each.row.answer.steps for each in rows if each.row.answer])
+
+
+def _median_and_p95(rows: Sequence[ScoredRow]) -> tuple[float, float] | None:
+    # A row of 0 seconds was not timed, such as one that was made by hand.
+    seconds = [each.row.seconds for each in rows if each.row.seconds]
+    if not seconds:
+        return None
+    waiting = Waiting.of(len(seconds), seconds)
+    return waiting.p50, waiting.p95
+
+
+def percent(interval: Interval | None) -> str:
+    """Write an interval in percent.
+
+    >>> percent(Interval(0.25, 0.2, 0.3, 100))
+    '25.0 [20.0, 30.0]'
+    """
+    if interval is None:
+        return "-"
+    if interval.low is None or interval.high is None:
+        return f"{100 * interval.mean:.1f}"
+    return f"{100 * interval.mean:.1f} [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
+
+
+COLUMNS: tuple[Column[Any], ...] = (
+    _count("n", len),
+    _count("failed", lambda rows: sum(each.row.answer is None for each in rows), "count"),
+    _measure("em"),
+    _measure("f1"),
+    _measure("recall"),
+    # Prompt plus generated, cached or not: what papers count (CoRAG, section 4.2).
+    _tokens(
+        "tokens", "tokens", "tokens_per_question", lambda each: each.row.total_usage.total, "tokens"
+    ),
+    # What the engine really worked through. The report writes it below the tokens.
+    _tokens(
+        "computed_tokens", "computed", "computed_tokens", lambda each: each.row.total_usage.computed, None
+    ),
+    _mean("calls", lambda each: each.row.total_usage.calls),
+    _mean("searches", lambda each: each.row.searches),
+    # Over the answered questions only: a failed one has no number of steps.
+    Column(
+        "steps", "steps", _average_steps, lambda mean: f"{mean:.1f}", ("steps",),
+        lambda mean: [round(mean, 2)], "decimal",
+    ),
+    # Of a question's wall time, failed ones included, while others were in flight.
+    Column(
+        "seconds", "s p50/p95", _median_and_p95,
+        lambda both: "/".join(f"{value:.{1 if value < 100 else 0}f}" for value in both or ()),
+        ("seconds_p50", "seconds_p95"),
+        lambda both: [round(value, 4) for value in both] if both else [None, None],
+        "seconds", "Seconds",
+    ),
+)  # fmt: skip
+"""What a table has for every run, from left to right, after its name."""
+
+FURTHER_COLUMNS: tuple[Column[Any], ...] = tuple(_measure(name, title) for name, title in FURTHER.items())
+"""Columns of measures that only some scorers, datasets or options have: a table of their own below."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A run in figures: means over all questions, failed ones included, which score 0.
+
+    Attributes:
+        method: what the table calls the run.
+        recall_at: recall is over so many passages.
+        values: the figures by the names of their columns; of :data:`FURTHER_COLUMNS` those that the run has.
+        unscored: questions without gold answers, which are left out of EM and F1.
+        estimated: whether some of the tokens were not counted, but estimated.
+        first_error: why the first of the failed questions failed.
+        reasons: how many of them failed for which reason, the commonest first.
+    """
+
+    method: str
+    recall_at: int
+    values: Mapping[str, Any]
+    unscored: int = 0
+    estimated: bool = False
+    first_error: str = ""
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def n(self) -> int:
+        """How many questions."""
+        return int(self.values["n"])
+
+    @property
+    def failed(self) -> int:
+        """How many of them have no answer."""
+        return int(self.values["failed"])
+
+    @property
+    def em(self) -> Interval | None:
+        """Exact match; None if no question has gold answers."""
+        return self.measured["em"]
+
+    @property
+    def f1(self) -> Interval | None:
+        """F1 of the answers' tokens, likewise."""
+        return self.measured["f1"]
+
+    @property
+    def recall(self) -> Interval | None:
+        """Recall of the gold passages, over the questions that have any."""
+        return self.measured["recall"]
+
+    @property
+    def tokens(self) -> float:
+        """Tokens per question, prompt plus generated, cached or not."""
+        return float(self.values["tokens"])
+
+    @property
+    def searches(self) -> float:
+        """Searches per question."""
+        return float(self.values["searches"])
+
+    @property
+    def measured(self) -> dict[str, Interval | None]:
+        """The means of all measures by name."""
+        return {name: self.values[name] for name in MEASURES if name in self.values}
+
+    @property
+    def further(self) -> dict[str, Interval]:
+        """The means of the further measures that the run has."""
+        return {name: self.values[name] for name in FURTHER if name in self.values}
+
+    @property
+    def failures(self) -> Failures:
+        """The failed questions by reason."""
+        return Failures(self.n, self.reasons)
+
+    @property
+    def measured_on_fewer(self) -> dict[str, int]:
+        """How many questions a measure is of, where that is fewer than it might be thought."""
+        counts = {name: interval.n for name, interval in self.measured.items() if interval is not None}
+        return {
+            name: n
+            for name, n in counts.items()
+            if n < self.n - (self.unscored if name in ("em", "f1") else 0)
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as a JSON object: fractions, intervals as [low, high]."""
+        record: dict[str, Any] = {"method": self.method, "recall_at": self.recall_at}
+        for column in (*COLUMNS, *FURTHER_COLUMNS):
+            if column.name in self.values:
+                record |= column.record(self.values[column.name])
+        record |= {"unscored": self.unscored, "first_error": self.first_error, "reasons": dict(self.reasons)}
+        if self.estimated:
+            record["estimated"] = True
+        if self.measured_on_fewer:
+            record["measured_on_fewer"] = self.measured_on_fewer
+        return record
+
+
+def summarise(name: str, rows: Sequence[ScoredRow], recall_at: int = 15) -> Summary:
+    """Return a run's line of the table.
+
+    Args:
+        name: what the table calls the run.
+        rows: all of its rows, with their scores.
+        recall_at: what recall was scored at.
+    """
+    values = {column.name: column.value(rows) for column in COLUMNS}
+    further = {column.name: column.value(rows) for column in FURTHER_COLUMNS}
+    failed = [each.row for each in rows if each.row.answer is None]
+    return Summary(
+        name,
+        recall_at,
+        values | {name: mean for name, mean in further.items() if mean is not None},
+        unscored=sum(not each.scores.scored for each in rows),
+        estimated=any(each.row.total_usage.estimated for each in rows),
+        first_error=failed[0].error if failed else "",
+        reasons=Failures.count(row.error for row in failed).reasons,
+    )
+
+
+def cells(summary: Summary) -> tuple[str, ...]:
+    """Return a summary as the cells of a table: the run's name, then those of :data:`COLUMNS`.
+
+    EM, F1 and recall are in percent with 95% intervals; the last is empty where nothing is known.
+    """
+    tilde = "~" * summary.estimated
+    return (
+        summary.method,
+        *(tilde * column.estimable + column.render(summary.values[column.name]) for column in COLUMNS),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReportColumn:
+    """A column as the report's script reads it. ``name``: of its figure in a run's ``summary``."""
+
+    name: str
+    title: str
+    kind: ReportKind
+
+
+def report_columns(summaries: Sequence[Summary]) -> list[ReportColumn]:
+    """Return the columns of the report that some run has a figure for, those drawn alike together."""
+    columns = [
+        ReportColumn(each.name, each.title or _capitalized(_heading(each, summaries[0])), each.report_kind)
+        for each in (*COLUMNS, *FURTHER_COLUMNS)
+        if each.report_kind and any(each.name in summary.values for summary in summaries)
+    ]
+    return sorted(columns, key=lambda column: get_args(ReportKind).index(column.kind))
+
+
+def _heading(column: Column[Any], summary: Summary) -> str:
+    return measure_title(column.name, summary.recall_at) if column.name in MEASURES else column.heading
+
+
+def _capitalized(heading: str) -> str:
+    return heading[:1].upper() + heading[1:]

@@ -1,0 +1,53 @@
+"""The texts of the passages that runs collected, read from the stores beside their indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from corag.core.errors import ConfigError, DataError
+from corag.core.runs.manifest import Manifest, Start
+from corag.core.types import Passage
+from eval.scoring.rows import PassageTexts
+from retrieval.store import PassageStore, has_store
+
+
+def open_passage_texts(
+    folders: Mapping[str, Path], manifests: Mapping[str, Manifest]
+) -> dict[str, PassageTexts]:
+    """Return a reader of passages' texts for each run that searches.
+
+    Raises :class:`ConfigError` as :func:`passage_texts` does.
+    """
+    return {
+        name: passage_texts(folders[name], manifest.last)
+        for name, manifest in manifests.items()
+        if manifest.searches
+    }
+
+
+def passage_texts(run: Path, start: Start) -> PassageTexts:
+    """Return a reader of the texts of the passages that a start of a run searched.
+
+    It reads the store beside the index, which needs no search engine. Raises :class:`ConfigError` if no index
+    of the run lies here with its texts; the reader raises :class:`DataError` for an id that it lacks.
+    """
+    stores = [PassageStore(Path(index)) for index in start.index if has_store(Path(index))]
+    if not stores:
+        raise ConfigError(
+            f"the texts of the passages of '{run}' are not at hand: {start.searched} is not the folder of an "
+            "index made by 'corag index'. Leave --answer_recall out."
+        )
+
+    def read_texts(ids: Sequence[str]) -> list[str]:
+        passages: dict[str, Passage] = {}
+        for store in stores:
+            passages |= store.passages([name for name in ids if name not in passages])
+        if missing := [name for name in ids if name not in passages]:
+            raise DataError(
+                f"the index '{start.index[0]}' has no passage '{missing[0]}', which '{run}' found: it was "
+                "built anew since."
+            )
+        return [passages[name].contents for name in ids]
+
+    return read_texts

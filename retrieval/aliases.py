@@ -1,0 +1,91 @@
+"""Which ids of a corpus stand for the same passage in its index, and which for parts of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+
+import orjson
+
+from corag.core.errors import IndexMismatchError
+from corag.core.files import write_atomically
+from retrieval.sifting import NUMBER_SIGN
+
+ALIASES = "passages.aliases.json"
+
+
+@dataclass(frozen=True)
+class Aliases:
+    """What a gold id means in an index.
+
+    Attributes:
+        same_as: the id of the kept passage by each id that was dropped as a repeat of its text.
+        numbered: whether passages that shared an id are called ID, ID#2, ID#3: then a part of a document
+            counts as the document.
+    """
+
+    same_as: Mapping[str, str] = field(default_factory=dict)
+    numbered: bool = False
+
+    @classmethod
+    def load(cls, folder: Path) -> Aliases:
+        """Read the aliases of an index; none if it has none.
+
+        Raises :class:`IndexMismatchError` if they cannot be read.
+        """
+        file = folder / ALIASES
+        if not file.is_file():
+            return NO_ALIASES
+        try:
+            record = orjson.loads(file.read_bytes())
+            return cls(dict(record["same_as"]), bool(record["numbered"]))
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            raise IndexMismatchError(f"'{file}' cannot be read ({error!r:.80}): copy it back.") from None
+
+    def save(self, folder: Path) -> None:
+        """Write the aliases into an index folder; nothing if there are none."""
+        if self:
+            record = {"numbered": self.numbered, "same_as": dict(self.same_as)}
+            write_atomically(folder / ALIASES, orjson.dumps(record).decode() + "\n")
+
+    def __bool__(self) -> bool:
+        return bool(self.same_as) or self.numbered
+
+    def merge(self, other: Aliases) -> Aliases:
+        """Return the aliases of two indexes that are searched together."""
+        return Aliases({**other.same_as, **self.same_as}, self.numbered or other.numbered)
+
+    def gold(self, ids: Iterable[str]) -> set[str]:
+        """Return gold ids as the index calls them.
+
+        >>> sorted(Aliases({"d2": "d1"}).gold(["d2", "d3"]))
+        ['d1', 'd3']
+        """
+        return {self.same_as.get(name, name) for name in ids}
+
+    def names(self, ids: Iterable[str]) -> set[str]:
+        """Return all that collected passages may be called by gold ids: their ids, and their documents'.
+
+        >>> sorted(Aliases(numbered=True).names(["d1#2", "d3"]))
+        ['d1', 'd1#2', 'd3']
+        """
+        names = {self.same_as.get(name, name) for name in ids}
+        if self.numbered:
+            for name in list(names):
+                document, _, number = name.rpartition(NUMBER_SIGN)
+                if document and number.isdecimal():
+                    names.add(document)
+        return names
+
+
+NO_ALIASES = Aliases()
+
+
+def load_aliases(folders: Iterable[str]) -> Aliases:
+    """Return the aliases of indexes that are searched together; none of a folder that is not here.
+
+    Raises :class:`IndexMismatchError` as :meth:`Aliases.load` does.
+    """
+    return reduce(Aliases.merge, (Aliases.load(Path(folder)) for folder in folders), NO_ALIASES)

@@ -1,0 +1,296 @@
+"""What PDFium reads from a PDF: the lines of its pages as they are drawn, its outline and its page labels."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from math import hypot
+
+import pypdfium2
+from pypdfium2 import raw as pdfium
+
+from corag.core.errors import DataError, reason
+from retrieval.documents.document import clean
+from retrieval.documents.superscripts import InlineText
+
+# It logs what it works around in outlines; what could not be read is said in the file's notes.
+logging.getLogger("pypdfium2").setLevel(logging.CRITICAL)
+
+PDFIUM = threading.Lock()
+"""PDFium must not be called by two threads at once."""
+
+_HYPHENS = "\x02\ufffe"  # how PDFium writes a hyphen at a line's end, after which it goes on without a break
+_LEAST_SHIFT, _MOST_SHIFT = 0.08, 0.9  # of a superscript or subscript, in parts of its line's font size
+_SCRIPT_SHIFT = 0.6  # the same where only it tells that a line goes on
+_SMALLER = 0.85  # its font size at most, in parts of the line's
+_WIDE = 1.4  # font sizes from a character's start to the next one's that no blank between two words fills
+_SAMPLED = 8  # every so manieth character is asked whether its font says which letter it is
+_STRAY_ACCENT = re.compile(r"(?<=\s)[\u0300-\u036f]+")  # with no letter below it
+_DESTINATION_TOP = {  # by kind of view: which of a destination's numbers is its upper edge
+    pdfium.PDFDEST_VIEW_XYZ: 1,
+    pdfium.PDFDEST_VIEW_FITH: 0,
+    pdfium.PDFDEST_VIEW_FITBH: 0,
+    pdfium.PDFDEST_VIEW_FITR: 3,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line as it is drawn.
+
+    Attributes:
+        text: of the line.
+        height: of its baseline above the page's lower edge, in points.
+        columns: what stands left and right of its first wide blank, and where the right part begins, in
+            points from the page's left edge; None without such a blank.
+    """
+
+    text: str
+    height: float = 0.0
+    columns: tuple[str, str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page. ``label``: its printed number; ``problem``: why it cannot be read, "" if it can."""
+
+    label: int | str
+    lines: tuple[Line, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OutlineEntry:
+    """A heading of the outline.
+
+    ``page`` counts from 0; ``height`` is that of its place above the page's lower edge in points, None if
+    it is the whole page.
+    """
+
+    level: int
+    title: str
+    page: int
+    height: float | None
+
+
+@dataclass
+class PdfContents:
+    """A PDF's text and structure.
+
+    Attributes:
+        title: that of its properties, "" if there is none.
+        pages: all of its pages.
+        outline: its entries that lead to a page, in order.
+        lost_entries: how many lead nowhere.
+        unmapped: the share of characters (a sample) whose font does not say which letters they are.
+    """
+
+    title: str
+    pages: list[Page] = field(default_factory=list)
+    outline: list[OutlineEntry] = field(default_factory=list)
+    lost_entries: int = 0
+    unmapped: float = 0.0
+
+
+def read_contents(data: bytes) -> PdfContents:
+    """Read a PDF with PDFium. Raises :class:`DataError` if it is broken or asks for a password."""
+    with PDFIUM:
+        try:
+            file = pypdfium2.PdfDocument(data)
+        except pypdfium2.PdfiumError as error:
+            if error.err_code == pdfium.FPDF_ERR_PASSWORD:
+                raise DataError("it is encrypted: save a copy without a password.") from None
+            cause = reason(error).removeprefix("Failed to load document (PDFium: ").removesuffix(".")
+            raise DataError(
+                f"it is damaged, or no PDF ({cause.removesuffix(')')}): export or download it again."
+            ) from None
+        try:
+            return _read(file)
+        finally:
+            file.close()
+
+
+def _read(file: pypdfium2.PdfDocument) -> PdfContents:
+    contents = PdfContents(_decoded(lambda: file.get_metadata_value("Title")))
+    asked = unmapped = 0
+    for number in range(len(file)):
+        label = _page_label(file, number)
+        try:
+            page = file[number]
+            text = page.get_textpage()
+        except pypdfium2.PdfiumError as error:
+            contents.pages.append(Page(label, problem=reason(error)))
+            continue
+        reader = _LineReader(text.raw)
+        contents.pages.append(Page(label, tuple(reader.lines())))
+        asked, unmapped = asked + reader.asked, unmapped + reader.unmapped
+        text.close()
+        page.close()
+    contents.unmapped = unmapped / asked if asked else 0.0
+    _read_outline(file, contents)
+    return contents
+
+
+def _page_label(file: pypdfium2.PdfDocument, number: int) -> int | str:
+    """Return the number printed on a page, as far as the file says it; else its count from 1."""
+    label = _decoded(lambda: file.get_page_label(number))
+    if label.isascii() and label.isdecimal() and int(label):
+        return int(label)
+    return label or number + 1
+
+
+def _decoded(read: Callable[[], str]) -> str:
+    """Return a text out of the file's properties, "" if its characters are broken."""
+    try:
+        return " ".join(clean(read()).split())
+    except UnicodeDecodeError:
+        return ""
+
+
+def _read_outline(file: pypdfium2.PdfDocument, contents: PdfContents) -> None:
+    for bookmark in file.get_toc():
+        title = _decoded(bookmark.get_title)
+        place = bookmark.get_dest()
+        page = place.get_index() if place else None
+        if not place or page is None or not 0 <= page < len(contents.pages):
+            contents.lost_entries += any(map(str.isalnum, title))
+            continue
+        kind, numbers = place.get_view()
+        top = _DESTINATION_TOP.get(kind, len(numbers))
+        height = numbers[top] if top < len(numbers) else None
+        contents.outline.append(OutlineEntry(bookmark.level, title, page, height or None))
+
+
+class _LineReader:
+    """Reads a page's lines, character by character, since only places tell superscripts and columns."""
+
+    def __init__(self, text_page: pdfium.FPDF_TEXTPAGE) -> None:
+        self._page = text_page
+        self.asked = 0
+        self.unmapped = 0
+        self._x, self._y = ctypes.c_double(), ctypes.c_double()
+        self._begin_line()
+
+    def _begin_line(self) -> None:
+        self._line = InlineText()
+        self._parts: list[str] = []  # of the line since its last superscript or subscript
+        self._script: list[str] | None = None  # the superscript or subscript that is being read
+        self._raises = True  # whether it stands above the line
+        self._base = 0.0  # the height of the line that it belongs to
+        self._last: tuple[float, float, int] | None = None  # x, y and number of the last visible character
+        self._height = 0.0
+        self._size = 0.0
+        self._left_part: tuple[str, float] | None = None
+
+    def lines(self) -> Iterator[Line]:
+        """Yield the page's lines that are not blank."""
+        character = partial(pdfium.FPDFText_GetUnicode, self._page)
+        broken = False
+        for number in range(pdfium.FPDFText_CountChars(self._page)):
+            letter = chr(min(character(number), 0x10FFFF))
+            if letter == "\n":
+                broken = True
+            elif letter in _HYPHENS:
+                self._add(number, "-")
+                yield from self._end_line()
+            elif letter.isspace():
+                if not broken and letter != "\r":
+                    self._keep(letter)
+            elif letter != "\0":
+                if broken and not self._goes_on(number):
+                    yield from self._end_line()
+                broken = False
+                self._add(number, letter)
+        yield from self._end_line()
+
+    def _goes_on(self, number: int) -> bool:
+        """Whether a line goes on after a break: PDFium breaks it before and after some superscripts."""
+        if self._last is None:
+            return False
+        x, y = self._origin(number)
+        last_x, last_y, last = self._last
+        size, last_size = self._font_size(number), self._font_size(last)
+        larger = max(size, last_size)
+        return (
+            0 < x - last_x < _WIDE * larger
+            and abs(y - last_y) < _SCRIPT_SHIFT * larger
+            and min(size, last_size) <= _SMALLER * larger
+        )
+
+    def _keep(self, letter: str) -> None:
+        (self._parts if self._script is None else self._script).append(letter)
+
+    def _origin(self, number: int) -> tuple[float, float]:
+        pdfium.FPDFText_GetCharOrigin(self._page, number, self._x, self._y)
+        return self._x.value, self._y.value
+
+    def _add(self, number: int, letter: str) -> None:
+        x, y = self._origin(number)
+        if number % _SAMPLED == 0:
+            self.asked += 1
+            self.unmapped += pdfium.FPDFText_HasUnicodeMapError(self._page, number) == 1
+        if self._last is None:
+            self._height, self._size = y, self._font_size(number)
+        else:
+            last_x, last_y, last = self._last
+            if self._script is not None:
+                if abs(y - self._base) < abs(y - last_y):
+                    self._end_script()
+                    self._size = self._font_size(number)
+            elif abs(y - last_y) > _LEAST_SHIFT * self._size:
+                self._change_baseline(number, y, last, last_y)
+            if self._left_part is None and x - last_x > _WIDE * max(self._size, 1):
+                self._left_part = self._text(), x
+        self._keep(letter)
+        self._last = x, y, number
+
+    def _change_baseline(self, number: int, y: float, last: int, last_y: float) -> None:
+        size, last_size = self._font_size(number), self._font_size(last)
+        shift = (y - last_y) / max(last_size, 1e-6)
+        if size <= _SMALLER * last_size and _LEAST_SHIFT < abs(shift) < _MOST_SHIFT:
+            self._script, self._raises, self._base = [], shift > 0, last_y
+        elif last_size <= _SMALLER * size and y < last_y and self._text().isdecimal():
+            # The number of a footnote before its text.
+            self._parts.append(" ")
+            self._height, self._size = y, size
+
+    def _end_script(self) -> None:
+        script, self._script = "".join(self._script or ()), None
+        self._line.add("".join(self._parts))
+        if self._raises and not (script == "A" and self._parts[-1:] == ["L"]):  # the logo of LaTeX
+            self._line.add_raised(script)
+        elif self._raises:
+            self._line.add(script)
+        else:
+            self._line.add_lowered(script)
+        self._parts = [script[len(script.rstrip()) :]]
+
+    def _text(self) -> str:
+        """Return the line so far, but for a script that is being read."""
+        return f"{self._line}{''.join(self._parts)}".strip()
+
+    def _end_line(self) -> Iterator[Line]:
+        if self._script is not None:
+            self._end_script()
+        self._line.add("".join(self._parts))
+        drawn = str(self._line).strip()
+        if text := _STRAY_ACCENT.sub("", clean(drawn)).strip():
+            columns = None
+            if self._left_part:
+                left, x = self._left_part
+                columns = left, drawn[len(left) :].strip(), x
+            yield Line(text, self._height, columns)
+        self._begin_line()
+
+    def _font_size(self, number: int) -> float:
+        """Return a character's font size in points: that of the font by how the text is scaled."""
+        matrix = pdfium.FS_MATRIX()
+        scale = 1.0
+        if pdfium.FPDFText_GetMatrix(self._page, number, matrix):
+            scale = hypot(matrix.c, matrix.d)
+        return float(pdfium.FPDFText_GetFontSize(self._page, number)) * scale

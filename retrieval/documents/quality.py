@@ -1,0 +1,55 @@
+"""Signs that a text came out of its file glued together, torn apart or with the wrong letters."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from corag.core.words import UNSPACED
+
+_WORD = re.compile(r"[^\W\d_]+")
+_LONGEST_WORD = 22  # letters; German and Finnish have few longer ones
+# Of scripts that put no blank between words, runs of letters are sentences.
+_UNSPACED = re.compile(f"[{UNSPACED}]+")
+# No letter, a letter of one's own font, or what a reader of PDFs writes for a glyph that it cannot name.
+_NO_LETTER = re.compile("\ufffd|[\ue000-\uf8ff]|\\(cid:[0-9]+\\)")
+
+_FEWEST_LETTERS = 250  # of shorter texts a share says nothing
+_GLUED = 0.05  # of the letters
+_SINGLE = 0.35  # of the words; texts full of formulas have up to a quarter
+_UNREADABLE = 0.01  # of the characters
+
+
+def describe_quality(texts: Iterable[str]) -> list[str]:
+    """Return what in a document's text looks as if it was badly read; nothing if all is well.
+
+    >>> describe_quality(["Thistextisoneverylongword andthisisanotheroneofthem"] * 40)
+    ['its words may be glued together: 100% of its letters stand in words of over 22 letters']
+    """
+    lengths: Counter[int] = Counter()
+    characters = no_letters = 0
+    for text in texts:
+        characters += len(text)
+        if not text.isascii() or "(cid:" in text:
+            no_letters += sum(map(len, _NO_LETTER.findall(text)))
+            text = _UNSPACED.sub(" ", text)
+        lengths.update(map(len, _WORD.findall(text)))
+    words, single = lengths.total(), lengths[1]
+    letters = sum(length * count for length, count in lengths.items())
+    glued = sum(length * count for length, count in lengths.items() if length > _LONGEST_WORD)
+    notes = []
+    if letters + no_letters >= _FEWEST_LETTERS:
+        if letters and glued > _GLUED * letters:
+            notes.append(
+                f"its words may be glued together: {glued / letters:.0%} of its letters stand in words of "
+                f"over {_LONGEST_WORD} letters"
+            )
+        if single > _SINGLE * words:
+            notes.append(f"its words may be torn apart: {single / words:.0%} of them are single letters")
+    if no_letters > max(2, _UNREADABLE * characters):
+        notes.append(
+            f"its text may be garbled: {no_letters / characters:.1%} of its characters are no letters that "
+            "can be read"
+        )
+    return notes

@@ -1,0 +1,15 @@
+"""Web pages."""
+
+from __future__ import annotations
+
+from retrieval.documents.document import Document
+from retrieval.documents.reader import DocumentReader
+
+
+def _parse(data: bytes, title: str) -> Document:
+    from retrieval.documents.markup import read_html
+
+    return read_html(data, title)
+
+
+READER = DocumentReader((".html", ".htm", ".xhtml"), _parse, pages=True)

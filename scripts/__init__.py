@@ -1,1 +1,0 @@
-"""Entry points: the corag command and shell recipes."""

@@ -1,1 +1,0 @@
-"""The commands, one file each: parse, call a lower floor, print."""

@@ -1,0 +1,194 @@
+"""'corag ask' as it is typed and piped: what it prints, and question after question on one engine."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import corag.cli.commands.ask
+from corag.cli.main import main
+from corag.core.protocols import Generator, Retriever
+from eval.experiment.backends import Setup
+from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.story import QUESTION, WORLD
+
+ROOT = Path(__file__).parents[2]
+ASK = ["ask", "--method", "one_step", "--one_step.k", "2"]
+
+
+class Opened:
+    """Scripted back ends in the place of real ones, and how often they were opened."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    @asynccontextmanager
+    async def __call__(self, setup: Setup) -> AsyncIterator[tuple[Generator, Retriever | None]]:
+        self.times += 1
+        yield ScriptedGenerator(f"Answer {n}." for n in range(1, 99)), WordRetriever(WORLD)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
+    opened = Opened()
+    monkeypatch.setattr(corag.cli.commands.ask, "open_backends", opened)
+    monkeypatch.setattr(corag.cli.commands.ask, "check_setup", lambda setup: None)
+    monkeypatch.setattr(corag.cli.commands.ask, "_has_gpu", lambda: False)
+    return opened
+
+
+def test_piped_it_prints_hops_answer_sources_and_cost(
+    opened: Opened, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*ASK[:1], QUESTION.text, *ASK[1:]]) == 0
+    printed = capsys.readouterr()
+    search, answer, sources, cost = printed.out.splitlines()
+    assert search.startswith("search  ") and answer == "answer   Answer 1"
+    assert sources == "sources  read: The Glass Orchard; Tarn Hollow" and cost.startswith("cost     1 call, ")
+    assert printed.err.startswith("corag: transformers answers a single question sooner than vLLM here")
+    assert printed.err.count("\n") == 1
+
+
+def test_a_single_question_goes_to_what_answers_it_sooner_unless_one_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = []
+
+    @asynccontextmanager
+    async def opened(setup: Setup) -> AsyncIterator[tuple[Generator, Retriever | None]]:
+        chosen.append(setup.model.backend)
+        yield ScriptedGenerator(f"Answer {n}." for n in range(1, 99)), WordRetriever(WORLD)
+
+    monkeypatch.setattr(corag.cli.commands.ask, "open_backends", opened)
+    monkeypatch.setattr(corag.cli.commands.ask, "check_setup", lambda setup: None)
+    monkeypatch.setattr(corag.cli.commands.ask, "_has_gpu", lambda: False)
+    single = ["ask", QUESTION.text, *ASK[1:]]
+    assert main(single) == 0 and "--model.backend vllm overrules" in capsys.readouterr().err
+    assert main([*single, "--model.backend", "vllm"]) == 0 and capsys.readouterr().err == ""
+    assert main([*single, "--model.urls", "http://localhost:1"]) == 0
+    assert main(["ask", QUESTION.text, "--method", "one_step,closed_book"]) == 0
+    many = ["--method", "corag", "--corag.strategy", "best_of_n", "--corag.max_hops", "1"]
+    assert main(["ask", QUESTION.text, *many]) == 0
+    monkeypatch.setattr(corag.cli.commands.ask, "_has_gpu", lambda: True)
+    assert main(single) == 0
+    assert chosen == ["transformers", "vllm", "server", "vllm", "vllm", "vllm"]
+
+
+def test_every_step_with_its_hits_is_shown_on_demand(
+    opened: Opened, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for word in ("--verbose", "--plain"):
+        assert main(["ask", QUESTION.text, *ASK[1:], word]) == 0
+        shown = capsys.readouterr().out
+        assert "   1. The Glass Orchard (" in shown and "└── reader  Answer" in shown
+
+
+def test_several_methods_are_told_apart_and_json_has_a_line_for_each(
+    opened: Opened, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ask", QUESTION.text, "--method", "one_step,closed_book", "--json"]) == 0
+    *told, first, second = capsys.readouterr().out.splitlines()
+    assert [line for line in told if line.startswith("── ")] == ["── one_step", "── closed_book"]
+    records = [json.loads(line) for line in (first, second)]
+    assert [record["method"] for record in records] == ["one_step", "closed_book"]
+    assert records[0]["answer"]["text"] == "Answer 1" and records[0]["question"] == QUESTION.text
+
+
+def test_questions_are_piped_one_per_line(
+    opened: Opened, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        sys, "stdin", io.StringIO("Who wrote The Glass Orchard?\nWho is Mara Velden?\n\nWho?\n")
+    )
+    assert main(ASK) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("> ")] == [
+        "> Who wrote The Glass Orchard?",
+        "> Who is Mara Velden?",
+    ], "an empty line ends"
+    assert [line for line in lines if line.startswith("answer")] == ["answer   Answer 1", "answer   Answer 2"]
+    assert opened.times == 1
+
+
+@pytest.mark.parametrize("piped", ["", "\n", "  \nWho?\n"])
+def test_without_any_question_nothing_is_opened(
+    piped: str, opened: Opened, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(piped))
+    assert main(ASK) == 2 and opened.times == 0
+    assert "no question was given: write corag ask" in capsys.readouterr().err
+
+
+CHILD = """
+import sys
+import corag.cli.commands.ask
+from corag.cli.main import main
+from tests.cli.test_ask import Opened
+corag.cli.commands.ask.open_backends = Opened()
+corag.cli.commands.ask.check_setup = lambda setup: None
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+class Terminal:
+    """A terminal in which a command runs."""
+
+    def __init__(self, *words: str) -> None:
+        ours, theirs = pty.openpty()
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "100"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", CHILD, *words],
+            stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True,
+        )  # fmt: skip
+        os.close(theirs)
+        self.descriptor, self.seen = ours, ""
+
+    def read_until(self, text: str) -> str:
+        """Return what came since the last call, up to a text that must come."""
+        deadline = time.monotonic() + 60
+        while text not in self.seen:
+            assert time.monotonic() < deadline, self.seen
+            if select.select([self.descriptor], [], [], 1)[0]:
+                self.seen += os.read(self.descriptor, 4096).decode(errors="replace")
+        told, _, self.seen = self.seen.partition(text)
+        return told
+
+    def type(self, text: str) -> None:
+        os.write(self.descriptor, text.encode())
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    terminal = Terminal(*ASK)
+    yield terminal
+    terminal.process.kill()
+    terminal.process.wait()
+    os.close(terminal.descriptor)
+
+
+@pytest.mark.parametrize("ending", ["\n", "\x04", signal.SIGINT])
+def test_a_prompt_line_answers_again_and_again(terminal: Terminal, ending: str | signal.Signals) -> None:
+    assert "Ctrl-D ends" in terminal.read_until("> ")
+    for number, question in enumerate(["Who wrote The Glass Orchard?", "Who is Mara Velden?"], 1):
+        terminal.type(question + "\n")
+        shown = terminal.read_until("cost")
+        assert f"Answer {number}" in shown and "sources" in shown
+        terminal.read_until("> ")
+    if isinstance(ending, str):
+        terminal.type(ending)
+    else:
+        time.sleep(1)  # a signal between Python's showing a prompt and its waiting for a line is lost to it
+        terminal.process.send_signal(ending)
+    assert terminal.process.wait(30) == 0, "an empty line, Ctrl-D and Ctrl-C end it"

@@ -1,0 +1,214 @@
+"""One way to configure: presets, YAML, command line; every mistake answered with a sentence."""
+
+import importlib
+import subprocess
+import sys
+from dataclasses import asdict
+from typing import get_type_hints
+
+import pytest
+
+from corag.chains.config import CoRAGConfig
+from corag.cli.main import COMMANDS, main
+from corag.core.command_line import parse
+from corag.core.errors import ConfigError
+from corag.core.identity import identity_of
+from corag.core.option_names import Mark, describe_type, marked, options_of
+from eval.experiment.run import RunConfig
+from ircot.method import IRCoTConfig
+from retrieval.config import RetrieverConfig
+from tests.messages import raises_message
+
+
+def configure(*argv):
+    return parse(RunConfig, ["--questions", "q.jsonl", *argv], "corag run", "")
+
+
+def test_later_wins_preset_yaml_command_line(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        "method: [one_step, ircot]\nbatch_size: 7\nircot:\n  preset: paper_code\n  top_k: 6\n  reader: none\n"
+        "  reasoning_prompt: |\n    {paragraphs}\n    {query}: {cot_history}\nretriever:\n  index: [a, b]\n"
+    )
+    config = configure("--config", str(file), "--ircot.k_per_step", "2")
+    assert config.method == ["one_step", "ircot"] and config.batch_size == 7
+    assert (config.ircot.max_steps, config.ircot.stop_rule) == (10, "strict")
+    assert config.ircot.reader == "none", "a stated option beats its preset"
+    assert config.ircot.k_per_step == 2, "the command line beats the file, aliases included"
+    assert config.ircot.reasoning_prompt == "{paragraphs}\n{query}: {cot_history}\n"
+    assert list(config.retriever.index) == ["a", "b"]
+
+
+def test_presets_of_corag():
+    config = configure("--corag.preset", "released_code", "--corag.N", "8", "--corag.L", "10").corag
+    assert (config.chains, config.max_hops, config.first_chain_greedy, config.reuse) == (
+        8,
+        10,
+        True,
+        False,
+    )
+    assert configure().corag.preset == "paper" and not configure().corag.first_chain_greedy
+    assert configure("--corag.greedy_chain", "true").corag.first_chain_greedy
+
+
+def test_only_the_preset_that_no_paper_has_merges_searches_in_turns():
+    for preset, merge in (("paper", "reciprocal_rank"), ("released_code", "reciprocal_rank")):
+        config = CoRAGConfig(preset=preset)
+        assert config.merge == merge
+    assert CoRAGConfig(preset="small_model").merge == "turns"
+
+
+def test_presets_of_ircot():
+    few_shot = ("--ircot.demonstrations", "demos.txt", "--ircot.preset")
+    assert configure(*few_shot, "paper").ircot.max_steps == 8
+    assert configure(*few_shot[:2], "--ircot.preset=paper_code").ircot.max_steps == 10
+    assert configure().ircot.stop_rule == "lenient"
+    assert configure(*few_shot, "paper", "--ircot.max_steps", "3").ircot.max_steps == 3
+    assert configure(*few_shot, "paper").ircot == IRCoTConfig(preset="paper", demonstrations="demos.txt")
+
+
+def test_the_environment_is_left_out_of_what_results_depend_on():
+    usual = configure()
+    assert identity_of(usual) == asdict(usual)
+    elsewhere = configure("--model.kv_cache_gb", "8", "--retriever.threads", "3")
+    assert identity_of(elsewhere) == identity_of(usual)
+    assert identity_of(configure("--model.max_context", "512"))["model"]["max_context"] == 512
+    assert marked(RetrieverConfig, Mark.ENVIRONMENT) == {"threads", "timeout_s", "retries", "cache_size"}
+
+
+def test_limits_of_passages_answer_to_their_former_names():
+    config = configure(
+        "--ircot.max_passage_words", "7", "--ircot.max_paragraph_words", "8", "--ircot.top_k", "9"
+    ).ircot
+    assert (config.max_collected_words, config.max_shown_words, config.k_per_step) == (7, 8, 9)
+    config = configure("--one_step.max_passage_words", "7", "--one_step.max_paragraph_words", "8").one_step
+    assert (config.max_collected_words, config.max_shown_words) == (7, 8)
+    for method, former in (
+        ("closed_book", "paragraph"), ("iter_retgen", "paragraph"), ("flare", "paragraph"), ("recursive",
+        "paragraph"),
+        ("self_rag", "paragraph"), ("self_rag_prompted", "paragraph"), ("self_ask", "passage"),
+        ("search_o1", "passage"),
+        ("drag", "document"), ("iterdrag", "document"),
+    ):  # fmt: skip
+        config = configure(f"--{method}.max_{former}_words", "5")
+        assert getattr(config, method).max_shown_words == 5, method
+
+
+@pytest.mark.parametrize(
+    ("argv", "complaint"),
+    [
+        (["--ircot.max_stepz", "3"], "unknown option 'ircot.max_stepz': did you mean 'ircot.max_steps'"),
+        (
+            ["--ircot.max_steps", "many"],
+            "ircot.max_steps.*expected a whole number .*, but got 'many'",
+        ),
+        (
+            ["--ircot.preset", "papr"],
+            "expected one of paper, paper_code, paper_flan, zero_shot, but got 'papr'",
+        ),
+        (["--corag.yes_bias", "x"], "'corag.yes_bias': expected a number, but got 'x'"),
+        (["--retriver", "x"], "unknown option 'retriver': did you mean the section 'retriever'"),
+        (["--ircot.max_steps", "0"], "at least 1"),
+        (["--ircot.preset", "paper"], "few-shot: name a file"),
+        (["--method", "irct"], "no method 'irct': did you mean 'ircot'"),
+        (["--limit"], "'limit' has no value"),
+        (["stray"], "unexpected argument 'stray'"),
+        (["--config", "nowhere.yaml"], "no configuration file 'nowhere.yaml'"),
+        (["--batch_size", "0"], "batch_size"),
+        (["--corag.strategy", "tre"], "corag.strategy.*best_of_n"),
+        (["--corag.N", "0"], "'corag.chains': expected a whole number of at least 1, but got '0'"),
+    ],
+)
+def test_mistakes_on_the_command_line(argv, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        configure(*argv)
+
+
+def test_mistakes_in_a_file(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text("ircot:\n  budget_polcy: keep_last\n")
+    with raises_message(ConfigError):
+        configure("--config", str(file))
+    file.write_text("retriver:\n  index: indexes/mine\n")
+    with raises_message(ConfigError):
+        configure("--config", str(file))
+    file.write_text("- a list")
+    with raises_message(ConfigError):
+        configure("--config", str(file))
+    file.write_text("a: [")
+    with raises_message(ConfigError):
+        configure("--config", str(file))
+
+
+@pytest.mark.parametrize(
+    ("argv", "complaint"),
+    [
+        (["rnu"], "unknown command 'rnu': did you mean 'run'"),
+        (["run"], "no questions were given"),
+        (["ask", "  "], "the question is empty"),
+        (["bench", "speed"], "no benchmark 'speed'"),
+        (["world"], "no folder was given"),
+        (["index"], "these options are missing: corpus, out."),
+        (["table", "one", "--baseline", "one"], "there is no run 'one'"),
+        (["run", "--questions", "missing.jsonl", "--method", "closed_book"], "missing.jsonl"),
+    ],
+)
+def test_user_errors_are_one_sentence_and_status_2(argv, complaint, capsys):
+    assert main(argv) == 2
+    printed = capsys.readouterr()
+    assert complaint in printed.err and "Traceback" not in printed.err and printed.out == ""
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        "corag.core",
+        "corag",
+        "ircot",
+        "corag.baselines",
+        "corag.generation",
+        "retrieval",
+        "eval",
+        "training",
+        "corag.cli.commands.run",
+    ],
+)
+def test_importing_loads_nothing_heavy(package):
+    from benchmarks.startup import heavy_imports
+
+    assert heavy_imports(f"import {package}") == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_without_heavy_imports(command):
+    from benchmarks.startup import heavy_imports
+
+    help_of = (
+        f"try:\n    main([*'{command}'.split(), '--help'])\nexcept SystemExit as e:\n    assert e.code == 0"
+    )
+    assert heavy_imports(f"from corag.cli.main import main\n{help_of}") == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_has_a_type_that_is_checked(command):
+    main = importlib.import_module(COMMANDS[command].module).main
+    (options,) = (kind for name, kind in get_type_hints(main).items() if name != "return")
+    for name, kind in options_of(options):
+        assert "<" not in describe_type(kind), f"--{name} takes anything"
+
+
+def test_help_lists_every_command():
+    printed = subprocess.run(
+        [sys.executable, "-m", "corag.cli", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    assert all(f"  {name} " in printed for name in COMMANDS)
+
+
+def test_the_house_has_its_floors():
+    """The import-linter contracts of pyproject.toml hold."""
+    checked = subprocess.run(
+        [sys.executable, "-m", "importlinter.cli", "lint"], capture_output=True, text=True, check=False
+    )
+    if "No module named" in checked.stderr:
+        checked = subprocess.run(["lint-imports"], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -1,0 +1,110 @@
+"""SIGTERM, by which schedulers end a job, ends a command as Ctrl-C does: in seconds, with its sentence."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SENTENCE = "corag: told to end (SIGTERM). What a run or an index build had finished is kept"
+AT_MOST_S = 12.0  # on a busy machine; a run that answers takes one
+ROOT = Path(__file__).parents[2]
+# A model that never answers, in place of one that takes minutes to open.
+RUN = """
+import asyncio, sys, time
+from pathlib import Path
+from corag.cli import main
+from tests.fakes import ScriptedGenerator
+
+class Slow(ScriptedGenerator):
+    async def generate(self, request):
+        Path("asked").touch()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            Path("cancelled").touch()
+
+async def open_generator(config, capacity=0):
+    if sys.argv[1] == "opening":
+        Path("asked").touch()
+        time.sleep(60)  # as vLLM's start, which awaits nothing
+    return Slow([])
+
+import eval.experiment.opening
+eval.experiment.opening.open_generator = open_generator
+sys.exit(main.main(sys.argv[2:]))
+"""
+
+
+def start(*words: object, **options: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *map(str, words)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, **options,
+    )  # fmt: skip
+
+
+def end(process: subprocess.Popen[str]) -> tuple[str, float]:
+    """Send SIGTERM; return what is printed from then on, and after how many seconds the process has ended."""
+    started = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    told = process.communicate(timeout=30)[1]
+    return told, time.monotonic() - started
+
+
+def wait_for(process: subprocess.Popen[str], file: Path) -> None:
+    deadline = time.monotonic() + 120
+    while not file.exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("when", ["answering", "opening"])
+def test_a_run_ends_within_seconds(tmp_path: Path, when: str, background: bool) -> None:
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text('{"id": "1", "question": "Who?", "answers": ["She"]}\n')
+    words = ["run", "--questions", questions, "--method", "closed_book", "--out", tmp_path / "runs"]
+    ignore = (lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) if background else None
+    process = start("-c", RUN, when, *words, preexec_fn=ignore, cwd=tmp_path)
+    wait_for(process, tmp_path / "asked")
+    told, seconds = end(process)
+    assert process.returncode == 143 and SENTENCE in told.splitlines()[-1]
+    assert "Traceback" not in told and seconds < AT_MOST_S
+    assert (tmp_path / "cancelled").exists() == (when == "answering"), "what runs has cleaned up"
+
+
+@pytest.mark.slow
+def test_an_index_build_ends_within_seconds_and_goes_on_from_there(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    with corpus.open("w") as lines:
+        for n in range(60_000):
+            lines.write(
+                json.dumps({"id": n, "title": "T", "text": f"The river {n * 7919} is {n}. " * 30}) + "\n"
+            )
+    process = start("-m", "corag.cli", "index", corpus, "--out", tmp_path / "index")
+    wait_for(process, tmp_path / "index/write.lock")
+    told, seconds = end(process)
+    assert process.returncode == 143 and SENTENCE in told.splitlines()[-1]
+    assert "Traceback" not in told and seconds < AT_MOST_S
+
+
+@pytest.mark.slow
+def test_an_error_after_the_signal_is_no_error(tmp_path: Path) -> None:
+    """A scheduler signals an engine too, whose end would be reported as a failure."""
+    script = (
+        "import os, signal, sys; from corag.cli import main; from corag.core.errors import BackendError\n"
+        "def run_command(name, words):\n"
+        "    signal.signal(signal.SIGINT, lambda *_: None)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    raise BackendError('the engine has ended.')\n"
+        "main.run_command = run_command\n"
+        "sys.exit(main.main(['run']))"
+    )
+    process = start("-c", script)
+    told = process.communicate(timeout=30)[1]
+    assert process.returncode == 143 and told.startswith(SENTENCE) and "engine" not in told

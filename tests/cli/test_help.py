@@ -1,0 +1,202 @@
+"""What ``--help`` shows, and what a misspelt option is answered with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from corag.chains.config import CoRAGConfig
+from corag.cli.main import COMMANDS, main
+from corag.core.command_line import parse
+from corag.core.errors import ConfigError
+from corag.core.help import LINES
+from corag.core.option_names import options_of, sections_of
+from eval.experiment.registry import METHODS
+from eval.experiment.run import RunConfig
+from tests.eval.test_own_methods import method_of_the_page
+from tests.messages import raises_message
+
+LIMIT = 60  # a screen
+NO_FIGURES = ("list", "doctor", "serve", "serve answers", "mcp", "train")
+
+
+@pytest.fixture
+def help_on(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """The help that a command line asks for."""
+
+    def shown(*words: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main([*words])
+        assert ended.value.code == 0
+        return capsys.readouterr().out
+
+    return shown
+
+
+def configure(*argv: str) -> RunConfig:
+    return parse(RunConfig, ["--questions", "q.jsonl", *argv], "corag run", "")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_every_command_fits_on_a_screen(command: str, help_on: Callable[..., str]) -> None:
+    lines = help_on(*command.split(), "--help").splitlines()
+    assert 4 < len(lines) < LIMIT and max(map(len, lines)) <= 110
+    assert lines[0].startswith(f"usage: corag {command}")
+    json = any(line.startswith("  --json") for line in lines)
+    assert json == (command not in NO_FIGURES)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_help_is_on_the_method_that_was_chosen(method: str, help_on: Callable[..., str]) -> None:
+    for command in ("ask", "run", "sweep"):
+        shown = help_on(command, "--method", method, "--help")
+        assert len(shown.splitlines()) < LIMIT
+        sections = set(re.findall(r"^  --(\w+)\.", shown, re.MULTILINE))
+        assert sections - {"model", "retriever", "workers"} == {method}
+    ours = [name for name, _ in options_of(METHODS[method].config)]
+    listed = re.findall(rf"^  --{method}\.(\w+)", help_on("ask", "--method", method, "--help"), re.MULTILINE)
+    assert len(listed) >= min(len(ours), 25), "most of its options have a line"
+
+
+def test_help_knows_other_names_of_methods_and_methods_of_ones_own(
+    tmp_path: Path, help_on: Callable[..., str]
+) -> None:
+    assert "--one_step.k " in help_on("ask", "--method", "basic_rag", "--help")
+    assert "--my_method.k " in help_on("ask", "--method", method_of_the_page(tmp_path), "--help")
+    file = tmp_path / "c.yaml"
+    file.write_text("method: [react]\n")
+    assert "--react.max_steps " in help_on("run", "--config", str(file), "--help")
+    several = help_on("run", "--method", "corag,ircot", "--help")
+    assert len(several.splitlines()) <= LINES and "more: corag run --help corag" in several
+    assert "  --corag.chains " in several and "  --ircot.max_steps " in several
+
+
+def test_longer_help_has_all_of_a_section_or_everything(help_on: Callable[..., str]) -> None:
+    whole = help_on("run", "--help", "corag")
+    assert re.findall(r"^  --corag\.(\w+)", whole, re.MULTILINE) == [
+        each.name for each in fields(CoRAGConfig)
+    ]
+    assert "one of greedy, best_of_n, tree, adaptive; also --corag.decode_strategy" in whole
+    everything = help_on("run", "--help=all")
+    assert set(re.findall(r"^  --([\w.]+)", everything, re.MULTILINE)) >= dict(options_of(RunConfig)).keys()
+    for command in ("list", "bench"):
+        assert "--print_config" in help_on(command, "--help")
+
+
+def test_json_is_for_commands_that_have_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--json"]) == 2
+    assert "'corag list' prints no figures" in capsys.readouterr().err
+
+
+def test_help_on_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--help", "corga"]) == 2
+    assert "there is no help on 'corga': did you mean 'corag'?" in capsys.readouterr().err
+
+
+MISSPELT = {
+    "--react.max_iteration 3": "did you mean 'react.max_steps'?",  # never recursive.max_iterations
+    "--react.max_stpes 3": "did you mean 'react.max_steps'?",
+    "--recursive.max_iteration 3": "did you mean 'recursive.max_iterations'?",
+    "--corag.max_dept 3": "did you mean 'corag.max_hops'?",
+    "--corag.straegy tree": "did you mean 'corag.strategy'?",
+    "--corga.strategy tree": "did you mean 'corag.strategy'?",
+    "--ircot.k 3": "did you mean 'ircot.k_per_step'?",
+    "--ircot.reasonning_prompt x": "did you mean 'ircot.reasoning_prompt'?",
+    "--model.nam x": "did you mean 'model.name'?",
+    "--modle.name x": "did you mean 'model.name'?",
+    "--modle x": "did you mean 'model.name'?",
+    "--retriver.index x": "did you mean 'retriever.index'?",
+    "--retriever.indx x": "did you mean 'retriever.index'?",
+    "--questons x": "did you mean 'questions'?",
+    "--limt 3": "did you mean 'limit'?",
+    "--method react --max_step 3": "did you mean 'react.max_steps'?",
+    "--method corag --max_hops 3": "did you mean 'corag.max_hops'?",
+    "--max_hops 3": "did you mean 'recursive.max_hops' or 'corag.max_hops'?",
+    "--temperature 0.5": "did you mean 'corag.temperature' or 'search_o1.temperature'?",
+    "--model.temperature 1": "'model' has backend, name, adapter, ",
+    "--corag 3": "it is a section: write one of its options, such as 'corag.preset'.",
+    "--foo.bar 1": "there is no section 'foo': --help lists them.",
+    "--zzz 1": "--help lists the options.",
+    "--verbos": "has no value: write --verbos VALUE. Besides, it is unknown: --help lists the options.",
+    "--method reat": "there is no method 'reat': did you mean 'react'?",
+    "--method best-of-n": "there is no method 'best-of-n': write --method corag --corag.strategy best_of_n.",
+    # What has another meaning here is no alias, but is pointed to.
+    "--corag.max_len 3": "write --corag.max_prompt_tokens and --corag.max_passage_tokens",
+    "--ircot.prompt_file x": "write --ircot.demonstrations",
+    "--self_ask.max_iterations 3": "write --self_ask.max_follow_ups.",
+}
+
+
+@pytest.mark.parametrize("words", MISSPELT)
+def test_a_misspelt_option_is_looked_for_where_it_was_typed(words: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        configure(*words.split())
+    assert MISSPELT[words] in str(error.value)
+    option, _, value = words.removeprefix("--").partition(" ")
+    if "." in option and value:
+        section, name = option.split(".")
+        (tmp_path / "c.yaml").write_text(f"{section}:\n  {name}: {value}\n")
+        with pytest.raises(ConfigError, match=re.escape(f"has the unknown option '{section}")) as error:
+            configure("--config", str(tmp_path / "c.yaml"))
+        if section in METHODS or section == "model":
+            assert MISSPELT[words] in str(error.value)
+
+
+def test_a_misspelt_section_of_a_file_is_answered_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("irct:\n  max_steps: 3\n")
+    with raises_message(ConfigError):
+        configure("--config", str(tmp_path / "c.yaml"))
+
+
+ALIASES = {
+    "--ircot.reasoning_prompt_template {query}": ("ircot", "reasoning_prompt", "{query}"),
+    "--ircot.qa_prompt_template {query}": ("ircot", "qa_prompt", "{query}"),
+    "--one_step.qa_prompt_template {query}": ("one_step", "qa_prompt", "{query}"),
+    "--iter_retgen.qa_prompt_template {query}": ("iter_retgen", "qa_prompt", "{query}"),
+    "--ircot.max_iterations 3": ("ircot", "max_steps", 3),
+    "--ircot.global_max_num_paras 3": ("ircot", "paragraph_budget", 3),
+    "--ircot.max-steps 3": ("ircot", "max_steps", 3),
+    "--ircot.preset zero-shot": ("ircot", "preset", "zero_shot"),
+    "--react.max_iterations 3": ("react", "max_steps", 3),
+    "--llm some/model": ("model", "name", "some/model"),
+    "--model some/model": ("model", "name", "some/model"),
+    "--index a,b": ("retriever", "index", ["a", "b"]),
+    "--corag.max_depth 3": ("corag", "max_hops", 3),
+    "--corag.strategy best-of-n": ("corag", "strategy", "best_of_n"),
+    "--corag.decode_strategy tree_search": ("corag", "strategy", "tree"),
+    "--corag.max_path_length 3": ("corag", "max_hops", 3),
+    "--corag.context_placement forward": ("corag", "context_order", "best_first"),
+    "--corag.context_placement backward": ("corag", "context_order", "best_last"),
+}
+
+
+@pytest.mark.parametrize("words", ALIASES)
+def test_names_of_the_papers_code_are_understood(words: str, tmp_path: Path) -> None:
+    section, option, value = ALIASES[words]
+    assert getattr(getattr(configure(*words.split()), section), option) == value
+    name, _, given = words.removeprefix("--").partition(" ")
+    (tmp_path / "c.yaml").write_text(f"{name}: '{given}'\n")
+    assert getattr(getattr(configure("--config", str(tmp_path / "c.yaml")), section), option) == value
+
+
+def test_presets_are_brought_by_their_other_names_too() -> None:
+    assert configure("--corag.preset", "small-model").corag.passages_per_hop == 3
+
+
+def test_methods_answer_to_the_names_of_others() -> None:
+    config = configure("--method", "basic_rag,self-ask,nor")
+    assert config.method == ["one_step", "self_ask", "closed_book"]
+    assert configure("--method", "vanilla").method == ["one_step"]
+
+
+def test_no_alias_hides_an_option() -> None:
+    for prefix, section in sections_of(RunConfig):
+        own = {each.name for each in fields(section)} - {"model", "workers"}
+        others = {*getattr(section, "ALIASES", {}), *getattr(section, "POINTERS", {})} - {"model", "workers"}
+        assert not own & others, prefix
+        known = dict(options_of(section))
+        assert set(getattr(section, "ALIASES", {}).values()) <= known.keys()

@@ -1,0 +1,198 @@
+"""An option means the same from Python, from YAML, on the command line and in a sweep's cell."""
+
+from __future__ import annotations
+
+import itertools
+import typing
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from corag.baselines.one_step import OneStepConfig
+from corag.chains.config import CoRAGConfig
+from corag.core.command_line import parse
+from corag.core.errors import ConfigError
+from corag.core.method import MethodConfig
+from corag.core.option_names import kinds_of
+from corag.core.options import changed
+from corag.generation.config import ModelConfig
+from eval.experiment.registry import METHODS
+from eval.experiment.run import RunConfig
+from eval.sweeps.cells import read_cells
+from ircot.method import IRCoTConfig
+
+BASE = ("--questions", "q.jsonl")
+OPTIONS = [(name, option.name) for name, entry in METHODS.items() for option in fields(entry.config)]
+NUMBERS = [pair for pair in OPTIONS if kinds_of(METHODS[pair[0]].config)[pair[1]] in (int, float)]
+
+
+def surfaces(
+    method: str, values: dict[str, Any], folder: Path
+) -> dict[str, typing.Callable[[], MethodConfig]]:
+    """Return a function for each way to state some values of a method's options."""
+    file = folder / "config.yaml"
+    file.write_text(yaml.safe_dump({method: values}))
+    words = [f"--{method}.{name}={as_word(value)}" for name, value in values.items()]
+    base = parse(RunConfig, [*BASE, "--method", method], "test", "a test")
+    cell = {"a": {f"{method}.{name}": value for name, value in values.items()}}
+    return {
+        "Python": lambda: METHODS[method].config(**values),
+        "YAML": lambda: parse(RunConfig, [*BASE, "--config", str(file)], "test", "a test").of(method),
+        "command line": lambda: parse(RunConfig, [*BASE, *words], "test", "a test").of(method),
+        "cell": lambda: read_cells(base, cell, "")[0].config.of(method),
+    }
+
+
+def as_word(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def another_value(config: type[MethodConfig], option: str) -> Any:
+    """Return a value of an option that is not its default and that no rule over several options refuses."""
+    default = getattr(config(), option)
+    kind = kinds_of(config)[option]
+    choices = typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
+    candidates: list[Any] = [choice for choice in choices if choice != default]
+    if isinstance(default, bool):
+        candidates = [not default]
+    elif isinstance(default, int):
+        candidates = [default + 1, max(0, default - 1)]
+    elif isinstance(default, float):
+        candidates = [default / 2, default + 0.25]
+    for value in candidates:
+        try:
+            if getattr(config(**{option: value}), option) == value:
+                return value
+        except ConfigError:
+            continue
+    return default
+
+
+@pytest.mark.parametrize(("method", "option"), OPTIONS)
+def test_an_option_of_a_method_is_the_same_from_everywhere(method: str, option: str, tmp_path: Path) -> None:
+    config = METHODS[method].config
+    values = {option: another_value(config, option)}
+    made = {name: make() for name, make in surfaces(method, values, tmp_path).items()}
+    assert all(each == made["Python"] for each in made.values()), made
+    assert getattr(made["Python"], option) == values[option] or isinstance(values[option], tuple | list)
+
+
+def messages(method: str, values: dict[str, Any], folder: Path) -> set[str]:
+    """Return the messages about wrong values, without the names of file and cell."""
+    sentences = set()
+    for make in surfaces(method, values, folder).values():
+        with pytest.raises(ConfigError) as caught:
+            make()
+        message = str(caught.value).replace(f"'{folder / 'config.yaml'}' has the ", "")
+        sentences.add(message.removeprefix("cell 'a' of the cells: "))
+    return sentences
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_mistakes_are_the_same_sentence_from_everywhere(method: str, tmp_path: Path) -> None:
+    config = METHODS[method].config
+    kinds = kinds_of(config)
+    for option, kind in kinds.items():
+        if typing.get_origin(kind) is typing.Literal:
+            (message,) = messages(method, {option: "nope"}, tmp_path)
+            assert f"'{method}.{option}'" in message and "expected one of" in message
+        elif kind is int:
+            for wrong in ("many", 2.5):
+                (message,) = messages(method, {option: wrong}, tmp_path)
+                assert f"'{method}.{option}'" in message and "expected a whole number" in message
+    if "max_answer_tokens" in kinds:
+        (message,) = messages(method, {"max_answer_token": 3}, tmp_path)
+        assert message.endswith(
+            f"unknown option '{method}.max_answer_token': did you mean '{method}.max_answer_tokens'?"
+        )
+
+
+@pytest.mark.parametrize(("method", "option"), NUMBERS)
+@pytest.mark.parametrize("value", [-1, 0, 10**9])
+def test_bounds_are_the_same_from_everywhere(method: str, option: str, value: int, tmp_path: Path) -> None:
+    """A number is refused by all with one sentence, which has the number, or taken by all."""
+    config = METHODS[method].config
+    try:
+        expected = config(**{option: value})
+    except ConfigError as error:
+        (message,) = messages(method, {option: value}, tmp_path)
+        assert message == str(error) and option in message and str(value) in message
+    else:
+        assert all(make() == expected for make in surfaces(method, {option: value}, tmp_path).values())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: CoRAGConfig(strategy="bset_of_n"), "'corag.strategy': .*: did you mean 'best_of_n'"),
+        (lambda: IRCoTConfig(stop_rule="strickt"), "'ircot.stop_rule': .*did you mean 'strict'"),
+        (lambda: CoRAGConfig(preset="nope"), "'corag.preset': expected one of paper, .*but got 'nope'"),
+        (lambda: IRCoTConfig(preset="nope"), "'ircot.preset': expected one of paper, .*but got 'nope'"),
+        (lambda: OneStepConfig(k=3.5), "'one_step.k': expected a whole number.*, but got '3.5'"),
+        (lambda: CoRAGConfig(max_hops=2.5), "'corag.max_hops': expected a whole number.*, but got '2.5'"),
+        (lambda: CoRAGConfig(merge="rrf"), "'corag.merge': expected one of .*, but got 'rrf'"),
+        (lambda: CoRAGConfig(stop="never"), "'corag.stop': expected one of .*, but got 'never'"),
+        (lambda: CoRAGConfig(context="chains"), "'corag.context': expected one of .*: did you mean 'chain'"),
+    ],
+)  # fmt: skip
+def test_python_users_are_told_what_the_shell_says(make: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make()
+
+
+def test_presets_and_other_names_work_in_python() -> None:
+    small = CoRAGConfig(preset="small_model")
+    assert (small.passages_per_hop, small.max_answer_tokens, small.merge) == (3, 16, "turns")
+    assert CoRAGConfig(preset="small_model", passages_per_hop=5).passages_per_hop == 5
+    few_shot = IRCoTConfig(preset="paper", demonstrations="default")
+    assert (few_shot.stop_rule, few_shot.reader, few_shot.max_thought_tokens) == ("strict", "cot", 300)
+    assert IRCoTConfig(top_k=4) == IRCoTConfig(k_per_step=4)
+    assert CoRAGConfig(L=3, n=2, strategy="tree-search") == CoRAGConfig(max_hops=3, chains=2, strategy="tree")
+    assert IRCoTConfig(k_per_step="4").k_per_step == 4, "text means what it means in a shell"
+
+
+WITH_PRESETS = [name for name, each in METHODS.items() if hasattr(each.config, "PRESETS")]
+
+
+@pytest.mark.parametrize("method", WITH_PRESETS)
+def test_a_changed_preset_is_as_if_it_had_been_stated_first(method: str) -> None:
+    """What the preset before brought along is gone, and what was stated beside it is still there."""
+    kind: typing.Any = METHODS[method].config
+    stated = {"prompt": "some prompt"} if "prompt" in kinds_of(kind) else {}
+    few_shot = {"demonstrations": "default"} if "demonstrations" in kinds_of(kind) else {}
+    for before, after in itertools.permutations(kind.PRESETS, 2):
+        stated_options = stated | few_shot
+        base = kind(preset=before, **stated_options)
+        assert changed(base, {"preset": after}) == kind(preset=after, **stated_options), (before, after)
+
+
+def test_an_other_name_counts_beside_its_whole_section_in_any_order() -> None:
+    section = ModelConfig(name="x", max_context=9)
+    for values in ({"llm": "y", "model": section}, {"model": section, "llm": "y"}):
+        model = RunConfig(questions="q", **values).model  # type: ignore[arg-type]
+        assert (model.name, model.max_context) == ("y", 9)
+
+
+def test_null_and_empty_sections_of_a_file_leave_the_default(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("questions: q\nretriever:\nmodel: {adapter: null, tokenizer: ~}\n")
+    config = parse(RunConfig, ["--config", str(file)], "test", "a test")
+    assert (config.model.adapter, config.model.tokenizer, config.retriever.index) == ("", "", [])
+
+
+def test_the_command_line_decides_over_a_file_which_methods_help_is_about(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.yaml").write_text("method: flare\n")
+    with pytest.raises(SystemExit):
+        parse(RunConfig, ["--method", "react", "--config", str(tmp_path / "c.yaml"), "--help"], "test", "")
+    assert "\nreact: think, then search" in capsys.readouterr().out
+
+
+def test_spaces_between_items_of_a_list_do_not_count() -> None:
+    assert parse(RunConfig, [*BASE, "--method", "react, flare"], "test", "").method == ["react", "flare"]

@@ -1,0 +1,142 @@
+"""Each recipe's commands as bash gives them: options that exist, and files that an earlier one made."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+from corag.cli.main import COMMANDS, split_command
+from corag.core.command_line import parse
+from eval.sweeps import read_cells
+from tests.cli.test_install import write_program
+from training.experimental.config import DpoConfig, GrpoConfig
+
+ROOT = Path(__file__).parents[2]
+
+# What stands in for corag and accelerate: it notes a command, fails if something that it names under
+# results/ or indexes/ is not there, and makes what the command would make, empty.
+NOTES = r"""
+import json, pathlib, re, sys
+words = sys.argv[1:]
+with open("noted", "a") as file:
+    file.write(json.dumps(words) + "\n")
+places = [words.index("--out") + 1] if "--out" in words else [2] if words[1] == "world" else []
+out = words[places[0]] if places else ""
+others = "\n".join(word for at, word in enumerate(words) if at not in places)
+for each in re.findall(r"\b(?:results|indexes)/[^\s,']+", others):
+    if not pathlib.Path(each).exists():
+        sys.exit(f"{each} was not made before: {words}")
+for made in {
+    "world": ["train.jsonl", "dev.jsonl", "test.jsonl", "corpus.jsonl"],
+    "run": ["corag/rows"],
+    "rounds": ["warm-start/chains/rows", "round-1/chains/rows", "round-1/adapter/rows",
+               "untuned/test/corag/rows", "warm-start/test/corag/rows", "round-1/test/corag/rows"],
+    "sweep": ["cell/rows"],
+}.get(words[1], ["rows"]):
+    if out.endswith(".jsonl"):
+        pathlib.Path(out).touch()
+    elif out:
+        file = pathlib.Path(out) / made
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{}\n" * 700)
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository with the recipes and all configurations, whose programs note what they are called with."""
+    for folder in (
+        "scripts/recipes",
+        "scripts/configs",
+        "training/configs",
+        "training/experimental/configs",
+        "eval/configs",
+    ):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    (tmp_path / "notes.py").write_text(NOTES)
+    for program in ("corag", "accelerate"):
+        note = f'exec {sys.executable} -I {tmp_path}/notes.py {program} "$@"'
+        write_program(tmp_path / ".venv/bin" / program, note)
+    write_program(tmp_path / ".venv/bin/python", f'exec {sys.executable} -I "$@"')
+    (tmp_path / "scripts/install.sh").write_text("exit 0\n")
+    for name in ("train", "musique", "dev", "shots"):
+        (tmp_path / f"{name}.json").write_text(json.dumps([{"number": number} for number in range(500)]))
+    return tmp_path
+
+
+def commands_of(root: Path, recipe: str, *words: str) -> list[list[str]]:
+    """Run a recipe and return what it called, program first."""
+    command = ["bash", f"scripts/recipes/{recipe}.sh", *words]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("CORAG")}
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in (root / "noted").read_text().splitlines()]
+
+
+def read(words: Sequence[str]) -> Any:
+    """Parse a command as its program would, cells included; raises ConfigError for what it does not know."""
+    if words[0] == "accelerate":
+        kind = {"training/experimental/dpo.py": DpoConfig, "training/experimental/grpo.py": GrpoConfig}[
+            words[3]
+        ]
+        return parse(kind, words[4:], words[3], "")
+    name, arguments = split_command(words[1:])
+    command = COMMANDS[name]
+    options, *_ = get_type_hints(importlib.import_module(command.module).main).values()
+    config = parse(options, arguments, f"corag {name}", command.summary, command.positional)
+    if name == "sweep":
+        read_cells(config, config.cells, config.grid)
+    return config
+
+
+RECIPES = [
+    ("train_loop", ["40"], ["world", "rounds", "table"]),
+    ("joint_adapter", ["300", "train.json"], ["world", "sample", "rows", "train", "run", "ceiling"]),
+    ("preferences", ["300"], ["world", "sample", "pairs", "dpo.py", "grpo.py", "run", "table"]),
+    (
+        "another_model",
+        ["default", "train.json", "musique.json", "dev.json", "200"],
+        ["world", "index", "sample", "rows", "train", "sweep"],
+    ),
+    ("train_two_wiki", ["train.json", "dev.json", "100"], ["index", "rounds", "rows", "sweep", "table"]),
+    ("scaling_sweep", [], ["world", "index", "sweep"]),
+    ("decoding_strategies", ["world", "40"], ["world", "sweep"]),
+    ("decoding_strategies", ["hotpotqa", "16", "dev.json"], ["index", "sweep"]),
+    ("pooled_distractor", ["hotpotqa", "dev.json", "shots.json", "100"], ["index", "run"]),
+    ("method_matrix", ["musique", "dev.json", "shots.json", "100"], ["index", "units", "sweep"]),
+]
+
+
+@pytest.mark.parametrize(("recipe", "words", "programs"), RECIPES)
+def test_a_recipe_gives_commands_that_can_be_given(
+    recipe: str, words: list[str], programs: list[str], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = commands_of(root, recipe, *words)
+    assert set(programs) <= {Path(each[3] if each[0] == "accelerate" else each[1]).name for each in called}
+    monkeypatch.chdir(root)
+    for each in called:
+        read(each)
+
+
+def test_every_recipe_is_read_or_is_known_to_need_what_no_test_has() -> None:
+    """A GPU, a cluster, servers that run; and two that are parts of others."""
+    elsewhere = {"gpu_check", "slurm_ray", "three_servers", "batch_inference", "training_table"}
+    parts = {"pooled_indexes", "world_indexes"}
+    recipes = {each.stem for each in (ROOT / "scripts/recipes").glob("*.sh")}
+    assert recipes == {recipe for recipe, _, _ in RECIPES} | elsewhere | parts
+
+
+def test_what_a_recipe_forgets_to_make_is_told(root: Path) -> None:
+    recipe = root / "scripts/recipes/preferences.sh"
+    recipe.write_text(recipe.read_text().replace("corag pairs $out/chains", "corag pairs $out/chain"))
+    with pytest.raises(AssertionError, match=r"results/preferences/chain was not made before"):
+        commands_of(root, "preferences", "300")

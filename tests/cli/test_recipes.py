@@ -1,0 +1,176 @@
+"""Recipes find the GPUs that CUDA would, and batch jobs the programs of the installation."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_install import write_program
+
+ROOT = Path(__file__).parents[2]
+CHECK = ROOT / "scripts/recipes/gpu_check.sh"
+BATCH = ROOT / "scripts/recipes/batch_inference.sh"
+WHOLE = "GPU 0: NVIDIA H100 (UUID: GPU-aa)\nGPU 1: NVIDIA H100 (UUID: GPU-bb)"
+CUT = """GPU 0: NVIDIA A100 (UUID: GPU-aa)
+  MIG 3g.20gb     Device  0: (UUID: MIG-11)
+  MIG 3g.20gb     Device  1: (UUID: MIG-22)
+GPU 1: NVIDIA A100 (UUID: GPU-bb)"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository whose corag notes what it is called with, and on which GPUs."""
+    (tmp_path / "scripts/recipes").mkdir(parents=True)
+    shutil.copy(BATCH, tmp_path / "scripts/recipes")
+    write_program(
+        tmp_path / ".venv/bin/corag",
+        f'echo "${{CUDA_VISIBLE_DEVICES-unset}}: $*" >>{tmp_path}/noted\n'
+        """echo '{"runs": {"m": {"folder": "runs/m"}}, "max_failed": 0}'""",
+    )
+    return tmp_path
+
+
+def batch(root: Path, visible: str | None, listed: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the recipe; ``listed``: what nvidia-smi says."""
+    write_program(root / "bin/nvidia-smi", f"[ -n '{listed}' ] && echo '{listed}'")
+    kept = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    environment = kept | more | {"PATH": f"{root}/bin:{os.environ['PATH']}", "LOGS": str(root / "logs")}
+    if visible is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = visible
+    command = ["bash", str(root / "scripts/recipes/batch_inference.sh"), "--config", "my.yaml"]
+    return subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("visible", "listed", "taken"),
+    [
+        ("2,3", WHOLE, ["2", "3"]),
+        (" 2, 3", WHOLE, ["2", "3"]),
+        ("GPU-aa,GPU-bb", WHOLE, ["GPU-aa", "GPU-bb"]),
+        ("MIG-11,MIG-22", CUT, ["MIG-11", "MIG-22"]),
+        ("1,-1,0", WHOLE, ["1"]),
+        ("NoDevFiles", "", ["NoDevFiles"]),
+        ("-1", WHOLE, ["-1"]),
+        ("", WHOLE, [""]),
+        (None, WHOLE, ["0", "1"]),
+        (None, CUT, ["1", "MIG-11", "MIG-22"]),
+        (None, "", ["unset"]),
+    ],
+)
+def test_there_is_a_shard_for_each_gpu_that_cuda_sees(
+    visible: str | None, listed: str, taken: list[str], root: Path
+) -> None:
+    done = batch(root, visible, listed)
+    assert done.returncode == 0, done.stderr
+    noted = (root / "noted").read_text().splitlines()
+    assert sorted(line.partition(":")[0] for line in noted if " run " in line) == taken
+    assert {re.findall(r"--shard \d+/(\d+)", line)[0] for line in noted if " run " in line} == {
+        str(len(taken))
+    }
+    assert "join runs/m" in noted[-1]
+
+
+@pytest.mark.parametrize("visible", ["NoDevFiles", "-1", ""])
+def test_no_gpu_is_not_counted_as_one(visible: str, root: Path) -> None:
+    assert batch(root, visible, WHOLE, AT_ONCE="2").returncode == 0
+    noted = (root / "noted").read_text()
+    assert f"{visible}: run --config my.yaml --shard 1/2" in noted and "--shard 2/2" in noted
+
+
+def test_engines_of_several_gpus(root: Path) -> None:
+    assert batch(root, "4,5,6,7", GPUS_PER_ENGINE="2").returncode == 0
+    noted = (root / "noted").read_text()
+    assert "4,5: run --model.tensor_parallel 2" in noted and "6,7: run --model.tensor_parallel 2" in noted
+    for visible, said in (("1,-1,0", "the GPUs are only 1: give a smaller one"), ("MIG-11,MIG-22", "(MIG)")):
+        refused = batch(root, visible, GPUS_PER_ENGINE="2")
+        assert refused.returncode == 2 and said in refused.stderr
+
+
+@pytest.mark.parametrize("page", ["scripts/recipes/batch_inference.sh", "docs/guides/clusters.md"])
+def test_a_batch_job_finds_the_programs_of_the_installation(page: str, root: Path) -> None:
+    """Kernels are compiled by programs that lie beside corag."""
+    write_program(root / ".venv/bin/ninja", f"echo compiled >>{root}/noted")
+    write_program(root / ".venv/bin/corag", 'ninja && echo "$*"')
+    wrapped = re.findall(r"sbatch .*?--wrap '(.*?)'", (ROOT / page).read_text(), re.DOTALL)[0]
+    job = re.sub(r"\n#", "\n", wrapped)
+    environment = os.environ | {"SLURM_ARRAY_TASK_ID": "3"}
+    done = subprocess.run(["sh", "-c", job], cwd=root, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "run --config my.yaml --shard 3/8\n"), done.stderr
+    assert (root / "noted").read_text() == "compiled\n"
+
+
+def check(
+    root: Path, *steps: str, corag: str = "exit 3"
+) -> tuple[subprocess.CompletedProcess[str], list[dict]]:
+    """Run the steps of gpu_check.sh without a GPU; ``corag``: what that program does."""
+    shutil.copy(CHECK, root / "scripts/recipes")
+    shutil.copy(BATCH, root / "scripts/recipes")
+    write_program(root / ".venv/bin/corag", corag)
+    write_program(root / ".venv/bin/python", f'exec {sys.executable} "$@"')
+    (root / "torch.py").write_text("class cuda: device_count = staticmethod(lambda: 0)")
+    command = ["bash", str(root / "scripts/recipes/gpu_check.sh"), *steps]
+    environment = os.environ | {"PYTHONPATH": str(root), "OUT": str(root / "checked")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    return done, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_steps_that_want_gpus_are_skipped_without_one(root: Path) -> None:
+    done, lines = check(root, "qlora", "fsdp", "scoring")
+    assert done.returncode == 0, done.stderr
+    assert [(line["step"], line["status"]) for line in lines] == [
+        ("qlora", "skipped"), ("fsdp", "skipped"), ("scoring", "skipped"),
+    ]  # fmt: skip
+    assert lines[1]["reason"] == "this step wants 2 GPU(s), torch finds 0"
+
+
+def test_a_step_that_fails_stops_no_other_and_is_seen_at_the_end(root: Path) -> None:
+    done, lines = check(root, "batch", "decode", corag='echo "corag: no disk is left." >&2; exit 3')
+    assert done.returncode == 1
+    assert [line["status"] for line in lines] == ["failed", "skipped"]
+    assert "exit status 3" in lines[0]["reason"] and "corag: no disk is left." in lines[0]["reason"]
+
+
+def test_a_step_ends_with_its_figures(root: Path) -> None:
+    """Here with the last line of a command that prints more."""
+    (root / "checked/world").mkdir(parents=True)
+    (root / "checked/world/test.jsonl").write_text('{"question": "Who?"}\n')
+    answered = '{"question": "Who?", "answer": {"text": "Nobody", "steps": 2}}'
+    done, (line,) = check(root, "ask", corag=f"echo hop 1; echo '{answered}'")
+    assert done.returncode == 0 and line["status"] == "ok" and line["seconds"] >= 0
+    assert line["figures"] == {"question": "Who?", "answer": "Nobody", "hops": 2}
+
+
+def test_a_step_that_there_is_not(root: Path) -> None:
+    done, lines = check(root, "scores", "everything")
+    assert done.returncode == 2 and lines == []
+    assert "no step 'everything': name some of install scores ask" in done.stderr
+
+
+def kill_when(root: Path, who: str, condition: str, command: str) -> subprocess.CompletedProcess[str]:
+    """Call the function of that name, which waits for two seconds only until all processes are gone."""
+    text = CHECK.read_text().split("step_install() {")[0].replace("-ge 60", "-ge 2")
+    (root / "functions.sh").write_text(text)
+    script = f"source {root}/functions.sh; out={root}; kill_when {who} {condition!r} {command}"
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("how", ["one", "all"])
+def test_what_a_killed_process_leaves_behind_fails_the_check(how: str, root: Path) -> None:
+    """A child that outlives the first process is seen, and killed with all."""
+    command = f"bash -c 'sleep 30 & touch {root}/up; wait'"
+    done = kill_when(root, how, f"[ -f {root}/up ]", command)
+    assert (done.returncode == 0) == (how == "all")
+    assert ("goes on 60 s after it was killed" in done.stderr) == (how == "one")
+
+
+def test_a_command_that_ends_before_it_is_killed_shows_nothing(root: Path) -> None:
+    """As a small training may on a GPU: that it went on afterwards would mean nothing."""
+    done = kill_when(root, "all", "false", "true")
+    assert done.returncode == 1 and "it ended before it could be killed" in done.stderr

@@ -1,0 +1,319 @@
+"""What 'corag table' says beside the figures: tests against a baseline, means over seeds, conditions."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from corag.cli.main import main
+from corag.core.runs.manifest import Manifest
+from corag.core.types import Passage, Question
+from eval.api.results import Results
+from retrieval.index_manifest import IndexSettings, hash_corpus, write_manifest
+from retrieval.store import storing
+from tests.eval.runs import QUESTIONS, make_run, row, run_of, searched
+
+
+def table(capsys, *argv):
+    """Run the command and return what it printed, lines of white space squeezed, and its line of JSON."""
+    assert main(["table", *map(str, argv), "--json"]) == 0
+    printed = capsys.readouterr().out
+    return re.sub(r"[ \n]+", " ", printed), json.loads(printed.splitlines()[-1])
+
+
+def test_a_baseline_adds_paired_tests_corrected_over_the_table(tmp_path, capsys):
+    base = run_of(tmp_path / "base", range(4), {"seed": 1})
+    better = run_of(tmp_path / "better", range(16), {"seed": 2})
+    same = run_of(tmp_path / "same", range(4), {"seed": 3})
+    printed, record = table(capsys, base, better, same, "--baseline", "base")
+    against = {(one["run"], one["measure"]): one for one in record["against"]}
+    assert set(against) == {
+        (run, measure) for run in ("better", "same") for measure in ("em", "f1", "recall")
+    }
+    em = against["better", "em"]
+    assert (em["difference"], em["n"]) == (0.5, 24) and em["difference_interval"][0] > 0.2
+    assert em["p_value"] < 0.001 and em["p_value"] * 3 <= em["p_value_holm"] <= em["p_value"] * 6 + 1e-4
+    assert 0.2 < em["detectable"] < 0.4
+    assert (against["same", "em"]["p_value_holm"], against["same", "em"]["detectable"]) == (1, None)
+    assert "minus base" in printed and "Holm over 6 tests" in printed and "80% power" in printed
+    assert main(["table", str(base), str(better), "--measures", "em"]) == 2
+    assert "name one with --baseline" in capsys.readouterr().err
+    _, by_folder = table(capsys, base, better, "--baseline", base, "--measures", "em")
+    assert [one["measure"] for one in by_folder["against"]] == ["em"]
+    (only,) = by_folder["against"]
+    assert only["p_value_holm"] == only["p_value"], "one test needs no correction"
+
+
+def test_a_table_says_that_a_method_did_not_search(tmp_path, capsys):
+    """Its answers may be right by luck, and its line may look like the best."""
+    usual = run_of(tmp_path / "usual", range(4))
+    rows = [replace(row(each, "Town 1"), steps=()) for each in QUESTIONS]
+    idle = make_run(tmp_path / "idle", rows, {"seed": 1})
+    printed, _ = table(capsys, usual, idle)
+    assert "idle: it searched not once: the model did not do what the method asks of it." in printed
+    assert "usual: it searched" not in printed
+
+
+def test_a_table_tells_the_seconds_of_a_question(tmp_path, capsys):
+    slow = [replace(row(each, "x"), seconds=1.0 + 2 * n) for n, each in enumerate(QUESTIONS)]
+    run = make_run(tmp_path / "run", slow)
+    other = run_of(tmp_path / "other", range(4), {"seed": 1})
+    printed, record = table(capsys, run, other)
+    assert "s p50/p95" in printed and " 24.0/44.7 " in printed
+    assert (record["runs"]["run"]["seconds_p50"], record["runs"]["run"]["seconds_p95"]) == (24.0, 44.7)
+    widest = max(map(len, str(Results({"run": run, "other": other}).table()).splitlines()[:7]))
+    assert widest <= 160, "figures are not cut where there is no terminal"
+
+
+def test_a_table_says_what_it_leaves_out_and_how_many_questions_a_measure_is_of(tmp_path, capsys):
+    whole = run_of(tmp_path / "whole", range(24))
+    part = make_run(tmp_path / "part", [row(each, "x", ["p0"]) for each in QUESTIONS[:9]], {"seed": 1})
+    printed, record = table(capsys, whole, part)
+    assert (
+        "15 of 24 questions are left out: 'part' lacks 15 of them." in printed
+        and record["runs"]["whole"]["n"] == 9
+    )
+    assert "left out" not in table(capsys, whole)[0]
+    few = [replace(each, supporting=each.supporting if n < 2 else ()) for n, each in enumerate(QUESTIONS)]
+    printed, record = table(capsys, make_run(tmp_path / "few", [row(each, "x", ["p0"]) for each in few]))
+    assert "few: recall is of 2 of 24 questions" in printed
+    assert record["runs"]["few"]["measured_on_fewer"] == {"recall": 2}
+    empty = make_run(tmp_path / "empty", [], {"seed": 3})
+    assert main(["table", str(whole), str(empty)]) == 2
+    assert "the run 'empty' has no finished question yet" in capsys.readouterr().err
+
+
+def test_a_table_of_some_questions_only(tmp_path, capsys):
+    asked = [
+        replace(each, kind="bridge" if n % 2 else "comparison", hops=1 + n % 3)
+        for n, each in enumerate(QUESTIONS)
+    ]
+    rows = [row(each, f"Town {n}" if n % 2 else "Nowhere", [f"p{n}"]) for n, each in enumerate(asked)]
+    run = make_run(tmp_path / "run", rows, {})
+    base = make_run(tmp_path / "base", [row(each, "Nowhere", [f"p{n}"]) for n, each in enumerate(asked)], {})
+    record = table(capsys, run, base, "--kinds", "bridge", "--baseline", "base")[1]
+    assert (record["runs"]["run"]["n"], record["runs"]["run"]["em"]) == (12, 1)
+    assert next(one for one in record["against"] if one["measure"] == "em")["n"] == 12
+    assert table(capsys, run, "--kinds", "bridge,comparison", "--min_hops", 2)[1]["runs"]["run"]["n"] == 16
+    for options, words in (
+        (["--kinds", "bridges"], "no question is of the type 'bridges': did you mean 'bridge'"),
+        (["--min_hops", "4"], "no question has 4 hops or more"),
+    ):
+        assert main(["table", str(run), *options]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_mean_and_deviation_over_seeds(tmp_path, capsys):
+    runs = [run_of(tmp_path / f"seed{n}", range(6 + 6 * n), {"seed": n}) for n in range(3)]
+    other = run_of(tmp_path / "other", range(12), {"seed": 0, "method": "ircot"})
+    printed, record = table(capsys, *runs, other, "--over", "seeds")
+    means = record["means"]
+    assert set(means) == {"seed0", "other"}
+    assert means["seed0"]["em"] == {"mean": 0.5, "deviation": 0.25, "runs": 3}
+    assert means["seed0"]["tokens"] == {"mean": 12.0, "deviation": 0.0, "runs": 3}
+    assert means["other"]["em"] == {"mean": 0.5, "deviation": None, "runs": 1}
+    assert "50.0 ± 25.0" in printed and "Mean ± standard deviation" in printed
+
+
+def test_mean_and_deviation_over_demonstrations(tmp_path, capsys):
+    sets = [
+        {
+            "options": {"k": 5, "demonstrations": f"set{n}.txt", "demonstration_ids": [str(n)]},
+            "demonstrations": {f"set{n}.txt": f"hash{n}"},
+        }
+        for n in range(2)
+    ]
+    runs = [run_of(tmp_path / f"set{n}", range(6 + 12 * n), settings) for n, settings in enumerate(sets)]
+    _, record = table(capsys, *runs, "--over", "demonstrations")
+    assert record["means"]["set0"]["em"]["mean"] == 0.5 and record["means"]["set0"]["em"]["runs"] == 2
+    assert main(["table", *map(str, runs), "--over", "seeds"]) == 2
+    message = capsys.readouterr().err
+    assert "differ in nothing but their seeds" in message and "set0.txt" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--baseline", "bas"], "no run 'bas' in the table to be the baseline: did you mean 'base'"),
+        (["--baseline", "base", "--measures", "emm"], "no measure 'emm' of these runs: did you mean 'em'"),
+        (["--over", "seed"], "one of"),
+        (["--answer_recall"], "indexes/none is not the folder of an index"),
+    ],
+)
+def test_wrong_options_are_sentences(tmp_path, capsys, options, message):
+    runs = [run_of(tmp_path / name, range(3), {"seed": seed}) for seed, name in enumerate(("base", "other"))]
+    assert main(["table", *map(str, runs), *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_gold_answers_are_those_of_the_first_run_in_figures_and_tests_alike(tmp_path, capsys):
+    aliased = [
+        row(Question("1", "Who?", answers), "Christiania") for answers in (("Oslo", "Christiania"), ("Oslo",))
+    ]
+    runs = [
+        make_run(tmp_path / name, [one], {"seed": n})
+        for n, (name, one) in enumerate(zip("ab", aliased, strict=True))
+    ]
+    printed, record = table(capsys, *runs, "--baseline", "a")
+    assert [record["runs"][name]["em"] for name in "ab"] == [1, 1]
+    assert record["against"][0]["difference"] == 0
+    said = (
+        "Stored gold answers differ: '{}' keeps others than '{}' for 1 of 1 questions. "
+        "All runs are scored by those of '{}'."
+    )
+    assert said.format("b", "a", "a") in printed
+    printed, record = table(capsys, *runs[::-1], "--baseline", "a")
+    assert record["against"][0]["difference"] == 0, "one gold answer for both"
+    assert said.format("a", "b", "b") in printed
+    assert "gold answers differ" not in table(capsys, runs[0])[0]
+
+
+def test_a_run_that_went_on_with_another_file_of_aliases_says_so(tmp_path, capsys):
+    for number, aliases in enumerate(("", "0123456789abcdef")):
+        run = make_run(tmp_path / "run", [row(QUESTIONS[number], "x")], aliases=aliases)
+    assert "differ: the starts of 'run' had different --aliases." in table(capsys, run)[0]
+    same = [make_run(tmp_path / "same", [row(question, "x")], aliases="") for question in QUESTIONS[:2]]
+    assert "gold answers differ" not in table(capsys, same[0])[0]
+
+
+def test_a_baseline_may_be_named_by_the_end_of_its_path(tmp_path, capsys):
+    runs = [
+        run_of(tmp_path / name, range(3), {"seed": n}) for n, name in enumerate(("a/one", "b/one", "b/two"))
+    ]
+    assert table(capsys, *runs, "--baseline", "two", "--measures", "em")[1]["baseline"] == "b/two"
+    assert table(capsys, *runs, "--baseline", "a/one", "--measures", "em")[1]["baseline"] == "a/one"
+    assert main(["table", *map(str, runs), "--baseline", "one"]) == 2
+    assert "may be a/one or b/one" in capsys.readouterr().err
+
+
+def test_a_baseline_may_be_named_by_its_method(tmp_path, capsys):
+    runs = [
+        run_of(tmp_path / name, range(3), {"seed": n})
+        for n, name in enumerate(("one_step-1a", "ircot-2b", "ircot-3c"))
+    ]
+    assert table(capsys, *runs, "--baseline", "one_step", "--measures", "em")[1]["baseline"] == "one_step-1a"
+    assert main(["table", *map(str, runs), "--baseline", "ircot"]) == 2
+    assert "may be ircot-2b or ircot-3c" in capsys.readouterr().err
+
+
+def test_a_baseline_needs_another_run(tmp_path, capsys):
+    run = run_of(tmp_path / "base", range(3))
+    assert main(["table", str(run), "--baseline", "base"]) == 2
+    assert "give two runs or more" in capsys.readouterr().err
+
+
+@pytest.fixture
+def index(tmp_path):
+    """The folder of an index of three passages, without the index itself: its manifest and the passages'
+    texts.
+    """
+    corpus = tmp_path / "mine.jsonl"
+    corpus.write_text(
+        "".join(
+            json.dumps({"id": f"p{n}", "title": "T", "text": f"In Town {n}, far off."}) + "\n"
+            for n in range(24)
+        )
+    )
+    folder = tmp_path / "bm25"
+    folder.mkdir()
+    passages = [Passage(f"p{n}", "T", f"In Town {n}, far off.") for n in range(24)]
+    assert len(list(storing([*passages, Passage("other", "T", "No town.")], folder))) == 25
+    write_manifest(folder, IndexSettings("bm25", hash_corpus([corpus])), 25, ())
+    return str(folder)
+
+
+def test_answers_are_looked_for_in_the_texts_that_lie_beside_an_index(tmp_path, capsys, index):
+    retriever = {"index": [index], "url": []}
+    half = run_of(tmp_path / "half", range(3), found=lambda n: n < 12, retriever=retriever)
+    silent = run_of(tmp_path / "silent", range(3), {"retriever": "", "seed": 1})
+    printed, record = table(capsys, half, silent, "--answer_recall")
+    assert record["runs"]["half"]["answer_recall"] == record["runs"]["half"]["recall"] == 0.5
+    assert "answer_recall" not in record["runs"]["silent"] and "answer recall" in printed
+    other = run_of(tmp_path / "other", range(3), {"seed": 2}, found=lambda n: n < 6, retriever=retriever)
+    tested = table(
+        capsys, half, other, "--answer_recall", "--baseline", "half", "--measures", "answer_recall"
+    )[1]
+    assert [(one["measure"], one["difference"]) for one in tested["against"]] == [("answer_recall", -0.25)]
+    twice = make_run(tmp_path / "twice", [row(QUESTIONS[1], "x", ["p0", "p0", "p1"])], retriever=retriever)
+    found = table(capsys, twice, "--answer_recall", "--recall_at", 2)[1]["runs"]["twice"]
+    assert (found["answer_recall"], found["recall"]) == (1, 1), "a passage collected twice takes one place"
+    stray = make_run(tmp_path / "stray", [row(QUESTIONS[0], "x", ["p99"])], retriever=retriever)
+    assert main(["table", str(stray), "--answer_recall"]) == 2
+    assert "has no passage 'p99'" in capsys.readouterr().err
+
+
+def test_a_table_names_all_its_conditions(tmp_path, capsys, index):
+    retriever = {"index": [index], "url": []}
+    first = run_of(tmp_path / "first", range(3), retriever=retriever, corpus="mine.jsonl (25 passages)")
+    printed, _ = table(capsys, first)
+    for part in (
+        "Scorer: SQuAD-style", "recall@5", "Questions: q.jsonl (jsonl).", "Model: model (scripted).",
+        f"Retriever: {index} (words).", "Corpus: mine.jsonl (25 passages).",
+        "prompts: layout v1 0123456789abcdef",
+    ):  # fmt: skip
+        assert part in printed
+    told = run_of(
+        tmp_path / "told", range(3), {"retriever": "other", "seed": 2}, corpus="wiki.jsonl (9 passages)"
+    )
+    printed, _ = table(capsys, first, told)
+    assert "corpus: mine.jsonl (25 passages)" in printed and "corpus: wiki.jsonl (9 passages)" in printed
+    assert "retriever: indexes/none (other)" in printed and "Model: model (scripted)." in printed
+    silent = run_of(tmp_path / "silent", range(3), {"retriever": ""})
+    printed, _ = table(capsys, silent)
+    assert (
+        "Retriever: none (no method searches)." in printed and "Corpus: none (no method searches)." in printed
+    )
+
+
+def test_questions_without_gold_answers_are_said_to_be_unscored(tmp_path, capsys):
+    hidden = [row(Question(f"h{n}", "Where?", (), ("p1",)), "x", ["p1"]) for n in range(3)]
+    run = make_run(tmp_path / "run", [*hidden, row(QUESTIONS[0], "Town 0", ["p0"])])
+    printed, record = table(capsys, run)
+    assert (
+        record["runs"]["run"]["em"],
+        record["runs"]["run"]["recall"],
+        record["runs"]["run"]["unscored"],
+    ) == (
+        1,
+        1,
+        3,
+    )
+    assert "3 of 4 questions have no gold answers: EM and F1 are of the other 1" in printed
+    twins = [make_run(tmp_path / name, hidden) for name in ("one", "two")]
+    printed, record = table(capsys, *twins, "--baseline", "one", "--disagreements", 3)
+    assert [one["measure"] for one in record["against"]] == ["recall"], "which can still be compared"
+    assert "disagree on" not in printed and "disagreements" not in record
+
+
+def test_measures_by_page_say_what_they_are_read_from(tmp_path, capsys):
+    fever = Question("7", "Ada was born in Orvale.", ("SUPPORTS",), ("290",), pages=(("290",),))
+    rows = [row(fever, "SUPPORTS", ["290-4"])]
+    note = "Pages are read from passage ids: right only if these begin with the wikipedia_id"
+    runs = {
+        form: make_run(tmp_path / form, rows, retriever=searched(tmp_path / f"{form}-bm25", form))
+        for form in ("kilt", "jsonl")
+    }
+    printed, record = table(capsys, runs["kilt"])
+    assert record["runs"]["kilt"]["r_precision"] == 1 and note not in printed
+    assert note in table(capsys, runs["jsonl"])[0]
+    assert note in table(capsys, make_run(tmp_path / "gone", rows))[0], "an index that is not here may be any"
+    silent = make_run(tmp_path / "silent", [row(fever, "SUPPORTS")], {"retriever": ""})
+    assert note not in table(capsys, silent)[0]
+    assert note not in table(capsys, run_of(tmp_path / "other", range(3)))[0], "these questions have no pages"
+
+
+def test_a_run_is_named_once_however_its_path_is_written(tmp_path, capsys):
+    run = run_of(tmp_path / "run", range(3))
+    for again in (f"{run}/", str(tmp_path / "x" / ".." / "run")):
+        assert main(["table", str(run), again]) == 2
+        assert "given twice" in capsys.readouterr().err
+
+
+def test_new_runs_write_down_their_corpus(tmp_path, index):
+    from eval.datasets.corpora import describe_corpora
+
+    assert describe_corpora([index, index, str(tmp_path / "gone")]) == "mine.jsonl (25 passages)"
+    assert describe_corpora(["a-prebuilt-index"]) == ""
+    run = make_run(tmp_path / "run", [row(QUESTIONS[0], "x")], corpus=describe_corpora([index]))
+    assert Manifest.read(run).last.corpus == "mine.jsonl (25 passages)"

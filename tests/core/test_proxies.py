@@ -1,0 +1,78 @@
+"""Proxies of the environment: not for this machine, and named for others."""
+
+import httpx
+import pytest
+
+from corag.core.errors import ConfigError
+from corag.core.proxies import describe_proxy, is_loopback, open_client
+from tests.messages import raises_message
+
+PROXY = "http://bob:secret@proxy.example:3128"
+
+
+@pytest.fixture
+def proxied(monkeypatch):
+    """An environment with a proxy for everything."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, PROXY)
+
+
+def goes_direct(client: httpx.AsyncClient, url: str) -> bool:
+    """Whether a client's request would be sent without a proxy."""
+    return client._transport_for_url(httpx.URL(url)) is client._transport
+
+
+@pytest.mark.parametrize(
+    ("url", "here"),
+    [
+        ("http://127.0.0.1:8000/v1", True),
+        ("http://127.8.9.1", True),
+        ("http://localhost:11434", True),
+        ("http://LOCALHOST.", True),
+        ("http://llm.localhost:1", True),
+        ("http://[::1]:8000", True),
+        ("http://0.0.0.0:8000", True),
+        ("http://10.0.0.1:8000", False),
+        ("http://localhost.example.org", False),
+        ("https://api.example.org", False),
+        ("http://[", False),
+    ],
+)
+def test_what_is_on_this_machine(url, here):
+    assert is_loopback(url) is here
+
+
+@pytest.mark.usefixtures("proxied")
+def test_servers_of_this_machine_are_reached_directly_and_others_through_the_proxy():
+    here, there = ["http://127.0.0.1:8000", "http://localhost:9", "http://[::1]:7"], "http://gpu-1:8000"
+    alone = open_client(here)
+    mixed = open_client([*here, there], timeout=3)
+    assert all(goes_direct(client, f"{url}/v1/models") for client in (alone, mixed) for url in here)
+    assert not goes_direct(mixed, there) and mixed.timeout.read == 3
+    assert not goes_direct(open_client([there]), there)
+
+
+@pytest.mark.usefixtures("proxied")
+def test_a_proxy_is_named_by_its_variable_and_without_its_password(monkeypatch):
+    assert describe_proxy("http://gpu-1:8000") == "http://proxy.example:3128 (HTTP_PROXY)"
+    assert describe_proxy("https://gpu-1") == "http://proxy.example:3128 (HTTPS_PROXY)"
+    assert describe_proxy("http://127.0.0.1:8000") == ""
+    monkeypatch.setenv("NO_PROXY", "gpu-1,.example.org")
+    assert describe_proxy("http://gpu-1:8000") == describe_proxy("http://a.example.org") == ""
+    monkeypatch.delenv("HTTP_PROXY")
+    assert describe_proxy("http://gpu-2") == "http://proxy.example:3128 (ALL_PROXY)"
+    monkeypatch.setenv("http_proxy", "proxy:1")
+    assert describe_proxy("http://gpu-2") == "proxy:1 (http_proxy)"
+
+
+@pytest.mark.usefixtures("proxied")
+@pytest.mark.parametrize("proxy", ["ftp://proxy.example:1", "http://proxy.example:port"])
+def test_a_proxy_that_cannot_be_used_is_an_error_only_where_it_is_needed(monkeypatch, proxy):
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, proxy)
+    open_client(["http://127.0.0.1:8000"])
+    with raises_message(ConfigError):
+        open_client(["http://gpu-1:8000"])

@@ -1,0 +1,307 @@
+"""PDFs as programs write them: words without blanks, superscripts, outlines, contents, an index, columns."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corag.core.errors import DataError
+from corag.core.types import Passage
+from retrieval.corpora import read_corpus
+from retrieval.documents.contents import find_contents, find_index, find_repeated_contents, fold
+from retrieval.documents.pdf import read_pdf
+from retrieval.documents.plain import join_lines, read_text
+from retrieval.documents.quality import describe_quality
+from retrieval.sifting import CorpusReport, FileReport
+from tests.retrieval.document_files import drawn_pdf, pdf_bytes, prose, shown, structured
+
+
+def read(file: Path, content: bytes) -> tuple[list[Passage], FileReport]:
+    """Write a PDF, and return its passages and the report on it."""
+    file.write_bytes(content)
+    report = CorpusReport()
+    passages = list(read_corpus([file], "documents", report))
+    return passages, report.files[0]
+
+
+def lines(first: int, count: int) -> list[str]:
+    """Return sentences of prose that fill a line each."""
+    return [f"{sentence}." for sentence in prose(first, count).split(".")[:count]]
+
+
+# Words and letters
+
+
+def test_words_without_blanks_between_them_stand_apart() -> None:
+    """LaTeX moves the pen instead of drawing a blank, and its fonts have a letter where others have that."""
+    widths = " ".join(["1000", *["500"] * 94])
+    font = f"/FirstChar 32 /LastChar 126 /Widths [{widths}] /Encoding /WinAnsiEncoding"
+    drawn = "72 700 Td [(Packages)-300(are)-300(split)-300(into)-300(sections)] TJ"
+    (block,) = read_pdf(drawn_pdf([drawn], font=font), "t").blocks
+    assert block.text == "Packages are split into sections"
+
+
+@pytest.mark.parametrize(
+    ("drawn", "text"),
+    [
+        ("(about 10) Tj /F1 7 Tf 4 Ts (6) Tj /F1 11 Tf 0 Ts ( cells) Tj", "about 10^6 cells"),
+        ("(10) Tj /F1 7 Tf 4 Ts (-6) Tj /F1 11 Tf 0 Ts ( m) Tj", "10^-6 m"),
+        ("(its areas) Tj /F1 7 Tf 4 Ts (1) Tj /F1 11 Tf 0 Ts ( by licence) Tj", "its areas [1] by licence"),
+        ("(It ends here.) Tj /F1 7 Tf 4 Ts (12) Tj", "It ends here. [12]"),
+        ("(in 1,234) Tj /F1 7 Tf 4 Ts (2) Tj /F1 11 Tf 0 Ts ( cases) Tj", "in 1,234^2 cases"),
+        ("(the 21) Tj /F1 7 Tf 4 Ts (st) Tj /F1 11 Tf 0 Ts ( century) Tj", "the 21st century"),
+        ("/F1 6 Tf 3 Ts (3) Tj /F1 9 Tf 0 Ts (The licence may.) Tj", "3 The licence may."),
+        ("(H) Tj /F1 7 Tf -2 Ts (2) Tj /F1 11 Tf 0 Ts (O is water) Tj", "H2O is water"),
+        ("(x) Tj /F1 7 Tf -3 Ts (i) Tj /F1 11 Tf 0 Ts ( or y) Tj /F1 7 Tf -3 Ts (n+1) Tj", "x_i or y_(n+1)"),
+        ("(L) Tj /F1 8 Tf 2 Ts (A) Tj /F1 11 Tf 0 Ts (TEX) Tj", "LATEX"),
+        # PDFium breaks the line at a shift as large as these.
+        ("(10) Tj ET BT /F1 7.7 Tf 84.4 706 Td (6) Tj ET BT /F1 11 Tf 91 700 Td (tons) Tj", "10^6 tons"),
+        ("(10) Tj ET BT /F1 7.7 Tf 84.4 694 Td (6) Tj ET BT /F1 11 Tf 72 680 Td (Alby.) Tj", "10_6 Alby."),
+        ("/F1 1 Tf 11 0 0 11 72 650 Tm (area) Tj 7 0 0 7 95 654 Tm (9) Tj 11 0 0 11 100 650 Tm ( of) Tj",
+         "area [9] of"),
+    ],
+)  # fmt: skip
+def test_superscripts_and_note_marks_stay_apart(drawn: str, text: str) -> None:
+    (block,) = read_pdf(drawn_pdf([f"72 700 Td {drawn}"]), "t").blocks
+    assert block.text == text
+
+
+def test_hyphens_at_lines_ends_go_if_the_document_has_the_word() -> None:
+    words = {"neighbours", "members"}
+    assert join_lines(["its neigh-", "bours"], words=words) == "its neighbours"
+    assert join_lines(["Mem-", "bers"], words=words) == "Members"
+    assert join_lines(["a well-", "known town"], words=words) == "a well-known town"
+    assert join_lines(["Nord-", "Ostsee-Kanal"], words=words) == "Nord-Ostsee-Kanal"
+    assert join_lines(["a 32-", "bit machine"], words=words) == "a 32-bit machine"
+    assert join_lines(["salt -", "and rope"], words=words) == "salt - and rope"
+    text = b"All mem-\nbers of the guild and well-\nknown mer\xc2\xad\n  chants. The members agreed."
+    (block,) = read_text(text, "t").blocks
+    assert block.text == "All members of the guild and well-known merchants. The members agreed."
+    pages = [["A state-of-the-", "art mill, as all mem-", "bers of the guild"], ["said. Its members agreed."]]
+    text = " ".join(block.text for block in read_pdf(pdf_bytes(pages), "t").blocks)
+    assert "state-of-the-art mill, as all members of" in text
+
+
+# Sections, pages
+
+
+def test_an_outline_gives_the_titles_of_sections(tmp_path: Path) -> None:
+    long = "Bren & sons: a very long name that goes on"
+    pages = [
+        ["Atlas of towns"],
+        ["Chapter 1", "Towns of the north", "They lie by the sea.", "1.1 Alby", "Alby makes glass."],
+        ["It sends it to Corford.", "1.2 Bren & sons: a very long name", "that goes on", "Bren makes rope."],
+        ["Esby makes salt.", "It is old."],
+    ]
+    outline = [
+        (0, "Towns of the north", 1, 790.0),
+        (1, "Alby", 1, 740.0),
+        (1, long, 2, 766.0),
+        (0, "Nowhere in print", 3, 762.0),
+    ]
+    passages, _ = read(tmp_path / "atlas.pdf", structured(pdf_bytes(pages, title="Atlas"), outline))
+    north = "Atlas > Chapter 1 Towns of the north"
+    assert [(passage.title, passage.text) for passage in passages] == [
+        ("Atlas", "Atlas of towns"),
+        (north, "They lie by the sea."),
+        (f"{north} > 1.1 Alby", "Alby makes glass."),
+        (f"{north} > 1.1 Alby", "It sends it to Corford."),
+        (f"{north} > 1.2 {long}", "Bren makes rope."),
+        (f"{north} > 1.2 {long}", "Esby makes salt."),
+        ("Atlas > Nowhere in print", "It is old."),
+    ]
+
+
+def test_an_outline_without_places_and_with_odd_entries(tmp_path: Path) -> None:
+    pages = [["Alby", "Alby makes glass."], ["Corford", "Corford makes salt."]]
+    outline = [(0, "The towns", 0, None), (1, "Alby", 0, None), (1, "***", 1, None), (1, "Corford", 1, None)]
+    passages, _ = read(tmp_path / "towns.pdf", structured(pdf_bytes(pages), outline))
+    assert [(passage.title, passage.text) for passage in passages] == [
+        ("The towns > Alby", "Alby makes glass."),
+        ("The towns > Corford", "Corford makes salt."),
+    ]
+
+
+def test_pages_have_their_printed_numbers(tmp_path: Path) -> None:
+    pages = [["Preface. Alby is old."], ["More of it."], ["Alby makes glass."], ["Corford makes salt."]]
+    labels = {0: ("/r", 1), 2: ("/D", 1)}
+    passages, _ = read(tmp_path / "atlas.pdf", structured(pdf_bytes(pages), labels=labels))
+    assert [passage.page for passage in passages] == ["i", "ii", 1, 2]
+    assert passages[1].origin == "atlas.pdf, page ii"
+
+
+# What is left out
+
+
+CONTENTS = [
+    "Contents", "1 Towns of the north 1", "1.1 Alby . . . . . . . . . . . . 1", "1.2 Bren, a town whose name",
+    "is long. . . . . . . . . . . . . 2", "2 Towns of the south 3", "2.1 Corford ......... 3",
+    "2.2 Dunholm … 4",
+]  # fmt: skip
+
+
+def test_contents_and_index_are_left_out_and_counted(tmp_path: Path) -> None:
+    text = [lines(number * 6, 6) for number in range(4)]
+    index = [
+        "Index",
+        "A",
+        "Alby, 1, 2",
+        "B",
+        "Bren, 2",
+        "carts, 3–4",
+        "salt",
+        "of Corford, 3",
+        "trade in, 2, 4",
+    ]
+    pages = [[*CONTENTS], *text, index]
+    pdf = structured(pdf_bytes(pages), labels={0: ("/r", 1), 1: ("/D", 1)})
+    passages, report = read(tmp_path / "atlas.pdf", pdf)
+    assert report.left_out == {"tables of contents": 31, "index": 18}
+    assert {passage.page for passage in passages} == {1, 2, 3, 4}
+
+
+def test_tables_that_look_like_contents_stay() -> None:
+    menu = ["Soup ........ 5", "Bread ....... 2", "Fish ........ 9", "Salt ........ 1", "Beer ........ 4"]
+    assert not find_contents(menu, {str(page) for page in range(1, 12)}), "their numbers do not rise"
+    years = ["Alby founded ..... 1210", "Bren founded ..... 1377", "Corford founded ..... 1501"]
+    assert not find_contents(years, {"1", "2", "3"}), "there are no such pages"
+    results = ["Alby scored 1", "Bren scored 2", "Corford scored 3", "Dunholm scored 4", "Esby scored 5"]
+    assert not find_contents(results, set("12345")), "without dots, and no titles of sections"
+    assert find_contents(results, set("12345"), {fold(line[:-2]) for line in results}) == {0, 1, 2, 3, 4}
+
+
+def test_contents_of_a_text_whose_pages_are_not_known() -> None:
+    entries = [f"Town {number} ........ {number * 3}" for number in range(1, 7)]
+    assert find_contents(["Preface", *entries, "Alby makes glass."]) == set(range(1, 7))
+    assert not find_contents(entries[:4])
+
+
+def test_contents_without_page_numbers_are_lines_that_come_again() -> None:
+    titles = [
+        f"{number}. The town of Alby and its {what}" for number, what in enumerate(("salt", "ink", "rope"))
+    ]
+    longer = ["3. How the carts of the town get to the coast,", "and back"]
+    entries = [*titles, "", *longer, "  4. A last word"]
+    body = [line for title in titles for line in (title, "", "It is old.", "So be it.", "")]
+    body += [
+        "3. How the carts of the town get to the",
+        "coast, and back",
+        "By road.",
+        "4. A last word",
+        "Done.",
+    ]
+    text = ["Atlas", "Contents", "", *entries, "", *body]
+    assert find_repeated_contents(text) == set(range(1, 3 + len(entries)))
+    assert not find_repeated_contents(["Contents", "glass", "salt", "ink", "rope", "tiles", *lines(0, 9)])
+    document = read_text("\n".join(text).encode(), "t")
+    assert document.left_out == {"tables of contents": 42}
+    assert sum("The town of Alby and its salt" in block.text for block in document.blocks) == 1
+
+
+def test_a_chapter_called_index_is_no_index() -> None:
+    pages = [["Alby, 1"], lines(0, 3), ["Index", "The index of prices rose in 1931.", *lines(5, 9)]]
+    assert not find_index(pages, {"1", "2", "3"})
+
+
+def test_an_index_with_rows_of_dots_needs_no_heading_that_is_known() -> None:
+    dotted = [f"term {number} . . . . . . . . . {number}, {number + 2}" for number in range(1, 10)]
+    labels = {str(number) for number in range(1, 13)}
+    pages = [lines(0, 5), lines(7, 5), ["A", *dotted[:4], "B", *dotted[4:]], ["Z", "zeal . . . . . . 3"]]
+    assert find_index(pages, labels) == [(2, 0), (3, 0)]
+    headed = ["It ends.", "D.1 Index of commands", ".Call, 3", "alias, 1, 2", ", 5", "cd, 4"]
+    assert find_index([lines(0, 5), headed], labels) == [(1, 1)]
+
+
+def test_a_header_names_its_chapter_with_the_pages_number(tmp_path: Path) -> None:
+    pages = [["1 Towns", *lines(0, 5)], ["Chapter 1: Towns 2", *lines(6, 5)], ["- 3 -", *lines(12, 5)]]
+    outline = [(0, "1 Towns", 0, 790.0)]
+    passages, report = read(tmp_path / "a.pdf", structured(pdf_bytes(pages), outline))
+    assert report.left_out == {"running headers and footers": 5}
+    assert {passage.title for passage in passages} == {"a > 1 Towns"}
+
+
+def test_running_titles_of_sections_are_left_out(tmp_path: Path) -> None:
+    """They change with the section, so that none stands on many pages."""
+    titles = ["Towns of the north", "Towns of the south"]
+    pages = [
+        [titles[0], *lines(0, 5)],
+        [f"{titles[0]} 2", *lines(6, 5)],
+        [titles[1], *lines(12, 5)],
+        [f"CHAPTER 2. {titles[1].upper()[:14]}… 2.1. ESBY", *lines(18, 5)],
+    ]
+    outline = [(0, titles[0], 0, 790.0), (0, titles[1], 2, 790.0), (1, "Esby", 3, 740.0)]
+    passages, report = read(tmp_path / "a.pdf", structured(pdf_bytes(pages), outline))
+    assert report.left_out == {"running headers and footers": 13}
+    text = " ".join(passage.text for passage in passages)
+    assert "Towns of" not in text and "TOWNS" not in text
+
+
+DRAWN = [*lines(0, 5), *CONTENTS, "Index", "salt, 2", "ink, 1, 3", "The Atlas", "* * *", "2", "ii", "Towns"]
+ENTRIES = st.tuples(
+    st.integers(0, 1),
+    st.sampled_from(["Towns", "Contents", "Index", "2 Salt"]),
+    st.integers(0, 5),
+    st.sampled_from([None, 790.0, 700.0]),
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.lists(st.sampled_from(DRAWN), max_size=9), min_size=1, max_size=6),
+    st.lists(ENTRIES, max_size=4),
+)
+def test_each_word_of_a_page_is_in_a_passage_or_counted(
+    pages: list[list[str]], outline: list[tuple[int, str, int, float | None]]
+) -> None:
+    drawn = sum(any(map(str.isalnum, word)) for page in pages for line in page for word in line.split())
+    known = [(level, title, page, height) for level, title, page, height in outline if page < len(pages)]
+    if known:
+        known[0] = (0, *known[0][1:])
+    try:
+        document = read_pdf(structured(pdf_bytes(pages, title="Atlas"), known), "t")
+    except DataError:
+        assert not drawn
+        return
+    # A printed heading is in the titles of the passages below it; how often it was printed is not to be seen.
+    printed = [line for page in pages for line in page if any(title in line for _, title, _, _ in known)]
+    read = sum(any(map(str.isalnum, word)) for block in document.blocks for word in block.text.split())
+    left_out = sum(document.left_out.values())
+    assert drawn - sum(len(line.split()) for line in printed) <= read + left_out
+    if not known:
+        assert drawn == read + left_out
+
+
+# Doubts
+
+
+def two_columns(left: str, right: str) -> str:
+    """Return operators that draw ten lines of two parts each."""
+    rows = range(700, 560, -14)
+    return " ".join(
+        f"1 0 0 1 {x} {y} Tm {shown(text)} Tj" for y in rows for x, text in ((72, left), (320, right))
+    )
+
+
+def test_columns_drawn_line_by_line_are_told() -> None:
+    left, right = "Alby makes glass and sells", "The carts go to the coast"
+    assert read_pdf(drawn_pdf([two_columns(left, right)]), "t").notes == (
+        "1 page(s) are drawn line by line over two columns, which may be mixed",
+    )
+    assert not read_pdf(drawn_pdf([two_columns("Alby", "glass")]), "t").notes, "a table"
+
+
+def test_text_of_bad_quality_is_told(tmp_path: Path) -> None:
+    good = "Alby makes glass and sells it to all of its neighbours who have none. " * 8
+    assert not describe_quality([good]) and not describe_quality(["Short."])
+    assert not describe_quality(["東京は日本の首都であり、人口が最も多い都市である。" * 30])
+    assert not describe_quality(["Der Rechtsschutzversicherungsvertrag gilt. " + good * 3])
+    (glued,) = describe_quality([good.replace(" ", "").replace(".", ". ")])
+    assert glued.startswith("its words may be glued together:")
+    (torn,) = describe_quality([" ".join(good.replace(" ", ""))])
+    assert torn.startswith("its words may be torn apart:")
+    (garbled,) = describe_quality([good.replace("e", "\ufffd")])
+    assert garbled.startswith("its text may be garbled:")
+    assert describe_quality(["(cid:12)(cid:7)" * 40])[0].startswith("its text may be garbled: 100")
+    _, report = read(tmp_path / "glued.pdf", pdf_bytes([[good[:70].replace(" ", "")] * 9, [good[:70]] * 9]))
+    assert "its words may be glued together" in report.note

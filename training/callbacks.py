@@ -1,0 +1,75 @@
+"""What every training reports while it runs, whichever of TRL's trainers it uses.
+
+A further kind of log is one class and one line of :func:`training_callbacks`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from corag.core.files import write_atomically
+from eval.experiment.progress import clock
+
+METRICS = "metrics.jsonl"
+
+
+def training_callbacks(out: Path) -> list[TrainerCallback]:
+    """Return the callbacks of a training into the folder ``out``."""
+    return [ProgressLines(), MetricsFile(out / METRICS)]
+
+
+class ProgressLines(TrainerCallback):  # type: ignore[misc]
+    """Prints step, loss and remaining time to standard error whenever the loss is logged.
+
+    In the place of transformers' bar and its dictionaries, which go to standard output.
+    """
+
+    def __init__(self) -> None:
+        self._start_time, self._start_step = time.monotonic(), 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Count from the step that a resumed training starts at."""
+        self._start_time, self._start_step = time.monotonic(), state.global_step
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **_: Any) -> None:
+        """Print a step."""
+        # What is logged of an evaluation, or at the end of a training, has no loss of a step.
+        if not state.is_world_process_zero or "loss" not in logs:
+            return
+        steps = state.global_step - self._start_step
+        seconds_left = (time.monotonic() - self._start_time) / steps * (state.max_steps - state.global_step)
+        remaining = f", about {clock(seconds_left)} left" if seconds_left >= 1 else ""
+        reward = f", reward {logs['reward']:.3f}" if logs.get("reward") is not None else ""
+        sys.stderr.write(
+            f"corag: step {state.global_step} of {state.max_steps}, loss {float(logs['loss']):.3f}{reward}"
+            f"{remaining}\n"
+        )
+
+
+class MetricsFile(TrainerCallback):  # type: ignore[misc]
+    """Writes what is logged to a file, one line of JSON each, whatever else it is reported to."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Keep the lines of the steps that the checkpoint holds, none for a fresh start."""
+        # A killed training has logged steps after its last checkpoint, which are now trained again.
+        if state.is_world_process_zero:
+            lines = self._file.read_text(encoding="utf-8").splitlines() if self._file.is_file() else []
+            valid = [
+                line for line in lines if state.global_step and json.loads(line)["step"] <= state.global_step
+            ]
+            write_atomically(self._file, "".join(f"{line}\n" for line in valid))
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **_: Any) -> None:
+        """Append a line."""
+        if state.is_world_process_zero:
+            with self._file.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps({"step": state.global_step, **logs}) + "\n")

@@ -1,0 +1,182 @@
+"""The model that is trained: loaded with its adapter, in which arithmetic, and saved again."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from corag.core.errors import ConfigError
+from corag.core.files import atomic_replace, write_atomically
+from corag.core.hugging_face import reading_weights
+from corag.generation.adapters import adapter_folder, check_adapter
+from corag.generation.models import native_dtype
+from training.config import LoraOptions, ProgramOptions
+
+ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+
+def load_model(config: ProgramOptions, folder: str) -> tuple[Any, Any]:
+    """Load the base model; return it with the options of a new adapter, if there is to be one."""
+    import torch
+    from peft import LoraConfig, PeftModel
+    from transformers import AutoModelForCausalLM
+
+    precision = resolve_precision(config)
+    # Frozen weights may be coarse; trained ones are kept in float32, as small updates would be lost.
+    options: dict[str, Any] = {
+        "dtype": torch.float32 if config.tuning == "full" else getattr(torch, precision)
+    }
+    if (attention := resolve_attention(config, folder)) != "auto":
+        options["attn_implementation"] = attention
+    if config.tuning == "qlora":
+        options["quantization_config"] = build_4bit_config(precision)
+    with reading_weights(f"the model in '{folder}'"):
+        model = AutoModelForCausalLM.from_pretrained(folder, **options)
+    if config.tuning == "full":
+        return model, None
+    if config.adapter:
+        adapter = adapter_folder(config.adapter)
+        check_adapter(adapter, folder)
+        with reading_weights(f"the adapter '{adapter}'"):
+            adapted = PeftModel.from_pretrained(model, adapter, is_trainable=True)
+        # It names its base as its trainer did ("default"), where PEFT would look for a configuration.
+        adapted.peft_config["default"].base_model_name_or_path = folder
+        return adapted, None
+    # PEFT takes "all-linear" as a word, and names of layers as a list.
+    targets = config.lora.targets[0] if config.lora.targets == ("all-linear",) else list(config.lora.targets)
+    lora = LoraConfig(
+        r=config.lora.rank,
+        lora_alpha=config.lora.alpha,
+        lora_dropout=config.lora.dropout,
+        target_modules=targets,
+        task_type="CAUSAL_LM",
+    )
+    return model, lora
+
+
+def load_tokenizer(folder: str) -> Any:
+    """Load a tokenizer that can pad."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    # Collators want some token to pad with; which one does not matter, as padding is never looked at.
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def resolve_adapter_size(config: ProgramOptions, folder: str) -> dict[str, Any]:
+    """Return the size of the adapter that is trained: of the one that is trained further, else the options'.
+
+    Raises :class:`ConfigError` if the options name another size than that of the adapter trained further.
+    """
+    options = asdict(config.lora)
+    if not config.adapter:
+        return options
+    settings = check_adapter(adapter_folder(config.adapter), folder)
+    targets = settings.get("target_modules") or ()  # a pattern in some adapters from elsewhere
+    start = {
+        "rank": settings.get("r"),
+        "alpha": settings.get("lora_alpha"),
+        "dropout": settings.get("lora_dropout"),
+        "targets": [targets] if isinstance(targets, str) else sorted(targets),
+    }
+    default = asdict(LoraOptions())
+    for name, size in start.items():
+        option = sorted(options[name]) if name == "targets" else options[name]
+        # A default value was probably not chosen, so it gives way to the adapter's own.
+        if option != size and options[name] != default[name]:
+            raise ConfigError(
+                f"lora.{name} is {options[name]}, but the adapter '{config.adapter}' that is trained on has "
+                f"{size}: leave lora.{name} out, or adapter for a new one."
+            )
+    return start
+
+
+def build_4bit_config(precision: str) -> Any:
+    """Return QLoRA's quantisation: 4-bit normal floats, their scales quantised too (Dettmers et al. 2023).
+
+    ``precision``: of the arithmetic. Raises :class:`ConfigError` where it cannot be had.
+    """
+    import torch
+    from transformers import BitsAndBytesConfig
+
+    if not torch.cuda.is_available() or importlib.util.find_spec("bitsandbytes") is None:
+        raise ConfigError(
+            "tuning 'qlora' wants a CUDA GPU and the package bitsandbytes: install it, or choose tuning "
+            "'lora'."
+        )
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=getattr(torch, precision),
+    )
+
+
+def resolve_precision(config: ProgramOptions) -> str:
+    """Return the precision of the arithmetic."""
+    import torch
+
+    if config.precision != "auto":
+        return config.precision
+    native = native_dtype(on_cpu=not torch.cuda.is_available())
+    return native if native == "bfloat16" else "float32"  # small gradients vanish in float16
+
+
+def resolve_batching(config: ProgramOptions) -> str:
+    """Return how rows are put into batches."""
+    import torch
+
+    if config.batching != "auto":
+        return config.batching
+    # Rows behind one another waste nothing, but only FlashAttention keeps them apart: other kernels would let
+    # a row look at the ones before it.
+    has_flash_attention = torch.cuda.is_available() and importlib.util.find_spec("flash_attn")
+    return "padding_free" if has_flash_attention else "by_length"
+
+
+def resolve_attention(config: ProgramOptions, folder: str) -> str:
+    """Return the name of the attention; "auto" leaves it to transformers, but for ours on a CPU."""
+    import torch
+    from transformers import AutoConfig
+
+    from training import attention
+
+    if config.attention != "auto":
+        return config.attention
+    if resolve_batching(config) == "padding_free":
+        return "flash_attention_2"
+    if torch.cuda.is_available() or not attention.suits(AutoConfig.from_pretrained(folder)):
+        return "auto"
+    attention.register()
+    return attention.NAME
+
+
+def save_model(trainer: Any, config: ProgramOptions, out: Path) -> None:
+    """Write adapter or model. An adapter names its base model as the user did, not by its place here."""
+    trainer.save_model(str(out))
+    if config.tuning != "full" and trainer.is_world_process_zero():
+        round_weights(out / WEIGHTS, config.save_precision)
+        # Not before: PEFT looks for the base model's configuration when it saves, on the network if the name
+        # is no folder.
+        settings = json.loads((out / ADAPTER).read_text(encoding="utf-8"))
+        write_atomically(
+            out / ADAPTER, json.dumps(settings | {"base_model_name_or_path": config.model}, indent=2) + "\n"
+        )
+
+
+def round_weights(file: Path, precision: str) -> None:
+    """Write an adapter's weights again in this precision."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    # As they lie on disk: while they are spread over GPUs (FSDP) the model's own keep the precision in which
+    # they were trained, whatever one sets them to.
+    dtype = getattr(torch, precision)
+    weights = {name: weight.to(dtype) for name, weight in load_file(file).items()}
+    with atomic_replace(file) as temporary:
+        save_file(weights, temporary, metadata={"format": "pt"})

@@ -1,0 +1,364 @@
+"""What the model is taught to do: one :class:`RowTask` for each request of decoding that rows can be made of.
+
+The paper has three (section 3.2): the next sub-query, the sub-answer, the final answer. Prompts come from the
+functions that decoding uses, so rows and requests are the same to the byte. A further task is a function and
+an entry of ``ROW_TASKS``: options, help, stamps and reports read the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from corag.chains.chain import Chain, top_passages
+from corag.chains.config import CoRAGConfig
+from corag.chains.final_answer import Context, final_prompt
+from corag.chains.prompting import (
+    PromptName,
+    continuation,
+    final_answer_prompt,
+    stop_check_prompt,
+    sub_answer_prompt,
+    sub_query_prompt,
+)
+from corag.chains.verifier import verify_request
+from corag.core.errors import ConfigError, DataError
+from corag.core.prompting.prompt import Prompt
+from corag.core.seeds import derive_seed
+from corag.core.text import exact_match, normalize_answer
+from corag.core.types import Hit, Passage
+from ircot.method import IRCoTConfig, thought_prompt
+from training.chains import ChainRow
+from training.sampling import SampledChain
+
+if TYPE_CHECKING:
+    from training.data import RowsConfig
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingExample:
+    """A request of decoding and what should be replied.
+
+    Attributes:
+        hop: counted from 1; 0 for tasks asked once per question. Of verify the candidate's number.
+        prompt: as decoding writes it.
+        reply: what the model should say.
+        cut: the reply is not taught, since decoding does not give it whole. A sampled one was cut off at its
+            limit of tokens, as its engine said; an annotated one is longer than that limit. Gold answers and
+            stops are taught whatever their length.
+        rests_on: what the prompt has to show, "" for nothing in particular: if passages that were left out
+            for want of room had it alone, a model would learn to make it up.
+        ends: the reply is taught to end the turn. A thought does not: decoding keeps its first sentence, and
+            asks for the next one right behind it, so what follows a sentence must be the next, not the end.
+    """
+
+    question_id: str
+    task: str
+    hop: int
+    prompt: Prompt
+    reply: str
+    cut: bool = False
+    rests_on: str = ""
+    ends: bool = True
+
+    @property
+    def name(self) -> str:
+        """What to call the row in a message."""
+        part = "candidate" if self.task == "verify" else "hop"
+        return f"{self.task} of question '{self.question_id}'" + (f", {part} {self.hop}" if self.hop else "")
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """One question with its sampled chains, and what its rows are made with.
+
+    Attributes:
+        row: the question with its candidates.
+        passages: by id; all that the tasks show.
+        count: counts the tokens of a text.
+        config: which rows are made.
+        corag: prompts, passages and limits, as in decoding.
+        ircot: the same for thoughts; None without them.
+        taught: whether the kept chain is taught, not its candidates' answers alone.
+    """
+
+    row: ChainRow
+    passages: Mapping[str, Passage]
+    count: Callable[[str], int]
+    config: RowsConfig
+    corag: CoRAGConfig
+    ircot: IRCoTConfig | None = None
+    taught: bool = True
+
+    @cached_property
+    def chain(self) -> Chain | None:
+        """The kept chain with its passages, if it is taught."""
+        return self.rebuild(self.row.chain) if self.taught and self.row.chain is not None else None
+
+    @cached_property
+    def context(self) -> Context:
+        """What a search for the question itself found."""
+        return Context(self.hits(self.row.context_ids))
+
+    def rebuild(self, sampled: SampledChain) -> Chain:
+        """Rebuild a candidate with its passages. Raises :class:`DataError` if a passage is missing."""
+        return Chain(sampled.hops, hits=tuple(self.hits(hop.passage_ids) for hop in sampled.hops))
+
+    def hits(self, ids: Sequence[str]) -> tuple[Hit, ...]:
+        """Return passages as a search returns them. Raises :class:`DataError` if one is missing."""
+        missing = [name for name in ids if name not in self.passages]
+        if missing:
+            raise DataError(
+                f"the chains of question '{self.row.question.id}' read passage '{missing[0]}', which the "
+                "index does not have: give the index that they were sampled with."
+            )
+        return tuple(Hit(self.passages[name], 1 / rank) for rank, name in enumerate(ids, 1))
+
+    def is_cut(self, prompt: Prompt, reply: str, limit: int, *, when_sampled: bool) -> bool:
+        """Whether decoding would not give a reply whole. ``when_sampled``: whether its engine cut it off."""
+        # Annotated replies had no engine, so their tokens are counted.
+        return self.count(continuation(prompt, reply)) > limit if self.row.annotated else when_sampled
+
+
+@dataclass(frozen=True)
+class RowTask:
+    """A request of decoding that can be taught.
+
+    Attributes:
+        name: as ``--rows.tasks`` names it, and the column ``task`` of the rows.
+        places: returns where in a question it is asked: hops counted from 1, or (0,) for once.
+        examples: yields what is asked at such a place, with the reply.
+        prompt: the prompt of CoRAG that sampling does not use, so that the chains' manifest does not say
+            which it was; None if it does.
+        reads_candidates: it shows the passages of all candidates, not of the kept chain alone.
+        of_thoughts: it is made of folders of IRCoT's thoughts, which hold no chains.
+        check: raises :class:`ConfigError` for chains that it cannot be made of.
+    """
+
+    name: str
+    places: Callable[[RowSource], Sequence[int]]
+    examples: Callable[[RowSource, int], Iterator[TrainingExample]]
+    prompt: PromptName | None = None
+    reads_candidates: bool = False
+    of_thoughts: bool = False
+    check: Callable[[Sequence[ChainRow]], None] = lambda rows: None
+
+
+# ---- where a task is asked
+
+
+def _each_hop(source: RowSource) -> Sequence[int]:
+    return range(1, len(source.chain.hops) + 1) if source.chain is not None else ()
+
+
+def _once(source: RowSource) -> Sequence[int]:
+    return (0,) if source.chain is not None else ()
+
+
+def _each_thought(source: RowSource) -> Sequence[int]:
+    return range(1, len(source.row.thoughts) + 1) if source.ircot is not None else ()
+
+
+# ---- what is asked, and what should be replied
+
+
+def _sub_query(source: RowSource, number: int) -> Iterator[TrainingExample]:
+    """Yield the request for a hop's sub-query, whose prompt shows the hops before it."""
+    assert source.chain is not None
+    hops, corag, question = source.chain.hops, source.corag, source.row.question
+    hop, before = hops[number - 1], Chain(hops[: number - 1])
+    prompt = corag.conventions.fit_hop(sub_query_prompt(question.text, before, corag), source.count)
+    cut = source.is_cut(prompt, hop.sub_query, corag.max_sub_query_tokens, when_sampled=hop.query_cut)
+    recovers = number > 1 and hops[number - 2].refused and not hop.refused
+    for _ in range(source.config.recovery_copies if recovers else 1):
+        yield TrainingExample(question.id, "sub_query", number, prompt, hop.sub_query, cut)
+
+
+def _sub_answer(source: RowSource, number: int) -> Iterator[TrainingExample]:
+    assert source.chain is not None
+    hop, hits, corag = source.chain.hops[number - 1], source.chain.hits[number - 1], source.corag
+    if not hits:
+        # A hop that found nothing was refused without asking the model, so there is no request to learn.
+        return
+    prompt = sub_answer_prompt(hop.sub_query, top_passages(hits, corag.passages_per_hop), corag)
+    prompt = corag.conventions.fit_hop(prompt, source.count)
+    cut = source.is_cut(prompt, hop.sub_answer, corag.max_sub_answer_tokens, when_sampled=hop.answer_cut)
+    # What the model said itself may be wrong, or a refusal; what is annotated must be there to read.
+    fact = hop.sub_answer if source.row.annotated else ""
+    yield TrainingExample(source.row.question.id, "sub_answer", number, prompt, hop.sub_answer, cut, fact)
+
+
+def _stop(source: RowSource, number: int) -> Iterator[TrainingExample]:
+    assert source.chain is not None
+    question = source.row.question
+    prompt = stop_check_prompt(question.text, Chain(source.chain.hops[:number]), source.corag)
+    reply = "Yes" if number >= best_stop_hop(source.row) else "No"
+    yield TrainingExample(question.id, "stop", number, prompt, reply)
+
+
+def _final_answer(source: RowSource, number: int) -> Iterator[TrainingExample]:
+    assert source.chain is not None
+    question = source.row.question
+    prompt, *_ = final_prompt(question.text, source.chain, source.context, source.count, source.corag)
+    # The first gold answer is the one taught: further ones are other ways to write it.
+    yield TrainingExample(question.id, "final_answer", number, prompt, question.answers[0])
+
+
+def _draft(source: RowSource, number: int) -> Iterator[TrainingExample]:
+    assert source.chain is not None
+    question = source.row.question
+    prompt = final_answer_prompt(question.text, source.chain, (), source.corag)
+    yield TrainingExample(question.id, "draft", number, prompt, question.answers[0])
+
+
+def _no_chain(source: RowSource, number: int) -> Iterator[TrainingExample]:
+    question = source.row.question
+    prompt, *_ = final_prompt(question.text, Chain(), source.context, source.count, source.corag)
+    yield TrainingExample(question.id, "no_chain", number, prompt, question.answers[0])
+
+
+def _verify(source: RowSource, number: int) -> Iterator[TrainingExample]:
+    """Yield what the verifier would be asked of a question's candidates, as many right ones as wrong ones.
+
+    A question whose candidates are all right or all wrong yields nothing, or one of them if the uncontested
+    are wanted: what is learned of it is how hard the question is, not how good an answer.
+    """
+    question, corag = source.row.question, source.corag
+    if source.config.verify_passages is not None:
+        corag = replace(corag, verify_passages=source.config.verify_passages)
+    for candidate_number, candidate, is_right in contested_candidates(source.row, source.config):
+        assert candidate.answer is not None
+        chain = source.rebuild(candidate)
+        prompt = verify_request(question.text, chain, candidate.answer, source.count, corag)
+        reply = "Yes" if is_right else "No"
+        yield TrainingExample(question.id, "verify", candidate_number, prompt, reply)
+
+
+def _check_candidate_answers(rows: Sequence[ChainRow]) -> None:
+    if not any(chain.answer for row in rows for chain in row.chains):
+        raise ConfigError(
+            "the row task verify wants the chains' answers, which these were sampled without: sample with "
+            "--sample.answers final, or leave verify out of --rows.tasks."
+        )
+
+
+def _thought(source: RowSource, number: int) -> Iterator[TrainingExample]:
+    """Yield what IRCoT would have asked at a step of a question's gold reasoning, with what to think."""
+    assert source.ircot is not None
+    question, thoughts = source.row.question, source.row.thoughts
+    thought, facts = thoughts[number - 1], [hop.answer for hop in question.decomposition]
+    passages = [hit.passage for hit in source.hits(thought.passage_ids)]
+    earlier = [each.sentence for each in thoughts[: number - 1]]
+    prompt = thought_prompt(question.text, passages, earlier, source.count, source.ircot)
+    cut = source.count(continuation(prompt, thought.sentence)) > source.ircot.max_thought_tokens
+    fact = "".join(facts[number - 1 : number])  # the last sentence states no further one
+    yield TrainingExample(
+        question.id, "thought", number, prompt, thought.sentence, cut, fact, ends=number > len(facts)
+    )
+
+
+ROW_TASKS: Mapping[str, RowTask] = {
+    task.name: task
+    for task in (
+        RowTask("sub_query", _each_hop, _sub_query),
+        RowTask("sub_answer", _each_hop, _sub_answer),
+        RowTask("final_answer", _once, _final_answer),
+        RowTask("draft", _once, _draft),
+        RowTask("stop", _each_hop, _stop, prompt="stop_check"),
+        RowTask("no_chain", _once, _no_chain),
+        RowTask(
+            "verify",
+            # Of every question with candidates, whether one of them was kept or not.
+            lambda source: (0,),
+            _verify,
+            prompt="verify",
+            reads_candidates=True,
+            check=_check_candidate_answers,
+        ),
+        RowTask("thought", _each_thought, _thought, of_thoughts=True),
+    )
+}
+"""All tasks by name. Rows of one hop, or of one question, come in this order."""
+
+# The choices are the table's, so that a new task needs no line here. A type checker cannot read that.
+if TYPE_CHECKING:
+    Task = str
+else:
+    Task = Literal[tuple(ROW_TASKS)]
+
+
+def extra_prompts(tasks: Sequence[str]) -> dict[str, PromptName]:
+    """Return, by task, the prompts of CoRAG that some tasks use and sampling does not."""
+    return {name: task.prompt for name, task in ROW_TASKS.items() if name in tasks and task.prompt}
+
+
+def list_examples(source: RowSource) -> Iterator[TrainingExample]:
+    """Yield all that is taught of a question: hop by hop, then what is asked once.
+
+    Raises :class:`DataError` if a passage is missing, or the chain is taught and the question has no answer.
+    """
+    question, config = source.row.question, source.config
+    if source.chain is not None and (not question.answers or not question.answers[0].strip()):
+        raise DataError(
+            f"question '{question.id}' has no gold answer to train on: give training questions one each."
+        )
+    tasks = [task for name, task in ROW_TASKS.items() if name in config.tasks]
+    places = [(number, task) for task in tasks for number in task.places(source)]
+    for number, task in sorted(places, key=lambda place: (place[0] == 0, place[0])):
+        if is_drawn(task.name, question.id, number, config):
+            yield from task.examples(source, number)
+
+
+def is_drawn(task: str, question_id: str, hop: int, config: RowsConfig) -> bool:
+    """Whether a task's row is among the share that is taken. ``hop``: 0 for what is asked once."""
+    place = f"hop {hop}" if config.ratio_per == "hop" else "question"
+    share = config.ratios.get(task, config.ratio if hop else 1.0)
+    return derive_seed(config.seed, "ratio", task, question_id, place) < share * 2**31
+
+
+def best_stop_hop(row: ChainRow) -> int:
+    """Return after how many hops the kept chain should stop: where its gold answer is likeliest (5.4)."""
+    assert row.chain is not None
+    means = row.chain.means
+    # Chains from decompositions are scored at their end only, so they should go on to their end.
+    return len(row.chain.hops) if len(means) < len(row.chain.hops) else 1 + means.index(max(means))
+
+
+def contested_candidates(row: ChainRow, config: RowsConfig) -> list[tuple[int, SampledChain, bool]]:
+    """Return the candidates that verify takes, in order: their numbers from 1 on, and whether each is right.
+
+    Right is what the datasets' scorers count as an exact match. Different answers come before further chains
+    to the same answer, else by the seed; candidates that say the same word by word are taken once.
+    """
+    by_content = {
+        (chain.hops, chain.answer): number
+        for number, chain in reversed(list(enumerate(row.chains, 1)))
+        if chain.hops and chain.answer and normalize_answer(chain.answer)
+    }
+    numbers = sorted(
+        by_content.values(),
+        key=lambda number: derive_seed(config.seed, "verify", row.question.id, str(number)),
+    )
+    right, wrong = list[int](), list[int]()
+    for number in numbers:
+        side = right if exact_match(row.chains[number - 1].answer or "", row.question.answers) else wrong
+        side.append(number)
+    pairs = min(len(right), len(wrong), config.verify_pairs)
+    if not pairs and config.verify_uncontested:
+        pairs = 1  # of the one kind that there is
+    is_right = dict.fromkeys(_vary_answers(right, row.chains)[:pairs], True)
+    is_right |= dict.fromkeys(_vary_answers(wrong, row.chains)[:pairs], False)
+    return [(number, row.chains[number - 1], is_right[number]) for number in sorted(is_right)]
+
+
+def _vary_answers(numbers: Sequence[int], chains: Sequence[SampledChain]) -> list[int]:
+    """Put the first candidate of every answer before the second of any."""
+    counts: dict[str, int] = {}
+    ranks = []
+    for number in numbers:
+        answer = normalize_answer(chains[number - 1].answer or "")
+        ranks.append(counts.get(answer, 0))
+        counts[answer] = ranks[-1] + 1
+    return [number for _, number in sorted(zip(ranks, numbers, strict=True), key=lambda each: each[0])]

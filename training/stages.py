@@ -1,0 +1,193 @@
+"""One stage of 'corag rounds': a command in a process of its own, with a stamp of what its result depends on.
+
+An engine, a trainer and a JVM in one process would not give all of their memory back. A stage runs again when
+its options have changed, or anything that it reads.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import yaml
+
+from corag.core.errors import BackendError
+from corag.core.files import file_digest, write_atomically
+from corag.core.identity import identity_of
+from corag.core.json_types import to_json_types
+from corag.core.runs.folder import TRACES, read_lines
+from corag.core.runs.stamp import STAMP, Input, Stamp, is_finished
+from eval.experiment.backends import indexes_read, weights_read
+from eval.experiment.run import RunConfig
+from training.chains import load_corag_options
+from training.config import WATCHING, SftConfig
+from training.row_tasks import extra_prompts
+from training.rows import MakeRowsConfig
+from training.sample import SampleRunConfig
+
+COMMAND = (sys.executable, "-m", "corag.cli")
+"""How the corag command is started: by name, since the command line stands above this package."""
+ACCELERATE = (sys.executable, "-m", "accelerate.commands.launch")
+SFT = str(Path(__file__).with_name("sft.py"))
+_END_S = 5.0  # less than the command line gives itself, lest the training go on alone
+StageOptions: TypeAlias = SampleRunConfig | MakeRowsConfig | SftConfig | RunConfig
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A command by its options, and the folder that it makes.
+
+    ``after``: results of earlier stages that it reads.
+    """
+
+    result: Path
+    options: StageOptions
+    after: tuple[Path, ...] = ()
+
+    @property
+    def stamp_file(self) -> Path:
+        """Where its stamp lies: beside the result, whose files are hashed as an adapter's."""
+        return stamp_path(self.result)
+
+
+def run_stage(stage: Stage, command: Sequence[str], max_failed: int = 0) -> None:
+    """Run a stage's command unless it has finished with these options on what is there now.
+
+    It has not finished if more than ``max_failed`` questions failed. Raises :class:`BackendError` if it
+    fails, or questions failed whose chains the next stage wants; what it had done is kept.
+    """
+    stamp = build_stamp(stage)
+    if stage.result.exists() and is_finished(stage.stamp_file, stamp):
+        return
+    stamp.write(stage.stamp_file)  # as unfinished, until the command has ended well
+    file = stage.result.with_name(stage.result.name + ".yaml")
+    _print(f"{stage.result} ...")
+    status = run_with_options(command, asdict(stage.options), file)
+    if status:
+        raise BackendError(
+            f"the stage that makes '{stage.result}' ended with exit status {status}: its own message stands "
+            "above. Once that is mended, or the folder removed if it was made with other options, the same "
+            "command goes on from there."
+        )
+    if not isinstance(stage.options, SampleRunConfig | RunConfig) or check_answered(
+        stage.options, max_failed
+    ):
+        stamp.finish(stage.stamp_file)
+
+
+def run_and_wait(command: Sequence[str]) -> int:
+    """Run a command and return its exit status. What ends this process ends the command and its children."""
+    # In a process group of its own: accelerate would be killed before it could stop the training, which would
+    # go on alone.
+    process = subprocess.Popen(command, start_new_session=True)
+    try:
+        return process.wait()
+    except BaseException:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_END_S)
+        raise
+
+
+def run_with_options(command: Sequence[str], options: Mapping[str, Any], file: Path) -> int:
+    """Run a command with options, which are written to ``file``, and return its exit status."""
+    write_atomically(file, yaml.safe_dump(to_json_types(options), sort_keys=False, width=120))
+    return run_and_wait([*command, "--config", str(file)])
+
+
+def stage_command(stage: Stage, launch: Sequence[str]) -> list[str]:
+    """Return the command of a stage without its options. ``launch``: arguments of 'accelerate launch'."""
+    match stage.options:
+        case SampleRunConfig():
+            return [*COMMAND, "sample"]
+        case MakeRowsConfig():
+            return [*COMMAND, "rows"]
+        case RunConfig():
+            return [*COMMAND, "run"]
+        case SftConfig():
+            return [*ACCELERATE, *launch, SFT]
+
+
+def default_launch() -> list[str]:
+    """Return accelerate's arguments for one process."""
+    import torch
+
+    # No mixed precision: the training's own options decide what to compute in.
+    one = ["--num_processes", "1", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+    threads = ["--num_cpu_threads_per_process", str(torch.get_num_threads())]
+    return one if torch.cuda.is_available() else ["--cpu", *threads, *one]
+
+
+def build_stamp(stage: Stage) -> Stamp:
+    """Return what a stage's result depends on: its options, and what it reads, by content."""
+    options = stage.options
+    excluded = WATCHING if isinstance(options, SftConfig) else ("batch_size", "max_failed")
+    made_with = {name: value for name, value in identity_of(options).items() if name not in excluded}
+    # Of stages before, their stamps are read: what was made anew is another, whatever its options.
+    made_from = {"after": [Input(str(path), file_digest(stamp_path(path))) for path in stage.after]}
+    match options:
+        case SftConfig():
+            return Stamp(made_with, made_from | weights_read(options.model, options.adapter))
+        case MakeRowsConfig():
+            # Prompts are those of the chains but for these, which sampling does not use.
+            corag = load_corag_options([Path(chains) for chains in options.chains])
+            prompts = [corag.prompt(name) for name in extra_prompts(options.rows.tasks).values()]
+            made_from |= weights_read(options.model)
+        case _:
+            prompts = list(options.corag.templates())
+            files = {"questions": options.questions, "aliases": options.aliases, **options.corag.files()}
+            made_from |= {part: [Input(file, file_digest(file))] for part, file in files.items() if file}
+            made_from |= weights_read(options.model.name, options.model.adapter)
+    made_with["prompts"] = [prompt.identity for prompt in prompts]
+    return Stamp(made_with, made_from | indexes_read(options.retriever))
+
+
+def check_answered(options: SampleRunConfig | RunConfig, max_failed: int) -> bool:
+    """Return whether all questions of a command are answered, but for ``max_failed`` at most.
+
+    If not, a line on standard error says so.
+
+    Raises :class:`BackendError` if chains are missing: rows are made of all chains at once, and later ones
+    cannot be added.
+    """
+    folder = options.folder if isinstance(options, SampleRunConfig) else Path(options.out) / options.method[0]
+    lines = read_lines(folder).values() if (folder / TRACES).is_file() else ()
+    failed = [line.parsed() for line in lines if line.failed]
+    # First without reading the questions, of which there may be many.
+    if len(failed) <= max_failed:
+        return True
+    # The run may hold more questions than the options name now.
+    ids = {question.id for question in options.load()}
+    failed = [row for row in failed if row.question.id in ids]
+    if len(failed) <= max_failed:
+        return True
+    message = (
+        f"of the {len(ids)} questions of '{folder}', {len(failed)} failed, the first, "
+        f"'{failed[0].question.id}', with:\n"
+        f"  {failed[0].error.splitlines()[0]}\nThe same command asks them again"
+    )
+    if isinstance(options, SampleRunConfig):
+        raise BackendError(
+            f"{message}, before it trains on the others. To leave them out, give --max_failed {len(failed)}."
+        )
+    _print(f"{message}.")
+    return False
+
+
+def stamp_path(result: Path) -> Path:
+    """Return where the stamp of a stage's result lies."""
+    return result.with_name(f"{result.name}.{STAMP}")
+
+
+def _print(line: str) -> None:
+    sys.stderr.write(f"corag: {line}\n")
+    sys.stderr.flush()

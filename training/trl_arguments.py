@@ -1,0 +1,96 @@
+"""The arguments of TRL's trainers, from the options that all programs share."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from corag.core.errors import ConfigError
+from training.config import ProgramOptions
+from training.model_setup import resolve_precision
+
+CHECKPOINTS = "checkpoints"
+
+
+def build_trl_arguments(
+    kind: Callable[..., Any], config: ProgramOptions, own: Mapping[str, Any], *, evaluates: bool
+) -> Any:
+    """Build the arguments of one of TRL's trainers.
+
+    It comes before the model is loaded, since transformers starts the process group here.
+
+    Args:
+        kind: the class of the arguments.
+        config: the options that all programs share.
+        own: what one program alone sets, by TRL's names.
+        evaluates: whether there is something to evaluate on.
+
+    Raises:
+        ConfigError: for what the machine does not have or would do wrongly.
+    """
+    check_report_to(config)
+    arguments = kind(**own, **_shared_arguments(config, evaluates=evaluates))
+    check_one_gpu(arguments)
+    return arguments
+
+
+def _shared_arguments(config: ProgramOptions, *, evaluates: bool) -> dict[str, Any]:
+    """Return what every trainer of transformers gets, by its own names."""
+    import torch
+
+    on_gpu = torch.cuda.is_available()
+    # TRL's default computes activations twice everywhere; on a CPU memory is seldom short, and time is.
+    checkpointing = (
+        on_gpu if config.gradient_checkpointing == "auto" else config.gradient_checkpointing == "yes"
+    )
+    return {
+        "output_dir": str(Path(config.out) / CHECKPOINTS),
+        "num_train_epochs": config.epochs,
+        "max_steps": config.max_steps or -1,
+        "per_device_train_batch_size": config.batch_size,
+        "per_device_eval_batch_size": config.batch_size,
+        "gradient_accumulation_steps": config.accumulation,
+        "gradient_checkpointing": checkpointing,
+        "learning_rate": config.learning_rate,
+        "lr_scheduler_type": "constant_with_warmup" if config.schedule == "constant" else config.schedule,
+        "warmup_steps": config.warmup,
+        "weight_decay": config.weight_decay,
+        "bf16": resolve_precision(config) == "bfloat16",
+        "use_cpu": not on_gpu,
+        "eval_strategy": "steps" if evaluates and config.eval_steps else "no",
+        "eval_steps": config.eval_steps or None,
+        "save_strategy": "steps" if config.save_steps else "no",
+        "save_steps": config.save_steps or 500,
+        # The last may be half written when the power fails; whole models are too large to keep two.
+        "save_total_limit": 1 if config.tuning == "full" else 2,
+        "logging_steps": config.logging_steps,
+        "logging_first_step": True,
+        "report_to": list(config.report_to),  # transformers' default is whatever is installed
+        "disable_tqdm": True,  # ProgressLines shows the progress
+        "seed": config.seed,
+        "data_seed": config.seed,
+        "dataloader_pin_memory": on_gpu,
+    }
+
+
+def check_report_to(config: ProgramOptions) -> None:
+    """Raise :class:`ConfigError` if a training is to be reported to a package that is not there."""
+    for name in config.report_to:
+        needs_package = name in ("tensorboard", "trackio", "wandb")
+        if needs_package and importlib.util.find_spec(name) is None:
+            raise ConfigError(
+                f"--report_to {name} wants the package {name}, which is not installed: install it, or leave "
+                "the option out."
+            )
+
+
+def check_one_gpu(arguments: Any) -> None:
+    """Raise :class:`ConfigError` if transformers would copy the model over several GPUs."""
+    if arguments.n_gpu > 1:
+        raise ConfigError(
+            f"this process sees {arguments.n_gpu} GPUs, over which transformers would copy the model: set "
+            "CUDA_VISIBLE_DEVICES to one of them, or start a process for each with corag train "
+            f"--launch=--multi_gpu,--num_processes,{arguments.n_gpu} ..."
+        )
