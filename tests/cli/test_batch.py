@@ -12,7 +12,8 @@ import pytest
 
 from corag.cli.main import main
 from corag.core.errors import ConfigError, DataError
-from corag.core.runs.folder import TRACES, RunFolder, lock_folder, read_rows
+from corag.core.folder_lock import lock_folder
+from corag.core.runs.folder import TRACES, RunFolder, read_rows
 from corag.core.runs.manifest import MANIFEST, Manifest
 from corag.core.runs.rows import Row
 from corag.core.runs.shards import SHARD, Shard, join, write_questions
@@ -276,7 +277,7 @@ def test_the_script_answers_in_shards_and_goes_on(questions, tmp_path):
     with lock_folder(second):
         failed = batch(CUDA_VISIBLE_DEVICES="5,6", LOGS="logs")
     assert failed.returncode == 1 and "shard 2 of 2 failed; its log is logs/shard-2-of-2.err" in failed.stderr
-    assert "another process is writing" in failed.stderr and not run.exists()
+    assert "another Python program (process" in failed.stderr and not run.exists()
     assert list(read_rows(first)) and not (second / TRACES).exists()
     answered = (first / TRACES).read_bytes()
 

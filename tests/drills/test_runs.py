@@ -163,7 +163,7 @@ def test_a_second_writer_is_refused_and_the_first_finishes_and_a_dead_one_leaves
         assert first.poll() is None
         time.sleep(0.01)
     status, said = ended(started(tmp_path))
-    assert status == 2 and "another process is writing the run" in said and "--out" in said
+    assert status == 2 and f"(process {first.pid}) is at work in" in said and "--out" in said
     first.kill()
     first.communicate()
     second = ended(started(tmp_path))

@@ -9,7 +9,6 @@ difference is shown.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,14 +19,16 @@ from typing import IO, Any
 
 import orjson
 
-from corag.core.errors import ConfigError, DataError
+from corag.core.errors import DataError
 from corag.core.files import atomic_replace
+from corag.core.folder_lock import lock_folder
 from corag.core.process import unix_time
 from corag.core.runs.manifest import MANIFEST, Manifest, Start
 from corag.core.runs.rows import Row, SavedRow
 from corag.core.runs.stamp import Stamp, refuse_differences
 
 TRACES = "traces.jsonl"
+ANOTHER_OUT = "choose another --out"
 
 
 class RunFolder:
@@ -51,7 +52,7 @@ class RunFolder:
         self._opened = unix_time()
         self._lines: IO[bytes] | None = None
         self.answered: set[str] = set()
-        self._lock = lock_folder(path)
+        self._lock = lock_folder(path, advice=ANOTHER_OUT)
         try:
             self._resume(settings, environment)
             self._recover()
@@ -128,29 +129,9 @@ def writable_folder(path: Path) -> None:
         if not os.access(path, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: Path, error: OSError) -> DataError:
-    return DataError(f"cannot write the run folder '{path}': {error.strerror}. Choose another with --out.")
-
-
-def lock_folder(path: Path) -> IO[str]:
-    """Create a run folder if need be and return its lock, held until it is closed."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        lock = (path / ".lock").open("w")
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    try:
-        # The system releases it when the process ends, however it ends: no lock is ever left behind.
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        lock.close()
-        raise ConfigError(
-            f"another process is writing the run '{path}': wait for it, or choose another --out."
-        ) from None
-    return lock
+        raise DataError(
+            f"cannot write the run folder '{path}': {error.strerror}. Choose another with --out."
+        ) from error
 
 
 def _ends_with_newline(stream: IO[bytes], size: int) -> bool:

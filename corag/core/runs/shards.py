@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 from corag.core.errors import ConfigError, DataError
 from corag.core.files import write_atomically
-from corag.core.runs.folder import RowLine, lock_folder, read_lines, write_run
+from corag.core.folder_lock import lock_folder
+from corag.core.runs.folder import ANOTHER_OUT, RowLine, read_lines, write_run
 from corag.core.runs.manifest import MANIFEST, Manifest
 from corag.core.runs.stamp import Stamp, refuse_differences
 
@@ -92,7 +93,7 @@ def join(path: Path, out: Path | None = None) -> Path:
     joined = {question: lines[question] for question in order}
     starts = [start for folder in shards.values() for start in Manifest.read(folder).starts]
     target = out or run
-    with lock_folder(target):
+    with lock_folder(target, advice=ANOTHER_OUT):
         if (target / MANIFEST).exists():
             earlier = Manifest.read(target)
             _refuse_differences(target, earlier.settings, "the shards", settings)
