@@ -23,16 +23,15 @@ import os, sys, time
 from pathlib import Path
 from corag.core.folder_lock import lock_folder
 lock = lock_folder(Path(sys.argv[1]), work="corag train", beside=sys.argv[2] == "beside")
-child = os.fork() if sys.argv[2] == "fork" else -1
-if child:
-    print(child, flush=True)
+if sys.argv[2] != "fork" or not os.fork():
+    print(os.getpid(), flush=True)
 time.sleep(60)
 """
 
 
 @contextmanager
 def holder(folder: Path, how: str = "") -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """Another process that holds the lock, and a child of its."""
+    """Another process that holds the lock, and the number of its child, or its own if it has none."""
     command = [sys.executable, "-c", HOLD, str(folder), how]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -41,7 +40,7 @@ def holder(folder: Path, how: str = "") -> Iterator[tuple[subprocess.Popen[str],
             yield process, child
         finally:
             process.kill()
-            if child > 0:
+            if child != process.pid:
                 os.kill(child, 9)
 
 
