@@ -1,0 +1,177 @@
+"""What is wrong with a training's options, said within seconds: before torch is loaded or a process started.
+
+The training programs and 'corag train' check the same; so does 'corag rounds', whose training comes hours
+after its start. Nothing here imports torch or transformers.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from corag.core.errors import ConfigError, DataError, nearest
+from corag.core.files import cache_folder
+from corag.core.folder_lock import refuse_if_locked
+from corag.core.json_types import to_json_types
+from corag.core.option_names import Mark, marked
+from corag.core.runs.stamp import Stamp, refuse_differences
+from corag.generation.adapters import adapter_folder, check_adapter, read_manifest
+from corag.generation.models import DEFAULT_MODEL, folder_digest, model_folder
+from training.config import WATCHING, LoraOptions, ProgramOptions, TuningOptions
+
+_DESTINATIONS = {
+    "azure_ml": "azureml", "clearml": "clearml", "codecarbon": "codecarbon", "comet_ml": "comet_ml",
+    "dagshub": "dagshub", "dvclive": "dvclive", "flyte": "flytekit", "kubeflow": "kubeflow",
+    "mlflow": "mlflow", "neptune": "neptune", "swanlab": "swanlab", "tensorboard": "tensorboard",
+    "trackio": "trackio", "wandb": "wandb",
+}  # fmt: skip
+"""What transformers can report to, each with the package that it wants."""
+
+
+def check_training(config: ProgramOptions, learned_from: Mapping[str, Any]) -> None:
+    """Refuse what cannot be done.
+
+    ``learned_from``: as for :func:`training.program.training_identity`.
+
+    Raises:
+        ConfigError: for a package or base model that is missing, an adapter that does not fit, or a folder
+            that another process is at work in or that was begun with other settings.
+        DataError: for a folder that cannot be written.
+    """
+    check_packages(config)
+    out = Path(config.out)
+    refuse_if_locked(out)
+    check_writable(out)
+    folder = folder_at_hand(config.model)
+    if folder is None:
+        return  # it is downloaded or unpacked first
+    asked = requested_identity(config, folder, learned_from)
+    if (earlier := read_manifest(out)) is not None:
+        began = {name: value for name, value in earlier["settings"].items() if name != "resolved"}
+        refuse_differences(f"'{out}'", Stamp(began), Stamp(asked))
+
+
+def check_packages(config: TuningOptions) -> None:
+    """Raise :class:`ConfigError` if a training wants a package that is not there."""
+    for name in config.report_to:
+        if name not in (*_DESTINATIONS, "none", "all"):
+            raise ConfigError(f"option 'report_to' is '{name}': {nearest(name, _DESTINATIONS)}")
+    wanted = [("report_to", name, _DESTINATIONS[name]) for name in config.report_to if name in _DESTINATIONS]
+    wanted += [("tuning", "qlora", "bitsandbytes")] if config.tuning == "qlora" else []
+    flash = (("attention", "flash_attention_2", "flash_attn"), ("batching", "padding_free", "flash_attn"))
+    wanted += [each for each in flash if getattr(config, each[0]) == each[1]]
+    for option, value, package in wanted:
+        if importlib.util.find_spec(package) is None:
+            raise ConfigError(
+                f"--{option} {value} wants the package {package.replace('_', '-')}, which is not installed: "
+                "install it, or leave the option out."
+            )
+
+
+def check_writable(out: Path) -> None:
+    """Raise :class:`DataError` if a training's folder cannot be written; nothing is made."""
+    there = next(each for each in (out, *out.absolute().parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        problem = "may not be written to" if there.is_dir() else "is a file"
+        raise DataError(f"cannot train into '{out}': '{there}' {problem}. Choose another --out.")
+
+
+def folder_at_hand(model: str) -> str | None:
+    """Return a model's folder if it lies on this machine, None if it must be downloaded or unpacked first.
+
+    Raises :class:`ConfigError` for a folder that is not there, or holds no model.
+    """
+    if model == "default":
+        folder = cache_folder() / "models" / DEFAULT_MODEL
+        return str(folder) if folder.is_dir() else None
+    is_hub_name = not Path(model).is_dir() and not model.startswith((".", "/", "~")) and model.count("/") == 1
+    return None if is_hub_name else model_folder(model)
+
+
+def check_length(what: str, longest: int, config: ProgramOptions, most: int, remake: str) -> None:
+    """Raise :class:`DataError` if something is longer than a training takes, or than its model reads at once.
+
+    Args:
+        what: it, for the message, such as "a row of 'rows/mine'".
+        longest: its tokens.
+        config: the training's options.
+        most: tokens that it was made for.
+        remake: how to make it anew.
+    """
+    limit = config.max_length or most
+    if longest > limit:
+        raise DataError(
+            f"{what} has {longest} tokens, more than max_length {limit}: training would cut off its reply. "
+            f"Give --max_length {longest}, or make them again with {remake} that suits."
+        )
+    folder = folder_at_hand(config.model)
+    window = stated_window(folder) if folder else None
+    if window and longest > window:
+        raise DataError(
+            f"{what} has {longest} tokens, but '{config.model}' was made to read {window} at once: make them "
+            f"again with {remake} that suits."
+        )
+
+
+def stated_window(folder: str) -> int | None:
+    """Return how many tokens a model was made to read at once, by its config.json; None if that is silent."""
+    try:
+        record = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
+        window = (record | record.get("text_config", {})).get("max_position_embeddings")
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+    return window if isinstance(window, int) and window > 0 else None
+
+
+def requested_identity(
+    config: ProgramOptions, folder: str, learned_from: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what a training's result depends on, but for what "auto" comes to on a machine.
+
+    Weights are known by their digests, wherever they lie. ``learned_from``: what a program notes by itself,
+    in the place of the options that are places.
+    """
+    excluded = (*marked(type(config), Mark.PLACE), *WATCHING, "launch")
+    options = {name: value for name, value in asdict(config).items() if name not in excluded}
+    options["lora"] = resolve_adapter_size(config, folder)
+    if config.adapter:
+        options["adapter"] = {
+            "name": config.adapter,
+            "digest": folder_digest(adapter_folder(config.adapter), weights_only=True),
+        }
+    base = {"name": config.model, "digest": folder_digest(folder, weights_only=True)}
+    settings: dict[str, Any] = to_json_types({"base": base, "options": options, **learned_from})
+    return settings
+
+
+def resolve_adapter_size(config: ProgramOptions, folder: str) -> dict[str, Any]:
+    """Return the size of the adapter that is trained: of the one that is trained further, else the options'.
+
+    Raises :class:`ConfigError` if the options name another size than that of the adapter trained further.
+    """
+    options = asdict(config.lora)
+    if not config.adapter:
+        return options
+    settings = check_adapter(adapter_folder(config.adapter), folder)
+    targets = settings.get("target_modules") or ()  # a pattern in some adapters from elsewhere
+    start = {
+        "rank": settings.get("r"),
+        "alpha": settings.get("lora_alpha"),
+        "dropout": settings.get("lora_dropout"),
+        "targets": [targets] if isinstance(targets, str) else sorted(targets),
+    }
+    default = asdict(LoraOptions())
+    for name, size in start.items():
+        option = sorted(options[name]) if name == "targets" else options[name]
+        # A default value was probably not chosen, so it gives way to the adapter's own.
+        if option != size and options[name] != default[name]:
+            raise ConfigError(
+                f"lora.{name} is {options[name]}, but the adapter '{config.adapter}' that is trained on has "
+                f"{size}: leave lora.{name} out, or adapter for a new one."
+            )
+    return start
