@@ -6,9 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+import regex
+
 from corag.core.words import UNSPACED
 
-_WORD = re.compile(r"[^\W\d_]+")
+_ASCII_WORD = re.compile(r"[A-Za-z]+")
+# With the vowel signs of Indic scripts, the points of Hebrew and Arabic, and the joiners within words.
+_WORD = regex.compile(r"\p{L}[\p{L}\p{M}\u200c\u200d]*")
 _LONGEST_WORD = 22  # letters; German and Finnish have few longer ones
 # Of scripts that put no blank between words, runs of letters are sentences.
 _UNSPACED = re.compile(f"[{UNSPACED}]+")
@@ -31,10 +35,13 @@ def describe_quality(texts: Iterable[str]) -> list[str]:
     characters = no_letters = 0
     for text in texts:
         characters += len(text)
-        if not text.isascii() or "(cid:" in text:
+        if "(cid:" in text or not text.isascii():
             no_letters += sum(map(len, _NO_LETTER.findall(text)))
-            text = _UNSPACED.sub(" ", text)
-        lengths.update(map(len, _WORD.findall(text)))
+        if text.isascii():
+            words_of_text = _ASCII_WORD.findall(text)
+        else:
+            words_of_text = _WORD.findall(_UNSPACED.sub(" ", text))
+        lengths.update(map(len, words_of_text))
     words, single = lengths.total(), lengths[1]
     letters = sum(length * count for length, count in lengths.items())
     glued = sum(length * count for length, count in lengths.items() if length > _LONGEST_WORD)

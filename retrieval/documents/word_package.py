@@ -11,7 +11,7 @@ import io
 import posixpath
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -27,6 +27,10 @@ _LARGEST = 1 << 29  # bytes of a part; what unpacks to more is made to fill a me
 _DAMAGED = "it is damaged, or no .docx: open it in Word and save it again."
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
+# What stands around paragraphs, rows and cells: content controls, tracked insertions.
+_WRAPPERS = frozenset(
+    f"{W}{name}" for name in ("sdt", "sdtContent", "customXml", "ins", "moveTo", "smartTag")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +128,21 @@ class Package:
 
 def _key(name: str) -> str:
     return name.replace("\\", "/").lstrip("/").lower()
+
+
+def in_order(parent: Any, *tags: str) -> Iterator[Any]:
+    """Yield elements of these tags, those in content controls included."""
+    for element in parent.iterchildren():
+        if element.tag in tags:
+            yield element
+        elif element.tag in _WRAPPERS:
+            yield from in_order(element, *tags)
+
+
+def all_text(element: Any, *tags: str) -> str:
+    """Return all text below an element, to be counted."""
+    tags = tags or (f"{W}t",)
+    paragraphs = (f"{W}p", f"{W}tab", f"{W}br")
+    return "".join(
+        " " if part.tag in paragraphs else part.text or "" for part in element.iter(*tags, *paragraphs)
+    )

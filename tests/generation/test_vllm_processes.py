@@ -29,6 +29,7 @@ def test_a_worker_ends_with_the_process_that_opened_its_engine(while_starting: b
         owner.kill()
         owner.wait()
     environment = os.environ | {OWNER: str(owner.pid)}
+    environment.pop(OWNER_STARTED, None)  # of an engine that this process has opened
     worker = subprocess.Popen([sys.executable, "-c", WORKER], env=environment, stdout=subprocess.PIPE)
     assert worker.stdout is not None
     if not while_starting:

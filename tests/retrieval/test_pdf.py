@@ -294,6 +294,8 @@ def test_columns_drawn_line_by_line_are_told() -> None:
 def test_text_of_bad_quality_is_told(tmp_path: Path) -> None:
     good = "Alby makes glass and sells it to all of its neighbours who have none. " * 8
     assert not describe_quality([good]) and not describe_quality(["Short."])
+    assert not describe_quality(["दिल्ली भारत की राजधानी है। यह यमुना नदी के किनारे बसी है। " * 30])  # vowel signs
+    assert not describe_quality(["שָׁלוֹם עֲלֵיכֶם מַלְאֲכֵי הַשָּׁרֵת מַלְאֲכֵי עֶלְיוֹן " * 30])
     assert not describe_quality(["東京は日本の首都であり、人口が最も多い都市である。" * 30])
     assert not describe_quality(["Der Rechtsschutzversicherungsvertrag gilt. " + good * 3])
     (glued,) = describe_quality([good.replace(" ", "").replace(".", ". ")])
