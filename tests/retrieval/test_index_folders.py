@@ -102,7 +102,9 @@ async def test_what_cannot_be_opened_says_what_to_do(built: IndexConfig, tmp_pat
     documents = next(folder.glob("*.fdt"))
     contents = documents.read_bytes()
     documents.write_bytes(contents[:-1])
-    size = f"has {len(contents) - 1:,} bytes, but {len(contents):,} were written: it is damaged. Build it again"
+    size = (
+        f"has {len(contents) - 1:,} bytes, but {len(contents):,} were written: it is damaged. Build it again"
+    )
     with pytest.raises(IndexMismatchError, match=size):  # Lucene's files differ by a byte from run to run
         await open_retriever(RetrieverConfig([built.out]))
     documents.unlink()

@@ -102,7 +102,8 @@ def test_the_clients_of_openai_ask_and_stream(server):
     chunks = [chunk for chunk in stream if chunk.choices]
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == text, "remembered, so equal"
     assert any(
-        "searched: " in (chunk.choices[0].delta.model_extra or {}).get("reasoning_content", "") for chunk in chunks
+        "searched: " in (chunk.choices[0].delta.model_extra or {}).get("reasoning_content", "")
+        for chunk in chunks
     )
 
     async def both():
