@@ -17,6 +17,7 @@ from corag.core.files import write_atomically
 from eval.experiment.progress import clock
 
 METRICS = "metrics.jsonl"
+_FEWEST_LINES = 10  # of a training, if it has so many steps
 
 
 def training_callbacks(out: Path) -> list[TrainerCallback]:
@@ -25,30 +26,35 @@ def training_callbacks(out: Path) -> list[TrainerCallback]:
 
 
 class ProgressLines(TrainerCallback):  # type: ignore[misc]
-    """Prints step, loss and remaining time to standard error whenever the loss is logged.
+    """Prints step, loss, speed and remaining time to standard error whenever the loss is logged.
 
     In the place of transformers' bar and its dictionaries, which go to standard output.
     """
 
     def __init__(self) -> None:
-        self._start_time, self._start_step = time.monotonic(), 0
+        self._start_time, self._start_step, self._start_tokens = time.monotonic(), 0, 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Count from the step that a resumed training starts at."""
+        """Count from the step that a resumed training starts at, and log a short one often enough."""
         self._start_time, self._start_step = time.monotonic(), state.global_step
+        # Tokens are counted anew in each process, but for GRPO's.
+        self._start_tokens = float(state.num_input_tokens_seen)
+        state.logging_steps = max(1, min(state.logging_steps, state.max_steps // _FEWEST_LINES))
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **_: Any) -> None:
         """Print a step."""
         # What is logged of an evaluation, or at the end of a training, has no loss of a step.
         if not state.is_world_process_zero or "loss" not in logs:
             return
-        steps = state.global_step - self._start_step
-        seconds_left = (time.monotonic() - self._start_time) / steps * (state.max_steps - state.global_step)
+        steps, seconds = state.global_step - self._start_step, time.monotonic() - self._start_time
+        seconds_left = seconds / steps * (state.max_steps - state.global_step)
         remaining = f", about {clock(seconds_left)} left" if seconds_left >= 1 else ""
         reward = f", reward {logs['reward']:.3f}" if logs.get("reward") is not None else ""
+        tokens = float(logs.get("num_tokens", 0)) - self._start_tokens
+        speed = f", {tokens / seconds:,.0f} tokens/s" if tokens > 0 else ""
         sys.stderr.write(
             f"corag: step {state.global_step} of {state.max_steps}, loss {float(logs['loss']):.3f}{reward}"
-            f"{remaining}\n"
+            f"{speed}{remaining}\n"
         )
 
 

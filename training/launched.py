@@ -1,4 +1,4 @@
-"""How this process of a training was started: which of how many it is, and on what device it will work.
+"""How this process of a training was started: by whom, which of how many it is, on what device it will work.
 
 accelerate, torchrun and mpirun say it in the environment. All of this is asked before torch looks for GPUs.
 """
@@ -6,8 +6,11 @@ accelerate, torchrun and mpirun say it in the environment. All of this is asked 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from pathlib import Path
 
 from corag.core.errors import ConfigError
+from corag.core.process import end_with_owner, killed_with
 
 # The names under which torchrun, Intel MPI, Open MPI and MVAPICH say it.
 _SIZE = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
@@ -15,6 +18,34 @@ _RANK = ("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
 _LOCAL_RANK = ("LOCAL_RANK", "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK")
 # What accelerate lets the processes of a training on CPUs find each other by, unless it is told otherwise.
 _ACCELERATES_ADDRESS = "127.0.0.1"
+STATUS_FILE = "CORAG_STATUS_FILE"
+"""Names a file for this process's exit status: accelerate ends with 1, whatever the training ended with."""
+
+
+def end_with_launcher() -> None:
+    """End this process when what has launched it ends, however it does: accelerate, torchrun, 'corag train'.
+
+    Alone it would train on unseen, in a folder that the same command given again is to write.
+    """
+    end_with_owner()
+    parent = os.getppid()
+    # accelerate, which sets these, is the parent then. If init is, it was killed while this process started.
+    of_accelerate = any(name.startswith("ACCELERATE_") for name in os.environ)
+    if of_accelerate and parent == 1 and b"python" not in _command_line(parent):
+        parent = -1
+    killed_with(parent)()
+
+
+def _command_line(process: int) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    return b"python"  # where that cannot be seen, nothing is concluded from it
+
+
+def report_status(status: int) -> None:
+    """Leave the exit status for 'corag train', if that has launched this process."""
+    if file := os.environ.get(STATUS_FILE):
+        Path(file).write_text(str(status), encoding="utf-8")
 
 
 def process_count() -> int:

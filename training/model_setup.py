@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from corag.core.files import atomic_replace, write_atomically
 from corag.core.hugging_face import reading_weights
 from corag.generation.adapters import adapter_folder, check_adapter
 from corag.generation.models import native_dtype
-from training.config import LoraOptions, ProgramOptions
+from training.config import ProgramOptions
 
 ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -66,34 +65,6 @@ def load_tokenizer(folder: str) -> Any:
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
-
-
-def resolve_adapter_size(config: ProgramOptions, folder: str) -> dict[str, Any]:
-    """Return the size of the adapter that is trained: of the one that is trained further, else the options'.
-
-    Raises :class:`ConfigError` if the options name another size than that of the adapter trained further.
-    """
-    options = asdict(config.lora)
-    if not config.adapter:
-        return options
-    settings = check_adapter(adapter_folder(config.adapter), folder)
-    targets = settings.get("target_modules") or ()  # a pattern in some adapters from elsewhere
-    start = {
-        "rank": settings.get("r"),
-        "alpha": settings.get("lora_alpha"),
-        "dropout": settings.get("lora_dropout"),
-        "targets": [targets] if isinstance(targets, str) else sorted(targets),
-    }
-    default = asdict(LoraOptions())
-    for name, size in start.items():
-        option = sorted(options[name]) if name == "targets" else options[name]
-        # A default value was probably not chosen, so it gives way to the adapter's own.
-        if option != size and options[name] != default[name]:
-            raise ConfigError(
-                f"lora.{name} is {options[name]}, but the adapter '{config.adapter}' that is trained on has "
-                f"{size}: leave lora.{name} out, or adapter for a new one."
-            )
-    return start
 
 
 def build_4bit_config(precision: str) -> Any:

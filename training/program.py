@@ -13,24 +13,32 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from corag.core.command_line import parse
-from corag.core.errors import ConfigError, CoragError, DataError
+from corag.core.errors import BackendError, ConfigError, CoragError, DataError
 from corag.core.files import write_atomically
-from corag.core.json_types import to_json_types
-from corag.core.option_names import Mark, marked
+from corag.core.folder_lock import lock_folder
 from corag.core.runs.environment import environment
 from corag.core.runs.stamp import Stamp, refuse_differences
-from corag.generation.adapters import TRAINING, adapter_folder, read_manifest
-from corag.generation.models import folder_digest
+from corag.generation.adapters import TRAINING, read_manifest
 from corag.generation.rendering import Renderer
 from eval.experiment.opening import ENGINE_LOG, log_to, quiet
-from training.config import WATCHING, ProgramOptions
-from training.launched import check_launch, is_first, is_first_here, pin_one_gpu, process_count
-from training.model_setup import resolve_adapter_size, resolve_precision
+from training.checks import requested_identity
+from training.config import ProgramOptions
+from training.launched import (
+    check_launch,
+    end_with_launcher,
+    is_first,
+    is_first_here,
+    pin_one_gpu,
+    process_count,
+    report_status,
+)
+from training.model_setup import resolve_precision
 from training.trl_arguments import CHECKPOINTS
 
 Options = TypeVar("Options", bound=ProgramOptions)
@@ -72,6 +80,7 @@ class TrainingSummary:
 
 def start_program(
     kind: type[Options],
+    check: Callable[[Options], None],
     main: Callable[[Options], dict[str, Any]],
     summarise: Callable[[Options, dict[str, Any]], str],
     program: str,
@@ -79,22 +88,32 @@ def start_program(
 ) -> None:
     """Parse the command line that accelerate has started this process with, train, and print the result.
 
-    ``summarise``: returns what to print, from the options and the manifest's result.
+    Args:
+        kind: the program's options.
+        check: refuses what cannot be done, before torch is loaded.
+        main: trains, and returns the manifest.
+        summarise: returns what to print, from the options and the manifest's result.
+        program: its name, for the help.
+        summary: what it does, in a line.
     """
-    pinned = pin_one_gpu()  # first: torch keeps to the GPUs that it saw when it was first asked for any
-    import torch
-
-    if not torch.cuda.is_available():
-        keep_freed_memory()  # of this process; main() leaves its caller's alone
+    end_with_launcher()
     try:
         options = parse(kind, sys.argv[1:], program, summary)
+        check(options)
+        pinned = pin_one_gpu()  # first: torch keeps to the GPUs that it saw when it was first asked for any
+        import torch
+
+        if not torch.cuda.is_available():
+            keep_freed_memory()  # of this process; main() leaves its caller's alone
         for line in filter(None, (pinned, check_launch())):
             print(f"corag: {line}", file=sys.stderr)  # noqa: T201
         manifest = main(options)
     except CoragError as error:
         if is_first_here():
             print(f"corag: {error}", file=sys.stderr)  # noqa: T201
-        sys.exit(2)
+        status = 1 if isinstance(error, BackendError) else 2
+        report_status(status)
+        sys.exit(status)
     if is_first():
         print(summarise(options, manifest["result"]))  # noqa: T201
 
@@ -116,24 +135,48 @@ def run_training(
         train: trains with it and returns the figures for the manifest, which also gets the attention used.
 
     Raises:
-        ConfigError: if the folder was begun with other settings.
+        ConfigError: if the folder was begun with other settings, or another training is at work in it.
         DataError: if processes on several machines do not share the folder.
     """
     out = Path(config.out)
+    if (finished := _finished(out, settings)) is not None:
+        return finished
+    # Of several processes one writes and prints.
+    with lock_folder(out, work="corag train") if is_first() else nullcontext():
+        if (finished := _finished(out, settings)) is not None:  # by who had the lock until now
+            return finished
+        return _train_into(out, config, settings, contents, make_trainer, train)
+
+
+def _finished(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the manifest of a training that has finished; refuse one that was begun with other settings."""
     earlier = read_manifest(out)
-    if earlier is not None:
-        refuse_differences(f"'{out}'", Stamp(earlier["settings"]), Stamp(settings))
-        if earlier["result"] is not None:
-            return earlier
+    if earlier is None:
+        return None
+    refuse_differences(f"'{out}'", Stamp(earlier["settings"]), Stamp(settings))
+    return earlier if earlier["result"] is not None else None
+
+
+def _train_into(
+    out: Path,
+    config: ProgramOptions,
+    settings: dict[str, Any],
+    contents: str,
+    make_trainer: Callable[[], Any],
+    train: Callable[[Any], dict[str, Any]],
+) -> dict[str, Any]:
+    """Train into a folder that is locked, as :func:`run_training` says."""
+    first = is_first()
     manifest = {"settings": settings, "result": None, "start": environment()}
     out.mkdir(parents=True, exist_ok=True)
-    # Of several processes one writes and prints.
-    if first := is_first():
+    if first:
         # Before training: checkpoints beside it are then known to be of these settings.
         write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
     log_to(out / ENGINE_LOG)
     with quiet(f"loading {contents}", f"{contents} are loaded" if first else "") as say:
         trainer = make_trainer()
+        if first:
+            say(f"corag: {describe_start(trainer, settings['resolved'], out)}")
         if first and config.tuning == "full" and config.save_steps:
             say(f"corag: {describe_checkpoint_size(trainer, out)}")
     # Building a trainer is a barrier, so the first process has written its manifest by now.
@@ -146,6 +189,16 @@ def run_training(
     if trainer.is_world_process_zero():
         write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
     return manifest
+
+
+def describe_start(trainer: Any, resolved: Mapping[str, Any], out: Path) -> str:
+    """Return a line on how a training computes, and where it goes on from."""
+    checkpoint = last_checkpoint(out)
+    begin = f"goes on from {Path(checkpoint).name}" if checkpoint else "begins"
+    return (
+        f"{begin}: {resolved['precision']}, {resolved['rows_per_update']} rows a step, "
+        f"attention {trainer.model.config._attn_implementation}, device {trainer.args.device}"
+    )
 
 
 def train_or_resume(trainer: Any, config: ProgramOptions) -> TrainingSummary:
@@ -245,27 +298,15 @@ def training_identity(
 ) -> dict[str, Any]:
     """Return everything that a training's result depends on, as it stands in training.json.
 
-    ``resolved``: what "auto" came to on this machine. Weights are known by their digests, wherever they lie.
-    ``learned_from``: what a program notes by itself, in the place of the options that are places.
+    ``resolved``: what "auto" came to on this machine. The rest is as :func:`requested_identity` says.
     """
-    excluded = (*marked(type(config), Mark.PLACE), *WATCHING)
-    options = {name: value for name, value in asdict(config).items() if name not in excluded}
-    options["lora"] = resolve_adapter_size(config, folder)
-    if config.adapter:
-        options["adapter"] = {
-            "name": config.adapter,
-            "digest": folder_digest(adapter_folder(config.adapter), weights_only=True),
+    return requested_identity(config, folder, learned_from) | {
+        "resolved": {
+            "precision": resolve_precision(config),
+            "batching": batching,
+            "rows_per_update": config.batch_size * config.accumulation * process_count(),
         }
-    resolved = {
-        "precision": resolve_precision(config),
-        "batching": batching,
-        "rows_per_update": config.batch_size * config.accumulation * process_count(),
     }
-    base = {"name": config.model, "digest": folder_digest(folder, weights_only=True)}
-    settings: dict[str, Any] = to_json_types(
-        {"base": base, "options": options, "resolved": resolved, **learned_from}
-    )
-    return settings
 
 
 def keep_freed_memory() -> bool:

@@ -13,11 +13,13 @@ This is a program of its own, not a command: accelerate starts it once per devic
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from corag.core.errors import DataError
 from corag.generation.models import context_window, model_folder
+from training.checks import check_length, check_training
 from training.config import SftConfig
 from training.model_setup import load_model, load_tokenizer, resolve_batching, save_model
 from training.program import (
@@ -40,6 +42,7 @@ def main(config: SftConfig) -> dict[str, Any]:
     Raises :class:`ConfigError` or :class:`DataError` for rows that do not suit the model or the options,
     before anything is trained.
     """
+    check(config)
     folder = model_folder(config.model)
     rows = load_rows(config, folder)
     return run_training(
@@ -49,6 +52,22 @@ def main(config: SftConfig) -> dict[str, Any]:
         lambda: make_trainer(config, folder, rows),
         lambda trainer: train(trainer, config, rows),
     )
+
+
+def check(config: SftConfig) -> None:
+    """Refuse what cannot be trained, before torch is loaded.
+
+    Raises as :func:`training.checks.check_training` does; :class:`DataError` also for rows that are missing,
+    named twice or too long.
+    """
+    if len({Path(each).resolve() for each in config.rows}) < len(config.rows):
+        raise DataError(f"--rows names a folder twice: {', '.join(config.rows)}. Name each once.")
+    reports = {name: load_report(name) for name in config.rows}
+    check_training(config, learned_from(reports.values()))
+    for name, report in reports.items():
+        longest = max((each.longest for each in report.lengths.values()), default=0)
+        most = report.settings["rows"]["max_length"]
+        check_length(f"a row of '{name}'", longest, config, most, "'corag rows' and a --rows.max_length")
 
 
 def train(trainer: Any, config: SftConfig, rows: Any) -> dict[str, Any]:
@@ -83,12 +102,10 @@ def summarise(config: SftConfig, result: dict[str, Any]) -> str:
 def load_rows(config: SftConfig, folder: str) -> Any:
     """Load the rows that suit the model in ``folder``, by split, each within the limits.
 
-    Raises as :func:`load_row_folder` does; :class:`DataError` also for a folder that is named twice.
+    Raises as :func:`load_row_folder` does.
     """
     import datasets
 
-    if len({Path(each).resolve() for each in config.rows}) < len(config.rows):
-        raise DataError(f"--rows names a folder twice: {', '.join(config.rows)}. Name each once.")
     loaded = [load_row_folder(each, config, folder) for each in config.rows]
     splits = dict.fromkeys(split for rows in loaded for split in rows)
     return datasets.DatasetDict(
@@ -143,13 +160,16 @@ def load_report(name: str) -> RowsReport:
     return report
 
 
+def learned_from(reports: Iterable[RowsReport]) -> dict[str, Any]:
+    """Return what identifies the rows that are learned from."""
+    rows = [report.settings | {"questions": report.questions, "tokens": report.tokens} for report in reports]
+    return {"rows": rows}
+
+
 def training_settings(config: SftConfig, folder: str) -> dict[str, Any]:
     """Return everything that the result depends on, as it stands in training.json."""
-    rows = [
-        report.settings | {"questions": report.questions, "tokens": report.tokens}
-        for report in map(load_report, config.rows)
-    ]
-    return training_identity(config, folder, resolve_batching(config), {"rows": rows})
+    rows = learned_from(map(load_report, config.rows))
+    return training_identity(config, folder, resolve_batching(config), rows)
 
 
 def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
@@ -195,4 +215,4 @@ def build_arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
 
 
 if __name__ == "__main__":
-    start_program(SftConfig, main, summarise, "training/sft.py", "fine-tune a model on training rows")
+    start_program(SftConfig, check, main, summarise, "training/sft.py", "fine-tune a model on training rows")

@@ -22,6 +22,7 @@ from corag.core.errors import BackendError
 from corag.core.files import file_digest, write_atomically
 from corag.core.identity import identity_of
 from corag.core.json_types import to_json_types
+from corag.core.process import killed_with, own_processes
 from corag.core.runs.folder import TRACES, read_lines
 from corag.core.runs.stamp import STAMP, Input, Stamp, is_finished
 from eval.experiment.backends import indexes_read, weights_read
@@ -83,10 +84,14 @@ def run_stage(stage: Stage, command: Sequence[str], max_failed: int = 0) -> None
 
 
 def run_and_wait(command: Sequence[str]) -> int:
-    """Run a command and return its exit status. What ends this process ends the command and its children."""
+    """Run a command and return its exit status. What ends this process ends the command and its children.
+
+    If it is killed, the system kills the command, and what that has started watches this process.
+    """
+    own_processes()
     # In a process group of its own: accelerate would be killed before it could stop the training, which would
     # go on alone.
-    process = subprocess.Popen(command, start_new_session=True)
+    process = subprocess.Popen(command, start_new_session=True, preexec_fn=killed_with(os.getpid()))
     try:
         return process.wait()
     except BaseException:

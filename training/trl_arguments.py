@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError
+from training.checks import check_packages
 from training.config import ProgramOptions
 from training.model_setup import resolve_precision
 
@@ -30,7 +30,7 @@ def build_trl_arguments(
     Raises:
         ConfigError: for what the machine does not have or would do wrongly.
     """
-    check_report_to(config)
+    check_packages(config)
     arguments = kind(**own, **_shared_arguments(config, evaluates=evaluates))
     check_one_gpu(arguments)
     return arguments
@@ -73,17 +73,6 @@ def _shared_arguments(config: ProgramOptions, *, evaluates: bool) -> dict[str, A
         "data_seed": config.seed,
         "dataloader_pin_memory": on_gpu,
     }
-
-
-def check_report_to(config: ProgramOptions) -> None:
-    """Raise :class:`ConfigError` if a training is to be reported to a package that is not there."""
-    for name in config.report_to:
-        needs_package = name in ("tensorboard", "trackio", "wandb")
-        if needs_package and importlib.util.find_spec(name) is None:
-            raise ConfigError(
-                f"--report_to {name} wants the package {name}, which is not installed: install it, or leave "
-                "the option out."
-            )
 
 
 def check_one_gpu(arguments: Any) -> None:

@@ -127,10 +127,9 @@ def _read_argv(argv: Sequence[str], positional: str, config: type[Any], left_out
             elif types.get(option) is bool:
                 value = "true"
             else:
-                hint = (
-                    "" if option in types else f" Besides, it is unknown: {meaning(name, config, left_out)}"
-                )
-                raise ConfigError(f"option '{name}' has no value: write --{name} VALUE.{hint}")
+                if option not in types and name != "config":
+                    raise ConfigError(f"unknown option '{name}': {meaning(name, config, left_out)}")
+                raise ConfigError(f"option '{name}' has no value: write --{name} VALUE.")
         if name == "config":
             line.files.append(value)
         else:

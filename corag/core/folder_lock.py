@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from corag.core.errors import ConfigError, DataError
+from corag.core.process import start_of
 
 LOCK = ".lock"
 _HELD = {errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK}
@@ -148,7 +149,7 @@ def _is_same(descriptor: int, file: Path) -> bool:
 
 def _this_process(work: str) -> dict[str, Any]:
     process = os.getpid()
-    return {"work": work, "process": process, "host": socket.gethostname(), "started": _started(process)}
+    return {"work": work, "process": process, "host": socket.gethostname(), "started": start_of(process)}
 
 
 def _holder(descriptor: int) -> dict[str, Any]:
@@ -166,18 +167,9 @@ def _is_alive(holder: dict[str, Any]) -> bool:
         holder.get("host") == socket.gethostname()
         and isinstance(process, int)
         and process != os.getpid()
-        and bool(started := _started(process))
+        and bool(started := start_of(process))
         and started == holder.get("started")
     )
-
-
-def _started(process: int) -> str:
-    """Return when a process began, in the system's own ticks; "" if there is none."""
-    try:
-        # The name, in parentheses, may have spaces; the 22nd field is the 20th after it (man 5 proc).
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
 
 
 def _at_work(folder: Path, holder: dict[str, Any], advice: str) -> str:

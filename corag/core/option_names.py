@@ -5,6 +5,7 @@ Apart from :mod:`corag.core.options`, since the help of a command is written fro
 
 from __future__ import annotations
 
+import re
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -171,7 +172,7 @@ def meaning(name: str, config: type[Any], left_out: Collection[str] = ()) -> str
 def _pointer(name: str, sections: Mapping[str, type[Any]], left_out: Collection[str]) -> str | None:
     """Return what another toolkit's name is here: that of the section it is typed in comes first."""
     pointers = {
-        f"{prefix}{other}": text
+        f"{prefix}{other}": _with_prefix(text, prefix, section)
         for prefix, section in sections.items()
         for other, text in getattr(section, "POINTERS", {}).items()
     }
@@ -180,6 +181,12 @@ def _pointer(name: str, sections: Mapping[str, type[Any]], left_out: Collection[
     # A newcomer types a flat config's name in the section of the method: its answer is the command's.
     names = [name, last, *(f"{prefix}{name}" for prefix in places)]
     return next((pointers[each] for each in names if each in pointers), None)
+
+
+def _with_prefix(text: str, prefix: str, section: type[Any]) -> str:
+    """Return a pointer with the section's own options by their full names, as its command has them."""
+    own = "|".join(each.name for each in fields(section))
+    return re.sub(rf"--({own})\b(?!\.)", rf"--{prefix}\1", text) if prefix else text
 
 
 def _within(prefix: str, typed: str, section: type[Any]) -> str:

@@ -1,14 +1,22 @@
-"""What a process has once: its clock, and its handler of memory faults."""
+"""What a process has once: its clock, its handler of memory faults, and what it ends with."""
 
 from __future__ import annotations
 
+import os
+import select
 import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 _OFFSET = time.time() - time.perf_counter()
 _SIGACTION_BYTES = 256  # more than ``struct sigaction`` takes on any platform (152 on Linux x86-64)
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+OWNER = "CORAG_OWNER"
+OWNER_STARTED = "CORAG_OWNER_STARTED"
+_WATCHING = "watching the owner"
 
 
 def unix_time(moment: float | None = None) -> float:
@@ -38,3 +46,82 @@ def keep_fault_handler() -> Iterator[None]:
         yield
     finally:
         library.sigaction(int(signal.SIGSEGV), action, None)
+
+
+def start_of(process: int) -> str:
+    """Return when a process started, in clock ticks since the machine did (proc(5), field 22); "" if gone."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    # The second field is the program's name in brackets, which may hold blanks and brackets of its own.
+    return stat.rpartition(")")[2].split()[19]
+
+
+def own_processes() -> None:
+    """Mark the processes that this one starts from now on as its own, to end with it.
+
+    Engines and trainings are processes of their own. When the process that started them is killed they would
+    go on, for minutes or for good, and keep the cores or the GPU busy. So each watches the process that owns
+    it (:func:`end_with_owner`). Children inherit the environment: that is how they learn which one.
+    """
+    os.environ[OWNER] = str(os.getpid())
+    # Numbers of processes are given out again; a number and its start are not.
+    os.environ[OWNER_STARTED] = start_of(os.getpid())
+
+
+def end_with_owner() -> None:
+    """End this process when its owner ends, however it does.
+
+    No other process is ever signalled: neither one that has got the owner's number since, nor a parent, which
+    may have adopted this process (systemd, slurmstepd). Does nothing without an owner, as in a server
+    that a user started.
+    """
+    owner = int(os.environ.get(OWNER, "0"))
+    # In the owner itself there is nothing to watch, and without pidfd (outside Linux) no way to.
+    if not owner or owner == os.getpid() or not hasattr(os, "pidfd_open"):
+        return
+    # A forked process begins again: threads are not inherited.
+    if any(thread.name == _WATCHING for thread in threading.enumerate()):
+        return
+    try:
+        # A file descriptor that becomes readable once the process has ended. Unlike a number that is looked
+        # at now and then it cannot mean another process that got the same number.
+        ended = os.pidfd_open(owner)
+    except ProcessLookupError:  # it was killed while this process started
+        _end()
+        return
+    except OSError:  # a system that forbids it
+        return
+    if os.environ.get(OWNER_STARTED, "") not in ("", start_of(owner)):  # its number is another's by now
+        _end()
+    threading.Thread(target=_end_after, args=(ended,), name=_WATCHING, daemon=True).start()
+
+
+def _end_after(ended: int) -> None:
+    select.select([ended], [], [])
+    _end()
+
+
+def _end() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)  # nothing is left to save
+
+
+def killed_with(parent: int) -> Callable[[], None]:
+    """Return a function that lets the process that calls it be killed when its parent ends.
+
+    To be called in that process, or as ``preexec_fn`` while it is started. The system sends the signal
+    (prctl(2), PR_SET_PDEATHSIG), whatever the process is at. ``parent``: a process whose parent is another by
+    the time of the call is an orphan, and killed at once. Outside Linux nothing happens.
+    """
+    import ctypes
+
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+
+    def end_with_parent() -> None:
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+            if os.getppid() != parent:
+                _end()
+
+    return end_with_parent

@@ -17,7 +17,7 @@ from typing import Any
 
 from corag.core.errors import BackendError, ConfigError, RequestRefusedError
 from corag.core.lazy import importing
-from corag.core.process import keep_fault_handler
+from corag.core.process import keep_fault_handler, own_processes
 from corag.core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
 from corag.core.types import TokenUsage
 from corag.generation.adapters import adapter_folder, check_adapter, merged_folder
@@ -25,7 +25,7 @@ from corag.generation.config import ModelConfig
 from corag.generation.forced import FORCED_TOKENS, PLUGIN
 from corag.generation.models import folder_digest, model_folder, native_dtype
 from corag.generation.rendering import Renderer
-from corag.generation.vllm_processes import OwnerWatch, own_engines, refuse_unguarded_main
+from corag.generation.vllm_processes import OwnerWatch, refuse_unguarded_main
 
 # Only whole blocks are found in the cache, and 32 is the smallest that CPU attention takes. On 96 requests
 # that extended prompts of 700 tokens by 30, vLLM computed 5,638 prompt tokens with blocks of 32, and 8,742
@@ -210,7 +210,7 @@ class VllmGenerator:
 
 def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
     """Start an ``AsyncLLM``, ready to score, with LoRA if a rank is given."""
-    own_engines()  # before the engine's processes inherit the environment
+    own_processes()  # before the engine's processes inherit the environment
     on_cpu = _on_cpu()
     with importing, keep_fault_handler():
         from vllm.engine.arg_utils import AsyncEngineArgs

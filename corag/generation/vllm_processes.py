@@ -8,60 +8,14 @@ from __future__ import annotations
 
 import ast
 import multiprocessing
-import os
-import select
 import signal
 import sys
-import threading
 from multiprocessing import resource_tracker, spawn
 from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError
-
-OWNER = "CORAG_ENGINE_OWNER"
-OWNER_STARTED = "CORAG_ENGINE_OWNER_STARTED"
-_WATCHING = "watching the owner"
-
-
-def own_engines() -> None:
-    """Mark the engines that this process starts as its own.
-
-    vLLM's engine and workers are processes of their own. When the process that opened them is killed they go
-    on, for minutes or for good, and keep the cores or the GPU busy. So each watches the process that owns it.
-    Children inherit the environment: that is how they learn which one.
-    """
-    os.environ[OWNER] = str(os.getpid())
-    # Numbers of processes are given out again; a number and its start are not.
-    os.environ[OWNER_STARTED] = _started(os.getpid())
-
-
-def end_with_owner() -> None:
-    """End this process when its owner ends, however it does.
-
-    No other process is ever signalled: neither one that has got the owner's number since, nor a parent, which
-    may have adopted this process (systemd, slurmstepd). Does nothing without an owner, as in a server
-    that a user started.
-    """
-    owner = int(os.environ.get(OWNER, "0"))
-    # In the owner itself there is nothing to watch, and without pidfd (outside Linux) no way to.
-    if not owner or owner == os.getpid() or not hasattr(os, "pidfd_open"):
-        return
-    # A forked process begins again: threads are not inherited.
-    if any(thread.name == _WATCHING for thread in threading.enumerate()):
-        return
-    try:
-        # A file descriptor that becomes readable once the process has ended. Unlike a number that is looked
-        # at now and then it cannot mean another process that got the same number.
-        ended = os.pidfd_open(owner)
-    except ProcessLookupError:  # it was killed while this process started
-        _end()
-        return
-    except OSError:  # a system that forbids it
-        return
-    if os.environ.get(OWNER_STARTED, "") not in ("", _started(owner)):  # its number is another's by now
-        _end()
-    threading.Thread(target=_end_after, args=(ended,), name=_WATCHING, daemon=True).start()
+from corag.core.process import end_with_owner
 
 
 class OwnerWatch(str):
@@ -81,25 +35,6 @@ class OwnerWatch(str):
 def _watch(word: str) -> OwnerWatch:
     end_with_owner()
     return OwnerWatch(word)
-
-
-def _started(process: int) -> str:
-    """Return when a process started, in clock ticks since the machine did (proc(5), field 22); "" if gone."""
-    try:
-        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    # The second field is the program's name in brackets, which may hold blanks and brackets of its own.
-    return stat.rpartition(")")[2].split()[19]
-
-
-def _end_after(ended: int) -> None:
-    select.select([ended], [], [])
-    _end()
-
-
-def _end() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)  # nothing is left to save
 
 
 def spare_children_interrupts() -> None:

@@ -121,7 +121,7 @@ MISSPELT = {
     "--corag 3": "it is a section: write one of its options, such as 'corag.preset'.",
     "--foo.bar 1": "there is no section 'foo': --help lists them.",
     "--zzz 1": "--help lists the options.",
-    "--verbos": "has no value: write --verbos VALUE. Besides, it is unknown: --help lists the options.",
+    "--verbos": "unknown option 'verbos': --help lists the options.",
     "--method reat": "there is no method 'reat': did you mean 'react'?",
     "--method best-of-n": "there is no method 'best-of-n': write --method corag --corag.strategy best_of_n.",
     # What has another meaning here is no alias, but is pointed to.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from corag.generation.vllm_processes import OWNER
+from corag.core.process import OWNER
 
 SCRIPT = """
 import os, signal, sys, threading

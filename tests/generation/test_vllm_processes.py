@@ -10,12 +10,12 @@ import pytest
 import vllm.utils.cpu_resource_utils as resources
 from vllm import envs
 
+from corag.core.process import OWNER, OWNER_STARTED
 from corag.generation.vllm_engine import CPU_KV_CACHE_GB, _set_environment, cpu_kv_cache_gb
-from corag.generation.vllm_processes import OWNER, OWNER_STARTED
 
 WORKER = """
 import time
-from corag.generation.vllm_processes import end_with_owner
+from corag.core.process import end_with_owner
 end_with_owner()
 print("up", flush=True)
 time.sleep(60)
@@ -43,14 +43,15 @@ def test_a_worker_ends_with_the_process_that_opened_its_engine(while_starting: b
 
 STARTING = """
 import multiprocessing, os, signal, time
-from corag.generation.vllm_processes import OwnerWatch, own_engines
+from corag.core.process import own_processes
+from corag.generation.vllm_processes import OwnerWatch
 
 def engine(vllm_config):
     "One that waits for its owner's first word, and then starts workers."
     time.sleep(300)
 
 if __name__ == "__main__":
-    own_engines()
+    own_processes()
     from vllm.config import VllmConfig
     config = VllmConfig(additional_config={"corag": OwnerWatch("owner")})
     config.compute_hash()  # a part of it must be something that JSON knows
@@ -74,7 +75,7 @@ def test_an_engine_ends_whose_owner_was_killed_before_they_spoke(tmp_path: Path)
 
 ADOPTED = """
 import ctypes, multiprocessing, os, signal, subprocess, sys, time
-from corag.generation.vllm_processes import end_with_owner, own_engines
+from corag.core.process import end_with_owner, own_processes
 
 def engine(up):
     "An engine that is its own worker, as vLLM's is with one GPU."
@@ -89,7 +90,7 @@ def engine(up):
 
 if __name__ == "__main__":
     if sys.argv[2:] == ["owner"]:
-        own_engines()
+        own_processes()
         context = multiprocessing.get_context("spawn")
         up = context.Event()
         context.Process(target=engine, args=(up,)).start()

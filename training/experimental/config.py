@@ -155,6 +155,10 @@ class GrpoConfig(ProgramOptions):
                 f"accumulation a multiple of it, but they are {self.generations}, {self.batch_size} and "
                 f"{self.accumulation}."
             )
+        if self.batching not in ("auto", "padded"):
+            raise ConfigError(
+                f"grpo.py samples in batches that are padded, but batching is {self.batching}: leave it out."
+            )
         if self.temperature <= 0 or self.beta < 0 or min(self.per_question, self.dev_hops) < 0:
             raise ConfigError(
                 "temperature must be above 0, and beta, per_question and dev_hops not below it, but they are "

@@ -17,8 +17,9 @@ from typing import Any
 
 from corag.core.errors import DataError
 from corag.generation.models import context_window, model_folder
+from training.checks import check_training
 from training.experimental.config import DpoConfig
-from training.experimental.pairs import read_pairs_report
+from training.experimental.pairs import PairsReport, read_pairs_report
 from training.model_setup import load_model, load_tokenizer, resolve_batching, save_model
 from training.program import (
     check_tokenizer,
@@ -41,6 +42,7 @@ def main(config: DpoConfig) -> dict[str, Any]:
     Raises :class:`ConfigError` or :class:`DataError` for pairs that do not suit the model or the options,
     before anything is trained.
     """
+    check(config)
     folder = model_folder(config.model)
     pairs = load_pairs(config, folder)
     return run_training(
@@ -50,6 +52,14 @@ def main(config: DpoConfig) -> dict[str, Any]:
         lambda: make_trainer(config, folder, pairs),
         lambda trainer: train(trainer, config, pairs),
     )
+
+
+def check(config: DpoConfig) -> None:
+    """Refuse what cannot be trained, before torch is loaded.
+
+    Raises as :func:`training.checks.check_training` does; :class:`DataError` also for pairs that are missing.
+    """
+    check_training(config, learned_from(config))
 
 
 def train(trainer: Any, config: DpoConfig, pairs: Any) -> dict[str, Any]:
@@ -88,9 +98,7 @@ def load_pairs(config: DpoConfig, folder: str) -> Any:
     """
     import datasets
 
-    report = read_pairs_report(Path(config.pairs))
-    if report is None:
-        raise DataError(f"'{config.pairs}' is no folder of pairs: make them with 'corag pairs'.")
+    report = load_report(config)
     check_tokenizer(
         f"the pairs in '{config.pairs}'", report.settings["tokenizer"], config, folder, "corag pairs"
     )
@@ -117,12 +125,23 @@ def load_pairs(config: DpoConfig, folder: str) -> Any:
     return pairs
 
 
+def load_report(config: DpoConfig) -> PairsReport:
+    """Return the report of the folder of pairs. Raises :class:`DataError` if it is none."""
+    report = read_pairs_report(Path(config.pairs))
+    if report is None:
+        raise DataError(f"'{config.pairs}' is no folder of pairs: make them with 'corag pairs'.")
+    return report
+
+
+def learned_from(config: DpoConfig) -> dict[str, Any]:
+    """Return what identifies the pairs that are learned from."""
+    report = load_report(config)
+    return {"pairs": report.settings | {"questions": report.questions, "tokens": report.tokens}}
+
+
 def training_settings(config: DpoConfig, folder: str) -> dict[str, Any]:
     """Return everything that the result depends on, as it stands in training.json."""
-    report = read_pairs_report(Path(config.pairs))
-    assert report is not None
-    pairs = report.settings | {"questions": report.questions, "tokens": report.tokens}
-    return training_identity(config, folder, resolve_batching(config), {"pairs": pairs})
+    return training_identity(config, folder, resolve_batching(config), learned_from(config))
 
 
 def make_trainer(config: DpoConfig, folder: str, pairs: Any) -> Any:
@@ -163,4 +182,4 @@ def build_arguments(config: DpoConfig, *, evaluates: bool) -> Any:
 
 if __name__ == "__main__":
     summary = "prefer the sub-queries that helped to those that did not"
-    start_program(DpoConfig, main, summarise, "training/experimental/dpo.py", summary)
+    start_program(DpoConfig, check, main, summarise, "training/experimental/dpo.py", summary)

@@ -38,6 +38,7 @@ from eval.experiment.backends import require_abilities, require_index
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from training import tables
 from training.chains import load_corag_options, read_chain_manifest, read_chains
+from training.checks import check_training
 from training.experimental.config import GrpoConfig
 from training.experimental.reward import Prefix, Rewarder, list_prefixes
 from training.model_setup import load_model, load_tokenizer, save_model
@@ -93,7 +94,7 @@ def main(config: GrpoConfig) -> dict[str, Any]:
     Raises :class:`ConfigError` or :class:`DataError` for chains that do not suit the model or the options,
     before anything is opened.
     """
-    require_index(config.retriever)
+    check(config)
     folder = model_folder(config.model)
     inputs = load_inputs(config, folder)
     opened: list[Backends] = []
@@ -113,6 +114,16 @@ def main(config: GrpoConfig) -> dict[str, Any]:
     finally:
         for each in opened:
             background().run(each.close())
+
+
+def check(config: GrpoConfig) -> None:
+    """Refuse what cannot be trained, before torch is loaded.
+
+    Raises as :func:`training.checks.check_training` does; :class:`DataError` also for chains that are
+    missing.
+    """
+    require_index(config.retriever)
+    check_training(config, learned_from(config))
 
 
 def train(trainer: Any, config: GrpoConfig) -> dict[str, Any]:
@@ -179,14 +190,16 @@ def load_prefixes(
             f"the chains in {', '.join(config.chains)} have no sampled hops to begin with: sample some with "
             "'corag sample' (source 'model')."
         )
-    limit = config.max_length or context_window(folder)
+    limits = [limit for limit in (config.max_length, context_window(folder)) if limit]
+    limit = min(limits, default=0)
     for each in prefixes:
         length = len(each.prompt_ids) + corag.max_sub_query_tokens
         if limit and length > limit:
             raise DataError(
                 f"the prompt of hop {len(each.before) + 1} of question '{each.question.id}' needs {length} "
-                f"tokens with its reply, more than {limit}: choose a larger --max_length, or sample shorter "
-                "chains."
+                f"tokens with its reply, more than {limit}, "
+                + ("--max_length" if limit == config.max_length else f"which '{config.model}' reads at once")
+                + ": sample shorter chains, or raise the limit that they meet."
             )
     return prefixes
 
@@ -225,15 +238,20 @@ def chains_dataset(chains: str) -> str:
     return str(read_chain_manifest(Path(chains)).settings["questions"].get("dataset") or "jsonl")
 
 
-def training_settings(config: GrpoConfig, folder: str) -> dict[str, Any]:
-    """Return everything that the result depends on, as it stands in training.json."""
+def learned_from(config: GrpoConfig) -> dict[str, Any]:
+    """Return what identifies the chains, and the engine that rewards them."""
     folders = [Path(chains) for chains in config.chains]
     chains = [
         each | {"retriever": read_chain_manifest(folder).retriever}
         for folder, each in zip(folders, tables.identify(folders), strict=True)
     ]
     engine = {"backend": config.engine.backend, "dtype": config.engine.dtype, "chat": config.engine.chat}
-    return training_identity(config, folder, "padded", {"chains": chains, "engine": engine})
+    return {"chains": chains, "engine": engine}
+
+
+def training_settings(config: GrpoConfig, folder: str) -> dict[str, Any]:
+    """Return everything that the result depends on, as it stands in training.json."""
+    return training_identity(config, folder, "padded", learned_from(config))
 
 
 async def open_all(config: GrpoConfig) -> Backends:
@@ -342,4 +360,4 @@ def build_arguments(config: GrpoConfig, corag: CoRAGConfig) -> Any:
 
 if __name__ == "__main__":
     summary = "reinforce the sub-queries that bring the answer nearer"
-    start_program(GrpoConfig, main, summarise, "training/experimental/grpo.py", summary)
+    start_program(GrpoConfig, check, main, summarise, "training/experimental/grpo.py", summary)

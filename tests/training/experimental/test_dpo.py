@@ -21,10 +21,10 @@ from corag.generation.rendering import Renderer
 from tests.messages import raises_message
 from tests.training.experimental.test_pairs import sampled
 from tests.training.launching import kill_after, launched
+from training.checks import check_packages
 from training.experimental.config import DpoConfig
 from training.experimental.dpo import load_pairs, main, make_trainer
 from training.experimental.pairs import PairsConfig, write_pairs
-from training.trl_arguments import check_report_to
 
 Options = Callable[..., DpoConfig]
 DPO = str(Path(__file__).parents[3] / "training/experimental/dpo.py")
@@ -172,8 +172,8 @@ def test_a_report_to_a_package_that_is_not_there_is_refused(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with raises_message(ConfigError):
-        check_report_to(options(report_to=("trackio",)))
-    check_report_to(options())
+        check_packages(options(report_to=("trackio",)))
+    check_packages(options())
 
 
 def test_the_same_command_again_does_nothing_and_another_is_refused(options: Options) -> None:
