@@ -25,6 +25,7 @@ check_packages()
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        "corag.version": "__version__",
         "corag.core.errors": "ConfigError CoragError",
         "corag.core.method": "Method MethodConfig",
         "corag.core.tools": "Tools",

@@ -207,8 +207,8 @@ class RetrieverConfig(Options, section="retriever"):
     """What to search, and how. Give ``index`` or ``url``.
 
     Attributes:
-        index: Index folders, plain Lucene indexes or names of Pyserini's prebuilt ones; several are fused by
-            reciprocal rank.
+        index: Index folders, plain Lucene indexes, names of Pyserini's prebuilt ones, or FILE.py:NAME of a
+            function or object of yours that is searched; several are fused by reciprocal rank.
         url: Addresses of search servers over one and the same index, without user name, password or query;
             searches are spread over them. Of an index in parts, those of all parts, in any order: each search
             asks all. May stand in ``index``.

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from corag.core.errors import ConfigError, IndexMismatchError
+from corag.core.own_objects import find_own, is_named
 from corag.core.protocols import Retriever
 from corag.core.seeds import stable_hash
 from retrieval.config import Bm25, RetrieverConfig
@@ -21,6 +22,7 @@ from retrieval.index_manifest import (
     REBUILD,
     TRAINING,
     IndexManifest,
+    IndexPart,
     read_manifest,
     require_all_parts,
     was_begun,
@@ -28,6 +30,7 @@ from retrieval.index_manifest import (
 from retrieval.lucene.bm25 import LuceneSearcher, is_lucene_index
 from retrieval.lucene.java import java_class
 from retrieval.lucene.languages import ENGLISH, LANGUAGES
+from retrieval.own_retriever import adapt_retriever
 from retrieval.store import PassageStore
 from retrieval.wrappers import (
     BatchedRetriever,
@@ -94,12 +97,22 @@ def _refuse_unused(config: RetrieverConfig, kinds: Sequence[str], what: str) -> 
                 )
 
 
+def _is_own(name: str) -> bool:
+    """Whether a name is that of an object or function of the user's, and not of a folder."""
+    return is_named(name) and not Path(name).is_dir()
+
+
 def _open_indexes(config: RetrieverConfig, part_alone: bool) -> Retriever:
-    kinds = [kind for name in config.index for kind in _kinds(_find(name))]
+    kinds = [kind for name in config.index if not _is_own(name) for kind in _kinds(_find(name))]
     _refuse_unused(config, kinds, ", ".join(config.index))
-    opened = [_open_index(name, config) for name in config.index]
-    parts = {name: each.part for name, each in zip(config.index, opened, strict=True)}
-    if part_alone and len(opened) == 1 and opened[0].part is not None and config.reranker:
+    opened: list[Retriever] = [
+        adapt_retriever(find_own(name, "--retriever.index")) if _is_own(name) else _open_index(name, config)
+        for name in config.index
+    ]
+    parts: dict[str, IndexPart | None] = {
+        name: getattr(each, "part", None) for name, each in zip(config.index, opened, strict=True)
+    }
+    if part_alone and len(opened) == 1 and parts[config.index[0]] is not None and config.reranker:
         # A re-ranker's scores hide what the part is, and would be merged with those of other parts.
         raise ConfigError(
             f"'{config.index[0]}' is a part of an index and is to be served without a re-ranker, but "

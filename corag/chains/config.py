@@ -267,8 +267,10 @@ class CoRAGConfig(MethodConfig, section="corag"):
         return (*templates, *(self.prompt(name) for name in further if self.uses(name)))
 
     def needs(self) -> Mapping[Ability, str]:
-        """Return scores, to rank chains by likelihood and to let it decide when to stop, and the ways out."""
+        """Return what ranking, the stop rule and samples ask of the model, and the ways out."""
         needed: dict[Ability, str] = {}
+        if self.samples and self.temperature > 0:
+            needed[Ability.TEMPERATURE] = "choose --corag.strategy greedy"
         if self.needs_probabilities:
             needed[Ability.LOGPROBS] = "choose --corag.rank_by refusals, and no signal 'probability'"
         ways = []

@@ -38,6 +38,6 @@ def lazy_exports(
         return getattr(import_module(places[name]), name)
 
     def everything() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *places})
+        return sorted(places)
 
     return sorted(places), load, everything

@@ -20,6 +20,7 @@ class Ability(StrEnum):
     SCORES = "log-probabilities of given texts"
     SPECIAL_TOKENS = "special tokens spelled out in its replies"
     SAMPLING = "top_k and repetition_penalty"
+    TEMPERATURE = "samples at a temperature above 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,7 @@ class Generator(Protocol):
     when one request can never be served.
 
     An engine may also have: ``lacks``, the abilities that it does not have (none, if it does not say);
+    ``name``, what messages about that call it ("this server", if it does not say);
     ``about``, lines to be printed when it is open; ``retried``, how many requests were sent again; and
     ``failed``, whether it has ended for good.
     """

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from corag.core.errors import BackendError, ConfigError, CoragError
 from corag.core.gather import gather
+from corag.core.own_objects import place_of
 from corag.core.process import unix_time
 from corag.core.runs.rows import Row
 from corag.core.tools import Tools
@@ -38,7 +39,8 @@ async def answer_question(question: Question, method: BoundMethod, tools: Tools)
     except CoragError as failure:
         error = f"{type(failure).__name__}: {failure}"
     except Exception as failure:  # noqa: BLE001 - a defect met by one question must not cost the others
-        error = f"{type(failure).__name__}: {failure}\n{traceback.format_exc()}"
+        says = str(failure).strip() or f"no message ({place_of(failure)})"
+        error = f"{type(failure).__name__}: {says}\n{traceback.format_exc()}"
     seconds = time.perf_counter() - started
     return Row(
         question,

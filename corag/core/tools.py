@@ -7,12 +7,12 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
-from corag.core.errors import BudgetExhaustedError, ConfigError
+from corag.core.errors import BudgetExhaustedError, ConfigError, DataError
 from corag.core.gather import gather
 from corag.core.passages_read import PassagesRead
-from corag.core.prompting.prompt import Prompt, Shortening
+from corag.core.prompting.prompt import Prompt, Shortening, as_prompt
 from corag.core.prompting.shorten import shorten, token_bound
 from corag.core.protocols import (
     CachedHits,
@@ -140,9 +140,9 @@ class Tools:
         """Return the number of tokens of a text, without special tokens."""
         return self.generator.count_tokens(text)
 
-    def cost(self, prompt: Prompt, max_tokens: int) -> int:
+    def cost(self, prompt: Prompt | str, max_tokens: int) -> int:
         """Return the tokens that a call may cost at most, prompt and completion."""
-        return token_bound(prompt, max_tokens, self.count_tokens)
+        return token_bound(as_prompt(prompt), max_tokens, self.count_tokens)
 
     @contextmanager
     def hold_back_tokens(self, tokens: int) -> Iterator[None]:
@@ -154,7 +154,7 @@ class Tools:
             self._held -= tokens
 
     @contextmanager
-    def hold_back(self, prompt: Prompt, max_tokens: int) -> Iterator[None]:
+    def hold_back(self, prompt: Prompt | str, max_tokens: int) -> Iterator[None]:
         """Keep back what a call after the block may cost, so that it stays affordable.
 
         ``max_tokens``: of its completion, and of what the block may add to its prompt.
@@ -163,12 +163,12 @@ class Tools:
         with self.hold_back_tokens(self.cost(prompt, max_tokens) if self.budget else 0):
             yield
 
-    def afford(self, prompt: Prompt, max_tokens: int) -> Prompt:
+    def afford(self, prompt: Prompt | str, max_tokens: int) -> Prompt:
         """Leave out whole segments by rising ``drop`` until the budget allows the call, or no more may go.
 
         A prompt that is still too dear is refused when it is asked, as any other.
         """
-        limit = self.left
+        prompt, limit = as_prompt(prompt), self.left
         if limit is None:
             return prompt
         smaller_prompt, _ = shorten(
@@ -262,7 +262,7 @@ class Tools:
 
     async def generate(
         self,
-        prompt: Prompt,
+        prompt: Prompt | str,
         *,
         role: str,
         max_tokens: int,
@@ -276,7 +276,7 @@ class Tools:
         repetition_penalty: float = 1.0,
         path: str = "",
     ) -> Generation:
-        """Continue a prompt.
+        """Continue a prompt. A text is a user's turn; a list of messages will do, too.
 
         ``role``: the call's purpose, under which it stands in the ledger. ``path``: its place in the method,
         such as "chain 3/hop 2"; sampled calls need one of their own, for the seed is derived from question,
@@ -287,6 +287,7 @@ class Tools:
             BudgetExhaustedError: if it could cost more than is left; it is not made then.
             ValueError: if an earlier sampled call had this role and path.
         """
+        prompt = as_prompt(prompt)
         seed = self._seed(role, path) if temperature > 0 else None
         sampling = Sampling(
             max_tokens, temperature, top_p, top_k, repetition_penalty, n, tuple(stop), logprobs=logprobs,
@@ -314,7 +315,7 @@ class Tools:
 
     async def score(
         self,
-        prompt: Prompt,
+        prompt: Prompt | str,
         target: str | tuple[int, ...],
         *,
         role: str,
@@ -326,6 +327,7 @@ class Tools:
         ``end_of_turn``: the model's end of turn belongs to the target. Raises :class:`BudgetExhaustedError`
         if it could cost more than is left.
         """
+        prompt = as_prompt(prompt)
         started = time.perf_counter()
         request = ScoreRequest(prompt, target, end_of_turn, self._priority(), self.question.id)
         with self._allow(prompt, len(target) if isinstance(target, tuple) else self.count_tokens(target) + 1):
@@ -343,8 +345,10 @@ class Tools:
         self._note(step, reply.usage)
         return reply
 
-    async def search(self, query: str, *, k: int, path: str = "") -> tuple[Hit, ...]:
+    async def search(self, query: str | Question, *, k: int, path: str = "") -> tuple[Hit, ...]:
         """Return up to k hits, best first. A blank query finds nothing and is not asked.
+
+        Of a question its text is searched for.
 
         Raises :class:`ConfigError` without a retriever, :class:`SearchFailedError` if it fails.
         """
@@ -353,6 +357,9 @@ class Tools:
                 "this method searches, but no retriever was given: name one with --retriever.index or "
                 "--retriever.url."
             )
+        query = query.text if isinstance(query, Question) else query
+        if not isinstance(cast("object", query), str):
+            raise DataError(f"a search takes a text or a question, but was given {query!r:.80}.")
         started = time.perf_counter()
         result = await self.retriever.search(query, k) if query.strip() else ()
         hits, remembered = tuple(result), isinstance(result, CachedHits)

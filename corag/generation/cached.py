@@ -53,6 +53,11 @@ class CachedGenerator:
         return frozenset(getattr(self._inner, "lacks", ()))
 
     @property
+    def name(self) -> str:
+        """What messages call the inner generator, "" if it has no name."""
+        return str(getattr(self._inner, "name", ""))
+
+    @property
     def about(self) -> Sequence[str]:
         """The lines that the inner generator wants printed when it has been opened."""
         return tuple(getattr(self._inner, "about", ()))

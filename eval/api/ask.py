@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
+from textwrap import shorten
 from typing import Any
 
 from rich.console import Console, Group
@@ -18,11 +19,16 @@ from corag.core.runs.rows import Row
 from corag.core.text import printable
 from corag.core.tools import SearchStep, Step, Tools
 from corag.core.types import Answer, Passage, Question
+from eval.api.arguments import record_of, with_keywords
 from eval.api.background import waits
 from eval.api.drawing import Drawing
 from eval.api.opened import Index, Model
+from eval.api.own_objects import takes_own_objects
+from eval.datasets import DATASETS
+from eval.datasets.load import parse_questions
+from eval.datasets.report import QuestionReport
 from eval.experiment.backends import require_abilities
-from eval.experiment.own_methods import is_method, make_method
+from eval.experiment.own_methods import is_method, is_own, load_method, make_method, short_name
 from eval.experiment.registry import METHODS, called, check_names
 from retrieval.config import RetrieverConfig
 
@@ -160,6 +166,8 @@ def entry_of(method: AnyMethod) -> tuple[str, Method]:
         ConfigError: for something that is no method.
     """
     if isinstance(method, str):
+        if is_own(method):
+            return short_name(method), load_method(method)
         name = called(method)
         check_names([name])
         return name, METHODS[name]
@@ -197,25 +205,30 @@ def options_of(
 
 
 @waits
+@takes_own_objects
 async def ask(
-    question: str | Question,
+    question: str | Question | Mapping[str, Any],
     method: AnyMethod,
-    model: Model,
-    index: Index | None = None,
+    model: Model | Any,
+    index: Index | Any | None = None,
     config: MethodConfig | None = None,
     *,
     seed: int = 0,
     budget: int = 0,
     watch: Callable[[Step], None] | None = None,
+    **method_options: Any,
 ) -> Answered:
     """Answer one question.
 
     Args:
-        question: the question, or one with gold answers and ids.
-        method: one of corag's methods, by function or name, or an async function of your own.
-        model: what :func:`open_model` returned.
-        index: what :func:`open_index` returned; None for a method that does not search.
+        question: the question: a text, a :class:`Question`, or a record such as {"question": "..."}.
+        method: one of corag's methods, by function or name; an async function of your own, or where it lies
+            (FILE.py:FUNCTION).
+        model: what :func:`open_model` returned, or an object or function that it takes.
+        index: what :func:`open_index` returned, or an object, a function or a list of texts that it takes;
+            None for a method that does not search.
         config: the method's options; its defaults without.
+        method_options: options of the method by name, such as ``k=3``: they replace those of ``config``.
         seed: all randomness derives from it.
         budget: most tokens, prompt plus generated, that the question may spend; 0 for no limit.
         watch: called with every step as it ends, from another thread.
@@ -226,7 +239,9 @@ async def ask(
     """
     name, entry = entry_of(method)
     options = options_of(name, entry, config, index)
-    sent = Question("asked", question) if isinstance(question, str) else question
+    if method_options:
+        options = with_keywords(options, method_options)
+    sent = _one_question(question)
     drawing = Drawing(sent.text, getattr(options, "refusal", ""))
 
     def see(step: Step) -> None:
@@ -244,6 +259,24 @@ async def ask(
 
 
 aask = ask.twin
+
+
+def _one_question(question: Any) -> Question:
+    """Return a question as an object. Raises :class:`ConfigError` for what is not one question."""
+    if isinstance(question, Question):
+        return question
+    if isinstance(question, str):
+        return Question("asked", question)
+    if not isinstance(question, Mapping | tuple):
+        many = hasattr(question, "__len__")
+        advice = (
+            "run takes many: run(questions, methods, model, index, out=FOLDER)" if many else "give its text"
+        )
+        raise ConfigError(f"ask takes one question, but was given a {type(question).__name__}: {advice}.")
+    record = {"id": "asked"} | record_of(question)
+    return parse_questions(
+        [("the question", record)], DATASETS["jsonl"], QuestionReport("question", strict=False)
+    )[0]
 
 
 async def answered(
@@ -276,7 +309,9 @@ async def _look_up(row: Row, retriever: Retriever | None) -> dict[str, Passage]:
 
 
 def _citations(passages: Sequence[Passage]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(passage.citation or passage.id for passage in passages))
+    """Cite passages, each once: one without title and file by the beginning of its text."""
+    cited = (each.citation or shorten(each.text, 60, placeholder=" ...") or each.id for each in passages)
+    return tuple(dict.fromkeys(cited))
 
 
 def _first(sources: Sequence[str], most: int) -> str:

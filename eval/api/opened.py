@@ -13,18 +13,21 @@ from typing import Any, Generic, Self, TypeVar
 from weakref import WeakSet
 
 from corag.core.errors import ConfigError
+from corag.core.own_objects import describe, register
 from corag.core.protocols import Generator, Retriever
 from corag.core.types import Hit, Passage
 from corag.generation.config import ModelConfig
 from corag.generation.vllm_processes import refuse_unguarded_main, spare_children_interrupts
 from eval.api.arguments import with_keywords
 from eval.api.background import background
+from eval.api.texts import index_of_texts
 from eval.experiment.backends import indexes_read, weights_read
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from retrieval.config import RetrieverConfig
 
 Engine = TypeVar("Engine", bound=Generator | Retriever)
 Options = TypeVar("Options", bound=ModelConfig | RetrieverConfig)
+_Opened = TypeVar("_Opened", "Model", "Index")
 
 
 class Holder:
@@ -172,6 +175,7 @@ class _Handle(Holder, Generic[Options, Engine]):
 
     def __init__(self, pool: _Pool[Options, Engine], options: Options) -> None:
         self.options = options
+        self.own: Any = None  # what the user brought along
         self._pool = pool
         self._key = ""
         self._engine: Engine | None = None
@@ -254,13 +258,15 @@ class Index(_Handle[RetrieverConfig, Retriever]):
         return await self.engine.passages(ids)
 
 
-def open_model(name: str = "default", **options: Any) -> Model:
+def open_model(name: Any = "default", **options: Any) -> Model:
     """Open a language model, or take the one that is open with the same options.
 
     Args:
-        name: "default" (SmolLM2-135M-Instruct), a local folder or a Hugging Face name.
+        name: "default" (SmolLM2-135M-Instruct), a local folder or a Hugging Face name; or a function or
+            object of your own that answers prompts: it has ``generate``, ``invoke``, ``complete`` or
+            ``__call__``, as the models of LangChain, LlamaIndex and DSPy have.
         options: those of :class:`corag.generation.config.ModelConfig`, such as ``adapter="default"``,
-            ``backend="transformers"`` or ``tensor_parallel=4``.
+            ``backend="transformers"`` or ``tensor_parallel=4``; for an object of your own ``max_context``.
 
     Raises:
         ConfigError: for an unknown option, a model that is not there, or a script without
@@ -269,41 +275,84 @@ def open_model(name: str = "default", **options: Any) -> Model:
 
     Close it with a ``with`` block or :meth:`Model.close`; what is forgotten is closed when Python ends.
     """
-    return background().run(_model(name, options)._opened())
+    return background().run(model_handle(name, options)._opened())
 
 
-async def aopen_model(name: str = "default", **options: Any) -> Model:
+async def aopen_model(name: Any = "default", **options: Any) -> Model:
     """Do what :func:`open_model` does, from a coroutine."""
-    return await background().await_(_model(name, options)._opened())
+    return await background().await_(model_handle(name, options)._opened())
 
 
-def _model(name: str, options: Mapping[str, Any]) -> Model:
-    model = Model(_models, with_keywords(ModelConfig(), {"name": os.fspath(name), **options}).settled())
+def model_handle(name: Any, options: Mapping[str, Any]) -> Model:
+    """Return a model that is not open yet, of its name and options or of an object of the user's."""
+    if isinstance(name, str | os.PathLike):
+        named: dict[str, Any] = {"name": os.fspath(name)}
+    elif name is None:
+        raise ConfigError('the model is None: give a name, such as "default", or an object of your own.')
+    else:
+        if unknown := [each for each in options if each not in ("max_context", "remember")]:
+            raise ConfigError(
+                f"'{unknown[0]}' is an option of models that corag opens itself: set it where your "
+                f"{describe(name)} is made. Its options here are max_context and remember."
+            )
+        named = {"name": register(name), "backend": "python"}
+    model = Model(_models, with_keywords(ModelConfig(), {**named, **options}).settled())
+    model.own = name  # known by its name as long as it lives
     if model.options.engine.spawns_processes:
         refuse_unguarded_main()  # here, since only the caller's thread knows which line of the script called
     return model
 
 
-def open_index(*index: str | os.PathLike[str], **options: Any) -> Index:
+def open_index(*index: Any, **options: Any) -> Index:
     """Open one or more indexes (several are fused by reciprocal rank), or search servers.
 
     Args:
-        index: folders that :func:`build_index` or 'corag index' made, or names of Pyserini's prebuilt ones.
+        index: folders that :func:`build_index` or 'corag index' made, or names of Pyserini's prebuilt ones;
+            or functions and objects of your own that are searched: they have ``search``, ``retrieve``,
+            ``invoke`` or ``__call__``, as the retrievers of LangChain, LlamaIndex and DSPy have; or a list of
+            texts, records or passages, which is searched by BM25.
         options: those of :class:`retrieval.config.RetrieverConfig`, such as ``url=["http://..."]`` or
             ``bm25="ircot"``.
 
     Raises:
-        ConfigError: for an unknown option.
+        ConfigError: for an unknown option, or an object that cannot be searched.
         IndexMismatchError: for an index that is missing, incomplete or of another encoder.
     """
-    return background().run(_index(index, options)._opened())
+    return background().run(_opened_index(index, options))
 
 
-async def aopen_index(*index: str | os.PathLike[str], **options: Any) -> Index:
+async def aopen_index(*index: Any, **options: Any) -> Index:
     """Do what :func:`open_index` does, from a coroutine."""
-    return await background().await_(_index(index, options)._opened())
+    return await background().await_(_opened_index(index, options))
 
 
-def _index(index: Sequence[str | os.PathLike[str]], options: Mapping[str, Any]) -> Index:
-    folders = {"index": [os.fspath(folder) for folder in index]} if index else {}
-    return Index(_indexes, with_keywords(RetrieverConfig(), folders | dict(options)))
+async def _opened_index(index: Sequence[Any], options: Mapping[str, Any]) -> Index:
+    return await (await index_handle(index, options))._opened()
+
+
+async def index_handle(index: Sequence[Any], options: Mapping[str, Any]) -> Index:
+    """Return an index that is not open yet, of folders, objects of the user's and lists of texts."""
+    names = {"index": [await asyncio.to_thread(_index_name, each) for each in index]} if index else {}
+    handle = Index(_indexes, with_keywords(RetrieverConfig(), names | dict(options)))
+    handle.own = index  # known by their names as long as they live
+    return handle
+
+
+def _index_name(index: Any) -> str:
+    if isinstance(index, str | os.PathLike):
+        return os.fspath(index)
+    if isinstance(index, list | tuple):
+        return index_of_texts(index)
+    if index is None:
+        raise ConfigError("the index is None: give a folder, a list of texts, or an object of your own.")
+    return register(index)
+
+
+@asynccontextmanager
+async def open_handle(handle: _Opened) -> AsyncIterator[_Opened]:
+    """Open a model or an index for the length of a block, on the loop of this module."""
+    await handle._opened()
+    try:
+        yield handle
+    finally:
+        await handle._closed()

@@ -18,6 +18,7 @@ from eval.api.ask import AnyMethod, entry_of, options_of
 from eval.api.background import waits
 from eval.api.executors import choose_executor, index_options, model_options
 from eval.api.opened import Index, Model
+from eval.api.own_objects import takes_own_objects
 from eval.experiment.gold import match_gold
 from eval.experiment.registry import METHODS, with_method
 from eval.experiment.run import RunConfig, answer_with, run_path
@@ -176,11 +177,12 @@ areport = report.twin
 
 
 @waits
+@takes_own_objects
 async def run(
     questions: Questions,
     methods: Methods,
-    model: Model | ModelConfig,
-    index: Index | RetrieverConfig | None = None,
+    model: Model | ModelConfig | Any,
+    index: Index | RetrieverConfig | Any | None = None,
     *,
     out: str | Path,
     **options: Any,
@@ -191,8 +193,10 @@ async def run(
         questions: a question file, or questions: :class:`Question` objects or records as in a file.
         methods: methods by function or name; or a mapping of names to a function or to (function, its
             config).
-        model: what :func:`open_model` returned; for workers, its options do.
-        index: what :func:`open_index` returned; None if no method searches. For workers, its options do.
+        model: what :func:`open_model` returned, or an object or function that it takes; for workers, its
+            options do.
+        index: what :func:`open_index` returned, or an object, a function or a list of texts that it takes;
+            None if no method searches. For workers, its options do.
         out: folder of the run folders.
         options: further ones of :class:`eval.experiment.run.RunConfig`, such as ``dataset="hotpotqa"``,
             ``limit=100``, ``budget=8000``, ``batch_size=64``, ``recall_at=15``, ``seed=1``; or a method's,

@@ -17,6 +17,7 @@ from eval.api.arguments import Questions, question_file, with_keywords
 from eval.api.ask import NO_INDEX, AnyMethod, entry_of, options_of
 from eval.api.background import waits
 from eval.api.opened import Index, Model, lend_index, lend_model
+from eval.api.own_objects import takes_own_objects
 from eval.api.results import Results, Table, base_of, with_section
 from eval.experiment.questions import FurtherQuestions
 from eval.statistics.scaling import Fit
@@ -90,16 +91,17 @@ class SweepResults:
 
 
 @waits
+@takes_own_objects
 async def sweep(
     questions: Questions,
     cells: GivenCells,
-    model: Model,
-    index: Index | None = None,
+    model: Model | Any,
+    index: Index | Any | None = None,
     *,
     out: str | os.PathLike[str],
     grid: Mapping[str, Any] | Sequence[Mapping[str, Any]] = (),
     dev: Questions | None = None,
-    dev_index: Index | None = None,
+    dev_index: Index | Any | None = None,
     metric: str = "f1",
     **options: Any,
 ) -> SweepResults:
@@ -111,9 +113,9 @@ async def sweep(
         questions: a question file, or questions: objects or records as in a file. All need gold answers.
         cells: settings by name. Each is a method, (a method, its config), or the options that it changes, by
             their names on the command line: ``{"method": "corag", "corag.chains": 8, "model.adapter": ...}``.
-        model: what :func:`open_model` returned. A cell that changes a model's option has it opened for as
-            long as it is needed, beside this one.
-        index: what :func:`open_index` returned; None if no cell searches.
+        model: what :func:`open_model` returned, or an object or function that it takes. A cell that changes
+            a model's option has it opened for as long as it is needed, beside this one.
+        index: what :func:`open_index` returned, or what it takes; None if no cell searches.
         out: folder of the sweep.
         grid: blocks of options, each with a value or a list of values, a further cell for each combination:
             ``{"method": "corag", "corag.strategy": "best_of_n", "corag.chains": [2, 4, 8]}``.

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from corag.core.errors import ConfigError
 from corag.core.files import file_digest
+from corag.core.own_objects import fingerprint_of
 from corag.core.protocols import Ability, Generator, Retriever
 from corag.core.runs.stamp import Input
 from corag.generation.adapters import adapter_folder
@@ -121,13 +122,20 @@ def require_abilities(what: str, needs: Mapping[Ability, str], generator: Finger
     """
     lacking = [ability for ability in needs if ability in getattr(generator, "lacks", ())]
     if lacking:
-        ways = dict.fromkeys([needs[ability] for ability in lacking if needs[ability]])
+        name = getattr(generator, "name", "")
+        ways = list(dict.fromkeys(needs[ability] for ability in lacking if needs[ability]))
+        if name and Ability.TEMPERATURE in lacking:
+            ways.append("give it a parameter temperature (a function around it can have one)")
+        if name:
+            elsewhere = "take a model that corag opens itself"
+        else:
+            elsewhere = (
+                f"ask a vLLM server{'' if ways else ' (--model.backend server)'}, or a model in this process"
+            )
+        last = f"or {elsewhere}" if ways else elsewhere
         raise ConfigError(
-            f"{what} needs {' and '.join(lacking)}, which this server does not offer: "
-            f"{'; '.join([*ways, 'or ask a vLLM server, or a model in this process'])}."
-            if ways
-            else f"{what} needs {' and '.join(lacking)}, which this server does not offer: ask a vLLM server "
-            "(--model.backend server), or a model in this process."
+            f"{what} needs {' and '.join(lacking)}, which {name or 'this server'} does not offer: "
+            f"{'; '.join([*ways, last])}."
         )
 
 
@@ -145,6 +153,8 @@ def weights_read(model: str, adapter: str = "") -> dict[str, list[Input]]:
 
     What a hub holds under a name is not asked there: it counts as what it is called, among the settings.
     """
+    if digest := fingerprint_of(model):
+        return {"model": [Input(model, digest)]}
     folders = {"model": "" if model == "default" else model, "adapter": adapter_folder(adapter)}
     return {
         part: [Input(folder, folder_digest(folder))]
@@ -154,5 +164,10 @@ def weights_read(model: str, adapter: str = "") -> dict[str, list[Input]]:
 
 
 def indexes_read(retriever: RetrieverConfig) -> dict[str, list[Input]]:
-    """Identify indexes by their manifests, for a stamp, without opening them."""
-    return {"index": [Input(index, file_digest(Path(index) / INDEX_FILE)) for index in retriever.index]}
+    """Identify indexes by their manifests, for a stamp, without opening them; own retrievers, too."""
+    return {
+        "index": [
+            Input(index, fingerprint_of(index) or file_digest(Path(index) / INDEX_FILE))
+            for index in retriever.index
+        ]
+    }

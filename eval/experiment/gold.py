@@ -15,6 +15,7 @@ from typing import Protocol
 from rich.console import Console
 
 from corag.core.errors import CoragError
+from corag.core.own_objects import is_named
 from corag.core.types import Passage, Question
 from eval.datasets.same import same_words
 from eval.experiment.executor import Fingerprinted
@@ -107,6 +108,9 @@ def _is_passage(question: Question, passage: Passage) -> bool:
 @asynccontextmanager
 async def _open_lookup(index: Fingerprinted, folders: Sequence[str]) -> AsyncIterator[_Lookup | None]:
     """Yield a function that looks passages up, None if there is no way to; close what it reads at the end."""
+    if any(map(is_named, folders)):  # a retriever of the user's own knows passages by searching only
+        yield None
+        return
     # The store first: workers' indexes are not open here, and a server would be sent thousands of ids.
     if folders and all(has_store(Path(folder)) for folder in folders):
         stores = [PassageStore(Path(folder)) for folder in folders]

@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from corag.core.errors import BackendError, CoragError
+from corag.core.own_objects import is_named
 from corag.core.protocols import Generator, Retriever
 from corag.core.runs.folder import writable_folder
 from corag.generation.cached import REPLIES_KEPT
@@ -39,6 +40,7 @@ from retrieval.open import open_retriever
 
 ENGINE_LOG = ".engine.log"  # hidden, as a run's lock is: the folder's other files are what a glob finds
 _LAST_LINES = 12
+_told: set[str] = set()  # what models have said of themselves
 _LATE_S = 5.0  # what takes longer is printed where there is no spinner
 _OUTPUT, _ERROR = 1, 2  # the descriptors, by their numbers in every process
 
@@ -47,17 +49,21 @@ async def open_model_quietly(config: ModelConfig, capacity: int = REPLIES_KEPT) 
     """Open a model as :func:`corag.generation.open.open_generator` does; what is printed goes to the log."""
     where = ", ".join(config.urls) or config.backend
     name = f"model {config.name}{f' with adapter {config.adapter}' if config.adapter else ''} ({where})"
-    with quiet(f"opening {name}", f"{name} is open") as print_line:
+    is_own = config.backend == "python"  # open at once, and perhaps for each question anew
+    with quiet(f"opening {name}", "" if is_own else f"{name} is open") as print_line:
         generator = await open_generator(config, capacity)
         for line in getattr(generator, "about", ()):
-            print_line(f"corag: {line}")
+            if not (is_own and line in _told):
+                _told.add(line)
+                print_line(f"corag: {line}")
         return generator
 
 
 async def open_index_quietly(config: RetrieverConfig, *, part_alone: bool = False) -> Retriever:
     """Open an index as :func:`retrieval.open.open_retriever` does; what is printed goes to the log."""
     name = f"index {', '.join([*config.index, *config.url])}"
-    with quiet(f"opening {name}", f"{name} is open"):
+    is_own = bool(config.index) and all(map(is_named, config.index))
+    with quiet(f"opening {name}", "" if is_own else f"{name} is open"):
         return await open_retriever(config, part_alone=part_alone)
 
 

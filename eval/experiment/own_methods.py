@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
-import sys
-import textwrap
-import traceback
 import typing
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from typing_extensions import TypeIs
 
-from corag.core.errors import ConfigError, CoragError, nearest, reason
-from corag.core.files import file_digest
+from corag.core.errors import ConfigError, DataError, nearest, reason
 from corag.core.method import Method, MethodConfig
-from corag.core.seeds import stable_hash
-from corag.core.tools import Tools
+from corag.core.own_objects import load_source, run_code, source_digest
+from corag.core.protocols import Generation
+from corag.core.tools import SearchStep, Tools
 from corag.core.types import Answer, Question
 
 PAGE = "docs/guides/your_own_method.md"
@@ -55,7 +47,7 @@ def load_method(spec: str) -> Method:
             f"'{spec}' is no method: write FILE.py:FUNCTION or MODULE:FUNCTION, as {PAGE} shows, or the name "
             "of one that 'corag list' lists."
         )
-    module = _load_file(source, file_digest(source)) if source.endswith(".py") else _load_module(source)
+    module = load_source(source, "--method")
     method = getattr(module, name, None)
     if not is_method(method):
         others = [key for key, value in vars(module).items() if is_method(value)]
@@ -84,95 +76,62 @@ def make_method(method: Method | Callable[..., Awaitable[Answer]], where: str) -
             f"tools, config): see {PAGE}."
         )
     summary = described.summary or (inspect.getdoc(function) or "a method of your own").splitlines()[0]
-    code = source_digest(function)
+    code, called = source_digest(function), getattr(function, "__name__", where)
     if len(parameters) == 2:
-        return replace(described, function=_Unconfigured(function), summary=summary, code=code)
+        forgiving = _Forgiving(function, called, takes_config=False)
+        return replace(described, function=forgiving, summary=summary, code=code)
     config = _find_config(function, where)
     _check_defaults(config, where)
-    return replace(described, config=config, summary=summary, code=code)
-
-
-def source_digest(function: Callable[..., Any]) -> str:
-    """Return 16 hexadecimal digits of a function's source text, the same from the shell and from Python.
-
-    Only the function's own text counts, comments included. What it refers to does not: after an edit of a
-    helper, of a constant or of what a closure holds, answer into another folder.
-    """
-    try:
-        # Dedented, so that the digest stays when a method moves into a function or out of one.
-        return stable_hash(textwrap.dedent(inspect.getsource(function)))
-    except OSError:
-        # Typed in at a prompt or made by exec: no text is stored, but its code has names and constants.
-        code = inspect.unwrap(function).__code__
-        constants = [repr(value) for value in code.co_consts if not inspect.iscode(value)]
-        return stable_hash(f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {constants}")
+    forgiving = _Forgiving(function, called, takes_config=True)
+    return replace(described, function=forgiving, config=config, summary=summary, code=code)
 
 
 @dataclass(frozen=True, slots=True)
-class _Unconfigured:
-    """A method without options, called as those with options are. Two of one function are equal."""
+class _Forgiving:
+    """A method of the user's, which may return a plain text. Two of one function are equal.
 
-    function: Callable[..., Awaitable[Answer]]
+    ``called``: its name. ``takes_config``: whether it has options.
+    """
+
+    function: Callable[..., Awaitable[Any]]
+    called: str
+    takes_config: bool
 
     async def __call__(self, question: Question, tools: Tools, config: MethodConfig) -> Answer:
-        """Answer a question."""
-        return await self.function(question, tools)
+        """Answer a question. Raises :class:`DataError` for what is no answer."""
+        options = (config,) if self.takes_config else ()
+        return as_answer(await self.function(question, tools, *options), tools, self.called)
 
 
-@lru_cache(maxsize=64)
-def _load_file(source: str, digest: str) -> ModuleType:
-    """Run a Python file, once for each content that it has had."""
-    path = Path(source).resolve()
-    if not path.is_file():
-        raise ConfigError(f"there is no file '{source}': check --method.")
-    name = f"own_method_{path.stem}_{digest}"  # of its own, so that a file called json.py hides nothing
-    spec = importlib.util.spec_from_file_location(name, path)
-    loader = spec.loader if spec else None
-    assert spec is not None and loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look up the module that they are defined in
-    _run(lambda: loader.exec_module(module), source)
-    return module
+def as_answer(value: Any, tools: Tools, called: str) -> Answer:
+    """Return what a method named ``called`` returned as an answer.
+
+    A text is one: what the method collected is then all that it searched for. Raises :class:`DataError` for
+    anything else.
+    """
+    if isinstance(value, Generation):  # a reply of tools.generate, handed on whole
+        value = value.text
+    if isinstance(value, str):
+        searches = [step for step in tools.steps if isinstance(step, SearchStep)]
+        ids = dict.fromkeys(hit.passage.id for step in searches for hit in step.hits)
+        return Answer(value, tuple(ids), steps=len(searches))
+    if not isinstance(value, Answer):
+        raise DataError(
+            f"{called} returned {value!r:.80}: return a text, or corag.Answer(text, passage_ids)."
+        )
+    if not isinstance(cast("object", value.text), str):
+        raise DataError(f"{called} returned an Answer whose text is {value.text!r:.80}: give it a text.")
+    return replace(value, passage_ids=tuple(map(_id_of, value.passage_ids)))
 
 
-def _load_module(name: str) -> ModuleType:
-    def load() -> ModuleType:
-        try:
-            return importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if not f"{name}.".startswith(f"{error.name}."):
-                raise  # it is there, but imports what is not
-            raise ConfigError(
-                f"there is no module '{name}': put its folder on PYTHONPATH, or name its file, as in "
-                f"{name}.py:FUNCTION."
-            ) from None
-
-    return typing.cast("ModuleType", _run(load, name))
-
-
-def _run(load: Callable[[], Any], source: str) -> Any:
-    """Run code of the user's, which may raise anything: that becomes a sentence with the line to look at."""
-    try:
-        return load()
-    except CoragError:
-        raise
-    except Exception as error:
-        raise ConfigError(
-            f"'{source}' cannot be loaded: {type(error).__name__}: {reason(error)} ({_place(error)})."
-        ) from error
-
-
-def _place(error: Exception) -> str:
-    """Say where code of the user's failed."""
-    if isinstance(error, SyntaxError):
-        return f"{error.filename}, line {error.lineno}"
-    innermost = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{innermost.filename}, line {innermost.lineno}"
+def _id_of(passage: Any) -> str:
+    """Return the id of a passage, or of a hit; an id is one."""
+    return str(getattr(getattr(passage, "passage", passage), "id", passage))
 
 
 def _find_config(function: Callable[..., Any], spec: str) -> type[MethodConfig]:
     """Find the class of a method's options in the annotation of its last parameter."""
-    config = _run(lambda: typing.get_type_hints(function), spec).get("config")
+    config = run_code(lambda: typing.get_type_hints(function), spec).get("config")
     if not (
         isinstance(config, type)
         and issubclass(config, MethodConfig)

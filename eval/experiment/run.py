@@ -7,11 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from corag.core.errors import ConfigError
 from corag.core.files import file_digest
 from corag.core.identity import identity_of
+from corag.core.option_names import Mark
 from corag.core.runs.environment import environment
 from corag.core.runs.failures import check_max_failed
 from corag.core.runs.folder import RunFolder
@@ -44,6 +45,7 @@ class RunConfig(Setup, QuestionFile):
         leave_out_self: keep a question from finding the passage that has its own id, for sets whose queries
             are documents themselves, such as BEIR's ArguAna and Quora.
         max_failed: questions that may fail; if more do, the exit status is 1.
+        overwrite: throw away what a folder in ``out`` holds of a run of other settings, instead of refusing.
         workers: who answers: this process, or others.
     """
 
@@ -57,6 +59,7 @@ class RunConfig(Setup, QuestionFile):
     keep_prompts: bool = False
     leave_out_self: bool = False
     max_failed: int = 0
+    overwrite: Annotated[bool, Mark.ENVIRONMENT] = False
     workers: WorkersConfig = field(default_factory=WorkersConfig)
 
     def __post_init__(self) -> None:
@@ -146,7 +149,8 @@ def open_run(
     """
     settings = run_settings(config, name, model, index)
     environment = run_environment(config, settings) | dict(notes or {})
-    return RunFolder(run_path(config, name, settings, cell), settings, environment)
+    path = run_path(config, name, settings, cell)
+    return RunFolder(path, settings, environment, overwrite=config.overwrite)
 
 
 def run_environment(config: RunConfig, settings: Mapping[str, Any]) -> dict[str, Any]:

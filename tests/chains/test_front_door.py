@@ -39,7 +39,8 @@ def test_the_configurations_know_datasets_formats_and_methods_presets():
 
 
 def test_all_names_are_listed_and_others_are_refused():
-    assert set(corag.__all__) <= set(dir(corag))
+    assert dir(corag) == corag.__all__, "what is offered is all that there is to see"
+    assert corag.__version__[0].isdigit()
     with raises_message(AttributeError):
         _ = corag.nothing
     with pytest.raises(ImportError):

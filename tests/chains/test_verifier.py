@@ -174,7 +174,7 @@ def test_the_probability_is_of_all_that_the_model_wrote_in_the_chain():
     assert answer.chosen == 0 and not generator.scored, "it costs no request"
     assert tools.ledger["sub_query"].calls == 3 and tools.ledger["sub_answer"].calls == 2
     config = CoRAGConfig(strategy="best_of_n", rank_by="probability")
-    assert set(config.needs()) == {Ability.LOGPROBS}
+    assert set(config.needs()) == {Ability.LOGPROBS, Ability.TEMPERATURE}
 
 
 def test_further_signals_are_measured_and_choose_nothing():
@@ -272,7 +272,7 @@ def test_impossible_options_are_refused_with_a_sentence(options, message):
 def test_what_the_verifier_needs_is_said_and_older_runs_keep_their_identity():
     assert Ability.SCORES in CoRAGConfig(strategy="best_of_n", rank_by="vote+verifier").needs()
     assert Ability.SCORES in CoRAGConfig(stop="verifier").needs()
-    assert not CoRAGConfig(strategy="best_of_n", rank_by="vote+refusals").needs()
+    assert Ability.SCORES not in CoRAGConfig(strategy="best_of_n", rank_by="vote+refusals").needs()
     names = lambda **options: [each.name for each in CoRAGConfig(**options).templates()]  # noqa: E731
     assert "verify" in names(stop="verifier") and "verify" in names(strategy="tree", rank_by="verifier")
     assert "verify" not in names(rank_by="verifier") and "verify" not in names(strategy="tree")

@@ -239,8 +239,11 @@ _KNOWN = {
     ("corag/core/hugging_face.py", "pickle"): "the error that torch raises, nothing more",
     ("corag/core/lazy.py", "import_module"): "a table of our own names",
     ("corag/core/yaml_files.py", "yaml.load"): "with TextLoader, which makes texts, lists and mappings only",
-    ("eval/experiment/own_methods.py", "exec_module"): "the file that --method names",
-    ("eval/experiment/own_methods.py", "import_module"): "the module that --method names",
+    (
+        "corag/core/own_objects.py",
+        "exec_module",
+    ): "the file that --method, --model.name or --retriever.index names",
+    ("corag/core/own_objects.py", "import_module"): "the module that these name",
     ("corag/packages.py", "import_module"): "a package of ours, by a table of our own names",
     ("eval/datasets/registry.py", "import_module"): "a file of our datasets",
     ("eval/experiment/registry.py", "import_module"): "a file of our methods",

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Literal
+from typing import Any, Literal, cast, get_args
+
+from corag.core.errors import DataError
 
 Role = Literal["system", "user", "assistant"]
 Item = Literal["passage", "hop", "demonstration"]
@@ -124,3 +126,26 @@ class Shortening:
 
 
 NOTHING_LEFT_OUT = Shortening()
+
+
+def as_prompt(prompt: Any) -> Prompt:
+    """Return a prompt; a text is a user's turn, and messages with role and content are a conversation.
+
+    Raises :class:`DataError` for anything else.
+
+    >>> as_prompt("Who?") == as_prompt([{"role": "user", "content": "Who?"}])
+    True
+    """
+    if isinstance(prompt, Prompt):
+        return prompt
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    try:
+        turns = [(str(each["role"]), each["content"]) for each in messages]
+    except (TypeError, KeyError):
+        turns = []
+    if not turns or not all(role in get_args(Role) and isinstance(text, str) for role, text in turns):
+        raise DataError(
+            f"{prompt!r:.80} is no prompt: give a text, messages such as "
+            '[{"role": "user", "content": "..."}], or a corag.core.prompting.Prompt.'
+        )
+    return Prompt(tuple(Message(cast("Role", role), (Segment(text),)) for role, text in turns))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +26,27 @@ from corag.core.folder_lock import lock_folder
 from corag.core.process import unix_time
 from corag.core.runs.manifest import MANIFEST, Manifest, Start
 from corag.core.runs.rows import Row, SavedRow
-from corag.core.runs.stamp import Stamp, refuse_differences
+from corag.core.runs.stamp import GO_ON, Stamp, refuse_differences
 
 TRACES = "traces.jsonl"
 ANOTHER_OUT = "choose another --out"
+GO_ON_OR_OVERWRITE = (
+    "Give the same settings to go on with it, choose another --out, or answer anew in its place with "
+    "--overwrite true."
+)
+_DIGEST = re.compile(r":[0-9a-f]{16}\b")
+
+
+def _explain(line: str, before: Stamp, after: Stamp) -> str:
+    """Say of a setting that differs what a person did: edited a function or class of theirs."""
+    name = line.partition(":")[0]
+    values = [str(stamp.made_with.get(name, "")) for stamp in (before, after)]
+    if name == "code" and all(values):
+        return f"the function {after.made_with.get('method')} has changed since: its source differs"
+    own, now = (_DIGEST.sub("", value) for value in values)
+    if own == now and own.startswith("python:"):
+        return f"the {name} {own.removeprefix('python:')} has changed since: its source or content differs"
+    return line
 
 
 class RunFolder:
@@ -37,13 +55,22 @@ class RunFolder:
     Use it as a context manager: it holds a lock, so that two processes cannot write the same run.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        settings: Mapping[str, Any],
+        environment: Mapping[str, Any],
+        *,
+        overwrite: bool | None = None,
+    ) -> None:
         """Create or resume the run in ``path``.
 
         Args:
             path: the run's folder.
             settings: all that a result depends on, JSON values; must be equal on resume.
             environment: versions, hardware and the like, kept for every start.
+            overwrite: a run of other settings is thrown away and begun anew, instead of refused; None where
+                nobody can choose that.
 
         Raises:
             ConfigError: for other settings, or a run that another process is writing.
@@ -54,19 +81,27 @@ class RunFolder:
         self.answered: set[str] = set()
         self._lock = lock_folder(path, advice=ANOTHER_OUT)
         try:
-            self._resume(settings, environment)
+            self._resume(settings, environment, overwrite=overwrite)
             self._recover()
         except BaseException:
             self._lock.close()
             raise
 
-    def _resume(self, settings: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
+    def _resume(
+        self, settings: Mapping[str, Any], environment: Mapping[str, Any], *, overwrite: bool | None
+    ) -> None:
         settings = json.loads(orjson.dumps(settings))  # as they come back from a file, to be compared
         starts: list[Start] = []
         if (self.path / MANIFEST).exists():
             earlier = Manifest.read(self.path)
-            refuse_differences(f"the run '{self.path}'", Stamp(earlier.settings), Stamp(settings))
-            starts += earlier.starts
+            before, after = Stamp(earlier.settings), Stamp(settings)
+            if overwrite and before.differences(after):
+                # The answers first: were the settings gone without them, they would count as the new run's.
+                (self.path / TRACES).unlink(missing_ok=True)
+            else:
+                advice = GO_ON if overwrite is None else GO_ON_OR_OVERWRITE
+                refuse_differences(f"the run '{self.path}'", before, after, advice=advice, explain=_explain)
+                starts += earlier.starts
         Manifest(settings, [*starts, Start.from_json(environment)]).write(self.path)
 
     def _recover(self) -> None:

@@ -9,7 +9,7 @@ index, whose folder may be emptied, has a name of its own for it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -100,13 +100,14 @@ def refuse_differences(
     than: str = "",
     advice: str = GO_ON,
     error: type[CoragError] = ConfigError,
+    explain: Callable[[str, Stamp, Stamp], str] = lambda line, before, after: line,
 ) -> None:
     """Raise an error that shows how two stamps differ, if they do.
 
     ``before`` is that of ``what``; ``after`` is what is asked for now, or that of ``than``, another thing.
-    ``advice``: a sentence on what to do.
+    ``advice``: a sentence on what to do. ``explain``: words a line that names a difference.
     """
-    if changed := before.differences(after):
+    if changed := [explain(line, before, after) for line in before.differences(after)]:
         sentence = f"{what} and {than} were made with different" if than else f"{what} was made with other"
         raise error(f"{sentence} settings:\n  " + "\n  ".join(changed) + f"\n{advice}")
 

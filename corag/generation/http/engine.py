@@ -64,6 +64,7 @@ from corag.generation.http.wire import (
     tokenize_body,
 )
 from corag.generation.models import folder_digest, model_folder
+from corag.generation.prefixes import tell_to_begin
 from corag.generation.rendering import (
     COMMON_NAMES,
     EstimatedTokens,
@@ -77,7 +78,6 @@ from corag.generation.rendering import (
 # The share of the window that is filled where tokens are estimated: the estimate may be too low.
 _FILLED = 0.9
 _REPLY = "Certainly"  # a word that no chat template has of its own
-_BEGIN = "\n\nBegin your reply with: {prefix}"
 
 Result = TypeVar("Result")
 # log P of each target token, and how many prompt tokens were computed for it.
@@ -260,9 +260,7 @@ class HttpGenerator:
         if self._features.completions and begin_here and self._features.template:
             body = {"prompt": await self._templated(spaced_out, affinity)}
             return _Call(COMPLETIONS, body, prompt, shortening)
-        messages = messages_body(spaced_out)
-        if spaced_out.prefix:
-            messages[-1]["content"] += _BEGIN.format(prefix=spaced_out.prefix)
+        messages = tell_to_begin(messages_body(spaced_out), spaced_out.prefix)
         return _Call(CHAT, {"messages": messages}, prompt, shortening, prefix=spaced_out.prefix)
 
     async def _templated(self, prompt: Prompt, affinity: str) -> str:

@@ -19,6 +19,7 @@ from corag.core.prompting.prompt import Prompt
 from corag.core.protocols import Completion, Sampling
 from corag.generation.forced import FORCED_TOKENS
 from corag.generation.http.endpoints import MalformedReplyError, list_at, value_at
+from corag.generation.prefixes import repeated
 
 MODELS, CHAT, COMPLETIONS = "/v1/models", "/v1/chat/completions", "/v1/completions"
 # llama.cpp's own routes, beside OpenAI's. vLLM has the last one too.
@@ -327,7 +328,7 @@ def _completion(
     """Read one sample, without what it was told to begin with and what it was told to end at."""
     whole = choice_text(choice, chat=chat)
     start = after_thought(whole) if chat else 0
-    start += _repeated(whole[start:], prefix)
+    start += repeated(whole[start:], prefix)
     # Servers leave the stop string out. One that forgets must not change what a method reads.
     stops = [whole.find(stop, start) for stop in sampling.stop]
     end = min((place for place in stops if place >= 0), default=len(whole))
@@ -360,15 +361,6 @@ def _finish_reason(choice: dict[str, Any]) -> str:
     if reason == "content_filter":
         raise RequestRefusedError("the server's filter took a reply away, or a part of it.")
     return reason
-
-
-def _repeated(text: str, prefix: str) -> int:
-    """Return the length of what a reply repeats of the words that it was told to begin with."""
-    lead = len(text) - len(text.lstrip())
-    words = prefix.strip()
-    end = lead + len(words)
-    whole_word = not (words[-1:].isalnum() and text[end : end + 1].isalnum())
-    return end if words and whole_word and text[lead:].startswith(words) else 0
 
 
 def _logprobs(choice: dict[str, Any], *, empty: bool) -> tuple[list[str], tuple[float, ...]]:

@@ -1,0 +1,21 @@
+"""An object or function of the user's own, in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from corag.core.protocols import Generator
+from corag.generation.engine import Engine
+
+if TYPE_CHECKING:
+    from corag.generation.config import ModelConfig
+
+
+async def _open(config: ModelConfig) -> Generator:
+    from corag.core.own_objects import find_own
+    from corag.generation.own_model import adapt_model
+
+    return adapt_model(find_own(config.name, "--model.name"), config.max_context)
+
+
+ENGINE = Engine("python", "a function or object of yours: FILE.py:NAME", _open, loads_adapters=False)

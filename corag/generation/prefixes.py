@@ -1,0 +1,26 @@
+"""How a model that cannot be given the beginning of its reply is told to begin so."""
+
+from __future__ import annotations
+
+_BEGIN = "\n\nBegin your reply with: {prefix}"
+
+
+def tell_to_begin(messages: list[dict[str, str]], prefix: str) -> list[dict[str, str]]:
+    """Return messages whose last one says how the reply is to begin, if it is to."""
+    if not prefix:
+        return messages
+    *others, last = messages
+    return [*others, {**last, "content": last["content"] + _BEGIN.format(prefix=prefix)}]
+
+
+def repeated(text: str, prefix: str) -> int:
+    """Return the length of what a reply repeats of the words that it was told to begin with.
+
+    >>> repeated(" So: Paris", "So:"), repeated("Sole", "So")
+    (4, 0)
+    """
+    lead = len(text) - len(text.lstrip())
+    words = prefix.strip()
+    end = lead + len(words)
+    whole_word = not (words[-1:].isalnum() and text[end : end + 1].isalnum())
+    return end if words and whole_word and text[lead:].startswith(words) else 0

@@ -1,0 +1,226 @@
+"""Something to search of the user's own: any object or function that returns passages for a query.
+
+What it returns is read by its form: texts, records, (passage, score) pairs, hits, documents of LangChain and
+LlamaIndex, predictions of DSPy, the arrays of bm25s. Passages without an id get one from their content.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from corag.core.errors import ConfigError, DataError, SearchFailedError
+from corag.core.own_calls import OwnCall
+from corag.core.own_objects import identify
+from corag.core.protocols import Retriever
+from corag.core.types import Hit, Passage, passage_id
+from retrieval.records import passage_from_record
+
+FUNCTIONS = ("search", "retrieve", "invoke", "__call__")
+SETTINGS = {
+    "k": (
+        "k",
+        "top_k",
+        "n",
+        "num",
+        "limit",
+        "n_results",
+        "topk",
+        "size",
+        "_similarity_top_k",
+        "search_kwargs",
+    ),
+}
+_EXPECTED = (
+    "something to search needs one of search, retrieve, invoke or __call__, which takes a query, or to be a "
+    "function of query and k that returns passages: write one, such as `def search(query, k): ...`"
+)
+
+
+def adapt_retriever(thing: Any) -> Retriever:
+    """Return a retriever around an own object or function; one that has our protocol is used as it is.
+
+    Raises :class:`ConfigError` for what cannot be searched.
+    """
+    if inspect.iscoroutinefunction(getattr(thing, "search", None)) and hasattr(thing, "passages"):
+        return _Borrowed(cast("Retriever", thing))
+    if not hasattr(thing, "invoke") and callable(getattr(thing, "as_retriever", None)):
+        thing = thing.as_retriever()  # a vector store of LangChain's, an index of LlamaIndex's
+    return OwnRetriever(thing)
+
+
+class _Borrowed:
+    """A retriever that belongs to the user, so is not closed with the run."""
+
+    def __init__(self, inner: Retriever) -> None:
+        self._inner = inner
+        self.fingerprint = f"python:{identify(inner)}"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+class OwnRetriever:
+    """A :class:`corag.core.protocols.Retriever` around an object or function of the user's.
+
+    If it is not told k, as many as are wanted are kept of what it returns. Passages are looked up by id among
+    those that were found since it was opened.
+    """
+
+    def __init__(self, thing: Any) -> None:
+        self._call = OwnCall(thing, FUNCTIONS, SETTINGS, _EXPECTED)
+        if "token" in self._call.first:
+            raise ConfigError(
+                f"{self._call.name} takes tokens, not a query: give a function of query and k around it, "
+                "such as `def search(query, k): ...`, that splits the query and returns texts."
+            )
+        self.fingerprint = f"python:{identify(thing)}"
+        self._found: dict[str, Passage] = {}
+
+    async def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Return up to k hits in the order in which they come, without repeats.
+
+        Raises :class:`SearchFailedError` for what cannot be read as passages.
+        """
+        value = await self._call(query, {"k": k})
+        try:
+            hits = read_hits(value)
+        except DataError as error:
+            raise SearchFailedError(
+                f"{self._call.name} returned {_shown(value)}: {error} Return texts, records with a text, "
+                "(passage, score) pairs, or corag.Passage objects."
+            ) from None
+        unique = {hit.passage.id: hit for hit in reversed(hits)}
+        kept = list(dict.fromkeys(hit.passage.id for hit in hits))[:k]
+        self._found |= {name: unique[name].passage for name in kept}
+        return [unique[name] for name in kept]
+
+    async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        """Return those of the passages that were found before, in this order."""
+        return [self._found[name] for name in ids if name in self._found]
+
+    async def close(self) -> None:
+        """End the thread in which it was called, and forget what was found."""
+        self._call.close()
+        self._found.clear()
+
+
+def read_hits(value: Any) -> list[Hit]:
+    """Read what a search returned. Passages without scores are scored by rank: 1, 1/2, 1/3.
+
+    Scores that grow along the list are distances, and count as negative. Raises :class:`DataError` with a
+    sentence's end for what is no list of passages.
+    """
+    items, scores = _items_of(value)
+    passages: list[Passage] = []
+    given: list[float | None] = []
+    for place, item in enumerate(items):
+        passage, score = read_passage(item, f"item {place + 1}")
+        passages.append(passage)
+        given.append(scores[place] if scores is not None and place < len(scores) else score)
+    known = [float(score) for score in given if score is not None]
+    if len(known) < len(passages):
+        known = [1 / rank for rank in range(1, len(passages) + 1)]
+    elif known != sorted(known, reverse=True) and known == sorted(known):
+        known = [-score for score in known]
+    return [Hit(passage, score) for passage, score in zip(passages, known, strict=True)]
+
+
+def _items_of(value: Any) -> tuple[Sequence[Any], Sequence[float] | None]:
+    """Return the items of what a search returned, with scores if they come apart from them."""
+    if isinstance(value, Mapping):
+        for name in ("passages", "documents", "results", "hits", "docs"):
+            if name in value:
+                return _items_of((value[name], value["scores"]) if "scores" in value else value[name])
+        raise DataError(
+            f"a record with {', '.join(map(str, value))[:100] or 'nothing'} has no list of passages."
+        )
+    for name in ("passages", "documents"):  # of DSPy and bm25s
+        if (
+            not isinstance(value, list)
+            and (inner := getattr(value, name, None)) is not None
+            and not callable(inner)
+        ):
+            items, _ = _items_of(inner)
+            scores = getattr(value, "scores", None)
+            return items, None if scores is None else [float(each) for each in _flat(scores)]
+    if (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and _is_numbers(_flat(value[1]))
+        and not isinstance(value[0], str)
+    ):
+        return _flat(value[0]), [float(each) for each in _flat(value[1])]
+    items = _flat(value)
+    if items is None:
+        raise DataError("that is no list of passages.")
+    return items, None
+
+
+def _flat(value: Any) -> Any:
+    """Return a list, of an array or of one list within another, as batches of one query have it."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if not isinstance(value, list | tuple):
+        return None
+    inner: Any = value[0] if len(value) == 1 else None
+    inner = inner.tolist() if hasattr(inner, "tolist") else inner
+    is_pair = isinstance(inner, list) and len(inner) == 2 and _is_numbers(inner[1:])
+    return inner if isinstance(inner, list) and not is_pair else list(value)
+
+
+def _is_numbers(values: Any) -> bool:
+    return isinstance(values, list) and all(
+        isinstance(each, int | float) and not isinstance(each, bool) for each in values
+    )
+
+
+def read_passage(item: Any, where: str) -> tuple[Passage, float | None]:
+    """Return a passage with its score, None if that is not said.
+
+    Raises :class:`DataError` for what is no passage.
+    """
+    if isinstance(item, Hit):
+        return item.passage, item.score
+    if isinstance(item, Passage):
+        return item, None
+    if isinstance(item, str):
+        return Passage(passage_id("", item), "", item), None
+    if isinstance(item, list | tuple) and len(item) == 2:
+        pair = item if _is_numbers([item[1]]) else item[::-1]  # (passage, score), or the other way round
+        if _is_numbers([pair[1]]):
+            return read_passage(pair[0], where)[0], float(pair[1])
+    given: Any = item.get("score") if isinstance(item, Mapping) else getattr(item, "score", None)
+    score = float(given) if _is_numbers([given]) else None
+    record = item if isinstance(item, Mapping) else _record_of(item)
+    if record is None:
+        raise DataError(f"{where} is {item!r:.60}, which is no passage.")
+    if isinstance(record.get("long_text"), str) and "text" not in record:  # DSPy's ColBERTv2: title | text
+        title, bar, text = record["long_text"].partition(" | ")
+        record = {**record, "text": text if bar else title, "title": title if bar else ""}
+    return passage_from_record(record, where), score
+
+
+def _record_of(item: Any) -> dict[str, Any] | None:
+    """Return a document of LangChain's or a node of LlamaIndex's, with or without its score, as a record."""
+    node = getattr(item, "node", item)
+    text = getattr(node, "page_content", None)
+    if text is None and callable(getattr(node, "get_content", None)):
+        text = node.get_content()
+    if text is None:
+        text = getattr(node, "text", None)
+    if not isinstance(text, str):
+        return None
+    metadata = getattr(node, "metadata", None)
+    metadata = dict(metadata) if isinstance(metadata, Mapping) else {}
+    own = next((value for name in ("id", "node_id", "id_") if (value := getattr(node, name, None))), None)
+    name = own or metadata.get("id") or metadata.get("_id")
+    return {"text": text, "metadata": metadata, **({"id": str(name)} if name else {})}
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."

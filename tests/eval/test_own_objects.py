@@ -1,0 +1,469 @@
+"""Models, retrievers and methods of one's own, in any form that a person would try first."""
+
+import asyncio
+import json
+from collections import namedtuple
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from corag import (
+    Answer,
+    CoRAGConfig,
+    Passage,
+    Question,
+    Tools,
+    ask,
+    closed_book,
+    corag,
+    ircot,
+    one_step,
+    open_index,
+    open_model,
+    run,
+    sweep,
+)  # fmt: skip
+from corag.cli.main import main
+from corag.core.errors import BackendError, ConfigError, DataError
+from corag.core.own_objects import describe, identify, register
+from corag.core.types import Hit
+from corag.generation.own_model import read_reply
+from eval.api.ask import entry_of
+from retrieval.own_retriever import read_hits
+from tests.messages import raises_message
+
+TEXTS = ["Paris is the capital of France.", "Rome is the capital of Italy.", "Lyon is a city in France."]
+ASKED = "What is the capital of France?"
+RECORDS = [{"id": str(n), "question": f"{ASKED} ({n})", "answers": ["Paris"]} for n in range(3)]
+
+
+def find(query: str, k: int) -> list[str]:
+    """Rank texts by the words that they share with the query."""
+    wanted = set(query.lower().split())
+    return sorted(TEXTS, key=lambda text: -len(wanted & set(text.lower().split())))[:k]
+
+
+def say(prompt: str) -> str:
+    """Answer whatever is asked, and keep to IRCoT's form of an answer."""
+    return "So the answer is: Paris."
+
+
+class Searcher:
+    """Has the method that is named, and nothing else."""
+
+    def __init__(self, name: str, function: Any) -> None:
+        setattr(self, name, function)
+
+
+async def find_later(query: str, k: int) -> list[str]:
+    await asyncio.sleep(0)
+    return find(query, k)
+
+
+def without_k(query: str) -> list[str]:
+    return find(query, 3)
+
+
+Results = namedtuple("Results", "documents scores")
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        find, find_later, without_k, lambda query, top_k: find(query, top_k), partial(find, k=2),
+        Searcher("search", find), Searcher("retrieve", find), Searcher("invoke", find),
+        Searcher("asearch", find_later), TEXTS, [{"text": text} for text in TEXTS],
+        [Passage("1", "Paris", TEXTS[0]), TEXTS[1]],
+        lambda query, k: {"passages": find(query, k)},
+        lambda query, k: Results([find(query, k)], [[3.0, 2.0, 1.0][:k]]),
+        lambda query, k: (find(query, k), [3.0, 2.0, 1.0][:k]),
+        lambda query, k: SimpleNamespace(passages=find(query, k)),
+    ],
+)  # fmt: skip
+def test_what_finds_passages_is_an_index(index: Any) -> None:
+    answer = ask(ASKED, one_step, say, index, k=1)
+    assert answer.text == "Paris" and not answer.error
+    assert [passage.text for passage in answer.passages] == [TEXTS[0]], "k passages, the best first"
+    assert answer.passages[0].id and answer.sources
+
+
+class Talker:
+    """A class of models with one method."""
+
+    def generate(self, prompt: str, max_tokens: int) -> dict[str, Any]:
+        assert max_tokens > 0
+        return {"choices": [{"message": {"content": say(prompt)}, "finish_reason": "stop"}]}
+
+
+async def say_later(prompt: str, temperature: float, stop: list[str] | None = None) -> str:
+    await asyncio.sleep(0)
+    return say(prompt)
+
+
+def converse(messages: list[dict[str, str]]) -> Any:
+    assert {each["role"] for each in messages} <= {"system", "user", "assistant"}
+    return SimpleNamespace(content=say(""), usage_metadata={"input_tokens": 70, "output_tokens": 7})
+
+
+@pytest.mark.parametrize("model", [say, say_later, converse, Talker(), Searcher("invoke", say), partial(say)])
+def test_what_answers_prompts_is_a_model(model: Any) -> None:
+    for method in (closed_book, one_step, ircot, corag):
+        answer = ask(ASKED, method, model, find)
+        assert "Paris" in answer.text and not answer.error and answer.tokens
+
+
+def test_what_a_model_says_of_its_tokens_counts() -> None:
+    counted, estimated = (ask(ASKED, closed_book, model).steps[0].usage for model in (converse, say))
+    assert (counted.prompt, counted.generated, counted.estimated) == (70, 7, 0)
+    assert estimated.estimated == estimated.total > 0
+
+
+def test_a_reply_ends_at_a_stop_string_and_settings_are_told_by_name() -> None:
+    told: list[dict[str, Any]] = []
+
+    async def method(question: Question, tools: Tools) -> Answer:
+        options: dict[str, Any] = {"role": "r", "max_tokens": 9, "stop": ["\n"]}
+        first = await tools.generate("Who?", **options)
+        more = await tools.generate("Who?", temperature=0.5, n=2, path="2", **options)
+        return Answer(first.text + "|".join(each.text for each in more.completions))
+
+    def model(prompt: str, *, max_new_tokens: int, temperature: float, seed: int = -1) -> str:
+        told.append({"prompt": prompt, "tokens": max_new_tokens, "heat": temperature, "seed": seed})
+        return f"{len(told)}\nmore"
+
+    assert ask(ASKED, method, model).text == "12|3"
+    assert [each["heat"] for each in told] == [0, 0.5, 0.5] and {each["tokens"] for each in told} == {9}
+    assert told[0] == {"prompt": "Who?", "tokens": 9, "heat": 0, "seed": -1}
+    assert told[1]["seed"] != told[2]["seed"], "each sample has a seed of its own"
+
+
+def test_log_probabilities_and_scores_are_taken_where_they_are_offered() -> None:
+    class Scorer:
+        def generate(self, prompt: str, logprobs: bool = False) -> dict[str, Any]:
+            return {"text": "Paris now", "tokens": ["Paris", " now"], "logprobs": [-0.5, -1.0]}
+
+        def score(self, prompt: str, target: str) -> list[float]:
+            return [-1.0] * len(target.split())
+
+    async def method(question: Question, tools: Tools) -> str:
+        reply = await tools.generate("Who?", role="a", max_tokens=5, logprobs=True, stop=[" now"])
+        score = await tools.score("Who?", "a b c", role="s")
+        return f"{reply.completions[0].tokens()} {score.sum}"
+
+    assert ask(ASKED, method, Scorer()).text == "[('Paris', -0.5)] -3.0"
+
+
+def test_what_a_model_cannot_do_is_said_before_the_first_question(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def model(prompt: str) -> str:
+        asked.append(prompt)
+        return "Paris"
+
+    for options in ({"strategy": "best_of_n", "rank_by": "vote"}, {"stop": "learned"}):
+        with raises_message(ConfigError):
+            ask(ASKED, corag, model, find, **options)
+    with raises_message(ConfigError):
+        run(RECORDS, ["flare"], model, find, out=tmp_path)
+    with raises_message(ConfigError):
+        open_model(model, tensor_parallel=2)
+    assert not asked
+
+
+@pytest.mark.parametrize("thing", [5, None, object()])
+def test_what_is_no_model_and_no_index_is_said(thing: Any) -> None:
+    with raises_message(ConfigError):
+        ask(ASKED, one_step, thing, find)
+    if thing is not None:
+        with raises_message(ConfigError):
+            ask(ASKED, one_step, say, thing)
+
+
+def test_names_and_tokens_are_answered_with_what_to_write() -> None:
+    def tokens_in(query_tokens: list[str], k: int) -> list[str]:
+        return []
+
+    for call in (
+        lambda: ask(ASKED, one_step, "default", find), lambda: ask(ASKED, one_step, say, "quickstart/bm25"),
+        lambda: ask(ASKED, one_step, say, tokens_in), lambda: ask(ASKED, one_step, say, []),
+        lambda: open_model(None), lambda: open_index(None),
+    ):  # fmt: skip
+        with raises_message(ConfigError):
+            call()
+
+
+def test_a_wrong_return_is_a_sentence_and_no_error_is_empty() -> None:
+    def silent(prompt: str) -> None:
+        return None
+
+    def broken(prompt: str) -> str:
+        raise ValueError
+
+    errors = [
+        ask(ASKED, one_step, silent, find).error,
+        ask(ASKED, one_step, say, lambda query: 7).error,
+        ask(ASKED, one_step, say, lambda query: [3, 4]).error,
+        ask(ASKED, one_step, say, lambda query: {"a": 1}).error,
+    ]
+    assert [error.partition(":")[0] for error in errors] == ["RequestRefusedError"] + [
+        "SearchFailedError"
+    ] * 3
+    assert "silent returned None: return a text" in errors[0] and "returned 7: " in errors[1]
+    first = ask(ASKED, one_step, broken, find).error.splitlines()[0]
+    assert first.startswith("ValueError: no message (") and first.endswith(")")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a", "a"), (["a", "b"], "a"), ({"generated_text": [{"content": "q"}, {"content": "a"}]}, "a"),
+        (SimpleNamespace(content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), "ab"),
+        (SimpleNamespace(message=SimpleNamespace(content="a")), "a"), (SimpleNamespace(text="a"), "a"),
+        ([SimpleNamespace(outputs=[SimpleNamespace(text="a", finish_reason="length")])], "a"),
+        (SimpleNamespace(generations=[[SimpleNamespace(text="a")]]), "a"),
+        (None, None), ({}, None), ([], None),
+    ],
+)  # fmt: skip
+def test_replies_are_read_by_their_form(value: Any, text: str | None) -> None:
+    reply = read_reply(value)
+    assert (reply and reply.text) == text
+
+
+def test_hits_keep_their_order_and_distances_are_negative() -> None:
+    document = SimpleNamespace(page_content="a", metadata={"title": "A", "source": "a.txt"}, id="7")
+    node = SimpleNamespace(node=SimpleNamespace(get_content=lambda: "b", metadata={}, node_id="n"), score=0.5)
+    (one, other) = read_hits([(document, 0.1), node])
+    assert (one.passage, one.score) == (Passage("7", "A", "a", "a.txt"), -0.1) and other.passage.id == "n"
+    assert [hit.score for hit in read_hits(["x", "y"])] == [1, 0.5], "by rank, where nobody says"
+    hits = [Hit(Passage("1", "", "x"), 2.0)]
+    assert read_hits(hits) == hits and read_hits([]) == []
+
+
+# Methods
+
+
+async def text_alone(question: Question, tools: Tools) -> str:
+    await tools.search(question, k=2)
+    return (await tools.generate(f"Answer: {question.text}", role="answer", max_tokens=9)).text
+
+
+def test_a_text_is_an_answer_with_what_was_searched(tmp_path: Path) -> None:
+    answer = ask(ASKED, text_alone, say, find)
+    assert answer.text.endswith("Paris.") and len(answer.passages) == 2
+    results = run(RECORDS, [text_alone, one_step], say, find, out=tmp_path)
+    assert {"text_alone", "one_step"} == set(results.runs) and results.table().figures.summaries[
+        1
+    ].em is not None
+
+
+@pytest.mark.parametrize("value", [None, 5, Answer(None), ("Paris", [])])  # type: ignore[arg-type]
+def test_what_is_no_answer_is_said(value: Any, tmp_path: Path) -> None:
+    async def mine(question: Question, tools: Tools) -> Any:
+        return value
+
+    answer = ask(ASKED, mine, say)
+    assert answer.error.startswith("DataError: mine returned ") and "failed: " in str(answer)
+    shown = str(run(RECORDS, [mine], say, out=tmp_path))
+    assert "mine returned" in shown
+
+
+def test_a_method_is_named_by_its_file_as_in_the_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = 'async def mine(question, tools):\n    return "Paris"\n'
+    Path("mine.py").write_text(source)
+    assert ask(ASKED, "mine.py:mine", say).text == "Paris"
+    assert list(run(RECORDS, ["mine.py:mine", "closed_book"], say, out="runs").runs) == [
+        "mine",
+        "closed_book",
+    ]
+    assert entry_of("mine.py:mine")[1].code
+    with raises_message(ConfigError):
+        ask(ASKED, "mine.py:other", say)
+
+
+def test_a_changed_function_is_told_and_may_begin_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def answered(text: str, **options: Any) -> list[str]:
+        Path("mine.py").write_text(f'async def mine(question, tools):\n    return "{text}"\n')
+        return list(run(RECORDS, ["mine.py:mine"], say, out="runs", **options).to_pandas().answer)
+
+    assert answered("Rome") == ["Rome"] * 3 == answered("Rome", overwrite=True), "the same goes on"
+    with raises_message(ConfigError):
+        answered("Paris")
+    assert answered("Paris", overwrite=True) == ["Paris"] * 3
+    starts = json.loads(Path("runs/mine/manifest.json").read_text())["starts"]
+    assert len(starts) == 1
+
+
+# Runs
+
+
+def test_a_run_resumes_and_its_manifest_names_the_objects(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    class Mine:
+        fingerprint = "version 3"
+
+        def generate(self, prompt: str) -> str:
+            calls.append(prompt)
+            return say(prompt)
+
+    results = run(RECORDS, [one_step], Mine(), find, out=tmp_path, limit=2)
+    assert (
+        len(calls) == 2 and run(RECORDS, [one_step], Mine(), find, out=tmp_path, limit=2).runs == results.runs
+    )
+    assert len(calls) == 2, "another object of the class says that it is the same"
+    run(RECORDS, [one_step], Mine(), find, out=tmp_path)
+    assert len(calls) == 3
+    manifest = json.loads((tmp_path / "one_step/manifest.json").read_text())
+    assert "Mine:version 3" in manifest["settings"]["model"] and "find:" in manifest["settings"]["retriever"]
+    assert manifest["starts"][0]["model"]["backend"] == "python"
+    assert "test_own_objects" in manifest["starts"][0]["retriever"]["index"][0]
+    Mine.fingerprint = "version 4"
+    with raises_message(ConfigError):
+        run(RECORDS, [one_step], Mine(), find, out=tmp_path)
+
+
+def test_a_run_of_own_objects_is_reported_and_scored_by_its_gold_passages(tmp_path: Path) -> None:
+    passages = [Passage(str(number), "", text) for number, text in enumerate(TEXTS)]
+
+    def search(query: str, k: int) -> list[Passage]:
+        return passages[:k]
+
+    records = [each | {"supporting": ["0"]} for each in RECORDS]
+    with open_index(search) as index:
+        results = run(records, {"one": one_step, "iterative": ircot}, say, index, out=tmp_path / "runs")
+        page = results.report(tmp_path / "report.html", index).read_text()
+    assert results.to_pandas().recall.tolist() == [1.0] * 6, "its ids are the gold ones"
+    assert "iterative" in page and len(page) > 20_000
+    assert main(["table", *map(str, results.runs.values())]) == 0
+
+
+def test_a_sweep_takes_own_objects(tmp_path: Path) -> None:
+    cells = {"one": one_step, "two hops": (corag, CoRAGConfig(max_hops=2))}
+    options: dict[str, Any] = {"out": tmp_path, "resamples": 5}
+    assert [each.n for each in sweep(RECORDS, cells, say, find, **options).table().figures.summaries] == [
+        3,
+        3,
+    ]
+    calls: list[str] = []
+
+    def changed(prompt: str) -> str:
+        calls.append(prompt)
+        return "Rome"
+
+    with raises_message(ConfigError):
+        sweep(RECORDS, cells, changed, find, **options)
+
+
+def test_several_indexes_are_fused() -> None:
+    with open_index(find, without_k, TEXTS) as index:
+        hits = index.search("capital of France", k=2)
+    assert hits[0].passage.text == TEXTS[0] and len(hits) == 2
+
+
+def test_an_object_is_the_same_however_often_it_is_opened() -> None:
+    model = Talker()
+    with open_model(model) as one, open_model(model) as same, open_model(Talker()) as other:
+        assert one.engine is same.engine is not other.engine
+        assert one.options.name != other.options.name and "Talker" in repr(one)
+    with pytest.raises(ConfigError, match="is closed"):
+        _ = one.engine
+
+
+def test_an_object_is_known_by_name_and_content() -> None:
+    assert describe(find) == "tests.eval.test_own_objects.find" and describe(Talker().generate).endswith(
+        "Talker.generate"
+    )
+    assert identify(find) == identify(find) != identify(find_later)
+    assert identify(partial(find, k=1)) != identify(partial(find, k=2))
+    assert identify(SimpleNamespace(fingerprint=lambda: "7")).endswith(":7")
+    assert identify(SimpleNamespace(model="gpt")) == "types.SimpleNamespace(gpt)"
+    assert register(find) == register(find)
+    talker = Talker()
+    assert register(talker.generate) == register(talker.generate)
+
+
+def test_plain_functions_are_called_one_at_a_time_and_coroutines_together(tmp_path: Path) -> None:
+    most = {"plain": 0, "later": 0}
+    at_work: list[int] = []
+
+    def plain(prompt: str) -> str:
+        at_work.append(1)
+        most["plain"] = max(most["plain"], len(at_work))
+        at_work.pop()
+        return "Paris"
+
+    async def later(prompt: str) -> str:
+        at_work.append(1)
+        most["later"] = max(most["later"], len(at_work))
+        await asyncio.sleep(0.05)
+        at_work.pop()
+        return "Paris"
+
+    for model in (plain, later):
+        run(RECORDS, [closed_book], model, out=tmp_path / model.__name__)
+    assert most == {"plain": 1, "later": 3}
+
+
+def test_an_error_of_an_engine_ends_the_run(tmp_path: Path) -> None:
+    def gone(prompt: str) -> str:
+        raise BackendError("the licence has run out.")
+
+    with raises_message(BackendError):
+        run(RECORDS, [closed_book], gone, out=tmp_path)
+
+
+# ask
+
+
+def test_ask_takes_a_record_and_options_by_name() -> None:
+    answer = ask({"question": ASKED, "answers": ["Paris"]}, one_step, say, find, k=2)
+    assert answer.question == ASKED and len(answer.passages) == 2
+    for call in (
+        lambda: ask([ASKED, ASKED], one_step, say, find), lambda: ask(7, one_step, say, find),
+        lambda: ask(ASKED, one_step, say, find, kk=2), lambda: ask(ASKED, one_step, say, find, k="many"),
+    ):  # fmt: skip
+        with raises_message(ConfigError):
+            call()
+    with pytest.raises(DataError):
+        ask({"text_of": ASKED}, one_step, say, find)
+
+
+def test_the_shell_takes_own_objects_by_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(
+        "def llm(prompt, max_tokens):\n    return 'Paris'\n"
+        "class Search:\n    def search(self, query, k):\n        return ['Paris is a capital.'][:k]\n"
+        "index = Search()\n"
+    )
+    own = ["--llm", "own.py:llm", "--index", "own.py:index"]
+    assert main(["ask", ASKED, "--method", "one_step", *own]) == 0
+    assert "Paris" in capsys.readouterr().out
+    Path("q.jsonl").write_text("".join(json.dumps(each) + "\n" for each in RECORDS))
+    assert main(["run", "--questions", "q.jsonl", "--method", "one_step", "--out", "runs", *own]) == 0
+    assert (
+        main(
+            [
+                "run",
+                "--questions",
+                "q.jsonl",
+                "--method",
+                "one_step",
+                "--llm",
+                "own.py:Search",
+                "--index",
+                "own.py:index",
+            ]
+        )
+        == 2
+    )
+    assert "is a class" in capsys.readouterr().err
