@@ -23,7 +23,8 @@ from corag.core.types import Passage
 from corag.generation.rendering import Renderer
 from ircot.method import IRCoTConfig
 from training.chains import ChainRow
-from training.row_tasks import ROW_TASKS, RowSource, Task, TrainingExample, list_examples
+from training.row_source import RowSource, TrainingExample
+from training.row_tasks import ROW_TASKS, Task, list_examples
 
 
 @dataclass(frozen=True)

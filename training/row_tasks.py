@@ -8,13 +8,13 @@ an entry of ``ROW_TASKS``: options, help, stamps and reports read the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal
 
+from corag.baselines.closed_book import ClosedBookConfig
 from corag.chains.chain import Chain, top_passages
 from corag.chains.config import CoRAGConfig
-from corag.chains.final_answer import Context, final_prompt
+from corag.chains.final_answer import final_prompt
 from corag.chains.prompting import (
     PromptName,
     continuation,
@@ -25,101 +25,17 @@ from corag.chains.prompting import (
 )
 from corag.chains.verifier import verify_request
 from corag.core.errors import ConfigError, DataError
-from corag.core.prompting.prompt import Prompt
+from corag.core.prompting.template import Template
+from corag.core.reader import ReaderConfig, reader_prompt
 from corag.core.seeds import derive_seed
 from corag.core.text import exact_match, normalize_answer
-from corag.core.types import Hit, Passage
 from ircot.method import IRCoTConfig, thought_prompt
 from training.chains import ChainRow
+from training.row_source import RowSource, TrainingExample
 from training.sampling import SampledChain
 
 if TYPE_CHECKING:
     from training.data import RowsConfig
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingExample:
-    """A request of decoding and what should be replied.
-
-    Attributes:
-        hop: counted from 1; 0 for tasks asked once per question. Of verify the candidate's number.
-        prompt: as decoding writes it.
-        reply: what the model should say.
-        cut: the reply is not taught, since decoding does not give it whole. A sampled one was cut off at its
-            limit of tokens, as its engine said; an annotated one is longer than that limit. Gold answers and
-            stops are taught whatever their length.
-        rests_on: what the prompt has to show, "" for nothing in particular: if passages that were left out
-            for want of room had it alone, a model would learn to make it up.
-        ends: the reply is taught to end the turn. A thought does not: decoding keeps its first sentence, and
-            asks for the next one right behind it, so what follows a sentence must be the next, not the end.
-    """
-
-    question_id: str
-    task: str
-    hop: int
-    prompt: Prompt
-    reply: str
-    cut: bool = False
-    rests_on: str = ""
-    ends: bool = True
-
-    @property
-    def name(self) -> str:
-        """What to call the row in a message."""
-        part = "candidate" if self.task == "verify" else "hop"
-        return f"{self.task} of question '{self.question_id}'" + (f", {part} {self.hop}" if self.hop else "")
-
-
-@dataclass(frozen=True)
-class RowSource:
-    """One question with its sampled chains, and what its rows are made with.
-
-    Attributes:
-        row: the question with its candidates.
-        passages: by id; all that the tasks show.
-        count: counts the tokens of a text.
-        config: which rows are made.
-        corag: prompts, passages and limits, as in decoding.
-        ircot: the same for thoughts; None without them.
-        taught: whether the kept chain is taught, not its candidates' answers alone.
-    """
-
-    row: ChainRow
-    passages: Mapping[str, Passage]
-    count: Callable[[str], int]
-    config: RowsConfig
-    corag: CoRAGConfig
-    ircot: IRCoTConfig | None = None
-    taught: bool = True
-
-    @cached_property
-    def chain(self) -> Chain | None:
-        """The kept chain with its passages, if it is taught."""
-        return self.rebuild(self.row.chain) if self.taught and self.row.chain is not None else None
-
-    @cached_property
-    def context(self) -> Context:
-        """What a search for the question itself found."""
-        return Context(self.hits(self.row.context_ids))
-
-    def rebuild(self, sampled: SampledChain) -> Chain:
-        """Rebuild a candidate with its passages. Raises :class:`DataError` if a passage is missing."""
-        return Chain(sampled.hops, hits=tuple(self.hits(hop.passage_ids) for hop in sampled.hops))
-
-    def hits(self, ids: Sequence[str]) -> tuple[Hit, ...]:
-        """Return passages as a search returns them. Raises :class:`DataError` if one is missing."""
-        missing = [name for name in ids if name not in self.passages]
-        if missing:
-            raise DataError(
-                f"the chains of question '{self.row.question.id}' read passage '{missing[0]}', which the "
-                "index does not have: give the index that they were sampled with."
-            )
-        return tuple(Hit(self.passages[name], 1 / rank) for rank, name in enumerate(ids, 1))
-
-    def is_cut(self, prompt: Prompt, reply: str, limit: int, *, when_sampled: bool) -> bool:
-        """Whether decoding would not give a reply whole. ``when_sampled``: whether its engine cut it off."""
-        # Annotated replies had no engine, so their tokens are counted.
-        return self.count(continuation(prompt, reply)) > limit if self.row.annotated else when_sampled
 
 
 @dataclass(frozen=True)
@@ -134,6 +50,8 @@ class RowTask:
             which it was; None if it does.
         reads_candidates: it shows the passages of all candidates, not of the kept chain alone.
         of_thoughts: it is made of folders of IRCoT's thoughts, which hold no chains.
+        method: the method that asks it, and so is trained for.
+        template: returns its prompt, of the options of CoRAG and IRCoT.
         check: raises :class:`ConfigError` for chains that it cannot be made of.
     """
 
@@ -143,6 +61,8 @@ class RowTask:
     prompt: PromptName | None = None
     reads_candidates: bool = False
     of_thoughts: bool = False
+    method: str = "corag"
+    template: Callable[[CoRAGConfig, IRCoTConfig], Template] | None = None
     check: Callable[[Sequence[ChainRow]], None] = lambda rows: None
 
 
@@ -159,6 +79,10 @@ def _once(source: RowSource) -> Sequence[int]:
 
 def _each_thought(source: RowSource) -> Sequence[int]:
     return range(1, len(source.row.thoughts) + 1) if source.ircot is not None else ()
+
+
+def _once_with_thoughts(source: RowSource) -> Sequence[int]:
+    return (0,) if source.ircot is not None and source.row.thoughts else ()
 
 
 # ---- what is asked, and what should be replied
@@ -244,6 +168,37 @@ def _check_candidate_answers(rows: Sequence[ChainRow]) -> None:
         )
 
 
+def _read_first(source: RowSource, number: int) -> Iterator[TrainingExample]:
+    """Yield what one_step would ask: the reader, with what the first search found."""
+    assert source.ircot is not None
+    yield _reader_example("one_step", source, source.row.thoughts[0].passage_ids, source.ircot)
+
+
+def _read_all(source: RowSource, number: int) -> Iterator[TrainingExample]:
+    """Yield what IRCoT would ask at its end: the reader, with all that gold thoughts collected."""
+    assert source.ircot is not None
+    yield _reader_example("reader", source, source.row.thoughts[-1].passage_ids, source.ircot)
+
+
+def _read_nothing(source: RowSource, number: int) -> Iterator[TrainingExample]:
+    """Yield what closed_book would ask."""
+    assert source.ircot is not None
+    yield _reader_example("closed_book", source, (), without_passages(source.ircot))
+
+
+def _reader_example(
+    task: str, source: RowSource, ids: Sequence[str], config: ReaderConfig
+) -> TrainingExample:
+    question = source.row.question
+    prompt = reader_prompt(question, [hit.passage for hit in source.hits(ids)], config)
+    return TrainingExample(question.id, task, 0, prompt, question.answers[0])
+
+
+def without_passages(config: ReaderConfig) -> ClosedBookConfig:
+    """Return a reader's options as closed_book has them."""
+    return ClosedBookConfig(**{each.name: getattr(config, each.name) for each in fields(ReaderConfig)})
+
+
 def _thought(source: RowSource, number: int) -> Iterator[TrainingExample]:
     """Yield what IRCoT would have asked at a step of a question's gold reasoning, with what to think."""
     assert source.ircot is not None
@@ -259,15 +214,19 @@ def _thought(source: RowSource, number: int) -> Iterator[TrainingExample]:
     )
 
 
+def _of_corag(name: PromptName) -> Callable[[CoRAGConfig, IRCoTConfig], Template]:
+    return lambda corag, ircot: corag.prompt(name)
+
+
 ROW_TASKS: Mapping[str, RowTask] = {
     task.name: task
     for task in (
-        RowTask("sub_query", _each_hop, _sub_query),
-        RowTask("sub_answer", _each_hop, _sub_answer),
-        RowTask("final_answer", _once, _final_answer),
-        RowTask("draft", _once, _draft),
-        RowTask("stop", _each_hop, _stop, prompt="stop_check"),
-        RowTask("no_chain", _once, _no_chain),
+        RowTask("sub_query", _each_hop, _sub_query, template=_of_corag("sub_query")),
+        RowTask("sub_answer", _each_hop, _sub_answer, template=_of_corag("sub_answer")),
+        RowTask("final_answer", _once, _final_answer, template=_of_corag("final_answer")),
+        RowTask("draft", _once, _draft, template=_of_corag("final_answer")),
+        RowTask("stop", _each_hop, _stop, prompt="stop_check", template=_of_corag("stop_check")),
+        RowTask("no_chain", _once, _no_chain, template=_of_corag("final_answer")),
         RowTask(
             "verify",
             # Of every question with candidates, whether one of them was kept or not.
@@ -275,9 +234,41 @@ ROW_TASKS: Mapping[str, RowTask] = {
             _verify,
             prompt="verify",
             reads_candidates=True,
+            template=_of_corag("verify"),
             check=_check_candidate_answers,
         ),
-        RowTask("thought", _each_thought, _thought, of_thoughts=True),
+        RowTask(
+            "thought",
+            _each_thought,
+            _thought,
+            of_thoughts=True,
+            method="ircot",
+            template=lambda corag, ircot: ircot.reasoning_template(),
+        ),
+        RowTask(
+            "reader",
+            _once_with_thoughts,
+            _read_all,
+            of_thoughts=True,
+            method="ircot",
+            template=lambda corag, ircot: ircot.qa_template(),
+        ),
+        RowTask(
+            "one_step",
+            _once_with_thoughts,
+            _read_first,
+            of_thoughts=True,
+            method="one_step",
+            template=lambda corag, ircot: ircot.qa_template(),
+        ),
+        RowTask(
+            "closed_book",
+            _once_with_thoughts,
+            _read_nothing,
+            of_thoughts=True,
+            method="closed_book",
+            template=lambda corag, ircot: without_passages(ircot).qa_template(),
+        ),
     )
 }
 """All tasks by name. Rows of one hop, or of one question, come in this order."""
@@ -292,6 +283,22 @@ else:
 def extra_prompts(tasks: Sequence[str]) -> dict[str, PromptName]:
     """Return, by task, the prompts of CoRAG that some tasks use and sampling does not."""
     return {name: task.prompt for name, task in ROW_TASKS.items() if name in tasks and task.prompt}
+
+
+def trained_prompts(
+    tasks: Sequence[str], corag: CoRAGConfig, ircot: IRCoTConfig | None
+) -> dict[str, list[str]]:
+    """Return the prompts that some tasks teach, by the method that asks them: name, version and hash."""
+    prompts: dict[str, list[str]] = {}
+    for name, task in ROW_TASKS.items():
+        if name not in tasks or task.template is None or (task.of_thoughts and ircot is None):
+            continue
+        identity, of_method = (
+            task.template(corag, ircot or IRCoTConfig()).identity,
+            prompts.setdefault(task.method, []),
+        )
+        of_method += [] if identity in of_method else [identity]
+    return prompts
 
 
 def list_examples(source: RowSource) -> Iterator[TrainingExample]:

@@ -25,7 +25,7 @@ from retrieval.config import RetrieverConfig
 from training import tables
 from training.chains import ChainRow, load_corag_options, load_ircot_options, read_chain_manifest, read_chains
 from training.data import MadeRow, RowMaker, RowsConfig, TrainingRow, balanced_by_length, is_validation
-from training.row_tasks import ROW_TASKS, extra_prompts
+from training.row_tasks import ROW_TASKS, extra_prompts, trained_prompts
 
 REPORT = "report.json"
 # Passages of so many questions are held at a time: some tens of megabytes, however many there are.
@@ -96,6 +96,7 @@ class RowsReport:
         lost: names of rows that are left out, since the passage that they rest on found no room.
         tokens: of all rows.
         files: the question files that the chains were sampled for, by name.
+        trained_for: the prompts that are taught, by the method that asks them.
     """
 
     settings: dict[str, Any]
@@ -107,6 +108,7 @@ class RowsReport:
     lost: list[str] = field(default_factory=list)
     tokens: int = 0
     files: list[str] = field(default_factory=list)
+    trained_for: dict[str, list[str]] = field(default_factory=dict)
 
     def add_question(self, row: ChainRow, *, is_taught: bool) -> None:
         """Count a question: with rows, or left out and why."""
@@ -173,7 +175,11 @@ async def write_rows(
         tables.refuse_others(out, report.settings, settings)
         return report
     tables.make_room(out)
-    report = RowsReport(settings, files=tables.question_files(folders))
+    report = RowsReport(
+        settings,
+        files=tables.question_files(folders),
+        trained_for=trained_prompts(config.tasks, corag, ircot),
+    )
     # Chains lie in the order in which they were finished, which may differ between two runs that sampled the
     # same.
     chain_rows = sorted(read_chains(folders), key=lambda row: row.question.id)

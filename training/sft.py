@@ -19,6 +19,7 @@ from typing import Any
 
 from corag.core.errors import DataError
 from corag.generation.models import context_window, model_folder
+from corag.generation.trained_for import joined_prompts, trained_for
 from training.checks import check_length, check_training
 from training.config import SftConfig
 from training.model_setup import load_model, load_tokenizer, resolve_batching, save_model
@@ -90,6 +91,12 @@ def train(trainer: Any, config: SftConfig, rows: Any) -> dict[str, Any]:
         "seconds": summary.seconds,
         "resumed_from": summary.resumed_from,
         "tokens_per_second": None if summary.resumed_from else tokens * summary.epochs / summary.seconds,
+        "trained_for": joined_prompts(
+            [
+                trained_for(config.adapter, config.model),
+                *(load_report(each).trained_for for each in config.rows),
+            ]
+        ),
     }
 
 

@@ -260,6 +260,8 @@ class CoRAGConfig(MethodConfig, section="corag"):
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that these options use."""
+        if not self.max_hops:
+            return (self.prompt("final_answer"),)
         templates: tuple[Template, ...] = (
             self.prompt("sub_query"), self.prompt("sub_answer"), self.prompt("final_answer"),
         )  # fmt: skip

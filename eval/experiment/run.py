@@ -19,6 +19,7 @@ from corag.core.runs.folder import RunFolder
 from corag.core.runs.shards import Shard
 from corag.core.seeds import stable_hash
 from corag.core.types import Question
+from corag.generation.trained_for import trained_for
 from eval.datasets.corpora import describe_corpora
 from eval.experiment import other_toolkits
 from eval.experiment.backends import OPENED_ALIASES, Setup, require_abilities
@@ -157,6 +158,7 @@ def run_environment(config: RunConfig, settings: Mapping[str, Any]) -> dict[str,
     """Return what a run's start records beside its settings: nothing of it changes a result."""
     return environment() | {
         "model": asdict(config.model),
+        "trained_for": trained_for(config.model.adapter, config.model.name),
         "retriever": asdict(config.retriever),
         "batch_size": config.batch_size,
         "questions": config.questions,

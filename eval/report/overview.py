@@ -23,6 +23,7 @@ from eval.scoring.scorers import Scorer
 from eval.statistics.comparisons import Failed, against_each_other
 from eval.statistics.intervals import Interval, bootstrap_mean
 from eval.statistics.scaling import pareto_set
+from eval.tables.adapters import MARK, find_untrained
 from eval.tables.candidates import METRICS, candidate_set, list_candidates
 from eval.tables.columns import ReportColumn, Summary, report_columns, summarise
 from eval.tables.runs import Run, ScoredRuns, read_manifests, score_runs
@@ -119,6 +120,7 @@ class RunFigures:
         by_kind: its scores by type of question.
         conditions: what must be known beside the figures, in words.
         settings: everything that the results depend on, as dotted names and JSON values.
+        mark: stands behind the name, if its model was not trained for its prompts.
         oracle: by measure, what the best of its candidates would score; {} if it does not keep several.
     """
 
@@ -131,6 +133,7 @@ class RunFigures:
     by_kind: Sequence[Group]
     conditions: Mapping[str, str]
     settings: Mapping[str, str]
+    mark: str = ""
     oracle: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -166,6 +169,7 @@ class Overview:
         differences: by measure, baseline and run (indices of ``runs``); None for the baseline itself.
         frontier: by measure, the runs that no other run beats at equal or fewer tokens.
         baseline: the run that the page opens with as the baseline (an index of ``runs``).
+        training_note: which runs were asked with prompts that their model was not trained for.
     """
 
     columns: Sequence[ReportColumn]
@@ -179,15 +183,18 @@ class Overview:
     differences: Mapping[str, Sequence[Sequence[Difference | None]]]
     frontier: Mapping[str, Sequence[int]]
     baseline: int = 0
+    training_note: str = ""
 
 
 def describe(runs: ReportRuns) -> Overview:
     """Return what a report shows at once."""
     scored, first = runs.scored, runs.scored.runs[0].manifest
     summaries = [summarise(run.name, run.scored, scored.recall_at) for run in scored.runs]
+    untrained = find_untrained({run.name: run.manifest for run in scored.runs})
+    figures = [_figures(run, summary, runs) for run, summary in zip(scored.runs, summaries, strict=True)]
     return Overview(
         columns=report_columns(summaries),
-        runs=[_figures(run, summary, runs) for run, summary in zip(scored.runs, summaries, strict=True)],
+        runs=[replace(each, mark=MARK if each.name in untrained.runs else "") for each in figures],
         questions=first.last.questions,
         dataset=first.dataset,
         scorer=scored.scoring,
@@ -196,6 +203,7 @@ def describe(runs: ReportRuns) -> Overview:
         recall_at=scored.recall_at,
         differences=differences_to_baselines(scored.measures, scored.failed),
         frontier={measure: _frontier(summaries, measure) for measure in SHOWN_MEASURES},
+        training_note=untrained.note,
     )
 
 
@@ -265,6 +273,7 @@ def _conditions(manifest: Manifest) -> dict[str, str]:
         "method": manifest.method,
         "model": start.model,
         "adapter": start.adapter or "none",
+        "trained for": ", ".join(start.trained_for) or "not known",
         "model fingerprint": manifest.model,
         "retriever": (start.searched if manifest.searches else "") or "none",
         "corpus": (start.corpus or "unknown") if manifest.searches else "none",

@@ -6,23 +6,28 @@ That is questions, model, retriever, corpus and prompts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from corag.core.runs.manifest import Manifest
 from eval.datasets.corpora import PAGED_FORMATS, PAGES, index_manifest
+from eval.tables.adapters import Untrained, find_untrained
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """The sentences that hold for all runs, and by run what tells it from others, its prompts always."""
+    """The sentences that hold for all runs, and by run what tells it from others, its prompts always.
+
+    ``untrained``: the runs that were asked with other prompts than their model was trained for.
+    """
 
     shared: Sequence[str]
     own: Mapping[str, str]
+    untrained: Untrained = field(default_factory=Untrained)
 
     def to_json(self) -> dict[str, Any]:
-        """Return both as a JSON object."""
-        return {"shared": list(self.shared), "own": dict(self.own)}
+        """Return them as a JSON object."""
+        return {"shared": list(self.shared), "own": dict(self.own)} | self.untrained.to_json()
 
 
 def describe_conditions(manifests: Mapping[str, Manifest]) -> Conditions:
@@ -49,7 +54,8 @@ def describe_conditions(manifests: Mapping[str, Manifest]) -> Conditions:
                 own[name].append(f"{part.lower()}: {value}")
     for name, manifest in manifests.items():
         own[name].append(f"prompts: {', '.join(dict.fromkeys(manifest.prompts))}")
-    return Conditions(shared, {name: "; ".join(sentences) for name, sentences in own.items()})
+    joined = {name: "; ".join(sentences) for name, sentences in own.items()}
+    return Conditions(shared, joined, find_untrained(manifests))
 
 
 def index_formats(manifest: Manifest) -> set[str]:

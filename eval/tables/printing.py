@@ -15,6 +15,7 @@ from corag.core.text import printable
 from eval.scoring.rows import FURTHER, measure_title
 from eval.statistics.comparisons import Against
 from eval.statistics.intervals import INTERVALS, Spread
+from eval.tables.adapters import ALL_TRAINED, Untrained
 from eval.tables.columns import COLUMNS, Summary, cells, percent
 from eval.tables.disagreements import Disagreements
 from eval.tables.results import Means, Over, ResultsTable
@@ -72,7 +73,7 @@ def figures_table(*labels: str, right: Sequence[str]) -> Table:
 def print_results(table: ResultsTable, console: Console | None = None) -> None:
     """Print a table with all that must be known beside it, and the tests and means that it has."""
     console = console or wide_console()
-    print_summaries(table.summaries, console)
+    print_summaries(table.summaries, console, table.conditions.untrained)
     print_conditions(table, console)
     for note in table.notes:
         console.print(note, soft_wrap=True, markup=False)
@@ -84,8 +85,10 @@ def print_results(table: ResultsTable, console: Console | None = None) -> None:
         print_means(console, table.means, table.over, table.recall_at)
 
 
-def print_summaries(summaries: Sequence[Summary], console: Console) -> None:
-    """Print a line per run."""
+def print_summaries(
+    summaries: Sequence[Summary], console: Console, untrained: Untrained = ALL_TRAINED
+) -> None:
+    """Print a line per run, with a mark behind the name of those that were asked what was not trained."""
     table = Table(caption_justify="left")
     # A long name is folded, so that there is room for the figures, of which none may be cut.
     table.add_column("method", overflow="fold")
@@ -93,8 +96,10 @@ def print_summaries(summaries: Sequence[Summary], console: Console) -> None:
         table.add_column(column.heading, justify="right", no_wrap=True)
     for summary in summaries:
         name, *figures = cells(summary)
-        table.add_row(Text(name), *figures)
+        table.add_row(Text(untrained.marked(name)), *figures)
     console.print(table)
+    if untrained.note:
+        console.print(untrained.note, soft_wrap=True, markup=False)
     print_further(console, summaries)
 
 

@@ -37,7 +37,7 @@ for each in re.findall(r"\b(?:results|indexes)/[^\s,']+", others):
         sys.exit(f"{each} was not made before: {words}")
 for made in {
     "world": ["train.jsonl", "dev.jsonl", "test.jsonl", "corpus.jsonl"],
-    "run": ["corag/rows"],
+    "run": ["corag/rows", "one_step/rows"],
     "rounds": ["warm-start/chains/rows", "round-1/chains/rows", "round-1/adapter/rows",
                "untuned/test/corag/rows", "warm-start/test/corag/rows", "round-1/test/corag/rows"],
     "sweep": ["cell/rows"],
@@ -101,6 +101,7 @@ def read(words: Sequence[str]) -> Any:
 RECIPES = [
     ("train_loop", ["40"], ["world", "rounds", "table"]),
     ("joint_adapter", ["300", "train.json"], ["world", "sample", "rows", "train", "run", "ceiling"]),
+    ("four_methods", ["200"], ["world", "index", "sample", "rows", "train", "run", "table"]),
     ("preferences", ["300"], ["world", "sample", "pairs", "dpo.py", "grpo.py", "run", "table"]),
     (
         "another_model",

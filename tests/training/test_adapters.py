@@ -16,6 +16,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from corag.chains.config import CoRAGConfig
 from corag.cli.commands.merge import MergeOptions, main
 from corag.core.errors import ConfigError, DataError
 from corag.core.prompting.prompt import Prompt
@@ -23,6 +24,7 @@ from corag.core.protocols import GenerateRequest, Generation, Generator, Samplin
 from corag.generation.adapters import adapter_folder, check_adapter, read_manifest
 from corag.generation.config import ModelConfig
 from corag.generation.models import model_folder
+from corag.generation.trained_for import trained_for
 from corag.generation.transformers_engine import TransformersGenerator
 from corag.generation.vllm_engine import VllmGenerator, _lora_rank
 from tests.fakes import chat_prompt
@@ -291,3 +293,9 @@ def test_the_shipped_adapter_is_for_the_default_model_and_small() -> None:
     manifest = read_manifest(shipped)
     assert manifest is not None and manifest["result"]["steps"] > 0
     assert sum(file.stat().st_size for file in shipped.iterdir()) < 12 * 2**20
+
+
+def test_the_shipped_adapter_says_for_which_prompts_it_was_trained() -> None:
+    """If a prompt changes, what is asked is no longer what was taught, and tables would say so."""
+    asked = CoRAGConfig(preset="small_model", stop="learned").templates()
+    assert trained_for("default", "default") == {"corag": [each.identity for each in asked]}

@@ -23,7 +23,8 @@ from tests.training.toy import ALL, BY_ID, CORAG, QUESTION, REFUSAL, SAMPLE, WOR
 from training import row_tasks
 from training.chains import ChainRow, read_chains
 from training.data import RowsConfig, is_validation, tokenise
-from training.row_tasks import RowTask, TrainingExample, best_stop_hop
+from training.row_source import TrainingExample
+from training.row_tasks import RowTask, best_stop_hop
 from training.sampling import SampledChain
 
 ROLES = {

@@ -3,15 +3,18 @@
 import asyncio
 import itertools
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 from datasets import load_from_disk
 
+from corag.baselines.closed_book import ClosedBookConfig, closed_book
+from corag.baselines.one_step import OneStepConfig, one_step
 from corag.chains.prompting import continuation
 from corag.core.errors import ConfigError, DataError
 from corag.core.protocols import ScoreRequest
+from corag.core.reader import ReaderConfig
 from corag.core.runner import answer_question
 from corag.core.runs.environment import environment
 from corag.core.runs.folder import RunFolder
@@ -19,6 +22,7 @@ from corag.core.sentences import first_sentence
 from corag.core.text import mentions
 from corag.core.tools import Tools
 from corag.core.types import GoldHop, Question
+from corag.generation.trained_for import joined_prompts
 from eval.datasets.load import load_questions
 from eval.datasets.reasoning import gold_sentences, hop_sentence
 from eval.datasets.sets.jsonl import parse_question, question_record
@@ -30,7 +34,8 @@ from tests.messages import raises_message
 from tests.training.toy import CORAG, QUESTION, SAMPLE, WORLD, examples_of, write_chains
 from training.chains import describe, load_corag_options, load_ircot_options, read_chains
 from training.data import RowsConfig, tokenise
-from training.rows import write_rows
+from training.row_tasks import trained_prompts
+from training.rows import read_report, write_rows
 from training.sample import SampleRunConfig, chain_settings
 from training.sampling import SampleConfig, collect_thoughts
 
@@ -199,6 +204,49 @@ def test_thoughts_are_sampled_described_and_made_rows_also_beside_chains(tmp_pat
         write([thoughts], "none", RowsConfig(ratio=1.0))
     with raises_message(DataError):
         write([chains], "none", THOUGHT)
+
+
+@pytest.mark.parametrize("options", [{}, {"demonstrations": "default", "demonstration_count": 1},
+                                     {"reader": "cot", "max_shown_words": 9}])  # fmt: skip
+def test_rows_of_readers_are_what_their_methods_ask(renderer, options):
+    """So that a baseline can be fine-tuned on the same questions as CoRAG, each for its own prompts."""
+    config = replace(IRCOT, **options)
+    found = collect(config=config)
+    tasks = ("reader", "one_step", "closed_book")
+    row = replace(read_row(), thoughts=found.thoughts)
+    made = examples_of(row, renderer.count, replace(THOUGHT, tasks=tasks), ircot=config)
+    same = {each.name: getattr(config, each.name) for each in fields(ReaderConfig)}
+    asked = {
+        "reader": (ircot, config, [each.sentence for each in found.thoughts]),
+        "one_step": (one_step, OneStepConfig(**same, k=config.k_per_step), []),
+        "closed_book": (closed_book, ClosedBookConfig(**same), []),
+    }
+    assert [(each.task, each.reply, each.hop) for each in made] == [(task, "Issel", 0) for task in tasks]
+    for example in made:
+        method, its_config, replies = asked[example.task]
+        generator = ScriptedGenerator([*replies, "Issel"])
+        generator.count_tokens = renderer.count
+        asyncio.run(method(QUESTION, Tools(QUESTION, generator, WordRetriever(WORLD)), its_config))
+        assert generator.requests[-1].prompt == example.prompt
+        assert example.prompt.text and its_config.qa_template().identity in sum(
+            trained_prompts(tasks, CORAG, config).values(), []
+        )
+
+
+def test_a_report_says_which_prompts_its_rows_teach(tmp_path, renderer):
+    thoughts, chains = tmp_path / "thoughts", tmp_path / "chains"
+    write_thoughts(thoughts, [QUESTION])
+    write_chains(chains, SAMPLE, CORAG, questions=[replace(QUESTION, id="q3")])
+    config = RowsConfig(tasks=("stop", "final_answer", "draft", "one_step"), ratio=1.0, validation=0)
+    report = asyncio.run(
+        write_rows([thoughts, chains], tmp_path / "rows", WordRetriever(WORLD), renderer, config)
+    )
+    final, stop = CORAG.prompt("final_answer").identity, CORAG.prompt("stop_check").identity
+    reader = OneStepConfig().qa_template().identity
+    assert report.trained_for == {"corag": [final, stop], "one_step": [reader]}
+    assert read_report(tmp_path / "rows").trained_for == report.trained_for
+    both = joined_prompts([report.trained_for, {"corag": [stop, "mine v1"], "ircot": ["x v1"]}])
+    assert both == {"corag": [final, stop, "mine v1"], "one_step": [reader], "ircot": ["x v1"]}
 
 
 def test_a_thought_whose_paragraph_finds_no_room_is_not_taught(tmp_path, renderer):

@@ -16,7 +16,8 @@ from tests import story
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import WORLD
 from training.data import RowsConfig
-from training.row_tasks import RowSource, list_examples
+from training.row_source import RowSource
+from training.row_tasks import list_examples
 from training.sample import SampleRunConfig, chain_settings
 from training.sampling import SampleConfig, sample_chains
 

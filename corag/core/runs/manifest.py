@@ -30,7 +30,8 @@ class Start:
     """The environment of one start; what its command does not record is empty.
 
     ``record``: all as JSON. ``questions``: their file. ``model``, ``adapter``, ``index`` and ``url`` are
-    names and places: what they held is among the settings. ``corpus``: what the index was made of.
+    names and places: what they held is among the settings. ``trained_for``: the prompts that the model was
+    fine-tuned for, by method. ``corpus``: what the index was made of.
     ``aliases``: the hash of their file, "" for none, None if it was not recorded.
     """
 
@@ -41,6 +42,7 @@ class Start:
     aliases: str | None
     model: str
     adapter: str
+    trained_for: Mapping[str, Sequence[str]]
     index: tuple[str, ...]
     url: tuple[str, ...]
     corpus: str
@@ -63,6 +65,7 @@ class Start:
             aliases=record.get("aliases"),
             model=model.get("name", ""),
             adapter=model.get("adapter", ""),
+            trained_for=record.get("trained_for", {}),
             index=tuple(retriever.get("index", ())),
             url=tuple(retriever.get("url", ())),
             corpus=record.get("corpus", ""),

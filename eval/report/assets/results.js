@@ -51,6 +51,7 @@ function runCell(run) {
     "div",
     {class: "run-cell"},
     runName(run),
+    runs[run].mark ? h("span", {title: overview.training_note}, ` ${runs[run].mark}`) : null,
     run === state.baseline && runs.length > 1 ? h("span", {class: "tag"}, "baseline") : null,
   );
 }
@@ -171,6 +172,7 @@ function drawNote() {
     "Tokens: prompt plus generated, per question; computed: those that the engine really worked through.",
     "Seconds: median per question, waiting for others included.",
   ];
+  if (overview.training_note) parts.unshift(overview.training_note);
   if (runs.length > 1) {
     const differences = ["em", "f1"].flatMap((measure) => overview.differences[measure][state.baseline]);
     const tests = differences.filter((each) => each && each.adjusted !== null).length;

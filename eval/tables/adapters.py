@@ -1,0 +1,74 @@
+"""Which runs of a table were asked with prompts that their model was not trained for.
+
+Beside a method whose model was fine-tuned for its prompts, such a run looks worse than its method is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from corag.core.runs.manifest import Manifest
+
+MARK = "†"
+
+
+@dataclass(frozen=True, slots=True)
+class Untrained:
+    """The runs, and a sentence for each adapter or fine-tuned model, "" where there are none.
+
+    Attributes:
+        runs: by name, the methods that the run's model was trained for.
+        note: what to tell a reader.
+    """
+
+    runs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    note: str = ""
+
+    def marked(self, name: str) -> str:
+        """Return a run's name, with a mark if it is one of them."""
+        return f"{name} {MARK}" if name in self.runs else name
+
+    def to_json(self) -> dict[str, Any]:
+        """Return both as a JSON object; nothing if there are no such runs."""
+        runs = {name: list(methods) for name, methods in self.runs.items()}
+        return {"trained_for_others": runs, "training_note": self.note} if runs else {}
+
+
+ALL_TRAINED = Untrained()
+
+
+def find_untrained(manifests: Mapping[str, Manifest]) -> Untrained:
+    """Return the runs whose model was fine-tuned, but not for all of the prompts that their method asks.
+
+    What a model learned before, or an adapter from elsewhere, is not known: such runs are not among them.
+    """
+    trained = {name: manifest.last.trained_for for name, manifest in manifests.items()}
+    runs = {
+        name: tuple(trained[name])
+        for name, manifest in manifests.items()
+        if trained[name]
+        and not set(manifest.prompts) <= {prompt for prompts in trained[name].values() for prompt in prompts}
+    }
+    by_weights: dict[tuple[str, Sequence[str]], list[str]] = {}
+    for name, methods in runs.items():
+        start = manifests[name].last
+        weights = f"adapter '{start.adapter}'" if start.adapter else f"model '{start.model}'"
+        by_weights.setdefault((weights, methods), []).append(name)
+    sentences = [
+        f"{MARK} {_listed(names)}: the {weights} was trained for {_listed(methods)}, not for these prompts. "
+        "What training would bring such a row is not seen."
+        for (weights, methods), names in by_weights.items()
+    ]
+    return Untrained(runs, " ".join(sentences))
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Write names as a list.
+
+    >>> _listed(["closed_book", "one_step", "ircot"])
+    'closed_book, one_step and ircot'
+    """
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,90 @@
+"""A row whose model was fine-tuned for another method's prompts has a mark, in print, JSON and report."""
+
+import json
+
+from corag.baselines.one_step import OneStepConfig
+from corag.chains.config import CoRAGConfig
+from corag.cli.main import main
+from corag.core.runs.manifest import Manifest
+from eval.experiment.run import RunConfig, run_environment
+from eval.tables.adapters import find_untrained
+from tests.eval.report_runs import Page
+from tests.eval.runs import run_of
+
+READER, CHAIN = OneStepConfig().qa_template().identity, CoRAGConfig().prompt("final_answer").identity
+TRAINED = {"corag": [CHAIN]}
+MODEL = {"name": "model", "adapter": "adapters/mine"}
+
+
+def runs(folder):
+    """A run that asks what its adapter was taught, one that does not, and one without an adapter."""
+    start = {"model": MODEL, "trained_for": TRAINED}
+    return [
+        run_of(folder / "chains", range(12), {"method": "corag", "prompts": [CHAIN]}, **start),
+        run_of(folder / "reader", range(6), {"prompts": [READER]}, **start),
+        run_of(folder / "base", range(3), {"prompts": [READER]}),
+    ]
+
+
+def test_the_mark_and_the_sentence_are_printed_and_in_json(tmp_path, capsys):
+    folders = [str(folder) for folder in runs(tmp_path)]
+    assert main(["table", *folders, "--json"]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    rows = {
+        name: next(line for line in lines if f"│ {name}" in line) for name in ("chains", "reader", "base")
+    }
+    assert {name: "†" in line for name, line in rows.items()} == {
+        "chains": False,
+        "reader": True,
+        "base": False,
+    }
+    said = (
+        "† reader: the adapter 'adapters/mine' was trained for corag, not for these prompts. What training "
+        "would bring such a row is not seen."
+    )
+    assert said in lines
+    conditions = json.loads(last)["conditions"]
+    assert conditions["trained_for_others"] == {"reader": ["corag"]} and conditions["training_note"] == said
+    assert main(["table", folders[0], folders[2], "--json"]) == 0
+    printed = capsys.readouterr().out
+    assert "†" not in printed and "trained_for_others" not in printed
+
+
+def test_the_report_marks_the_row_and_says_what_each_was_trained_for(tmp_path):
+    out = tmp_path / "report.html"
+    assert main(["report", *map(str, runs(tmp_path)), "--out", str(out)]) == 0
+    overview = Page(out).overview
+    assert {run["name"]: run["mark"] for run in overview["runs"]} == {"chains": "", "reader": "†", "base": ""}
+    assert overview["training_note"].startswith("† reader: the adapter 'adapters/mine'")
+    said = {run["name"]: run["conditions"]["trained for"] for run in overview["runs"]}
+    assert said == {"chains": "corag", "reader": "corag", "base": "not known"}
+
+
+def test_a_run_notes_what_its_adapter_was_trained_for(tmp_path):
+    def noted(**model):
+        config = RunConfig(method=["closed_book"], questions="q.jsonl", model=model)
+        return run_environment(config, {"retriever": ""})["trained_for"]
+
+    assert list(noted(adapter="default")) == ["corag"] and noted() == {}
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "training.json").write_text('{"somebody": "else"}')
+    assert noted(name=str(mine)) == {}, "a file of that name that training here did not write"
+    manifest = {"settings": {"base": {"name": "x", "digest": "y"}}, "result": {"trained_for": TRAINED}}
+    (mine / "training.json").write_text(json.dumps(manifest))
+    assert noted(name=str(mine)) == TRAINED, "a whole model that was fine-tuned"
+    both = noted(name=str(mine), adapter="default")
+    assert CHAIN in both["corag"] and len(both["corag"]) > 1
+
+
+def test_without_hops_chains_ask_for_the_final_answer_alone(tmp_path):
+    asked = CoRAGConfig(max_hops=0).templates()
+    assert [each.identity for each in asked] == [CHAIN]
+    start = {"model": MODEL, "trained_for": TRAINED}
+    with_hops = [each.identity for each in CoRAGConfig(max_hops=1).templates()]
+    folders = {
+        "none": run_of(tmp_path / "none", [], {"prompts": [CHAIN]}, **start),
+        "one": run_of(tmp_path / "one", [], {"prompts": with_hops}, **start),
+    }
+    found = find_untrained({name: Manifest.read(folder) for name, folder in folders.items()})
+    assert list(found.runs) == ["one"], "what was trained without chains was not trained to ask sub-queries"
