@@ -15,15 +15,19 @@ from corag.generation.models import DEFAULT_MODEL, folder_digest
 CONFIG = "adapter_config.json"
 # What training leaves beside an adapter: how it was made.
 TRAINING = "training.json"
+# The same beside a model into which an adapter was folded.
+MERGED_TRAINING = "merged_training.json"
 
-# CoRAG on the default model, trained on the embedded world. Its training.json names the commit whose
-# scripts/recipes/train_loop.sh made it.
-SHIPPED = Path(__file__).parent / "shipped/corag-world"
+_FOLDER = Path(__file__).parent / "shipped"
+SHIPPED = {"default": _FOLDER / "corag-world", "four_methods": _FOLDER / "four-methods-world"}
+"""Adapters on the default model that come with the package, trained on the embedded world: for CoRAG's
+prompts by scripts/recipes/train_loop.sh, for closed_book's, one_step's, ircot's and corag's by
+four_methods.sh beside it."""
 
 
 def adapter_folder(name: str) -> str:
-    """Return the folder of an adapter: "default" is the one that comes with the package."""
-    return str(SHIPPED) if name == "default" else name
+    """Return the folder of an adapter: some come with the package, under a name."""
+    return str(SHIPPED.get(name, name))
 
 
 def check_adapter(adapter: str, folder: str) -> dict[str, Any]:
@@ -84,9 +88,9 @@ def _read(path: Path) -> dict[str, Any]:
     )
 
 
-def read_manifest(adapter: Path) -> dict[str, Any] | None:
-    """Read how an adapter was made; None if its folder does not say."""
-    path = adapter / TRAINING
+def read_manifest(adapter: Path, name: str = TRAINING) -> dict[str, Any] | None:
+    """Read how an adapter was made; None if its folder does not say. ``name``: of the file."""
+    path = adapter / name
     if not path.is_file():
         return None
     manifest = _read(path)

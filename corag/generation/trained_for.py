@@ -6,12 +6,13 @@ asked as it was taught from one that is not.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from corag.core.errors import DataError
-from corag.generation.adapters import adapter_folder, read_manifest
+from corag.generation.adapters import MERGED_TRAINING, TRAINING, adapter_folder, read_manifest
 
 Prompts = Mapping[str, Sequence[str]]
 """Names, versions and hashes of prompts, by the name of the method that asks them."""
@@ -24,9 +25,9 @@ def trained_for(adapter: str, model: str) -> dict[str, list[str]]:
     """
     folders = [folder for folder in (model, adapter_folder(adapter)) if folder not in ("", "default")]
     noted = []
-    for folder in folders:
+    for folder, name in itertools.product(folders, (TRAINING, MERGED_TRAINING)):
         with suppress(DataError):  # a file of that name that is not ours
-            noted.append((read_manifest(Path(folder)) or {}).get("result") or {})
+            noted.append((read_manifest(Path(folder), name) or {}).get("result") or {})
     return joined_prompts([result.get("trained_for", {}) for result in noted])
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 from corag.core.runs.failures import Failures
+from corag.core.runs.rows import SavedRow
 from eval.scoring.rows import FURTHER, MEASURES, ScoredRow, measure_title
 from eval.statistics.intervals import Interval, bootstrap_mean, interval_record
 from eval.tables.ledger import Waiting
@@ -180,6 +181,7 @@ class Summary:
         values: the figures by the names of their columns; of :data:`FURTHER_COLUMNS` those that the run has.
         unscored: questions without gold answers, which are left out of EM and F1.
         estimated: whether some of the tokens were not counted, but estimated.
+        unasked: questions whose token budget did not allow a single call of the model.
         first_error: why the first of the failed questions failed.
         reasons: how many of them failed for which reason, the commonest first.
     """
@@ -189,6 +191,7 @@ class Summary:
     values: Mapping[str, Any]
     unscored: int = 0
     estimated: bool = False
+    unasked: int = 0
     first_error: str = ""
     reasons: Mapping[str, int] = field(default_factory=dict)
 
@@ -261,6 +264,8 @@ class Summary:
         record |= {"unscored": self.unscored, "first_error": self.first_error, "reasons": dict(self.reasons)}
         if self.estimated:
             record["estimated"] = True
+        if self.unasked:
+            record["unasked"] = self.unasked
         if self.measured_on_fewer:
             record["measured_on_fewer"] = self.measured_on_fewer
         return record
@@ -282,10 +287,15 @@ def summarise(name: str, rows: Sequence[ScoredRow], recall_at: int = 15) -> Summ
         recall_at,
         values | {name: mean for name, mean in further.items() if mean is not None},
         unscored=sum(not each.scores.scored for each in rows),
+        unasked=sum(_is_unasked(each.row) for each in rows),
         estimated=any(each.row.total_usage.estimated for each in rows),
         first_error=failed[0].error if failed else "",
         reasons=Failures.count(row.error for row in failed).reasons,
     )
+
+
+def _is_unasked(row: SavedRow) -> bool:
+    return row.answer is not None and row.answer.stopped == "budget" and not row.total_usage.calls
 
 
 def cells(summary: Summary) -> tuple[str, ...]:

@@ -144,6 +144,11 @@ def _remarks(summary: Summary) -> list[str]:
         # Of a method that searches. A model that cannot keep to its form may still answer, by luck.
         often = f"only {summary.searches:.1f} times a question" if summary.searches else "not once"
         remarks.append(f"it searched {often}: the model did not do what the method asks of it.")
+    if summary.unasked:
+        remarks.append(
+            f"the budget allowed no call of the model for {summary.unasked:,} of {summary.n:,} questions: "
+            "give more tokens with --budget."
+        )
     if summary.estimated:
         remarks.append(
             "~ before its tokens: the server did not count them all, so they are estimated, one for four "

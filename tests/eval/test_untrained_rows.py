@@ -1,6 +1,7 @@
-"""A row whose model was fine-tuned for another method's prompts has a mark, in print, JSON and report."""
+"""What tables say beside a row: its model was trained for other prompts, its budget allowed no call."""
 
 import json
+from dataclasses import replace
 
 from corag.baselines.one_step import OneStepConfig
 from corag.chains.config import CoRAGConfig
@@ -9,7 +10,7 @@ from corag.core.runs.manifest import Manifest
 from eval.experiment.run import RunConfig, run_environment
 from eval.tables.adapters import find_untrained
 from tests.eval.report_runs import Page
-from tests.eval.runs import run_of
+from tests.eval.runs import QUESTIONS, make_run, row, run_of
 
 READER, CHAIN = OneStepConfig().qa_template().identity, CoRAGConfig().prompt("final_answer").identity
 TRAINED = {"corag": [CHAIN]}
@@ -73,6 +74,8 @@ def test_a_run_notes_what_its_adapter_was_trained_for(tmp_path):
     manifest = {"settings": {"base": {"name": "x", "digest": "y"}}, "result": {"trained_for": TRAINED}}
     (mine / "training.json").write_text(json.dumps(manifest))
     assert noted(name=str(mine)) == TRAINED, "a whole model that was fine-tuned"
+    (mine / "training.json").rename(mine / "merged_training.json")
+    assert noted(name=str(mine)) == TRAINED, "a model into which an adapter was folded"
     both = noted(name=str(mine), adapter="default")
     assert CHAIN in both["corag"] and len(both["corag"]) > 1
 
@@ -88,3 +91,17 @@ def test_without_hops_chains_ask_for_the_final_answer_alone(tmp_path):
     }
     found = find_untrained({name: Manifest.read(folder) for name, folder in folders.items()})
     assert list(found.runs) == ["one"], "what was trained without chains was not trained to ask sub-queries"
+
+
+def test_a_budget_that_allowed_no_call_is_told(tmp_path, capsys):
+    """A row of zeros else looks like a method that answers nothing right."""
+    asked, unasked = (row(QUESTIONS[n], "") for n in range(2))
+    unasked = replace(unasked, answer=replace(unasked.answer, stopped="budget"), usage={}, steps=())
+    assert main(["table", str(make_run(tmp_path / "poor", [asked, unasked])), "--json"]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    said = (
+        "poor: the budget allowed no call of the model for 1 of 2 questions: give more tokens with --budget."
+    )
+    assert said in lines and json.loads(last)["runs"]["poor"]["unasked"] == 1
+    assert main(["table", str(make_run(tmp_path / "rich", [asked]))]) == 0
+    assert "allowed no call" not in capsys.readouterr().out

@@ -17,6 +17,7 @@ from typing import Any
 
 from corag.core.errors import DataError
 from corag.generation.models import context_window, model_folder
+from corag.generation.trained_for import trained_for
 from training.checks import check_training
 from training.experimental.config import DpoConfig
 from training.experimental.pairs import PairsReport, read_pairs_report
@@ -81,6 +82,7 @@ def train(trainer: Any, config: DpoConfig, pairs: Any) -> dict[str, Any]:
         "pairs": len(pairs["train"]),
         "seconds": summary.seconds,
         "resumed_from": summary.resumed_from,
+        "trained_for": trained_for(config.adapter, config.model),  # what it went on from was
     }
 
 

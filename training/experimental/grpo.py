@@ -32,6 +32,7 @@ from corag.core.tools import Tools
 from corag.core.types import Question
 from corag.generation.models import context_window, model_folder
 from corag.generation.rendering import Renderer
+from corag.generation.trained_for import trained_for
 from eval.api.background import background
 from eval.datasets.same import in_common
 from eval.experiment.backends import require_abilities, require_index
@@ -144,6 +145,7 @@ def train(trainer: Any, config: GrpoConfig) -> dict[str, Any]:
         "tokens": trainer.state.num_input_tokens_seen,
         "seconds": summary.seconds,
         "resumed_from": summary.resumed_from,
+        "trained_for": trained_for(config.adapter, config.model),  # what it went on from was
     }
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
 from corag.core.options import Options
-from corag.generation.adapters import TRAINING, adapter_folder, merge_adapter, read_manifest
+from corag.generation.adapters import MERGED_TRAINING, TRAINING, adapter_folder, merge_adapter, read_manifest
 from corag.generation.models import folder_digest, model_folder
 from eval.experiment.opening import quiet
 
@@ -61,7 +61,7 @@ def main(config: MergeOptions) -> CommandResult:
         folder = model_folder(name)
         merge_adapter(folder, adapter, Path(config.out), config.dtype)
     if manifest is not None:
-        shutil.copy(Path(adapter) / TRAINING, Path(config.out) / "merged_training.json")
+        shutil.copy(Path(adapter) / TRAINING, Path(config.out) / MERGED_TRAINING)
     print(f"{config.out}: {name} with the adapter {config.adapter}. Use it: --model.name {config.out}")
     made = {"folder": config.out, "base": name, "adapter": config.adapter}
     return CommandResult(0, [made | {"digest": folder_digest(config.out)}])
