@@ -92,7 +92,7 @@ def start_program(
         kind: the program's options.
         check: refuses what cannot be done, before torch is loaded.
         main: trains, and returns the manifest.
-        summarise: returns what to print, from the options and the manifest's result.
+        summarise: returns what to print, from the options and the manifest.
         program: its name, for the help.
         summary: what it does, in a line.
     """
@@ -115,7 +115,7 @@ def start_program(
         report_status(status)
         sys.exit(status)
     if is_first():
-        print(summarise(options, manifest["result"]))  # noqa: T201
+        print(summarise(options, manifest))  # noqa: T201
 
 
 def run_training(
@@ -225,21 +225,6 @@ def last_checkpoint(out: Path) -> str | None:
     )
     whole = [path for path in checkpoints if (path / "trainer_state.json").is_file()]
     return str(whole[-1]) if whole else None
-
-
-def summary_line(result: dict[str, Any]) -> str:
-    """Write a training's steps, seconds and mean loss, of the figures in its manifest."""
-    loss = "" if result["train_loss"] is None else f", mean loss {result['train_loss']:.3f}"
-    return f"{result['steps']} steps, {result['epochs']:.2f} epochs, {result['seconds']:.0f} s{loss}"
-
-
-def with_usage(config: ProgramOptions, summary: str) -> str:
-    """Return two lines: what a training made, and how to use it. All figures are in its manifest."""
-    option = "name" if config.tuning == "full" else "adapter"
-    return (
-        f"{config.out}: {summary} (all figures: {config.out}/{TRAINING})\n"
-        f"Use it: corag run --method corag --model.{option} {config.out} ..."
-    )
 
 
 def describe_checkpoint_size(trainer: Any, out: Path) -> str:

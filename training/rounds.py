@@ -15,6 +15,7 @@ from typing import ClassVar, Literal
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError
 from corag.core.files import write_atomically
+from corag.core.folder_lock import lock_folder
 from corag.core.runs.failures import check_max_failed
 from corag.core.runs.stamp import Stamp, refuse_differences
 from corag.core.types import Question
@@ -24,8 +25,10 @@ from eval.experiment.backends import OPENED_ALIASES, require_index
 from eval.experiment.questions import FurtherQuestions, QuestionFile
 from eval.experiment.run import RunConfig
 from retrieval.config import RetrieverConfig
+from training.checks import check_packages, folder_at_hand
 from training.config import SftConfig, TuningOptions
 from training.data import RowsConfig
+from training.row_tasks import ROW_TASKS
 from training.rows import MakeRowsConfig
 from training.sample import SampleRunConfig
 from training.sampling import SampleConfig
@@ -108,7 +111,7 @@ class RoundsConfig(QuestionFile):
             raise ConfigError(
                 "rounds, warm_start and per_round must not be below 0, and one of the first two is needed."
             )
-        for wrong, instead in self._impossible():
+        for wrong, instead in (*self._impossible(), *self._never_trained()):
             if wrong:
                 raise ConfigError(f"{instead}.")
 
@@ -138,6 +141,28 @@ class RoundsConfig(QuestionFile):
             bool(self.learner) and (self.rounds > 1 or self.warm_start > 0 or self.start_from == "previous"),
             "a learner other than the model that samples cannot sample the next round, and has no "
             "previous adapter: give rounds 1, start_from base and no warm_start",
+        )
+
+    def _never_trained(self) -> Iterator[tuple[bool, str]]:
+        """Yield what the rows could not be made of, or trained on, or what decoding would ask untaught."""
+        tasks, longest = self.rows.tasks, self.sft.max_length
+        yield (
+            0 < longest < self.rows.max_length,
+            f"rows may have rows.max_length {self.rows.max_length} tokens, but training refuses more than "
+            f"sft.max_length {longest}: give both the same",
+        )
+        yield (
+            "verify" in tasks and self.sample.answers == "none",
+            "rows of verify are made of chains whose answers are noted: add --sample.answers final or draft",
+        )
+        yield (
+            all(ROW_TASKS[task].of_thoughts for task in tasks),
+            f"rounds sample chains, of which {', '.join(tasks)} gives no rows: choose other --rows.tasks",
+        )
+        asks_to_stop = bool(self.test.questions) and self.corag.stop == "learned"
+        yield (
+            asks_to_stop and "stop" not in tasks and not self.model.adapter,
+            "corag.stop is learned, but nothing teaches it: add stop to --rows.tasks",
         )
 
     @property
@@ -175,15 +200,19 @@ class TrainingTurn:
 def perform_rounds(config: RoundsConfig) -> list[str]:
     """Run every stage that is not finished, and return the names of the turns.
 
-    Raises :class:`ConfigError`, before the first, for test questions that are among those trained on.
+    Raises :class:`ConfigError`, before the first, for test questions that are among those trained on, for a
+    training that could not begin, and if another process is at work in the folder.
     """
-    questions = config.load()
-    turns = plan_turns(config, len(questions))
-    check_test_questions(config, questions, turns)
-    save_plan(Path(config.out), turns)
-    for stage in plan_stages(config, turns):
-        run_stage(stage, stage_command(stage, config.launch or default_launch()), config.max_failed)
-    return [turn.name for turn in turns]
+    check_packages(config.sft)
+    folder_at_hand(config.trained)
+    with lock_folder(Path(config.out), work="corag rounds"):
+        questions = config.load()
+        turns = plan_turns(config, len(questions))
+        check_test_questions(config, questions, turns)
+        save_plan(Path(config.out), turns)
+        for stage in plan_stages(config, turns):
+            run_stage(stage, stage_command(stage, config.launch or default_launch()), config.max_failed)
+        return [turn.name for turn in turns]
 
 
 def plan_turns(config: RoundsConfig, total: int) -> list[TrainingTurn]:

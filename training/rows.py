@@ -97,6 +97,7 @@ class RowsReport:
         tokens: of all rows.
         files: the question files that the chains were sampled for, by name.
         trained_for: the prompts that are taught, by the method that asks them.
+        index: where they were searched, by name.
     """
 
     settings: dict[str, Any]
@@ -109,6 +110,7 @@ class RowsReport:
     tokens: int = 0
     files: list[str] = field(default_factory=list)
     trained_for: dict[str, list[str]] = field(default_factory=dict)
+    index: list[str] = field(default_factory=list)
 
     def add_question(self, row: ChainRow, *, is_taught: bool) -> None:
         """Count a question: with rows, or left out and why."""
@@ -179,6 +181,7 @@ async def write_rows(
         settings,
         files=tables.question_files(folders),
         trained_for=trained_prompts(config.tasks, corag, ircot),
+        index=tables.index_of(folders),
     )
     # Chains lie in the order in which they were finished, which may differ between two runs that sampled the
     # same.

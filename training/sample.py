@@ -14,12 +14,13 @@ from typing import Any, ClassVar
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError
 from corag.core.files import file_digest
+from corag.core.folder_lock import refuse_if_locked
 from corag.core.identity import identity_of
 from corag.core.protocols import Ability, Generator, Retriever
 from corag.core.runner import BoundMethod
 from corag.core.runs.environment import environment
 from corag.core.runs.failures import check_max_failed
-from corag.core.runs.folder import RunFolder
+from corag.core.runs.folder import ANOTHER_OUT, RunFolder
 from corag.core.runs.manifest import CHAINS
 from corag.core.runs.rows import Row
 from corag.core.runs.shards import Shard
@@ -80,6 +81,12 @@ class SampleRunConfig(QuestionFile):
         check_max_failed(self.max_failed)
         if self.batch_size < 1:
             raise ConfigError(f"batch_size must be at least 1, but it is {self.batch_size}.")
+        judged = self.sample.source == "model" and self.sample.answers != "none"
+        if judged and self.sample.max_hops > self.corag.max_hops:
+            raise ConfigError(
+                f"chains whose answers are noted end as in decoding, after corag.max_hops "
+                f"{self.corag.max_hops}, but sample.max_hops is {self.sample.max_hops}: give both the same."
+            )
 
     @property
     def folder(self) -> Path:
@@ -108,6 +115,7 @@ async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question])
     else:
         setup = Setup(method=["corag"], model=config.model, retriever=config.retriever, corag=config.corag)
         opening = open_executor(setup, config.workers, config.batch_size)
+    refuse_if_locked(config.folder, advice=ANOTHER_OUT)
     prepare_output(config.folder)
     async with opening as executor:
         await sample_into(config, questions, executor)

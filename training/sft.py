@@ -27,14 +27,13 @@ from training.program import (
     check_tokenizer,
     run_training,
     start_program,
-    summary_line,
     train_or_resume,
     training_identity,
     warn_of_test_questions,
-    with_usage,
 )
 from training.rows import RowsReport, read_report
 from training.trl_arguments import build_trl_arguments
+from training.usage import summary_line, with_usage
 
 
 def main(config: SftConfig) -> dict[str, Any]:
@@ -100,10 +99,14 @@ def train(trainer: Any, config: SftConfig, rows: Any) -> dict[str, Any]:
     }
 
 
-def summarise(config: SftConfig, result: dict[str, Any]) -> str:
-    """Return two lines: what a training made, and how to use it. All figures are in its manifest."""
+def summarise(config: SftConfig, manifest: dict[str, Any]) -> str:
+    """Return lines on what a training made, and how to use it. All figures are in its manifest."""
+    result = manifest["result"]
     losses = "".join(f", {name} {value:.3f}" for name, value in result["evaluation"].items())
-    return with_usage(config, summary_line(result) + losses)
+    indexes = [load_report(each).index for each in config.rows]
+    return with_usage(
+        config, summary_line(result) + losses, manifest["settings"], next(filter(None, indexes), [])
+    )
 
 
 def load_rows(config: SftConfig, folder: str) -> Any:

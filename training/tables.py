@@ -36,6 +36,12 @@ def question_files(folders: Sequence[Path]) -> list[str]:
     return [read_chain_manifest(folder).last.questions for folder in folders]
 
 
+def index_of(folders: Sequence[Path]) -> list[str]:
+    """Return the index that some folders of chains were sampled with, by name; none if none is noted."""
+    noted = [read_chain_manifest(folder).last.index for folder in folders]
+    return list(next(filter(None, noted), ()))
+
+
 def within_window(tokens: int, model: str, folder: str, what: str) -> int:
     """Return how many tokens ``what`` may have, no more than the model in ``folder`` can read.
 

@@ -14,6 +14,7 @@ from corag.chains.prompting import PromptName
 from corag.chains.released_code import RELEASED_CODE
 from corag.chains.signals import SIGNALS
 from corag.chains.stopping import STOP_RULES
+from corag.chains.taught import taught_otherwise
 from corag.core.errors import ConfigError, nearest
 from corag.core.method import MethodConfig
 from corag.core.prompting.template import Template, load_prompt
@@ -284,6 +285,10 @@ class CoRAGConfig(MethodConfig, section="corag"):
         if self._need_scores(self.measure):
             ways.append("--corag.measure refusals")
         return needed | ({Ability.SCORES: f"choose {' and '.join(ways)}"} if ways else {})
+
+    def taught_otherwise(self, training: Mapping[str, Any]) -> str:
+        """Compare prompts, passages and stop rule with those of the chains that a model was taught."""
+        return taught_otherwise(training, self)
 
     @staticmethod
     def _need_scores(names: tuple[str, ...]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ CONFIG = "adapter_config.json"
 TRAINING = "training.json"
 # The same beside a model into which an adapter was folded.
 MERGED_TRAINING = "merged_training.json"
+# How copies of a model in 4 or 8 bits are called after it, as unsloth's; an adapter of one fits the model.
+_BITS = re.compile(r"(-unsloth)?(-bnb)?-[48]bit$")
 
 _FOLDER = Path(__file__).parent / "shipped"
 SHIPPED = {"default": _FOLDER / "corag-world", "four_methods": _FOLDER / "four-methods-world"}
@@ -70,8 +73,9 @@ def _is_base(base_name: str, folder: str) -> bool:
     if Path(base_name).is_dir():
         return folder_digest(base_name, weights_only=True) == folder_digest(folder, weights_only=True)
     # What Hugging Face keeps lies in models--ORGANISATION--NAME/snapshots/REVISION.
-    here = {part.rpartition("--")[2].casefold() for part in Path(folder).absolute().parts}
-    return (DEFAULT_MODEL if base_name == "default" else Path(base_name).name).casefold() in here
+    here = {_BITS.sub("", part.rpartition("--")[2].casefold()) for part in Path(folder).absolute().parts}
+    name = DEFAULT_MODEL if base_name == "default" else Path(base_name).name
+    return _BITS.sub("", name.casefold()) in here
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -103,6 +107,20 @@ def read_manifest(adapter: Path, name: str = TRAINING) -> dict[str, Any] | None:
             "another folder."
         ) from None
     return manifest
+
+
+def read_training(adapter: str, model: str) -> dict[str, Any] | None:
+    """Return the settings of the training that made an adapter, or else a model; None if nothing says so.
+
+    ``adapter`` and ``model``: as ``--model.adapter`` and ``--model.name`` name them.
+    """
+    if adapter:
+        manifest = read_manifest(Path(adapter_folder(adapter)))
+    else:
+        files = [Path(model) / TRAINING, Path(model) / MERGED_TRAINING]
+        manifest = next((_read(file) for file in files if file.is_file()), None)
+    settings = (manifest or {}).get("settings")
+    return settings if isinstance(settings, dict) else None
 
 
 def with_adapter(model: Any, adapter: str, folder: str) -> Any:

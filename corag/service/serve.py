@@ -22,7 +22,7 @@ from corag.service.keys import Keys
 from corag.service.log import Log, log_line
 from corag.service.options import Preset, Served, read_presets
 from corag.service.records import Records
-from eval.experiment.backends import open_backends, require_abilities
+from eval.experiment.backends import open_backends, require_abilities, tell_taught_otherwise
 
 _LOOK_EVERY_S = 0.2
 _KEEP_ALIVE_S = 75  # longer than proxies keep connections, which would else meet one that has just closed
@@ -74,6 +74,7 @@ async def open_service(options: Served, log: Log = log_line) -> AsyncIterator[An
     async with open_backends(opened) as (generator, retriever):
         for name, preset in presets.items():
             require_abilities(f"preset '{name}'", preset.config.of(preset.method).needs(), generator)
+            tell_taught_otherwise(preset.config.of(preset.method), preset.config.model)
         with Records(options, presets, generator, retriever) as records:
             service = AnswerService(options, presets, generator, retriever, records, log)
             try:

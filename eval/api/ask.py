@@ -27,7 +27,7 @@ from eval.api.own_objects import takes_own_objects
 from eval.datasets import DATASETS
 from eval.datasets.load import parse_questions
 from eval.datasets.report import QuestionReport
-from eval.experiment.backends import require_abilities
+from eval.experiment.backends import require_abilities, tell_taught_otherwise
 from eval.experiment.own_methods import is_method, is_own, load_method, make_method, short_name
 from eval.experiment.registry import METHODS, called, check_names
 from retrieval.config import RetrieverConfig
@@ -253,6 +253,7 @@ async def ask(
         return await entry.function(question, tools, options)
 
     require_abilities(name, options.needs(), model.engine)
+    tell_taught_otherwise(options, model.options)
     retriever = index.engine if index is not None else None
     tools = Tools(sent, model.engine, retriever, seed, budget, watch=see)
     return await answered(name, sent, answer, tools, retriever, drawing)

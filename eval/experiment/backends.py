@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
 from rich.console import Console
 
-from corag.core.errors import ConfigError
+from corag.core.errors import ConfigError, DataError
 from corag.core.files import file_digest
+from corag.core.method import MethodConfig
 from corag.core.own_objects import fingerprint_of
 from corag.core.protocols import Ability, Generator, Retriever
 from corag.core.runs.stamp import Input
-from corag.generation.adapters import adapter_folder
+from corag.generation.adapters import adapter_folder, read_training
 from corag.generation.config import ModelConfig
 from corag.generation.models import folder_digest
 from eval.experiment.executor import Fingerprinted
@@ -137,6 +139,20 @@ def require_abilities(what: str, needs: Mapping[Ability, str], generator: Finger
             f"{what} needs {' and '.join(lacking)}, which {name or 'this server'} does not offer: "
             f"{'; '.join([*ways, last])}."
         )
+
+
+def tell_taught_otherwise(options: MethodConfig, model: ModelConfig) -> None:
+    """Print a line if a model was fine-tuned for other prompts, passages or stops than these options ask."""
+    training = None
+    with suppress(DataError):  # not ours; an adapter's is refused when it is opened
+        training = read_training(model.adapter, model.name)
+    if training is not None and (difference := options.taught_otherwise(training)):
+        _print_once(f"corag: '{model.adapter or model.name}' {difference}.")
+
+
+@cache
+def _print_once(line: str) -> None:
+    Console(stderr=True, highlight=False).print(line, soft_wrap=True, markup=False)
 
 
 def require_index(retriever: RetrieverConfig) -> None:

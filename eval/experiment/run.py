@@ -11,18 +11,19 @@ from typing import Annotated, Any, ClassVar
 
 from corag.core.errors import ConfigError
 from corag.core.files import file_digest
+from corag.core.folder_lock import refuse_if_locked
 from corag.core.identity import identity_of
 from corag.core.option_names import Mark
 from corag.core.runs.environment import environment
 from corag.core.runs.failures import check_max_failed
-from corag.core.runs.folder import RunFolder
+from corag.core.runs.folder import ANOTHER_OUT, RunFolder
 from corag.core.runs.shards import Shard
 from corag.core.seeds import stable_hash
 from corag.core.types import Question
 from corag.generation.trained_for import trained_for
 from eval.datasets.corpora import describe_corpora
 from eval.experiment import other_toolkits
-from eval.experiment.backends import OPENED_ALIASES, Setup, require_abilities
+from eval.experiment.backends import OPENED_ALIASES, Setup, require_abilities, tell_taught_otherwise
 from eval.experiment.executor import AnswerTask, Executor, Fingerprinted
 from eval.experiment.gold import match_gold
 from eval.experiment.loop import answer_into
@@ -91,6 +92,10 @@ async def answer_dataset(config: RunConfig, questions: Sequence[Question]) -> di
 
     What a folder holds already is not answered again. Failed questions are.
     """
+    for name in config.method:
+        tell_taught_otherwise(config.of(name), config.model)
+        if config.out != "auto":
+            refuse_if_locked(run_path(config, name, {}), advice=ANOTHER_OUT)
     prepare_output(config.folder)
     async with open_executor(config, config.workers, config.batch_size) as executor:
         questions = await match_gold(questions, executor.index, config.retriever.index)
@@ -114,6 +119,7 @@ async def answer_with(
         ConfigError: if the folder holds a run of other settings, or the model lacks what the method needs.
     """
     require_abilities(name, config.of(name).needs(), executor.model)
+    tell_taught_otherwise(config.of(name), config.model)
     task = AnswerTask(
         bind(name, config),
         config.seed,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -88,9 +89,15 @@ def options(rows: str, tiny_model: str, tmp_path: Path) -> Callable[..., SftConf
     return make
 
 
-def make_rows(folder: Path, model: str, passages: Sequence[Passage] = PASSAGES, **options: Any) -> str:
+def make_rows(
+    folder: Path,
+    model: str,
+    passages: Sequence[Passage] = PASSAGES,
+    start: Mapping[str, Any] = MappingProxyType({}),
+    **options: Any,
+) -> str:
     """Write chains of two hops for a question about every town as a run of 'corag sample', and make rows of
-    them.
+    them. ``start``: what the run notes of its start.
     """
     config = CoRAGConfig(passages_per_hop=2, context_passages=3)
     settings = {
@@ -102,7 +109,7 @@ def make_rows(folder: Path, model: str, passages: Sequence[Passage] = PASSAGES, 
         "retriever": WordRetriever.fingerprint,
         "seed": 0,
     }
-    with RunFolder(folder / "chains", settings, {}) as run:
+    with RunFolder(folder / "chains", settings, dict(start)) as run:
         for number, town in enumerate(TOWNS):
             run.append(Row(_question(number, town), _chains(number, town), (), {}, 0.0))
     renderer = Renderer.load(model)

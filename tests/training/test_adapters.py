@@ -168,7 +168,8 @@ def test_an_adapter_of_others_that_names_another_base_is_refused(
         VllmGenerator.open(ModelConfig(name=other_model, adapter=adapter))
     kept = tmp_path / "hub/models--meta-llama--Llama-3.1-8B/snapshots/0123"
     shutil.copytree(tiny_model, kept)
-    for named in (str(kept), tiny_model, "meta-llama/Llama-3.1-8B", "/elsewhere/llama-3.1-8b"):
+    copies = ("unsloth/Llama-3.1-8B-bnb-4bit", "unsloth/llama-3.1-8b-unsloth-bnb-4bit")
+    for named in (str(kept), tiny_model, "meta-llama/Llama-3.1-8B", "/elsewhere/llama-3.1-8b", *copies):
         says_its_base(adapter, named)
         check_adapter(adapter, str(kept))
     says_its_base(adapter, "HuggingFaceTB/SmolLM2-135M-Instruct")

@@ -19,6 +19,7 @@ import yaml
 from corag.chains.config import CoRAGConfig
 from corag.cli.main import run_command
 from corag.core.errors import BackendError, ConfigError
+from corag.core.folder_lock import lock_folder
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
 from corag.generation import adapters
@@ -142,9 +143,29 @@ def test_what_cannot_work_is_refused_before_hours_go_into_it(config: Callable[..
                 "corag": CoRAGConfig(stop="verifier"),
             },
         ),
+        ("training refuses more than", {"sft": TuningOptions(max_length=512)}),
+        ("whose answers are noted: add --sample.answers", {"rows": RowsConfig(tasks=("verify",))}),
+        ("of which thought gives no rows", {"rows": RowsConfig(tasks=("thought",))}),
+        (
+            "nothing teaches it: add stop to --rows.tasks",
+            {"test": HeldOut(questions="test.jsonl"), "corag": CoRAGConfig(stop="learned")},
+        ),
     ):
         with pytest.raises(ConfigError, match=message):
             config(**options)
+
+
+def test_a_training_that_cannot_begin_is_refused_before_the_first_stage(
+    config: Callable[..., RoundsConfig], tmp_path: Path
+) -> None:
+    for message, options in (
+        ("wants the package neptune", {"sft": TuningOptions(report_to=("neptune",))}),
+        ("no model folder './nowhere'", {"learner": "./nowhere"}),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            perform_rounds(replace(config(**options), out=str(tmp_path / "made")))
+    with lock_folder(tmp_path / "made"), pytest.raises(ConfigError, match="is at work in"):
+        perform_rounds(replace(config(), out=str(tmp_path / "made")))
 
 
 def test_what_goes_on_from_an_adapter_is_trained_more_gently(config: Callable[..., RoundsConfig]) -> None:

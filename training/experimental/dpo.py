@@ -26,13 +26,12 @@ from training.program import (
     check_tokenizer,
     run_training,
     start_program,
-    summary_line,
     train_or_resume,
     training_identity,
     warn_of_test_questions,
-    with_usage,
 )
 from training.trl_arguments import build_trl_arguments
+from training.usage import summary_line, with_usage
 
 _IDS = ("prompt_ids", "chosen_ids", "rejected_ids")
 
@@ -86,10 +85,12 @@ def train(trainer: Any, config: DpoConfig, pairs: Any) -> dict[str, Any]:
     }
 
 
-def summarise(config: DpoConfig, result: dict[str, Any]) -> str:
-    """Return two lines: what a training made, and how to use it."""
+def summarise(config: DpoConfig, manifest: dict[str, Any]) -> str:
+    """Return lines on what a training made, and how to use it."""
+    result = manifest["result"]
     figures = ", ".join(f"{name} {value:.3f}" for name, value in result["evaluation"].items())
-    return with_usage(config, summary_line(result) + (f"; of pairs set aside {figures}" if figures else ""))
+    summary = summary_line(result) + (f"; of pairs set aside {figures}" if figures else "")
+    return with_usage(config, summary, manifest["settings"], [])
 
 
 def load_pairs(config: DpoConfig, folder: str) -> Any:

@@ -49,10 +49,10 @@ from training.program import (
     train_or_resume,
     training_identity,
     warn_of_test_questions,
-    with_usage,
 )
 from training.rows import check_index
 from training.trl_arguments import build_trl_arguments
+from training.usage import with_usage
 
 
 @dataclass(frozen=True)
@@ -149,15 +149,17 @@ def train(trainer: Any, config: GrpoConfig) -> dict[str, Any]:
     }
 
 
-def summarise(config: GrpoConfig, result: dict[str, Any]) -> str:
-    """Return two lines: what a training made, and how to use it."""
+def summarise(config: GrpoConfig, manifest: dict[str, Any]) -> str:
+    """Return lines on what a training made, and how to use it."""
+    result = manifest["result"]
     figures = {"reward": result["rewards"], "dev EM": result["dev_em"]}
     changes = "".join(
         f", {name} {' -> '.join(f'{value:.3f}' for value in values)}"
         for name, values in figures.items()
         if values
     )
-    return with_usage(config, f"{result['steps']} steps, {result['seconds']:.0f} s{changes}")
+    summary = f"{result['steps']} steps, {result['seconds']:.0f} s{changes}"
+    return with_usage(config, summary, manifest["settings"], config.retriever.index)
 
 
 def load_inputs(config: GrpoConfig, folder: str) -> GrpoInputs:

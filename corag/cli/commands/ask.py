@@ -30,7 +30,7 @@ from corag.core.types import Question
 from corag.generation.config import ModelConfig
 from eval.api.ask import Answered, answered
 from eval.api.drawing import Drawing, live
-from eval.experiment.backends import Setup, check_setup, open_backends
+from eval.experiment.backends import Setup, check_setup, open_backends, tell_taught_otherwise
 from eval.experiment.registry import bind
 
 COLUMNS = 110  # where there is no terminal
@@ -67,6 +67,8 @@ class AskOptions(Setup):
 def main(config: AskOptions) -> CommandResult:
     """Answer with each method in turn. The status is 1 if one failed."""
     check_setup(config)
+    for name in config.method:
+        tell_taught_otherwise(config.of(name), config.model)
     if config.model.backend == "auto":
         config = replace(config, model=replace(config.model, backend=sooner_backend(config)))
     return asyncio.run(_ask(config))

@@ -1,0 +1,129 @@
+"""How CoRAG is about to ask a model, beside how that was taught: what a training noted in training.json.
+
+Rows are made of chains, whose options and prompts stand in the manifest of the training. A model that is
+asked otherwise answers worse, and nothing else would tell why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from shlex import join
+from typing import TYPE_CHECKING, Any
+
+from corag.chains.prompting import PromptName
+from corag.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from corag.chains.config import CoRAGConfig
+
+# What a prompt shows. How many hops there are, and how chains are chosen, is free.
+_SHOWN = (
+    "passages_per_hop", "merge", "context", "context_passages", "context_order", "max_passage_tokens",
+    "max_prompt_tokens", "refusal",
+)  # fmt: skip
+_LIMITS = ("max_sub_query_tokens", "max_sub_answer_tokens", "max_answer_tokens")
+_PROMPTS: tuple[PromptName, ...] = ("sub_query", "sub_answer", "final_answer")  # the first that chains note
+
+
+@dataclass(frozen=True)
+class Taught:
+    """What a training taught CoRAG.
+
+    Attributes:
+        options: of the chains, by name; several trainings on one another may have several values.
+        prompts: identities of ``_PROMPTS``, in order, of each folder of chains.
+        tasks: the row tasks; empty if they are not known.
+        further: it went on from an adapter, which may have been taught more.
+    """
+
+    options: Sequence[Mapping[str, Any]]
+    prompts: Sequence[Sequence[str]]
+    tasks: frozenset[str]
+    further: bool
+
+    @classmethod
+    def read(cls, settings: Mapping[str, Any]) -> Taught | None:
+        """Read the settings of a training's manifest; None if it taught CoRAG nothing."""
+        rows = settings.get("rows", ())
+        rows = [rows] if isinstance(rows, Mapping) else rows  # one folder, in manifests of before
+        tasks = {task for each in rows for task in each.get("rows", {}).get("tasks", ())}
+        sources = [*rows, settings.get("pairs", {}), settings]
+        chains = [chain for source in sources for chain in source.get("chains", ())]
+        chains = [chain for chain in chains if "corag" in chain.get("options", {})]
+        if not chains:
+            return None
+        return cls(
+            [chain["options"]["corag"] for chain in chains],
+            [tuple(chain["prompts"][: len(_PROMPTS)]) for chain in chains],
+            frozenset(tasks),
+            bool(settings.get("options", {}).get("adapter")),
+        )
+
+    def differences(self, config: CoRAGConfig) -> Iterator[tuple[str, Any, Any]]:
+        """Yield what is asked otherwise than it was taught: (option, as taught, as asked)."""
+        if not config.max_hops:
+            return  # no chain is asked for
+        for name in _SHOWN:
+            values = [options[name] for options in self.options if name in options]
+            asked = getattr(config, name)
+            if values and asked not in values:
+                yield name, values[-1], asked
+        for place, name in enumerate(_PROMPTS):
+            identity = config.prompt(name).identity
+            if all(identity not in prompts for prompts in self.prompts):
+                yield f"{name}_prompt", self.prompts[-1][place], identity
+        # The other rules are asked for on purpose; "length" is what nobody has asked for.
+        if self.teaches_stopping and config.stop == "length":
+            yield "stop", "learned", config.stop
+        if self.tasks and not self.teaches_stopping and not self.further and config.stop == "learned":
+            yield "stop", "length", config.stop
+
+    @property
+    def teaches_stopping(self) -> bool:
+        """Whether the model was taught to say when a chain is enough."""
+        return "stop" in self.tasks
+
+    def words(self) -> list[str]:
+        """Return the options of the command line that ask as it was taught."""
+        from corag.chains.config import CoRAGConfig
+
+        names = (*_SHOWN, *_LIMITS, *(f"{each}_prompt" for each in _PROMPTS))
+        words = option_words("corag", CoRAGConfig, self.options[-1], names)
+        return words + (["--corag.stop", "learned"] if self.teaches_stopping else [])
+
+
+def option_words(
+    section: str, kind: Callable[..., Any], record: Mapping[str, Any], names: Iterable[str]
+) -> list[str]:
+    """Return a method's options as words of the command line: its preset, and what differs from that.
+
+    Args:
+        section: the name that commands have for the options.
+        kind: their class.
+        record: values by name, as a manifest keeps them. What this version does not have is passed over.
+        names: the options that count.
+    """
+    try:
+        base = kind(preset=record["preset"])
+    except (ConfigError, KeyError):  # one of another version, or a method without any
+        base = kind()
+    preset = getattr(base, "preset", "")
+    words = [f"--{section}.preset", preset] if preset != getattr(kind(), "preset", "") else []
+    for name in names:
+        if name != "preset" and name in record and record[name] != getattr(base, name, record[name]):
+            value = record[name]
+            words += [f"--{section}.{name}", ",".join(value) if isinstance(value, list) else str(value)]
+    return words
+
+
+def taught_otherwise(settings: Mapping[str, Any], config: CoRAGConfig) -> str:
+    """Return the second half of a sentence on how what was taught differs from what is asked, or ""."""
+    taught = Taught.read(settings)
+    different = list(taught.differences(config)) if taught else []
+    if taught is None or not different:
+        return ""
+    before = ", ".join(f"{name} {value}" for name, value, _ in different)
+    now = ", ".join(f"{name} {value}" for name, _, value in different)
+    as_trained = join(taught.words())
+    return f"was trained for corag with {before}, but is asked with {now}: {as_trained} asks as trained"

@@ -1,0 +1,187 @@
+"""Trainings as a user starts them: killed, started twice, refused, and used as they say themselves."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from corag.core.errors import ConfigError
+from corag.core.folder_lock import refuse_if_locked
+from corag.generation.adapters import read_manifest
+from retrieval.build import build_index
+from retrieval.config import IndexConfig
+from tests.training.conftest import PASSAGES, make_rows
+from training.config import SftConfig
+
+Options = Callable[..., SftConfig]
+CORAG = [sys.executable, "-m", "corag.cli"]
+PROGRAMS = ("corag.cli", "accelerate.commands.launch")
+
+
+def train_words(config: SftConfig, *more: str) -> list[str]:
+    """Return 'corag train' with the options that a test's training has."""
+    words = ["--rows", ",".join(config.rows), "--out", config.out, "--model", config.model]
+    words += ["--max_steps", str(config.max_steps), "--batch_size", "2", "--precision", "fp32"]
+    return [*CORAG, "train", *words, *more]
+
+
+@contextmanager
+def started(command: list[str]) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[], dict[int, str]]]]:
+    """A process, and a function that returns the command lines of it and all that came of it, by number."""
+    mark = uuid.uuid4().hex
+    environment = os.environ | {"CORAG_DRILL": mark, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def family() -> dict[int, str]:
+        living = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it ended meanwhile, or is a zombie, which has no environment
+                if mark.encode() in (folder / "environ").read_bytes():
+                    line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    living[int(folder.name)] = line
+        return living
+
+    try:
+        yield process, family
+    finally:
+        for number in family():
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+        process.wait()
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 240) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it must come to that"
+        time.sleep(0.02)
+
+
+def number_of(family: Callable[[], dict[int, str]], program: str) -> int:
+    """Return the process whose program this is: the first of these names in its command line."""
+    for number, line in family().items():
+        named = [word for word in line.split() if word in PROGRAMS or word.endswith("/sft.py")]
+        if named and named[0].endswith(program):
+            return number
+    return 0
+
+
+def is_free(folder: Path) -> bool:
+    with suppress(ConfigError):
+        refuse_if_locked(folder)
+        return True
+    return False
+
+
+MOMENTS = {
+    "accelerate starts": lambda family, out: number_of(family, "accelerate.commands.launch"),
+    "the training starts": lambda family, out: number_of(family, "sft.py"),
+    "it has begun its folder": lambda family, out: (out / "training.json").exists(),
+    "it has logged a step": lambda family, out: (
+        (out / "metrics.jsonl").exists() and (out / "metrics.jsonl").stat().st_size
+    ),
+    "it has saved": lambda family, out: any(out.glob("checkpoints/*/trainer_state.json")),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("killed", PROGRAMS)
+def test_a_training_ends_with_what_launched_it(killed: str, moment: str, options: Options) -> None:
+    config = options(max_steps=4000)
+    out = Path(config.out)
+    with started(train_words(config, "--save_steps", "5", "--logging_steps", "1")) as (process, family):
+        wait_until(lambda: MOMENTS[moment](family, out) or process.poll() is not None)
+        assert process.poll() is None
+        number = process.pid if killed == "corag.cli" else number_of(family, killed)
+        os.kill(number, signal.SIGKILL)
+        wait_until(lambda: not family(), 15)
+    wait_until(lambda: is_free(out), 15)  # for the same command again
+
+
+@pytest.mark.slow
+def test_a_second_training_in_a_folder_is_refused_and_the_first_goes_on(options: Options) -> None:
+    config = options(max_steps=40)
+    out = Path(config.out)
+    with started(train_words(config, "--logging_steps", "1")) as (process, family):
+        wait_until(lambda: (out / "metrics.jsonl").exists())
+        second = subprocess.run(train_words(config), capture_output=True, text=True, check=False)
+        training = number_of(family, "sft.py")
+        assert process.poll() is None and second.returncode == 2
+        assert second.stderr.strip() == (
+            f"corag: another corag train (process {training}) is at work in '{out}': wait for it or stop it."
+        )
+        assert process.wait(240) == 0
+    manifest = read_manifest(out)
+    assert manifest is not None and manifest["result"]["steps"] == 40
+
+
+REFUSED = {
+    "--rows nowhere": "is no folder of rows",
+    "--report_to tensorbord": "did you mean 'tensorboard'?",
+    "--report_to neptune": "wants the package neptune, which is not installed",
+    "--tuning qlora": "wants the package bitsandbytes",
+    "--max_length 20": "more than max_length 20",
+    "--adapter nowhere": "is no LoRA adapter",
+    "--model ./nowhere": "there is no model folder './nowhere'",
+    "--bf16": "unknown option 'bf16': write --precision bfloat16",
+    "--per_device_train_batch_size 4": "write --batch_size",
+    "--num_train_epochs 3": "write --epochs",
+    "--learning_rate 1e-3": "was made with other settings",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_cannot_be_trained_is_refused_before_torch_is_loaded(words: str, options: Options) -> None:
+    config = options(max_steps=1)
+    if words.startswith("--learning_rate"):
+        from training.sft import main
+
+        main(options(max_steps=1, batch_size=2))
+    # The interpreter says what it has imported; torch would be half a minute on a slow disk.
+    command = [sys.executable, "-X", "importtime", *train_words(config, *words.split())[1:]]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2, refused.stderr[-2000:]
+    imported = {line.rpartition("|")[2].strip() for line in refused.stderr.splitlines() if "|" in line}
+    assert "training.config" in imported and not imported & {"torch", "transformers", "datasets"}
+    said = [line for line in refused.stderr.splitlines() if "|" not in line and "import time:" not in line]
+    assert REFUSED[words] in "\n".join(said) and "Traceback" not in refused.stderr
+
+
+@pytest.mark.slow
+def test_the_line_that_ends_a_training_is_a_command_that_asks_as_was_taught(
+    tiny_model: str, tmp_path: Path
+) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(f'{{"id": "{each.id}", "title": "{each.title}", "text": "{each.text}"}}\n'
+                              for each in PASSAGES))  # fmt: skip
+    build_index(IndexConfig([str(corpus)], out=str(tmp_path / "my index")), lambda line: None)
+    rows = make_rows(tmp_path, tiny_model, start={"retriever": {"index": [str(tmp_path / "my index")]}})
+    config = SftConfig(rows=[rows], out=str(tmp_path / "adapter"), model=tiny_model, max_steps=1)
+    trained = subprocess.run(train_words(config), capture_output=True, text=True, check=False)
+    assert trained.returncode == 0, trained.stderr
+    line = next(line for line in trained.stdout.splitlines() if line.startswith("Use it: "))
+    words = shlex.split(line.removeprefix("Use it: "))
+    assert words[0] == "corag" and "--corag.passages_per_hop" in words
+    asked = subprocess.run(
+        [*CORAG, *words[1:], "--plain"], input="When was the mayor of Bost born?\n", capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert asked.returncode == 0, asked.stderr
+    assert "was trained for" not in asked.stderr and asked.stdout.strip()
+    other = subprocess.run(
+        [*CORAG, *words[1:], "--plain", "--corag.passages_per_hop", "4"],
+        input="When was the mayor of Bost born?\n", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert re.search(r"corag: '\S+adapter' was trained for corag with passages_per_hop 2", other.stderr)
