@@ -1,6 +1,7 @@
-"""A finished run as a file of another tool, which is read back and scored by the official rule.
+"""A finished run as a file: of its answers alone, or of another tool, which is read back and scored.
 
-Writing and scoring meet here; :mod:`eval.datasets.exports` has the formats.
+Writing and scoring by the official rule meet here; :mod:`eval.datasets.answers` and
+:mod:`eval.datasets.exports` have the formats.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from corag.core.options import Options
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
 from eval.datasets import DATASETS, read_question_records
+from eval.datasets.answers import write_answers
 from eval.datasets.exports import (
     Rows,
     hotpotqa_prediction,
@@ -31,7 +33,7 @@ from eval.scoring.official_scores import hotpotqa_scores, kilt_scores, musique_s
 from eval.tables.conditions import index_formats, pages_note
 from eval.tables.runs import read_answers_manifest
 
-FORMATS = ("hotpotqa", "2wikimultihopqa", "musique", "kilt", "trec", "dataset")
+FORMATS = ("answers", "hotpotqa", "2wikimultihopqa", "musique", "kilt", "trec", "dataset")
 # The datasets that an official prediction file is for. Our own format may hold the questions of any.
 _OFFICIAL: dict[str, tuple[str, ...]] = {
     **{name: (name, "jsonl") for name in ("hotpotqa", "2wikimultihopqa", "musique")},
@@ -47,8 +49,8 @@ class ExportConfig(Options):
 
     Attributes:
         run: the run folder.
-        to: hotpotqa, 2wikimultihopqa, musique, kilt, trec or dataset.
-        out: the file to write.
+        to: answers, hotpotqa, 2wikimultihopqa, musique, kilt, trec or dataset.
+        out: the file to write; of answers .jsonl or .csv.
         questions: the dataset's own question file; "" takes the one that the run was made from, if it is
             still there.
         aliases: 2WikiMultihopQA's file of answer aliases (id_aliases.json), for its official score.
@@ -68,7 +70,7 @@ class ExportConfig(Options):
     def __post_init__(self) -> None:
         if not self.run or not self.out:
             raise ConfigError(
-                "name the run and the file to write: corag export RUN --to hotpotqa --out predictions.json."
+                "name the run and the file to write: corag export RUN --to answers --out answers.csv."
             )
         if self.to not in FORMATS:
             if not self.to:
@@ -167,6 +169,8 @@ def has_answer(record: Record) -> bool:
 def write(config: ExportConfig, manifest: Manifest, rows: Rows, gold: Sequence[Record]) -> None:
     """Write the file."""
     match config.to:
+        case "answers":
+            write_answers({manifest.method: rows}, config.out)
         case "hotpotqa":
             write_lines(config.out, [as_json(hotpotqa_prediction(rows))])
         case "2wikimultihopqa":

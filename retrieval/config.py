@@ -203,7 +203,7 @@ def register_bm25(name: str, preset: Bm25) -> None:
 
 
 @dataclass(frozen=True)
-class RetrieverConfig(Options, section="retriever"):
+class RetrieverConfig(Options, section="retriever", call="open_index"):
     """What to search, and how. Give ``index`` or ``url``.
 
     Attributes:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
 
+from corag.core.callers import CALLED_FROM, SHELL
 from corag.generation.config import ModelConfig
 from corag.generation.transformers_engine import TransformersGenerator
 from corag.generation.vllm_engine import VllmGenerator
@@ -14,6 +16,9 @@ from tests.llama_cpp import write_gguf
 from tests.scheduling import pytest_collection_modifyitems, pytest_xdist_make_scheduler
 from tests.serving import served_default_model, served_llama_cpp
 from tests.tiny import save_tiny_model
+
+# Messages are tested as they are written, for the shell; tests/core/test_callers.py has what programs get.
+os.environ[CALLED_FROM] = SHELL
 
 __all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]  # hooks that pytest finds here
 
@@ -50,6 +55,12 @@ def llama_cpp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     file = write_gguf(tmp_path_factory.mktemp("gguf") / "default.gguf")
     with served_llama_cpp(file) as url:
         yield url
+
+
+@pytest.fixture
+def called_from_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let messages be those that a program of somebody's own gets."""
+    monkeypatch.delenv(CALLED_FROM)
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import get_type_hints
 
+from corag.core.callers import called_from_shell
 from corag.core.errors import BackendError, ConfigError, CoragError, nearest
 
 _AGAIN_S, _END_S = 3.0, 8.0  # after SIGTERM; a training that is told to end has 5 before it is killed
@@ -82,7 +83,9 @@ COMMANDS = {
         "runs",
     ),
     "export": Command(
-        "corag.cli.commands.export", "write a run as a prediction file, TREC run or dataset of traces", "run"
+        "corag.cli.commands.export",
+        "write a run's answers as CSV, prediction file, TREC run or dataset",
+        "run",
     ),
     "report": Command(
         "corag.cli.commands.report",
@@ -127,7 +130,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     index or server did; 2: the request is invalid and nothing was done; 130: interrupted (Ctrl-C); 143: told
     to end (SIGTERM, as by a cluster's scheduler).
     """
-    words = list(sys.argv[1:] if argv is None else argv)
+    with called_from_shell():
+        return _main(list(sys.argv[1:] if argv is None else argv))
+
+
+def _main(words: list[str]) -> int:
+    """Run a command, as :func:`main` does."""
     termination = _Termination()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, termination.interrupt)

@@ -12,7 +12,16 @@ from collections.abc import Iterable
 
 
 class CoragError(Exception):
-    """Base of every error that a user can cause or can do something about."""
+    """Base of every error that a user can cause or can do something about.
+
+    Messages are written with the options of the command line; ``str`` of an error has them as whoever called
+    needs them (:mod:`corag.core.callers`).
+    """
+
+    def __str__(self) -> str:
+        from corag.core.callers import for_caller  # which knows the options, above this
+
+        return for_caller(super().__str__())
 
 
 class ConfigError(CoragError):

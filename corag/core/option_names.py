@@ -15,6 +15,9 @@ from functools import lru_cache
 from typing import Any, Literal, cast
 
 _ALIKE = 0.6  # difflib's own measure of "close": a letter or two wrong in names of this length
+_ALIKE_ELSEWHERE = (
+    0.75  # of an option of a section that was not typed: among hundreds some look alike by chance
+)
 _MOST_SHOWN = 5
 
 
@@ -162,7 +165,7 @@ def meaning(name: str, config: type[Any], left_out: Collection[str] = ()) -> str
     if dot and f"{typed}." not in sections:
         near = _near(typed, [prefix.removesuffix(".") for prefix in sections if prefix])
         if near is None:
-            return f"there is no section '{typed}': --help lists them."
+            return f"there is no section '{typed}': {_help(config)} lists them."
         typed = near
     if dot:
         return _within(f"{typed}.", last, sections[f"{typed}."])
@@ -210,15 +213,23 @@ def _anywhere(
         having = [prefix for prefix, section in places.items() if prefix and name in _spellings(section)]
         if having:
             return _one_of(f"{prefix}{_spellings(sections[prefix])[name]}" for prefix in having)
-    spellings = dict(_spellings(config))
+    if (near := _near(name, _spellings(config))) is not None:
+        return f"did you mean '{_spellings(config)[near]}'?"
+    spellings: dict[str, str] = {}
     for prefix, section in shown.items():
         for spelling, option in _spellings(section).items():
             spellings.setdefault(spelling, f"{prefix}{option}")
     own = [prefix.removesuffix(".") for prefix in sections if prefix]
-    near = _near(name, {**spellings, **{section: section for section in own}})
+    near = _near(name, {**spellings, **{section: section for section in own}}, _ALIKE_ELSEWHERE)
     if near in own and near not in spellings:
         return f"did you mean the section '{near}'?"
-    return f"did you mean '{spellings[near]}'?" if near is not None else "--help lists the options."
+    return f"did you mean '{spellings[near]}'?" if near is not None else f"{_help(config)} lists the options."
+
+
+def _help(config: type[Any]) -> str:
+    from corag.core.callers import help_on  # which knows the names, above this
+
+    return help_on(config)
 
 
 def _own(section: type[Any]) -> list[str]:
@@ -233,10 +244,10 @@ def _spellings(section: type[Any]) -> dict[str, str]:
     return {name: name for name in _own(section)} | dict(getattr(section, "ALIASES", {}))
 
 
-def _near(typed: str, known: Iterable[str]) -> str | None:
+def _near(typed: str, known: Iterable[str], cutoff: float = _ALIKE) -> str | None:
     """Return the name that is spelt most alike, or else the first that has the typed one as a word."""
     names = list(known)
-    alike = get_close_matches(typed, names, n=1, cutoff=_ALIKE)
+    alike = get_close_matches(typed, names, n=1, cutoff=cutoff)
     return next((name for name in [*alike, *names] if name in alike or f"_{typed}_" in f"_{name}_"), None)
 
 

@@ -63,15 +63,16 @@ class Options(metaclass=_OptionsType):
     """Base of all classes of options, which are frozen dataclasses.
 
     Raises :class:`ConfigError` for an unknown name, a value of another type or out of bounds, or an unknown
-    preset. ``section``: the name under which commands have these options, which messages use.
+    preset. ``section``: the name under which commands have these options, which messages use. ``call``: what
+    makes such an object in Python, if it is not the class, or "=" for a parameter of its own name.
     """
 
     SECTION: ClassVar[str] = ""
+    CALL: ClassVar[str] = ""
 
-    def __init_subclass__(cls, section: str = "", **keywords: Any) -> None:
+    def __init_subclass__(cls, section: str = "", call: str = "", **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        if section:
-            cls.SECTION = section
+        cls.SECTION, cls.CALL = section or cls.SECTION, call or cls.CALL
 
     @classmethod
     def implied(cls, stated: Mapping[str, Any]) -> Mapping[str, Any]:

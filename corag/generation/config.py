@@ -21,7 +21,7 @@ else:
 
 
 @dataclass(frozen=True)
-class ModelConfig(Options, section="model"):
+class ModelConfig(Options, section="model", call="open_model"):
     """Options of the language model and its engine.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +13,7 @@ import orjson
 
 from corag.core.protocols import Generator, Retriever
 from corag.core.runs.folder import RunFolder, read_lines, writable_folder
-from corag.core.runs.rows import Row
+from corag.core.runs.rows import Row, collect_sources
 from corag.service.options import Preset, Served
 from eval.experiment.run import open_run
 
@@ -109,24 +109,3 @@ def public_record(preset: str, row: Mapping[str, Any]) -> dict[str, Any]:
 def public_step(step: Mapping[str, Any]) -> dict[str, Any]:
     """Return a step without its prompt: prompts may hold what the operator does not publish."""
     return {name: value for name, value in step.items() if name != "prompt"}
-
-
-def collect_sources(
-    ids: Sequence[str], steps: Sequence[Mapping[str, Any]], read: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return the passages that an answer rests on: those that were read for it, then the others collected.
-
-    Each says under "read" which it is. The former come in the order in which they were read, the latter in
-    the order of collection. Titles and origins are known as far as searches told them.
-    """
-    hits = {hit["id"]: hit for step in steps for hit in step.get("hits", ())}
-    was_read = set(read)
-    return [
-        {
-            "id": name,
-            "title": "",
-            **{key: value for key, value in hits.get(name, {}).items() if key != "score"},
-            "read": name in was_read,
-        }
-        for name in dict.fromkeys((*read, *ids))
-    ]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import is_dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +18,8 @@ from corag.core.files import write_atomically
 from corag.core.json_types import to_json_types
 from corag.core.options import changed
 from corag.core.types import Question
-from eval.datasets import DATASETS
+from eval.datasets import DATASETS, Dataset
+from eval.datasets.fields import record_id
 from eval.datasets.load import parse_columns, parse_questions
 from eval.datasets.records import list_records
 from eval.datasets.report import QuestionReport
@@ -35,7 +36,7 @@ Questions = (
     | Any
 )
 """A question file; or questions as objects, as records of such a file, as (question, answer) pairs or as bare
-texts; or a table of them, such as a data frame."""
+texts; or a table of them: a data frame, an Arrow table, a ``datasets.Dataset``."""
 
 
 def with_keywords(base: Options, options: Mapping[str, Any]) -> Options:
@@ -46,11 +47,7 @@ def with_keywords(base: Options, options: Mapping[str, Any]) -> Options:
     changes = {
         name: value if is_dataclass(value) else to_json_types(value) for name, value in options.items()
     }
-    try:
-        return changed(base, changes)
-    except ConfigError as error:
-        # In Python an option is called without the dashes of a shell.
-        raise ConfigError(str(error).replace("option '--", "option '")) from None
+    return changed(base, changes)
 
 
 def or_default(config: Options | None, kind: type[Options]) -> Options:
@@ -68,29 +65,18 @@ def question_file(questions: Questions, out: Path, options: Mapping[str, Any]) -
     """Return the file that holds the questions, and options that it calls for.
 
     Questions that came as objects are written beside their runs, so that the folder is whole. They are in our
-    own format then, wherever they came from: a dataset that is named says how they are scored.
+    own format then, wherever they came from: a dataset that is named says how its records are read, and how
+    they are scored.
 
     Args:
         questions: what the caller gave.
         out: the folder of the runs.
-        options: the caller's; dataset, columns and strict are used.
+        options: the caller's; dataset, aliases, columns and strict are used.
     """
     if isinstance(questions, str | os.PathLike):
+        _refuse_bare_question(os.fspath(questions), options)
         return os.fspath(questions), {}
-    dataset, reader = options.get("dataset", ""), DATASETS["jsonl"]
-    if dataset and dataset not in DATASETS:
-        raise ConfigError(f"unknown dataset '{dataset}': {nearest(dataset, DATASETS)}")
-    records = [record_of(each) for each in _as_sequence(questions)]
-    if not records:
-        raise ConfigError("no questions were given: the list is empty.")
-    report = QuestionReport("questions", strict=bool(options.get("strict")))
-    parsed = parse_questions(
-        ((f"question {number}", record) for number, record in enumerate(records, 1)),
-        reader,
-        report,
-        columns=parse_columns(options.get("columns", ()), reader),
-    )
-    report.show()
+    parsed = read_questions(as_sequence(questions), options)
     text = "".join(json.dumps(question_record(each), ensure_ascii=False) + "\n" for each in parsed)
     file = out / "questions.jsonl"
     if file.is_file() and file.read_text(encoding="utf-8") != text:
@@ -99,21 +85,89 @@ def question_file(questions: Questions, out: Path, options: Mapping[str, Any]) -
             "is given all its questions from the start, and a limit."
         )
     write_atomically(file, text)
-    # What the file holds is in order: neither names of columns nor missing answers matter to it.
-    read_as = {"columns": [], "strict": False}
+    # What the file holds is in order: no names of columns, aliases or missing answers matter to it.
+    read_as: dict[str, Any] = {"columns": [], "strict": False, "aliases": ""}
+    dataset = options.get("dataset", "")
     return str(file), read_as | (
         {"dataset": "jsonl", "scorer": default_scorer(dataset).name} if dataset else {}
     )
 
 
-def _as_sequence(questions: Any) -> Sequence[Any]:
-    """Return the questions of a list, or of a table: a data frame, or one of Hugging Face's."""
-    if hasattr(questions, "to_dict") and not isinstance(questions, Mapping):
-        to_records = questions.to_dict
-        return to_records("records") if hasattr(questions, "iloc") else list(questions)
+def read_questions(questions: Sequence[Any], options: Mapping[str, Any]) -> list[Question]:
+    """Return questions that came as objects; what was left out or guessed is printed.
+
+    ``options``: the caller's, see :func:`question_file`. Raises :class:`ConfigError` for what is no question,
+    and :class:`DataError` if none can be read.
+    """
+    dataset = options.get("dataset", "")
+    if dataset and dataset not in DATASETS:
+        raise ConfigError(f"unknown dataset '{dataset}': {nearest(dataset, DATASETS)}")
+    records = [record_of(each) for each in questions]
+    if not records:
+        raise ConfigError("no questions were given: the list is empty.")
+    reader = _reader_of(records, dataset, options)
+    spellings, aliases = {}, options.get("aliases", "")
+    if aliases and DATASETS[dataset or "jsonl"].read_aliases is None:
+        raise ConfigError(f"the dataset '{dataset or 'jsonl'}' has no file of aliases: leave aliases out.")
+    if aliases and reader.read_aliases:
+        spellings = dict(reader.read_aliases(os.fspath(aliases)))
+    report = QuestionReport("questions", strict=bool(options.get("strict")))
+    parsed = parse_questions(
+        ((f"question {number}", record) for number, record in enumerate(records, 1)),
+        reader,
+        report,
+        spellings=spellings,
+        columns=parse_columns(options.get("columns", ()), reader),
+    )
+    report.show()
+    return parsed
+
+
+def _reader_of(records: Sequence[Mapping[str, Any]], dataset: str, options: Mapping[str, Any]) -> Dataset:
+    """Return the reader of records: the dataset's, unless they are of our own format already."""
+    own = DATASETS["jsonl"]
+    # Questions, pairs and texts are; so are records of its fields, which a dataset's reader would not know.
+    in_our_format = all(record.keys() <= set(own.columns) for record in records)
+    return own if in_our_format or options.get("columns") else DATASETS[dataset or "jsonl"]
+
+
+def _refuse_bare_question(text: str, options: Mapping[str, Any]) -> None:
+    """Raise :class:`ConfigError` for a question where a file is wanted."""
+    if text.rstrip().endswith("?") and not options.get("split") and not Path(text).exists():
+        raise ConfigError(
+            f"'{text:.60}' is a question, but a file or a list of them is expected: write [{text!r:.60}], or "
+            "ask(...) for one."
+        )
+
+
+def as_sequence(questions: Any) -> Sequence[Any]:
+    """Return the questions of a list or a table: a data frame, a series, an Arrow table, a Hugging Face set.
+
+    Raises :class:`ConfigError` for one thing that is no collection, or a collection of splits.
+    """
+    if isinstance(questions, Question):
+        return [questions]
     if isinstance(questions, Mapping):
+        if any(hasattr(each, "column_names") for each in questions.values()):  # datasets.DatasetDict
+            raise ConfigError(
+                f"the questions come in the splits {', '.join(map(str, questions))}: give one, such as "
+                f"questions[{next(iter(questions))!r}]."
+            )
         return list_records(dict(questions), "the questions")
+    if hasattr(questions, "iloc") and hasattr(questions, "columns"):  # pandas
+        return list(questions.to_dict("records"))
+    for rows in ("to_dicts", "to_pylist"):  # polars, Arrow
+        if hasattr(questions, rows) and hasattr(questions, "columns"):
+            return list(getattr(questions, rows)())
+    if not isinstance(questions, Iterable):
+        raise ConfigError(f"{_NO_QUESTION.format(repr(questions)[:60])}.")
     return list(questions)
+
+
+_NO_QUESTION = (
+    "{} is no question: give Question objects, records such as "
+    '{{"question": "...", "answers": ["..."]}}, pairs of a question and its answer, or texts'
+)
 
 
 def record_of(question: Question | Mapping[str, Any] | tuple[str, Any] | str) -> dict[str, Any]:
@@ -126,8 +180,33 @@ def record_of(question: Question | Mapping[str, Any] | tuple[str, Any] | str) ->
         case (str() as text, answers):
             return {"question": text, "answers": answers}
         case Mapping():
-            return dict(question)
-    raise ConfigError(
-        f"{question!r:.60} is no question: give Question objects, records such as "
-        '{"question": "...", "answers": ["..."]}, or pairs of a question and its answer.'
-    )
+            return {str(name): _plain(value) for name, value in question.items()}
+    raise ConfigError(f"{_NO_QUESTION.format(repr(question)[:60])}.")
+
+
+def _plain(value: Any) -> Any:
+    """Return a value without types of numpy: frames hold lists as arrays, and numbers of its own."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return _plain(value.tolist()) if hasattr(value, "tolist") else value
+
+
+def one_question(question: Any) -> Question:
+    """Return what ``ask`` was given as a question: a text, an object, a record or a pair with its answer.
+
+    Raises :class:`ConfigError` for many questions, or what is none.
+    """
+    match question:
+        case Question():
+            return question
+        case str():
+            return Question("asked", question)
+        case Mapping() | tuple():
+            record, report = record_of(question), QuestionReport("the question")
+            (parsed,) = parse_questions([("as given", record)], DATASETS["jsonl"], report)
+            return parsed if record_id(record) else replace(parsed, id="asked")
+    many = isinstance(question, Iterable)
+    advice = "run takes many: run(questions, methods, model, index, out=FOLDER)" if many else "give its text"
+    raise ConfigError(f"ask takes one question, but was given a {type(question).__name__}: {advice}.")

@@ -19,14 +19,11 @@ from corag.core.runs.rows import Row
 from corag.core.text import printable
 from corag.core.tools import SearchStep, Step, Tools
 from corag.core.types import Answer, Passage, Question
-from eval.api.arguments import record_of, with_keywords
+from eval.api.arguments import one_question, with_keywords
 from eval.api.background import waits
 from eval.api.drawing import Drawing
 from eval.api.opened import Index, Model
 from eval.api.own_objects import takes_own_objects
-from eval.datasets import DATASETS
-from eval.datasets.load import parse_questions
-from eval.datasets.report import QuestionReport
 from eval.experiment.backends import require_abilities, tell_taught_otherwise
 from eval.experiment.own_methods import is_method, is_own, load_method, make_method, short_name
 from eval.experiment.registry import METHODS, called, check_names
@@ -207,7 +204,7 @@ def options_of(
 @waits
 @takes_own_objects
 async def ask(
-    question: str | Question | Mapping[str, Any],
+    question: str | Question | Mapping[str, Any] | tuple[str, Any],
     method: AnyMethod,
     model: Model | Any,
     index: Index | Any | None = None,
@@ -221,7 +218,8 @@ async def ask(
     """Answer one question.
 
     Args:
-        question: the question: a text, a :class:`Question`, or a record such as {"question": "..."}.
+        question: the question: a text, a :class:`Question`, a record such as {"question": "..."}, or a pair
+            with its answer.
         method: one of corag's methods, by function or name; an async function of your own, or where it lies
             (FILE.py:FUNCTION).
         model: what :func:`open_model` returned, or an object or function that it takes.
@@ -241,7 +239,7 @@ async def ask(
     options = options_of(name, entry, config, index)
     if method_options:
         options = with_keywords(options, method_options)
-    sent = _one_question(question)
+    sent = one_question(question)
     drawing = Drawing(sent.text, getattr(options, "refusal", ""))
 
     def see(step: Step) -> None:
@@ -260,24 +258,6 @@ async def ask(
 
 
 aask = ask.twin
-
-
-def _one_question(question: Any) -> Question:
-    """Return a question as an object. Raises :class:`ConfigError` for what is not one question."""
-    if isinstance(question, Question):
-        return question
-    if isinstance(question, str):
-        return Question("asked", question)
-    if not isinstance(question, Mapping | tuple):
-        many = hasattr(question, "__len__")
-        advice = (
-            "run takes many: run(questions, methods, model, index, out=FOLDER)" if many else "give its text"
-        )
-        raise ConfigError(f"ask takes one question, but was given a {type(question).__name__}: {advice}.")
-    record = {"id": "asked"} | record_of(question)
-    return parse_questions(
-        [("the question", record)], DATASETS["jsonl"], QuestionReport("question", strict=False)
-    )[0]
 
 
 async def answered(

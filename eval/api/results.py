@@ -25,7 +25,7 @@ from eval.experiment.run import RunConfig, answer_with, run_path
 from eval.report.page import write_report
 from eval.tables.printing import print_results, render_text
 from eval.tables.results import ResultsTable, TableView, score_view, table_of_runs
-from eval.tables.runs import Run, read_run
+from eval.tables.runs import Run, read_run, write_run_answers
 from retrieval.config import RetrieverConfig
 
 Methods = AnyMethod | Sequence[AnyMethod] | Mapping[str, AnyMethod | tuple[AnyMethod, MethodConfig]]
@@ -86,10 +86,7 @@ class Results:
         Raises:
             ConfigError: for an unknown option, or runs that do not go into one table.
         """
-        names = [each.name for each in fields(TableView)]
-        if unknown := [name for name in view if name not in names]:
-            raise ConfigError(f"a table has no option '{unknown[0]}': choose from {', '.join(names)}.")
-        return Table(table_of_runs(self.runs, TableView(**view), self._questions))
+        return Table(table_of_runs(self.runs, with_keywords(TableView(), view), self._questions))
 
     def compare(self, baseline: str, **view: Any) -> Table:
         """Return the table with paired tests of every run against the ``baseline``, by its name."""
@@ -130,6 +127,14 @@ class Results:
             }
             for key, row in run.rows.items()
         ]
+
+    def write_answers(self, file: str | Path) -> int:
+        """Write the answers to a .jsonl or .csv file, and return how many there are.
+
+        Each has id, question, answer, sources, tokens and stopped; with several runs also ``method``, the
+        run's name. See :mod:`eval.datasets.answers`.
+        """
+        return write_run_answers(self.runs, file, self._questions)
 
     def report(self, out: str | Path = "report.html", index: Index | None = None, baseline: str = "") -> Path:
         """Write one HTML file of the runs and return its path.
@@ -221,7 +226,10 @@ async def run(
         loaded_questions = await match_gold(loaded_questions, executor.index, base.retriever.index)
         for name, each in configs.items():
             folders[name] = await answer_with(each, each.method[0], loaded_questions, executor, cell=name)
-    return Results(folders, loaded_questions)
+    results = Results(folders, loaded_questions)
+    if base.answers_to:
+        results.write_answers(base.answers_to)
+    return results
 
 
 arun = run.twin

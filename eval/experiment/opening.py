@@ -28,6 +28,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from corag.core.callers import for_caller
 from corag.core.errors import BackendError, CoragError
 from corag.core.own_objects import is_named
 from corag.core.protocols import Generator, Retriever
@@ -146,6 +147,7 @@ class _Lines:
 
     def print(self, line: str) -> None:
         """Print a line, above those with a spinner."""
+        line = for_caller(line)
         if self._spinning:
             self._console.print(line, markup=False, soft_wrap=True)
         else:

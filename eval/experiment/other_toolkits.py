@@ -32,6 +32,7 @@ POINTERS = {
     "retriever_host": "write 'retriever.url', with the port.",
     "eval_task": "write 'dataset', with 'questions'.",
     "eval_split": "write 'split'.",
+    "n": "write --limit for the first so many questions, --corag.chains for so many chains.",
     "dry_run": "write 'limit', the number of questions.",
     "llm": "write 'model.name'.",
     "ircot.batch_size": "write 'batch_size' outside of a section: the questions in flight.",

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from rich.console import Console
 
+from corag.core.callers import PARAMETER
 from corag.core.errors import ConfigError
 from corag.core.files import file_digest
 from corag.core.options import Options
@@ -142,7 +143,7 @@ class QuestionFile(Options):
 
 
 @dataclass(frozen=True)
-class FurtherQuestions(QuestionFile):
+class FurtherQuestions(QuestionFile, call=PARAMETER):
     """Dev or test questions, besides those that a command is about; there are none without ``questions``.
 
     Attributes:

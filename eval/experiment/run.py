@@ -21,6 +21,7 @@ from corag.core.runs.shards import Shard
 from corag.core.seeds import stable_hash
 from corag.core.types import Question
 from corag.generation.trained_for import trained_for
+from eval.datasets.answers import check_answers_file
 from eval.datasets.corpora import describe_corpora
 from eval.experiment import other_toolkits
 from eval.experiment.backends import OPENED_ALIASES, Setup, require_abilities, tell_taught_otherwise
@@ -43,6 +44,8 @@ class RunConfig(Setup, QuestionFile):
         recall_at: recall is measured over so many collected passages.
         batch_size: questions in flight at the same time, with each worker if there are several.
         out: folder of the runs; "auto" is runs/NAME-OF-QUESTIONS with one folder per method and settings.
+        answers_to: also write the answers to this file, .jsonl or .csv: id, question, answer, sources,
+            tokens, stopped. Of shards 'corag join' writes it.
         keep_prompts: store every prompt in the traces.
         leave_out_self: keep a question from finding the passage that has its own id, for sets whose queries
             are documents themselves, such as BEIR's ArguAna and Quora.
@@ -58,6 +61,7 @@ class RunConfig(Setup, QuestionFile):
     recall_at: int = 15
     batch_size: int = 64
     out: str = "auto"
+    answers_to: str = ""
     keep_prompts: bool = False
     leave_out_self: bool = False
     max_failed: int = 0
@@ -68,6 +72,8 @@ class RunConfig(Setup, QuestionFile):
         check_max_failed(self.max_failed)
         Setup.__post_init__(self)
         QuestionFile.__post_init__(self)
+        if self.answers_to:
+            check_answers_file(self.answers_to)
         if self.batch_size < 1 or self.recall_at < 1:
             raise ConfigError(
                 f"batch_size and recall_at must be at least 1, but they are {self.batch_size} and "

@@ -249,7 +249,8 @@ def script_note(rule: Scorer, questions: Sequence[Question]) -> str:
         return ""
     return (
         f"{unspaced:,} of {len(answers):,} gold answers are in a script without spaces between words, where "
-        f"'{rule.title}' counts any other spelling as wrong: --scorer squad compares characters."
+        f"'{rule.title}' counts any other spelling as wrong: choose --scorer squad, which compares "
+        "characters."
     )
 
 

@@ -28,7 +28,7 @@ from eval.experiment.run import RunConfig, run_path
 # other questions or another scorer, cells could not be compared.
 SHARED = {each.name for each in fields(QuestionFile)} | {
     "scorer", "recall_at", "out", "cells", "grid", "dev", "metric", "budgets", "resamples",
-    "max_failed", "workers",
+    "max_failed", "workers", "answers_to",
 }  # fmt: skip
 # Sections of what is opened: a plot's group tells of them, not the label of a point.
 OPENED = ("model", "retriever")

@@ -21,6 +21,7 @@ from eval.tables.columns import COLUMNS
 from eval.tables.conditions import Conditions, describe_conditions
 from eval.tables.ledger import Spending
 from eval.tables.results import ResultsTable, make_table
+from eval.tables.runs import write_run_answers
 
 # Figures of a cell that have no interval, as sweep.csv names them.
 _PLAIN = [name for column in COLUMNS if column.name not in MEASURES for name in column.fields]
@@ -53,12 +54,20 @@ def read_sweep(tests: Sequence[Cell], devs: Sequence[Cell], options: Reporting) 
 
 
 def write_sweep(out: Path, sweep: Sweep) -> tuple[dict[str, Any], list[Path]]:
-    """Write the files of a sweep; return what sweep.json says, and the files. Pictures need matplotlib."""
+    """Write the files of a sweep; return what sweep.json says, and the files. Pictures need matplotlib.
+
+    The answers are among them if ``answers_to`` names a file for them.
+    """
     config, questions = sweep.test_cells[0].cell.config, sweep.test_cells[0].cell.questions
     record = sweep_record(sweep)
     files = [out / "sweep.csv", out / "sweep.json"]
     write_atomically(files[1], json.dumps(record, indent=1) + "\n")
     write_atomically(files[0], render_csv(sweep))
+    if config.answers_to:
+        write_run_answers(
+            {each.name: each.cell.folder for each in sweep.test_cells}, config.answers_to, questions
+        )
+        files.append(Path(config.answers_to))
     title = f"{Path(config.questions).name}, n = {len(questions)}"
     pictures = [out / "sweep.png", out / "sweep.svg"]
     has_pictures = plot(pictures, sweep.test_cells, sweep.findings, sweep.options.metric, title)

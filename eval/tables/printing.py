@@ -11,6 +11,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from corag.core.callers import for_caller
 from corag.core.text import printable
 from eval.scoring.rows import FURTHER, measure_title
 from eval.statistics.comparisons import Against
@@ -37,7 +38,7 @@ def render_text(draw: Callable[[Console], object]) -> str:
     text = io.StringIO()
     # In a notebook a console would show what it prints instead of writing it.
     draw(TextConsole(file=text, width=200, highlight=False, force_terminal=False, force_jupyter=False))
-    return text.getvalue().rstrip("\n")
+    return for_caller(text.getvalue().rstrip("\n"))
 
 
 def wide_console(columns: int = 200, *, markup: bool = True) -> Console:

@@ -14,6 +14,7 @@ from corag.core.runs.manifest import CHAINS, VERDICTS, Manifest
 from corag.core.runs.rows import SavedRow
 from corag.core.runs.stamp import differences
 from corag.core.types import Question
+from eval.datasets.answers import write_answers
 from eval.datasets.corpora import index_aliases
 from eval.scoring.rows import Measures, PassageTexts, ScoredRow, group_by_measure, score_rows
 from eval.scoring.scorers import Scorer, choose_scorer, scorer_title, script_note
@@ -143,6 +144,20 @@ def read_runs(folders: Mapping[str, Path], manifests: Mapping[str, Manifest] | N
 def read_run(name: str, folder: Path) -> Run:
     """Read one run. Raises :class:`ConfigError` if it holds no answers."""
     return Run(name, folder, read_answers_manifest(folder), read_rows(folder))
+
+
+def write_run_answers(
+    runs: Mapping[str, Path], file: str | Path, questions: Sequence[Question] | None = None
+) -> int:
+    """Write the answers of finished runs, by name, to a .jsonl or .csv file; return how many there are.
+
+    ``questions``: those to keep to, in their order; without, all of the runs' own. Raises as
+    :func:`eval.datasets.answers.write_answers` does.
+    """
+    read = {name: read_run(name, Path(folder)) for name, folder in runs.items()}
+    if questions is not None:
+        read = {name: run.on(questions) for name, run in read.items()}
+    return write_answers({name: run.rows for name, run in read.items()}, file)
 
 
 def read_answers_manifest(run: Path) -> Manifest:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Answer a question file in shards, each with an engine of its own, join the shards and print the table.
 # Options are those of 'corag run' and go there unchanged. The same command again goes on where it was.
+# Questions need no gold answers: --answers_to answers.csv writes what was answered, with its sources.
 # Recipes:
 #   bash scripts/recipes/batch_inference.sh --config experiment.yaml      an engine and a shard for each GPU
 #   CUDA_VISIBLE_DEVICES=2,3 bash scripts/recipes/batch_inference.sh ...  on these GPUs only
@@ -11,7 +12,7 @@
 # joining and the table:
 #   sbatch --array=1-8 --gpus=1 --wrap 'export PATH="$PWD/.venv/bin:$PATH"
 #       corag run --config my.yaml --shard $SLURM_ARRAY_TASK_ID/8'
-#   corag join runs/NAME/*.shard-1-of-8
+#   corag join runs/NAME/*.shard-1-of-8 --answers_to answers.csv
 set -euo pipefail
 if [ $# = 0 ] || [ "$1" = --help ]; then
     sed -n '2,/^set/{/^#/p}' "${BASH_SOURCE[0]}"
@@ -107,8 +108,12 @@ if [ $failed = 1 ]; then
 fi
 folders='import json, sys; print(*(run["folder"] for run in json.load(sys.stdin)["runs"].values()), sep="\n")'
 mapfile -t runs < <(tail -n 1 "$logs/shard-1-of-$shards.out" | python -c "$folders")
-allowed=$(tail -n 1 "$logs/shard-1-of-$shards.out" |
-    python -c 'import json, sys; print(json.load(sys.stdin)["max_failed"])')
-options=(--max_failed "$allowed")
+told() {
+    tail -n 1 "$logs/shard-1-of-$shards.out" |
+        python -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"
+}
+options=(--max_failed "$(told max_failed)")
+answers=$(told answers_to)
+[ -z "$answers" ] || options+=(--answers_to "$answers")
 [[ " $* " != *" --json "* ]] || options+=(--json)
 corag join "${runs[@]}" "${options[@]}"

@@ -312,7 +312,7 @@ def test_traces_are_a_table_that_hugging_face_reads(tmp_path, capsys):
     [
         (["--to", "hotpotqa"], "name the run and the file to write"),
         (["--to", "hotpot", "--out", "x"], "no format 'hotpot' to export --to: did you mean 'hotpotqa'"),
-        (["--out", "x"], "say what to write: --to hotpotqa, "),
+        (["--out", "x"], "say what to write: --to answers, hotpotqa, "),
         (["--to", "trec", "--out", "x", "--top_k", "-1"], "top_k must be 0"),
         (["--to", "musique", "--out", "x"], "name it with --questions"),
         (["--to", "musique", "--out", "x", "--questions", "gone.jsonl"], "no file 'gone.jsonl'"),

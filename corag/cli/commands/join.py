@@ -16,9 +16,10 @@ from corag.core.errors import ConfigError
 from corag.core.runs.failures import Failures, check_max_failed
 from corag.core.runs.manifest import CHAINS, Manifest
 from corag.core.runs.shards import join
+from eval.datasets.answers import check_answers_file
 from eval.tables.printing import print_results
 from eval.tables.results import table_of_runs
-from eval.tables.runs import Runs
+from eval.tables.runs import Runs, write_run_answers
 from training.chains import describe, read_chains
 
 ADVICE = "The commands that answered the shards try them again; then join again"
@@ -31,6 +32,8 @@ class JoinOptions(Runs):
     Attributes:
         runs: one or more runs, each named by its folder or by any one of its shards.
         out: folder to write the joined run to; "auto" is the run's own. For one run only.
+        answers_to: also write the answers to this file, .jsonl or .csv: id, question, answer, sources,
+            tokens, stopped.
         max_failed: questions that may have failed; if more did, the exit status is 1.
     """
 
@@ -39,11 +42,14 @@ class JoinOptions(Runs):
         return "corag join RUN, where RUN.shard-1-of-8 and so on are its shards."
 
     out: str = "auto"
+    answers_to: str = ""
     max_failed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_max_failed(self.max_failed)
+        if self.answers_to:
+            check_answers_file(self.answers_to)
         if self.out != "auto" and len(self.runs) > 1:
             raise ConfigError(
                 f"--out names the folder of one joined run, but {len(self.runs)} runs were given: join them "
@@ -67,8 +73,12 @@ def main(config: JoinOptions) -> CommandResult:
     answered = [run for run in joined if run not in chains]
     if not answered:
         return CommandResult(0, records, failures, config.max_failed, ADVICE)
-    table = table_of_runs(one_table(answered))
+    runs = one_table(answered)
+    table = table_of_runs(runs)
     print_results(table)
+    if config.answers_to:
+        count = write_run_answers(runs, config.answers_to)
+        print(f"{config.answers_to}: {count:,} answers.")
     failures += table.failures
     return CommandResult(table.status, [*records, table.to_json()], failures, config.max_failed, ADVICE)
 

@@ -5,7 +5,7 @@
 
 Each method gets a run folder of its own. The same command again resumes. With --shard 2/8 it answers every
 eighth question from the second on; 'corag join' joins the shards (scripts/recipes/batch_inference.sh does it
-all).
+all). Questions need no gold answers: --answers_to answers.csv writes what was answered, with its sources.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from eval.experiment.run import RunConfig, answer_dataset
 from eval.scoring.scorers import choose_scorer
 from eval.tables.printing import print_results
 from eval.tables.results import table_of_new_runs
+from eval.tables.runs import write_run_answers
 
 
 def main(config: RunConfig) -> CommandResult:
@@ -27,5 +28,11 @@ def main(config: RunConfig) -> CommandResult:
     table = table_of_new_runs(runs, questions, scorer, config.recall_at)
     print_results(table)
     print(f"Every answer with its steps, to look at: corag report {' '.join(map(str, runs.values()))}")
-    record = table.to_json() | {"max_failed": config.max_failed}
+    if config.answers_to and config.shard:
+        folders = " ".join(map(str, runs.values()))
+        print(f"When all shards are answered: corag join {folders} --answers_to {config.answers_to}")
+    elif config.answers_to:
+        count = write_run_answers(runs, config.answers_to, questions)
+        print(f"{config.answers_to}: {count:,} answers.")
+    record = table.to_json() | {"max_failed": config.max_failed, "answers_to": config.answers_to}
     return CommandResult(table.status, [record], table.failures, config.max_failed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -174,9 +174,38 @@ class SavedRow:
         return sum_usage(self.usage)
 
     @property
+    def sources(self) -> list[dict[str, Any]]:
+        """What the answer rests on, see :func:`collect_sources`; nothing for a failed question."""
+        if self.answer is None:
+            return []
+        return collect_sources(self.passage_ids, orjson.loads(self.steps_json), self.read_ids)
+
+    @property
     def steps(self) -> tuple[Step, ...]:
         """The steps, parsed anew at every call; passages lack their texts."""
         return tuple(map(_parse_step, orjson.loads(self.steps_json)))
+
+
+def collect_sources(
+    ids: Sequence[str], steps: Sequence[Mapping[str, Any]], read: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the passages that an answer rests on: those that were read for it, then the others collected.
+
+    Each says under "read" which it is. The former come in the order in which they were read, the latter in
+    the order of collection. Titles and origins are known as far as searches told them. ``steps``: as rows
+    have them.
+    """
+    hits = {hit["id"]: hit for step in steps for hit in step.get("hits", ())}
+    was_read = set(read)
+    return [
+        {
+            "id": name,
+            "title": "",
+            **{key: value for key, value in hits.get(name, {}).items() if key != "score"},
+            "read": name in was_read,
+        }
+        for name in dict.fromkeys((*read, *ids))
+    ]
 
 
 def _parse_question(record: Mapping[str, Any]) -> Question:

@@ -12,7 +12,7 @@ WORKERS_ALIASES = {"workers": "workers.kind"}
 
 
 @dataclass(frozen=True)
-class WorkersConfig(Options):
+class WorkersConfig(Options, call="ray_workers"):
     """Who answers the questions.
 
     Attributes:
