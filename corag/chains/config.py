@@ -161,6 +161,7 @@ class CoRAGConfig(MethodConfig, section="corag"):
         "max_len": "it limits the final prompt and, by the number of passages, each of them: write "
         "--corag.max_prompt_tokens and --corag.max_passage_tokens; --corag.preset released_code cuts so.",
         "max_message_length": "it is 4,096 with --corag.preset released_code, which cuts prompts as there.",
+        "task_desc": "write --corag.task.",
         "num_threads": "no threads are counted here: write --batch_size, the questions in flight.",
         "rollout_depth": "write --corag.rollout_hops, the hops of a rollout.",
     }

@@ -15,9 +15,7 @@ from functools import lru_cache
 from typing import Any, Literal, cast
 
 _ALIKE = 0.6  # difflib's own measure of "close": a letter or two wrong in names of this length
-_ALIKE_ELSEWHERE = (
-    0.75  # of an option of a section that was not typed: among hundreds some look alike by chance
-)
+_ALIKE_AMONG_ALL = 0.7  # where all sections count: among hundreds of names some look alike by chance
 _MOST_SHOWN = 5
 
 
@@ -213,14 +211,13 @@ def _anywhere(
         having = [prefix for prefix, section in places.items() if prefix and name in _spellings(section)]
         if having:
             return _one_of(f"{prefix}{_spellings(sections[prefix])[name]}" for prefix in having)
-    if (near := _near(name, _spellings(config))) is not None:
-        return f"did you mean '{_spellings(config)[near]}'?"
-    spellings: dict[str, str] = {}
+    spellings = dict(_spellings(config))
     for prefix, section in shown.items():
         for spelling, option in _spellings(section).items():
             spellings.setdefault(spelling, f"{prefix}{option}")
     own = [prefix.removesuffix(".") for prefix in sections if prefix]
-    near = _near(name, {**spellings, **{section: section for section in own}}, _ALIKE_ELSEWHERE)
+    near = _near(name, {**spellings, **{section: section for section in own}}, _ALIKE_AMONG_ALL)
+    near = near or _near(name, _spellings(config))
     if near in own and near not in spellings:
         return f"did you mean the section '{near}'?"
     return f"did you mean '{spellings[near]}'?" if near is not None else f"{_help(config)} lists the options."

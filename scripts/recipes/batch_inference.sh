@@ -110,7 +110,7 @@ folders='import json, sys; print(*(run["folder"] for run in json.load(sys.stdin)
 mapfile -t runs < <(tail -n 1 "$logs/shard-1-of-$shards.out" | python -c "$folders")
 told() {
     tail -n 1 "$logs/shard-1-of-$shards.out" |
-        python -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"
+        python -c 'import json, sys; print(json.load(sys.stdin).get(sys.argv[1], ""))' "$1"
 }
 options=(--max_failed "$(told max_failed)")
 answers=$(told answers_to)
