@@ -60,7 +60,7 @@ def llama_cpp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def called_from_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let messages be those that a program of somebody's own gets."""
-    monkeypatch.delenv(CALLED_FROM)
+    monkeypatch.delenv(CALLED_FROM, raising=False)
 
 
 @pytest.fixture(scope="session")

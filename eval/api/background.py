@@ -20,8 +20,7 @@ from concurrent.futures import thread as _  # noqa: F401
 from functools import wraps
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
-from corag.core.errors import BackendError, ConfigError, DataError, IndexMismatchError
-from eval.api.wording import in_python
+from corag.core.errors import BackendError, ConfigError
 from eval.experiment.opening import last_words
 
 Result = TypeVar("Result")
@@ -92,9 +91,6 @@ class Background:
         async def watched() -> Result:
             try:
                 return await coroutine
-            except (ConfigError, DataError, IndexMismatchError) as error:
-                error.args = (in_python(str(error)),)
-                raise
             except BackendError as error:
                 # What the engine itself said went to the log, and would go with it.
                 if (words := last_words()) and not hasattr(error, "__notes__"):

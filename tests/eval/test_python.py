@@ -52,7 +52,7 @@ from corag.core.types import Answer, Question
 from eval.api import BuiltIndex, Index, Model, Results
 from tests.messages import raises_message
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("called_from_python")]
 
 QUICK = OneStepConfig(k=2, max_answer_tokens=3)
 SHORT = ClosedBookConfig(max_answer_tokens=3)
@@ -451,7 +451,7 @@ RECORD = [{"id": "a", "question": "a?", "answers": ["b"]}]
         (lambda m, i, p: ask(" ", greet, m), DataError, "has no text"),
         (lambda m, i, p: open_model("default", adaptr="x"), ConfigError,
          "unknown option 'adaptr': did you mean 'adapter'"),
-        (lambda m, i, p: open_model("default", backend="vllmm"), ConfigError, "'model.backend'.*vllmm"),
+        (lambda m, i, p: open_model("default", backend="vllmm"), ConfigError, "open_model.backend=.*vllmm"),
         (lambda m, i, p: open_model("nowhere/model", backend="transformers"), ConfigError, "nowhere/model"),
         (lambda m, i, p: open_index(p / "nothing"), IndexMismatchError, "no index folder"),
         (lambda m, i, p: open_index(), ConfigError, "either `index`"),
@@ -485,7 +485,7 @@ RECORD = [{"id": "a", "question": "a?", "answers": ["b"]}]
         (lambda m, i, p: sweep(RECORD, {"a": {"method": "corag"}}, m, out=p), ConfigError,
          "the cell 'a' searches, but there is no index"),
         (lambda m, i, p: sweep(RECORD, {"a": {"corag.chans": 3}}, m, i, out=p), ConfigError,
-         "cell 'a' of the cells: .*did you mean 'corag.chains'"),
+         "cell 'a' of the cells: .*did you mean CoRAGConfig.chains="),
         (lambda m, i, p: sweep(RECORD, {}, m, i, out=p), ConfigError, "no cells were given|must hold cells"),
         (lambda m, i, p: sweep(RECORD, {"a": greet}, m, i, out=p, metric="em2"), ConfigError,
          "metric must be one of"),

@@ -31,6 +31,8 @@ from retrieval.config import RetrieverConfig
 from tests.fakes import ScriptedGenerator, chat_prompt
 from tests.messages import raises_message
 
+pytestmark = pytest.mark.usefixtures("called_from_python")
+
 RECORDS = [{"id": str(n), "question": f"Who is {n}?", "answers": ["Ada"]} for n in range(4)]
 
 
