@@ -36,10 +36,16 @@ class Aliases:
         Raises :class:`IndexMismatchError` if they cannot be read.
         """
         file = folder / ALIASES
-        if not file.is_file():
-            return NO_ALIASES
+        return cls.parse(file.read_bytes(), file) if file.is_file() else NO_ALIASES
+
+    @classmethod
+    def parse(cls, content: bytes, file: Path) -> Aliases:
+        """Read the aliases out of a file's content, which :meth:`load` has read.
+
+        Raises :class:`IndexMismatchError` if it cannot be read.
+        """
         try:
-            record = orjson.loads(file.read_bytes())
+            record = orjson.loads(content)
             return cls(dict(record["same_as"]), bool(record["numbered"]))
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
             raise IndexMismatchError(f"'{file}' cannot be read ({error!r:.80}): copy it back.") from None

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from corag.core.errors import ConfigError, DataError
 from corag.core.files import build_folder, file_digest
+from corag.core.folder_lock import lock_folder, refuse_if_locked
 from corag.core.types import Passage
 from retrieval.aliases import Aliases
 from retrieval.config import IndexConfig
@@ -40,8 +41,15 @@ from retrieval.documents.reading import (
     load_file_hashes,
     write_reports,
 )
+from retrieval.index_building import (
+    BuildPlace,
+    begin_build,
+    building_folder,
+    find_index,
+    refuse_lost_passages,
+    swap_in,
+)
 from retrieval.index_manifest import (
-    BEFORE,
     INDEX_FILE,
     LANGUAGE,
     PART,
@@ -52,7 +60,6 @@ from retrieval.index_manifest import (
     IndexManifest,
     IndexPart,
     IndexSettings,
-    begin_build,
     hash_corpus,
     write_manifest,
 )
@@ -60,23 +67,25 @@ from retrieval.lucene.bm25 import build_lucene
 from retrieval.lucene.languages import ENGLISH, ScriptCounter
 from retrieval.records import Columns
 from retrieval.sifting import CorpusReport, sift
-from retrieval.store import STORE_FILES, PassageStore, storing
+from retrieval.store import PassageStore, storing
 
 _REPORT_EVERY_S = 10.0
-
-OF_USE = (*STORE_FILES, FILES, INDEX)
-"""What an index of documents has that is still of use when some of them have changed."""
+_ADVICE = "choose another --out"
 
 
 def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
     """Build the index that ``config`` describes, or return its manifest if this very index is already there.
 
     An index of documents of which some have changed is brought up to date: what has not changed is neither
-    read nor encoded again. ``report`` gets sentences of progress. An interrupted encoding goes on where it
-    stopped. Raises :class:`DataError` for a broken corpus, or a folder that cannot be written,
-    :class:`corag.core.errors.IndexMismatchError` if it holds something else.
+    read nor encoded again. The new index is built beside the one that is there, which is searched until the
+    new one takes its place in one step. ``report`` gets sentences of progress. An interrupted encoding goes
+    on where it stopped. Raises :class:`DataError` for a broken corpus, or a folder that cannot be written,
+    :class:`corag.core.errors.IndexMismatchError` if it holds something else, :class:`ConfigError` if another
+    process is building it.
     """
-    with build_folder(Path(config.out), "the index "):
+    folder = Path(config.out)
+    refuse_if_locked(folder, beside=True, advice=_ADVICE)  # told now, and not after an encoder was opened
+    with build_folder(folder, "the index ", building_folder(folder)):
         return _build(config, report)
 
 
@@ -101,17 +110,38 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
     files = documents.hashes if documents else hash_corpus(config.corpus)
     folder = Path(config.out)
     settings = _settings(config, files, encoder)
-    if documents and not config.overwrite:
-        _refuse_unreadable(documents, folder)
-    keeping = OF_USE if documents else ()
-    if existing := begin_build(folder, settings, overwrite=config.overwrite, keeping=keeping):
-        report(f"the index '{folder}' is already there ({existing.passages:,} passages): nothing to do.")
-        return existing
-    corpus = CorpusReport()
-    earlier = EarlierIndex.open(folder / BEFORE)
+    if not config.overwrite and (existing := find_index(folder, settings)):
+        return _report_existing(folder, existing, report)
+    with lock_folder(folder, work="corag index", beside=True, advice=_ADVICE):
+        if not config.overwrite and (existing := find_index(folder, settings)):  # built by another meanwhile
+            return _report_existing(folder, existing, report)
+        if documents and not config.overwrite:
+            _refuse_unreadable(documents, folder)
+        place = begin_build(folder, settings, overwrite=config.overwrite, updates=documents is not None)
+        manifest = place.finished or _fill(config, settings, place, documents, encoder, report)
+        swap_in(place)
+    return manifest
+
+
+def _report_existing(folder: Path, manifest: IndexManifest, report: Callable[[str], None]) -> IndexManifest:
+    report(f"the index '{folder}' is already there ({manifest.passages:,} passages): nothing to do.")
+    return manifest
+
+
+def _fill(
+    config: IndexConfig,
+    settings: IndexSettings,
+    place: BuildPlace,
+    documents: DocumentCorpus | None,
+    encoder: Encoder | None,
+    report: Callable[[str], None],
+) -> IndexManifest:
+    """Build an index beside its place."""
+    corpus, folder = CorpusReport(), place.building
+    earlier = EarlierIndex.open(place.folder) if documents and place.earlier else None
     if documents:
         if earlier:
-            report(f"{earlier.changes(files)}.")
+            report(f"{earlier.changes(settings.corpus)}.")
         document_passages = documents.passages(corpus, earlier, report)
         what = ", ".join(config.corpus)
         passages = sift(document_passages, corpus, what, strict=config.strict)
@@ -133,8 +163,10 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
         build_lucene(passages, folder, threads, report, config.language)
         misfit = scripts.analyzer_note(config.language)
     else:
-        cut_note = _build_dense(passages, encoder, folder, config, earlier, report)
+        cut_note = _build_dense(passages, encoder, place, config, earlier, report)
         misfit = scripts.encoder_note() if config.encoder == "default" else ""
+    if documents and place.earlier:
+        refuse_lost_passages(place.folder, place.earlier, corpus.passages)
     notes = chosen.notes if chosen else corpus.sentences()
     notes += [note for note in (cut_note, misfit) if note]
     if documents:
@@ -145,7 +177,6 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
             report(note)
     if earlier:
         earlier.store.close()
-    shutil.rmtree(folder / BEFORE, ignore_errors=True)
     if not config.train_only:  # that has no passages
         _save_aliases(folder, chosen.corpus if chosen else corpus, chosen.rows if chosen else None)
     return write_manifest(folder, settings, len(chosen.rows) if chosen else corpus.passages, notes)
@@ -297,7 +328,7 @@ def _settings(config: IndexConfig, files: tuple[CorpusFile, ...], encoder: Encod
 def _build_dense(
     passages: Iterator[Passage],
     encoder: Encoder,
-    folder: Path,
+    place: BuildPlace,
     config: IndexConfig,
     earlier: EarlierIndex | None,
     report: Callable[[str], None],
@@ -306,7 +337,7 @@ def _build_dense(
 
     That is reported before encoding, "" if it reads all.
     """
-    rows, reported = 0, time.monotonic()
+    folder, rows, reported = place.building, 0, time.monotonic()
     with (folder / DOCID).open("w", encoding="utf-8") as ids:
         for rows, passage in enumerate(passages, 1):
             ids.write(f"{passage.id}\n")
@@ -322,8 +353,8 @@ def _build_dense(
     ):
         report(cut_note)
     earlier_vectors = None
-    if earlier and EarlierVectors.are_in(folder / BEFORE, config):
-        earlier_vectors = EarlierVectors(folder / BEFORE, earlier.store)
+    if earlier and EarlierVectors.are_in(place.folder, config):
+        earlier_vectors = EarlierVectors(place.folder, earlier.store)
     elif earlier:
         report("an index of this kind does not keep its vectors as they were: all passages are encoded.")
     shards = encode_corpus(

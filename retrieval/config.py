@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
@@ -67,7 +67,8 @@ class IndexConfig(Options):
         shard_size: Passages per shard of encoding. It counts as a setting of the index. An interruption loses
             a minute of encoding, or a batch, whatever it is.
         threads: Threads of Lucene and FAISS while building; 0 = all cores.
-        overwrite: Replace an index that is already in ``out``.
+        overwrite: Replace whatever index is in ``out`` (also ``replace``): one of other settings, or of files
+            most of which are gone. It is searched until the new one is whole.
         part: Build one part of the index, such as "2/4": the second quarter of the passages. Each is served
             by itself, and who asks all of them finds what the whole index finds. Dense only.
         train_only: Train an "ivfpq" index for the whole corpus, and stop: its parts share that training.
@@ -103,6 +104,8 @@ class IndexConfig(Options):
     part: str = ""
     train_only: bool = False
     trained: str = ""
+
+    ALIASES: ClassVar[dict[str, str]] = {"replace": "overwrite"}
 
     def __post_init__(self) -> None:
         check_format(self.format)

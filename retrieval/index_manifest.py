@@ -9,8 +9,8 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import os
 import re
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 from corag.core.errors import ConfigError, DataError, IndexMismatchError
 from corag.core.files import write_atomically
 from corag.core.runs.environment import installed_version
-from corag.core.runs.stamp import Input, Stamp, refuse_differences
+from corag.core.runs.stamp import Input, Stamp
 from corag.core.seeds import stable_hash
 
 IndexKind = Literal["bm25", "dense", "lucene_flat", "lucene_hnsw"]
@@ -34,10 +34,7 @@ PART, TRAINED, TRAINING = "part", "trained", "training"  # details that only som
 # The stamp of an index in the making; a whole one has its manifest alone. Its name is its own: folders of
 # runs have stamps too, and a folder of ours may be emptied.
 BUILDING = "corag_building.json"
-# Within an index in the making, what is still of use of the one that it takes the place of.
-BEFORE = "before"
 _PART = 1 << 20  # bytes that are hashed at once
-_OTHER = "Choose another --out, or replace it with --overwrite true."
 REBUILD = "Build it again with `corag index ... --overwrite true`."
 _PACKAGES = ("corag", "pyserini", "faiss-cpu", "sentence-transformers")
 
@@ -206,6 +203,11 @@ def _hash_file(path: Path) -> str:
         return hashlib.file_digest(stream, _blake2b).hexdigest()
 
 
+def _flush_to_disk(path: Path) -> None:
+    with path.open("rb") as stream:
+        os.fsync(stream.fileno())
+
+
 def _blake2b(content: bytes = b"") -> hashlib.blake2b:
     return hashlib.blake2b(content, digest_size=8)
 
@@ -237,6 +239,10 @@ def write_manifest(
     index_files = [file for file in sorted(folder.iterdir()) if file.name not in (BUILDING, HASHES)]
     files = tuple((file.name, file.stat().st_size) for file in index_files)
     hashes = {file.name: _hash_file(file) for file in index_files if file.is_file()}
+    for name in hashes:
+        _flush_to_disk(
+            folder / name
+        )  # a power cut must not leave a manifest that names files without content
     versions = tuple((package, version) for package in _PACKAGES if (version := installed_version(package)))
     manifest = IndexManifest(settings, passages, tuple(notes), files, versions)
     text = json.dumps(dataclasses.asdict(manifest), indent=1) + "\n"
@@ -312,110 +318,6 @@ def changed_files(folder: Path, manifest: IndexManifest) -> list[str]:
     except (ValueError, AttributeError) as error:
         raise IndexMismatchError(f"'{file}' does not say what was built ({error}). {REBUILD}") from None
     return [INDEX_FILE] * bool(altered or fewer) + changed
-
-
-def begin_build(
-    folder: Path, settings: IndexSettings, *, overwrite: bool, keeping: Sequence[str] = ()
-) -> IndexManifest | None:
-    """Make the folder ready for a build; return the manifest instead if this very index is already there.
-
-    What an interrupted build of the same settings left is kept. ``keeping``: where an index differs in its
-    corpus alone, and the corpora have a file in common, its files of these names are put aside into
-    ``BEFORE``, and the folder is ready for the index that takes its place. Raises
-    :class:`IndexMismatchError` if the folder has files and is no index of ours, or, naming the difference,
-    holds another index or the vectors of one; ``overwrite`` empties it in that case.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    if not is_ours(folder) and any(folder.iterdir()):
-        raise IndexMismatchError(
-            f"the folder '{folder}' has files in it but is not an index of ours: choose another `out`."
-        )
-    if overwrite:
-        _empty(folder)
-    existing = read_manifest(folder)
-    if existing and existing.settings.kind != settings.kind:
-        raise IndexMismatchError(
-            f"'{folder}' is an index of the kind '{existing.settings.kind}', not '{settings.kind}': add "
-            f"--kind {existing.settings.kind} to bring it up to date, or choose another --out."
-        )
-    before, stamp = existing.settings.stamp if existing else _read_building_stamp(folder), settings.stamp
-    if keeping and before and _has_other_corpus(before, stamp):
-        if existing:
-            _refuse_strangers(folder, existing.settings.corpus, settings.corpus)
-        stamp.write(folder / BUILDING)
-        _put_aside(folder, keeping if existing else ())
-        return None
-    if before and (existing or (folder / SHARDS).is_dir()):
-        what = f"the {'' if existing else 'unfinished '}index '{folder}'"
-        refuse_differences(what, before, stamp, advice=_OTHER, error=IndexMismatchError)
-    elif before and before.differences(stamp):
-        _empty(folder)
-    if existing is None:
-        stamp.write(folder / BUILDING)
-    return existing
-
-
-def _has_other_corpus(before: Stamp, after: Stamp) -> bool:
-    """Whether two indexes differ in their corpus, and in nothing else."""
-    alike = dataclasses.replace(before, made_from={**before.made_from, "corpus": after.made_from["corpus"]})
-    return bool(before.differences(after)) and not alike.differences(after)
-
-
-def _refuse_strangers(folder: Path, here: Sequence[CorpusFile], there: Sequence[CorpusFile]) -> None:
-    # By content too: with a further folder, all files are named from what lies above both.
-    names, contents = {each.path for each in here}, {each.content for each in here if each.content}
-    if not any(each.path in names or each.content in contents for each in there):
-        raise IndexMismatchError(
-            f"the index '{folder}' was built of other files: it has none of those that are given now, such "
-            f"as '{there[0].path}'. {_OTHER}"
-        )
-
-
-def _put_aside(folder: Path, names: Sequence[str]) -> None:
-    """Move these files into ``BEFORE``, and empty the folder but for it and the stamp."""
-    # The manifest goes first: from here on the folder is an index in the making, whatever interrupts this.
-    (folder / INDEX_FILE).unlink(missing_ok=True)
-    for name in names:
-        (folder / BEFORE).mkdir(exist_ok=True)
-        if (folder / name).is_file():
-            (folder / name).replace(folder / BEFORE / name)
-    for each in folder.iterdir():
-        if each.name in (BUILDING, BEFORE):
-            continue
-        if each.is_dir():
-            shutil.rmtree(each)
-        else:
-            each.unlink()
-
-
-def is_ours(folder: Path) -> bool:
-    """Whether a folder is an index, finished or not."""
-    return (folder / INDEX_FILE).is_file() or was_begun(folder)
-
-
-def _empty(folder: Path) -> None:
-    shutil.rmtree(folder)
-    folder.mkdir()
-
-
-def was_begun(folder: Path) -> bool:
-    """Whether an index was begun here and not finished."""
-    return (folder / BUILDING).is_file()
-
-
-def _read_building_stamp(folder: Path) -> Stamp | None:
-    """Return what an unfinished index is to be made of, None if none was begun.
-
-    Raises :class:`IndexMismatchError` if that cannot be read: vectors that lie there may be of anything.
-    """
-    file = folder / BUILDING
-    if not file.is_file():
-        return None
-    if stamp := Stamp.read(file):
-        return stamp
-    raise IndexMismatchError(
-        f"'{file}' does not say what the unfinished index is made of: it is damaged. {_OTHER}"
-    )
 
 
 def _settings_from(record: dict[str, Any]) -> IndexSettings:

@@ -6,6 +6,7 @@ import asyncio
 import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from corag.core.errors import ConfigError, IndexMismatchError
@@ -16,6 +17,7 @@ from retrieval.config import Bm25, RetrieverConfig
 from retrieval.dense.build import DOCID, INDEX
 from retrieval.dense.encoder import Encoder
 from retrieval.dense.search import DenseSearcher, FaissIndex, LuceneVectorIndex, PassageSource
+from retrieval.index_building import building_folder, open_unchanged, resolve_index, was_begun
 from retrieval.index_manifest import (
     INDEX_FILE,
     LANGUAGE,
@@ -25,7 +27,6 @@ from retrieval.index_manifest import (
     IndexPart,
     read_manifest,
     require_all_parts,
-    was_begun,
 )
 from retrieval.lucene.bm25 import LuceneSearcher, is_lucene_index
 from retrieval.lucene.java import java_class
@@ -103,7 +104,8 @@ def _is_own(name: str) -> bool:
 
 
 def _open_indexes(config: RetrieverConfig, part_alone: bool) -> Retriever:
-    kinds = [kind for name in config.index if not _is_own(name) for kind in _kinds(_find(name))]
+    folders = [name for name in config.index if not _is_own(name)]
+    kinds = [kind for name in folders for kind in open_unchanged(_find(name), _kinds)]
     _refuse_unused(config, kinds, ", ".join(config.index))
     opened: list[Retriever] = [
         adapt_retriever(find_own(name, "--retriever.index")) if _is_own(name) else _open_index(name, config)
@@ -130,7 +132,10 @@ def _open_indexes(config: RetrieverConfig, part_alone: bool) -> Retriever:
 
 
 def _open_index(name: str, config: RetrieverConfig) -> BatchedRetriever:
-    folder = _find(name)
+    return open_unchanged(_find(name), partial(_open_folder, config=config), BatchedRetriever.close_unused)
+
+
+def _open_folder(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
     manifest = read_manifest(folder)
     if manifest and manifest.settings.kind != "bm25":
         return _open_dense(folder, manifest, config)
@@ -251,8 +256,13 @@ def _contents_fingerprint(folder: Path, manifest: IndexManifest | None) -> str:
 def _find(name: str) -> Path:
     """Return the folder of an index: a path as it is, or one of Pyserini's prebuilt indexes, downloaded."""
     folder = Path(name).expanduser()
-    if folder.is_dir():
+    if resolve_index(folder).is_dir():
         return folder
+    if was_begun(building_folder(folder)):
+        raise IndexMismatchError(
+            f"the index '{folder}' was begun and is not finished: run the same `corag index` to go on with "
+            "it."
+        )
     if folder.is_absolute() or name.startswith((".", "~")) or "/" in name:
         raise IndexMismatchError(
             f"there is no index folder '{name}': check the path, or build it with `corag index` (those of "

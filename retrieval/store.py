@@ -15,7 +15,7 @@ import orjson
 
 from corag.core.errors import DataError
 from corag.core.types import Passage
-from retrieval.aliases import Aliases
+from retrieval.aliases import ALIASES, NO_ALIASES, Aliases
 
 # Hashes of ids rather than ids: 16 bytes per passage, whatever its id, in one sorted array.
 TEXTS, OFFSETS, IDS = "passages.jsonl", "passages.offsets.npy", "passages.ids.npy"
@@ -61,8 +61,9 @@ class PassageStore:
         # memmap's
         self._offsets = np.asarray(np.load(folder / OFFSETS, mmap_mode="r"))
         self._sorted_hashes, self._rows = np.asarray(np.load(folder / IDS, mmap_mode="r"))
-        with (folder / TEXTS).open("rb") as texts:
-            self._texts = mmap.mmap(texts.fileno(), 0, access=mmap.ACCESS_READ)
+        self._texts = _map_file(folder / TEXTS)
+        # Parsed when it is wanted, opened now: another index may take the folder's place.
+        self._aliases = _map_file(folder / ALIASES) if (folder / ALIASES).is_file() else None
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -107,7 +108,11 @@ class PassageStore:
     @cached_property
     def aliases(self) -> Aliases:
         """Which ids stand for the same passage."""
-        return Aliases.load(self._folder)
+        return (
+            Aliases.parse(self._aliases[:], self._folder / ALIASES)
+            if self._aliases is not None
+            else NO_ALIASES
+        )
 
     def _look_further(self, identifier: str, id_hash: np.uint64, place: int) -> Passage | None:
         """Search the rows whose ids have the same hash: for unknown ids and the rare hash that two share."""
@@ -121,6 +126,13 @@ class PassageStore:
     def close(self) -> None:
         """Let go of the texts. Safe to call twice."""
         self._texts.close()
+        if self._aliases is not None:
+            self._aliases.close()
+
+
+def _map_file(path: Path) -> mmap.mmap:
+    with path.open("rb") as stream:
+        return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _place(passage: Passage) -> tuple[str | int, ...]:

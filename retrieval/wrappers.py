@@ -96,6 +96,13 @@ class BatchedRetriever:
             await asyncio.to_thread(self._lookups.close)
             self._searcher.close()
 
+    def close_unused(self) -> None:
+        """Free an index that was never searched, where nothing can be awaited."""
+        self._closed = True
+        self._searches.close()
+        self._lookups.close()
+        self._searcher.close()
+
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise BackendError("this index was closed: open it again with open_retriever.")

@@ -28,7 +28,7 @@ class Command:
     Attributes:
         module: where its ``main`` is. The class that annotates main's parameter holds the options; what it
             returns is an exit status, or one with figures for ``--json``.
-        positional: the option that a bare argument sets.
+        positional: the option that a bare argument sets; of two, the second takes the rest.
     """
 
     module: str
@@ -93,6 +93,9 @@ COMMANDS = {
         "runs",
     ),
     "index": Command("corag.cli.commands.index", "build an index over documents or a corpus", "corpus"),
+    "search": Command(
+        "corag.cli.commands.search", "show the passages that an index has for some words", "index query"
+    ),
     "units": Command("corag.cli.commands.units", "group a corpus into long units for longrag", "corpus"),
     "serve": Command("corag.cli.commands.serve", "serve an index over HTTP", "index"),
     "serve answers": Command(

@@ -38,7 +38,8 @@ def parse(
         argv: the command line, without the program's name.
         prog: the program's name, for its help.
         summary: what it does, in a line.
-        positional: the option that a leading bare argument sets.
+        positional: the option that a leading bare argument sets; of two, with a space between them, the
+            second takes the rest.
         flags: what the program takes off the command line itself, for its help: what each does, by name.
 
     Raises:
@@ -102,11 +103,16 @@ def _read_argv(argv: Sequence[str], positional: str, config: type[Any], left_out
     """Take a command line apart. Raises :class:`ConfigError` for one that cannot be read."""
     line, types = _Words([], []), dict(options_of(config))
     words = list(argv)
+    *first_names, last_name = positional.split() or [""]
+    for place in first_names:
+        if words and not words[0].startswith("-"):
+            line.pairs.append((place, words.pop(0)))
     bare: list[str] = []
-    while positional and words and not words[0].startswith("-") and (not bare or is_list(types[positional])):
+    takes_many = bool(first_names) or is_list(types.get(last_name))
+    while last_name and words and not words[0].startswith("-") and (not bare or takes_many):
         bare.append(words.pop(0))
-    if bare:
-        line.pairs.append((positional, ",".join(bare)))
+    if bare:  # the words of a query need no quotation marks
+        line.pairs.append((last_name, ("," if is_list(types[last_name]) else " ").join(bare)))
     while words:
         word = words.pop(0)
         name, equals, value = word.removeprefix("--").partition("=")
@@ -117,8 +123,9 @@ def _read_argv(argv: Sequence[str], positional: str, config: type[Any], left_out
             line.print_config = value != "false"
             continue
         if not word.startswith("--"):
-            many = "" if is_list(types.get(positional)) else "one "
-            expected = f"{many}{positional} first, then options" if positional else "options"
+            many = "" if takes_many else "one "
+            names = " and ".join(positional.split())
+            expected = f"{many}{names} first, then options" if positional else "options"
             raise ConfigError(f"unexpected argument '{word}': expected {expected}, such as --name value.")
         option = renamed(name, config)
         if not equals:

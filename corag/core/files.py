@@ -391,16 +391,18 @@ def atomic_replace(path: str | Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def build_folder(folder: Path, what: str) -> Iterator[None]:
+def build_folder(folder: Path, what: str, building: Path | None = None) -> Iterator[None]:
     """Around whatever fills a folder from files.
 
-    Raises :class:`DataError` where the system refuses to write (a full disk, a file in the way) or to read.
+    ``building``: the folder that is filled to take its place, if that is another. Raises :class:`DataError`
+    where the system refuses to write (a full disk, a file in the way) or to read.
     """
     try:
         yield
     except OSError as error:
-        here, there = folder.absolute(), Path(error.filename or folder).absolute()
-        if not (there.is_relative_to(here) or here.is_relative_to(there)):
+        there = Path(error.filename or folder).absolute()
+        places = [place.absolute() for place in (folder, building) if place]
+        if not any(there.is_relative_to(here) or here.is_relative_to(there) for here in places):
             raise DataError(f"cannot read '{error.filename}': {error.strerror}.") from error
         raise _unwritten(what, folder, error, folder) from error
 

@@ -135,7 +135,7 @@ def help_text(
         if topic not in by_name:
             raise ConfigError(f"there is no help on '{topic}': {nearest(topic, [*by_name, EVERYTHING])}")
         return "\n".join([_heading(by_name[topic]), *by_name[topic].in_full()])
-    bare = f" [{positional.upper()}]" if positional else ""
+    bare = "".join(f" [{name.upper()}]" for name in positional.split())
     head = [f"usage: {prog}{bare} [--option value ...] [--config FILE.yaml ...]", f"{_sentence(summary)}", ""]
     flagged = [HelpLine(f"--{name}", "", said) for name, said in flags.items()]
     if topic == EVERYTHING:

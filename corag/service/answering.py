@@ -29,6 +29,7 @@ from corag.service.log import Log, log_line, where
 from corag.service.metrics import Metrics
 from corag.service.options import Preset, Served
 from corag.service.records import Records, public_record
+from corag.service.searched import IndexWatch, SearchedIndex
 
 _PROMPTS = Path(__file__).parent / "prompts"
 _REWRITTEN_TOKENS = 64  # how much longer a standalone question may be than the user's
@@ -127,8 +128,9 @@ class AnswerService:
         )
         self.metrics = Metrics(self.admission)
         self.log = log
+        self.index = SearchedIndex(retriever, records.runs)
+        self.index_watch: IndexWatch | None = None
         self._generator = generator
-        self._retriever = retriever
         self._broken_since: float | None = None
         self._probe: asyncio.Task[None] | None = None
 
@@ -258,14 +260,22 @@ class AnswerService:
             self.log(outcome, id=ticket.key, key=ticket.caller or None, preset=request.preset, calls=0)
 
     async def _answer(self, request: AnswerRequest, ticket: Ticket, watch: Watch | None) -> AnswerResult:
+        # Another index may take its place meanwhile: this question is answered, and recorded, from one.
+        with self.index.in_use() as index:
+            return await self._answer_from(index, request, ticket, watch)
+
+    async def _answer_from(
+        self, index: SearchedIndex, request: AnswerRequest, ticket: Ticket, watch: Watch | None
+    ) -> AnswerResult:
         preset = self.presets[request.preset]
+        record = partial(self._record, preset, ticket=ticket, request=request, index=index)
         question = Question(ticket.key, request.text)
         tools = Tools(
             # Seeds derive from the text, not from the request's id: the same question with the same seed has
             # the same answer.
             Question(stable_hash(request.text), request.text),
             self._generator,
-            self._retriever,
+            index.retriever,
             self.options.seed if request.seed is None else request.seed,
             self._budget(request),
             watch,
@@ -291,18 +301,16 @@ class AnswerService:
             # asyncio.timeout turns the cancellation into a TimeoutError only outside of its block, so whether
             # the time was up is measured here.
             over = time.perf_counter() - tools.begun + ticket.waited_s >= self.options.limits.answer_s
-            self._record(
-                preset, _abandoned_row(question, tools, TIMED_OUT if over else LEFT), ticket, request
-            )
+            record(_abandoned_row(question, tools, TIMED_OUT if over else LEFT))
             raise
         except BackendError as error:
-            self._record(preset, _abandoned_row(question, tools, GONE), ticket, request)
+            record(_abandoned_row(question, tools, GONE))
             self._failed(error)
             raise unavailable() from None
         except ConfigError as error:  # such as a method that searches where there is no index
-            self._record(preset, _abandoned_row(question, tools, f"ConfigError: {error}"), ticket, request)
+            record(_abandoned_row(question, tools, f"ConfigError: {error}"))
             raise error_from_row("") from None
-        self._record(preset, row, ticket, request)
+        record(row)
         if row.answer is None:
             own = bool(request.budget) and request.budget == self._budget(request)
             raise error_from_row(row.error, budget_by_caller=own)
@@ -333,7 +341,9 @@ class AnswerService:
             "unsupported_value",
         )
 
-    def _record(self, preset: Preset, row: Row, ticket: Ticket, request: AnswerRequest) -> None:
+    def _record(
+        self, preset: Preset, row: Row, *, ticket: Ticket, request: AnswerRequest, index: SearchedIndex
+    ) -> None:
         """Count, log and save the result of a question. A job is none, so it is not saved."""
         outcomes = {"": "answered", LEFT: "left", TIMED_OUT: "timed_out"}
         outcome = outcomes.get(row.error, "failed")
@@ -359,7 +369,7 @@ class AnswerService:
         if request.job:
             return
         try:
-            self.records.add(preset.name, row)
+            self.records.add(preset.name, row, index.runs)
         except CoragError as error:  # a full disk loses the record, not the answer
             self.log("not_recorded", id=row.question.id, error=where(error))
 
@@ -370,7 +380,7 @@ class AnswerService:
 
         Raises :class:`CallError` if there is no index, or no room, or it fails or takes too long.
         """
-        if self._retriever is None:
+        if self.index.retriever is None:
             raise CallError(404, "this service searches no index.", "no_index")
         if not query.strip() or len(query) > self.options.limits.question_chars:
             raise invalid(f"a query has 1 to {self.options.limits.question_chars:,} characters.", "query")
@@ -380,7 +390,7 @@ class AnswerService:
         try:
             ticket = self.searches.enter(caller)
             outcome = "failed"
-            hits = await self._search(self._retriever, query, k, ticket)
+            hits = await self._search(query, k, ticket)
             outcome = "answered"
             return hits
         except asyncio.CancelledError:
@@ -389,10 +399,11 @@ class AnswerService:
         finally:
             self.metrics.searched(outcome)
 
-    async def _search(self, retriever: Retriever, query: str, k: int, ticket: Ticket) -> Sequence[Hit]:
+    async def _search(self, query: str, k: int, ticket: Ticket) -> Sequence[Hit]:
         try:
             async with asyncio.timeout(min(_SEARCH_MOST_S, self.options.limits.answer_s)), ticket:
-                return await retriever.search(query, k)
+                with self.index.in_use() as index:
+                    return await index.retriever.search(query, k) if index.retriever else ()
         except TimeoutError:
             raise CallError(504, "the search took too long: try again.", "timeout", retry_after=1) from None
         except BackendError as error:
@@ -406,7 +417,8 @@ class AnswerService:
     async def passage(self, key: str) -> Passage:
         """Return a passage. Raises :class:`CallError` with status 404 if there is none with this id."""
         try:
-            passages = await self._retriever.passages([key]) if self._retriever is not None else ()
+            with self.index.in_use() as index:
+                passages = await index.retriever.passages([key]) if index.retriever is not None else ()
         except BackendError as error:
             self._failed(error)
             raise unavailable() from None
@@ -415,6 +427,18 @@ class AnswerService:
         if not passages:
             raise CallError(404, "there is no passage with this id.", "passage_not_found")
         return passages[0]
+
+    # --- the index
+
+    async def replace_index(self, retriever: Retriever) -> SearchedIndex:
+        """Answer from another index from now on; return the one before, which questions may still use.
+
+        The caller closes that. Raises :class:`CoragError` if its answers cannot be recorded.
+        """
+        runs = await asyncio.to_thread(self.records.open_runs, retriever)
+        before, self.index = self.index, SearchedIndex(retriever, runs)
+        self.records.runs = runs
+        return before
 
     # --- health
 
@@ -455,8 +479,9 @@ class AnswerService:
         prompt = Prompt((Message("user", (Segment("Hello"),)),))
         # A sampled request without a seed: a greedy one would be answered by the cache, not by the engine.
         await self._generator.generate(GenerateRequest(prompt, Sampling(1, temperature=1.0)))
-        if self._retriever is not None:
-            await self._retriever.search(f"hello {secrets.token_hex(4)}", 1)
+        with self.index.in_use() as index:
+            if index.retriever is not None:
+                await index.retriever.search(f"hello {secrets.token_hex(4)}", 1)
 
     async def close(self) -> None:
         """Refuse further questions and stop probing."""

@@ -52,6 +52,18 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
+        self._reloads = Counter(
+            "corag_index_reloads",
+            "Indexes that were found in the place of the one that is searched, by outcome: taken, failed.",
+            ("outcome",),
+            registry=registry,
+        )
+        self._current = Gauge(
+            "corag_index_current",
+            "1 if the index that is searched is the one on disk, else 0.",
+            registry=registry,
+        )
+        self._current.set(1)
         self._ready = Gauge("corag_ready", "1 if questions are taken, else 0.", registry=registry)
         waiting = Gauge("corag_queue", "Questions that wait for their turn.", registry=registry)
         waiting.set_function(lambda: admission.waiting)
@@ -74,6 +86,14 @@ class Metrics:
     def searched(self, outcome: str) -> None:
         """Count a search request by its outcome."""
         self._searches.labels(outcome).inc()
+
+    def reloaded(self, outcome: str) -> None:
+        """Count an index that took the place of the one that was searched, or could not."""
+        self._reloads.labels(outcome).inc()
+
+    def index_on_disk(self, same: bool) -> None:
+        """Say whether the index on disk is the one that is searched."""
+        self._current.set(int(same))
 
     def answered(self, row: Row, waited_s: float) -> None:
         """Add a question's tokens and seconds, whatever its outcome."""

@@ -65,7 +65,10 @@ class Served(Setup):
             dear; without, every method is a preset of its own.
         follow_ups: what was said before a question makes a self-contained question of it, by one call of the
             model; false answers the last turn by itself.
-        out: folder of a run folder per preset, to which every answer is appended; "" keeps none on disk.
+        out: folder of the run folders, one for each preset, index and options, to which every answer is
+            appended; "" keeps none on disk.
+        reload: "auto" takes over an index that is brought up to date in the folder that is searched, without
+            a restart; "off" only says that it has changed, in the log, /readyz and /metrics.
         kept: finished answers that are kept in memory, for their links.
         log_questions: write questions into the log, too.
         strict: refuse fields of a request that have no meaning here, and conversations that are too long,
@@ -81,6 +84,7 @@ class Served(Setup):
     presets: str = ""
     follow_ups: bool = True
     out: str = ""
+    reload: Literal["auto", "off"] = "auto"
     kept: int = 1_000
     log_questions: bool = False
     strict: bool = False

@@ -22,7 +22,9 @@ from corag.service.keys import Keys
 from corag.service.log import Log, log_line
 from corag.service.options import Preset, Served, read_presets
 from corag.service.records import Records
+from corag.service.searched import IndexWatch, Places, find_places
 from eval.experiment.backends import open_backends, require_abilities, tell_taught_otherwise
+from retrieval.config import RetrieverConfig
 
 _LOOK_EVERY_S = 0.2
 _KEEP_ALIVE_S = 75  # longer than proxies keep connections, which would else meet one that has just closed
@@ -71,16 +73,39 @@ async def open_service(options: Served, log: Log = log_line) -> AsyncIterator[An
     opened = replace(options, method=list(dict.fromkeys(preset.method for preset in presets.values())))
     for preset in presets.values():
         preset.config.of(preset.method).check_files()
+    folders = find_places(opened.retriever.index)
     async with open_backends(opened) as (generator, retriever):
         for name, preset in presets.items():
             require_abilities(f"preset '{name}'", preset.config.of(preset.method).needs(), generator)
             tell_taught_otherwise(preset.config.of(preset.method), preset.config.model)
         with Records(options, presets, generator, retriever) as records:
             service = AnswerService(options, presets, generator, retriever, records, log)
-            try:
-                yield service
-            finally:
-                await service.close()
+            async with _watching_index(service, opened.retriever, folders):
+                try:
+                    yield service
+                finally:
+                    await service.close()
+
+
+@asynccontextmanager
+async def _watching_index(
+    service: AnswerService, config: RetrieverConfig, opened: Places
+) -> AsyncIterator[None]:
+    """Let a service go over to whatever index takes the place of its own, for the length of a block."""
+    if service.index.retriever is None or not opened or not all(map(any, opened)):
+        yield  # nothing is searched, or servers, or an index of Pyserini's
+        return
+    watch = service.index_watch = IndexWatch(
+        service, config, reload=service.options.reload == "auto", opened=opened
+    )
+    looking = asyncio.create_task(watch.run())
+    try:
+        yield
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+        if service.index.retriever is not None:
+            await service.index.retriever.close()  # the first one is closed by whoever opened it, once more
 
 
 async def serve(options: AnswersOptions, report: Callable[[str], None]) -> None:

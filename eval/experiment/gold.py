@@ -1,7 +1,8 @@
 """Gold passages against the index that is searched: an id that it lacks can never be found.
 
 Recall of such a question would be below 1 whatever the method does, and 0 on an index with other ids. So the
-question has no recall, and how many there are is told at the start.
+question has no recall, and how many there are is told at the start. A gold passage may be given by file, page
+or title instead of an id: rows have it with what it is (:mod:`eval.datasets.gold_names`).
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from rich.console import Console
 from corag.core.errors import CoragError
 from corag.core.own_objects import is_named
 from corag.core.types import Passage, Question
+from eval.datasets.gold_names import find_name, is_name, passage_names
 from eval.datasets.same import same_words
 from eval.experiment.executor import Fingerprinted
 from retrieval.aliases import Aliases, load_aliases
+from retrieval.index_building import open_unchanged
 from retrieval.store import PassageStore, has_store
 
 _BATCH = 1000  # ids that are looked up at once
+_MOST_NAMED = 3_000_000  # passages of an index whose files and titles are read: a quarter of a minute
 
 
 class _Lookup(Protocol):
@@ -51,14 +55,16 @@ async def match_gold(
                 return list(questions)
             known = set(await _in_batches(look_up, ids))
             themselves = await _in_batches(look_up, names)
+        by_name = find_names([id_ for id_ in ids if id_ not in known], folders)
     except CoragError as error:
         _print(f"gold passages were not looked up in the index: {error}")
         return list(questions)
+    known.update(by_name)
     matched = [
         each if each.pages or known.issuperset(each.supporting) else replace(each, supporting=())
         for each in questions
     ]
-    matched = _rename(matched, load_aliases(folders))
+    matched = _name(_rename(matched, load_aliases(folders)), by_name)
     if missing := [id_ for id_ in ids if id_ not in known]:
         lost = sum(
             bool(one.supporting) > bool(other.supporting)
@@ -75,6 +81,36 @@ async def match_gold(
             "leave_out_self keeps a question from finding itself."
         )
     return matched
+
+
+def find_names(gold: Sequence[str], folders: Sequence[str]) -> dict[str, str]:
+    """Return what gold passages that are no ids are in some indexes, such as "file:tr9.md".
+
+    They come by how they are given. Those that are nothing there are left out; where no index lies here, what says what it is counts as it
+    stands. Raises :class:`DataError` for a name of several files.
+    """
+    if not gold:
+        return {}
+    stores = [folder for folder in map(Path, folders) if has_store(folder)]
+    if not stores:
+        return {each: each for each in gold if is_name(each)}
+    names: set[str] = set()
+    for folder in stores:
+        store = open_unchanged(folder, PassageStore, PassageStore.close)
+        if len(store) <= _MOST_NAMED:
+            names.update(name for passage in store.rows(0, len(store)) for name in passage_names(passage))
+        store.close()
+    return {each: name for each in gold if (name := find_name(each, names))}
+
+
+def _name(questions: Sequence[Question], names: Mapping[str, str]) -> list[Question]:
+    """Return the questions with gold passages that are given by file, page or title as what they are."""
+    return [
+        each
+        if each.pages or not names.keys() & set(each.supporting)
+        else replace(each, supporting=tuple(dict.fromkeys(names.get(id_, id_) for id_ in each.supporting)))
+        for each in questions
+    ]
 
 
 def _rename(questions: Sequence[Question], aliases: Aliases) -> list[Question]:
@@ -113,7 +149,7 @@ async def _open_lookup(index: Fingerprinted, folders: Sequence[str]) -> AsyncIte
         return
     # The store first: workers' indexes are not open here, and a server would be sent thousands of ids.
     if folders and all(has_store(Path(folder)) for folder in folders):
-        stores = [PassageStore(Path(folder)) for folder in folders]
+        stores = [open_unchanged(Path(folder), PassageStore, PassageStore.close) for folder in folders]
 
         async def read(ids: Sequence[str]) -> Mapping[str, Passage]:
             return {id_: passage for store in stores for id_, passage in store.passages(ids).items()}

@@ -220,6 +220,11 @@ def folder_name(cell: str) -> str:
     return re.sub(r"[^\w.=-]+", "-", cell)
 
 
+def settings_digest(settings: Mapping[str, Any]) -> str:
+    """Return 8 hexadecimal digits that tell a run's settings from others, for its folder's name."""
+    return stable_hash(json.dumps(settings, sort_keys=True, default=str))[:8]
+
+
 def run_path(config: RunConfig, name: str, settings: Mapping[str, Any], cell: str = "") -> Path:
     """Return the folder of a method's run, or of its shard.
 
@@ -228,6 +233,5 @@ def run_path(config: RunConfig, name: str, settings: Mapping[str, Any], cell: st
     if config.out != "auto":
         run = config.folder / (folder_name(cell) or name)
     else:
-        digest = stable_hash(json.dumps(settings, sort_keys=True, default=str))[:8]
-        run = config.folder / f"{name}-{digest}"
+        run = config.folder / f"{name}-{settings_digest(settings)}"
     return Shard.parse(config.shard).folder(run) if config.shard else run

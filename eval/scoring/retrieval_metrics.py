@@ -6,7 +6,8 @@ By passage (IRCoT's recall), by the answer's words in the texts (CoRAG's table 4
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from corag.core.text import mentions, normalize_answer
 from retrieval.aliases import NO_ALIASES, Aliases
@@ -19,29 +20,39 @@ PROVENANCE_TITLES = {
 }
 """What :func:`with_provenance` adds to a question's measures, with the titles of its columns in a table."""
 
+NO_NAMES: Mapping[str, Collection[str]] = MappingProxyType({})
+
 # Yes and no stand in nearly every text, and say nothing about whether it tells the answer.
 _NOT_IN_TEXT = frozenset({"", "yes", "no", "noanswer"})
 
 
 def supporting_recall(
-    collected: Sequence[str], supporting: Sequence[str], k: int, aliases: Aliases = NO_ALIASES
+    collected: Sequence[str],
+    supporting: Sequence[str],
+    k: int,
+    aliases: Aliases = NO_ALIASES,
+    names: Mapping[str, Collection[str]] = NO_NAMES,
 ) -> float | None:
     """Return the share of gold passages that are among the first k different ones collected.
 
     A set measure, as IRCoT's (Trivedi et al. 2023): the order within the k does not count. ``collected``:
-    passage ids in order of collection. ``aliases``: what gold ids mean in the index. None if the question has
-    no gold passages.
+    passage ids in order of collection. ``aliases``: what gold ids mean in the index. ``names``: by passage
+    id, what else it may be called by gold passages, such as its file. None if the question has no gold
+    passages.
 
     >>> supporting_recall(["a", "b", "c"], ["c", "a"], k=2)
     0.5
     >>> supporting_recall(["a", "b#2"], ["c", "b"], k=2, aliases=Aliases({"c": "a"}, numbered=True))
     1.0
+    >>> supporting_recall(["a"], ["file:x.md", "file:y.md"], k=2, names={"a": ["title:X", "file:x.md"]})
+    0.5
     """
     if not supporting:
         return None
-    first = aliases.names(list(dict.fromkeys(collected))[:k])
+    first = list(dict.fromkeys(collected))[:k]
+    found = aliases.names(first).union(*(names.get(id_, ()) for id_ in first))
     gold = aliases.gold(supporting)
-    return len(first & gold) / len(gold)
+    return len(found & gold) / len(gold)
 
 
 def answer_recall(texts: Iterable[str], answers: Sequence[str]) -> float | None:

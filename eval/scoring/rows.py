@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from corag.core.runs.rows import SavedRow
+from corag.core.tools import SearchStep
+from eval.datasets.gold_names import is_name, passage_names
 from eval.datasets.pages import page_ids
 from eval.scoring.retrieval_metrics import (
+    NO_NAMES,
     PROVENANCE_TITLES,
     answer_recall,
     page_recall,
@@ -106,12 +109,19 @@ def score_row(
         measures = {**further, "em": item.em, "f1": item.f1}
         further |= with_provenance(measures, r_precision(collected_pages, pages))
     elif searches:
-        recall = supporting_recall(row.passage_ids, row.question.supporting, recall_at, aliases)
+        names = _names_of_hits(row) if any(map(is_name, row.question.supporting)) else NO_NAMES
+        recall = supporting_recall(row.passage_ids, row.question.supporting, recall_at, aliases, names)
     if searches and texts is not None:
         # A passage that was collected twice takes one of the places, as in recall.
         recalled = answer_recall(texts(list(dict.fromkeys(row.passage_ids))[:recall_at]), gold)
         further |= {} if recalled is None else {"answer_recall": recalled}
     return Scores(item.em, item.f1, recall, further, bool(gold))
+
+
+def _names_of_hits(row: SavedRow) -> Mapping[str, Collection[str]]:
+    """Return what the passages that a row's searches found are called by gold passages, by id."""
+    hits = (hit for step in row.steps if isinstance(step, SearchStep) for hit in step.hits)
+    return {hit.passage.id: set(passage_names(hit.passage)) for hit in hits}
 
 
 def score_rows(

@@ -9,6 +9,7 @@ from corag.core.errors import ConfigError, DataError
 from corag.core.runs.manifest import Manifest, Start
 from corag.core.types import Passage
 from eval.scoring.rows import PassageTexts
+from retrieval.index_building import open_unchanged
 from retrieval.store import PassageStore, has_store
 
 
@@ -32,7 +33,8 @@ def passage_texts(run: Path, start: Start) -> PassageTexts:
     It reads the store beside the index, which needs no search engine. Raises :class:`ConfigError` if no index
     of the run lies here with its texts; the reader raises :class:`DataError` for an id that it lacks.
     """
-    stores = [PassageStore(Path(index)) for index in start.index if has_store(Path(index))]
+    folders = [Path(index) for index in start.index if has_store(Path(index))]
+    stores = [open_unchanged(folder, PassageStore, PassageStore.close) for folder in folders]
     if not stores:
         raise ConfigError(
             f"the texts of the passages of '{run}' are not at hand: {start.searched} is not the folder of an "

@@ -13,7 +13,7 @@ from pathlib import Path
 from corag.core.compression import content_name
 from corag.core.errors import DataError
 from retrieval.documents.readers import READERS
-from retrieval.index_manifest import is_ours
+from retrieval.index_building import is_beside_an_index, is_ours
 
 RECORDS = ".jsonl"
 """The ending of files whose lines are passages as they stand, not documents."""
@@ -124,13 +124,15 @@ class _FolderWalk:
         files = []
         for folder, folders, names in os.walk(root, onerror=self._note_closed):
             visible = [name for name in folders if not name.startswith(".")]
-            self.hidden += len(folders) - len(visible)
+            self.hidden += sum(
+                name.startswith(".") and not is_beside_an_index(name) for name in (*folders, *names)
+            )
             folders[:] = [name for name in visible if not self._is_index(Path(folder, name))]
             for name in names:
                 file = Path(folder, name)
                 if name.startswith("."):
-                    self.hidden += 1
-                elif content_ending(file) in ENDINGS:
+                    continue
+                if content_ending(file) in ENDINGS:
                     files += self.file(file)
                 else:
                     self.skipped[file.suffix.lower() or "without an ending"] += 1

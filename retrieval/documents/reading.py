@@ -279,7 +279,7 @@ class EarlierIndex:
 
     @classmethod
     def open(cls, folder: Path) -> EarlierIndex | None:
-        """Open what was put aside; None if there is nothing, or an interruption has torn it."""
+        """Open an index; None if it has no texts or file reports, as one made of passages has none."""
         whole = all((folder / name).is_file() for name in (*STORE_FILES, FILES))
         return cls(folder) if whole else None
 

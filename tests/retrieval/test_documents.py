@@ -22,14 +22,15 @@ from corag.core.runs.stamp import STAMP, Stamp
 from corag.core.tools import SearchStep
 from corag.core.types import Answer, Hit, Passage, Question, passage_id
 from corag.core.words import count_words
-from retrieval.build import OF_USE, build_index
+from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.corpora import detect_format, read_corpus
 from retrieval.documents.document import Block, Document
 from retrieval.documents.files import find_documents
 from retrieval.documents.passages import Cutting, cut
 from retrieval.documents.reading import FILES, DocumentCorpus, write_reports
-from retrieval.index_manifest import BEFORE, INDEX_FILE, SHARDS, begin_build, is_ours, read_manifest
+from retrieval.index_building import begin_build, building_folder, is_ours
+from retrieval.index_manifest import INDEX_FILE, SHARDS
 from retrieval.open import open_retriever
 from retrieval.records import passage_from_record
 from retrieval.sifting import CorpusReport
@@ -844,7 +845,7 @@ async def test_a_folder_is_indexed_searched_changed_and_brought_up_to_date(
     found = {hit.passage.source for hit in await search(tmp_path / "bm25", "Zanzibar Yakutsk xerus")}
     assert found == {"empty.txt", "notes/town_003.txt", "wiki/new.md"}
     assert not [hit for hit in await search(tmp_path / "bm25", "190") if hit.passage.source.endswith("docx")]
-    assert not (tmp_path / "bm25" / BEFORE).exists()
+    assert not building_folder(tmp_path / "bm25").exists()
     fresh = build_index(replace(config, out=str(tmp_path / "fresh")), ignore)
     assert fresh.fingerprint == second.fingerprint
     for name in (TEXTS, FILES):
@@ -865,8 +866,7 @@ async def test_a_repeat_comes_back_when_what_it_repeats_is_gone(tmp_path: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("torn", [False, True])
-def test_an_update_that_was_interrupted_goes_on(tmp_path: Path, torn: bool) -> None:
+async def test_an_update_that_was_interrupted_goes_on(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
     for number in range(5):
@@ -874,18 +874,18 @@ def test_an_update_that_was_interrupted_goes_on(tmp_path: Path, torn: bool) -> N
     config = IndexConfig([str(docs)], str(tmp_path / "bm25"))
     first = build_index(config, ignore)
     # Begun with other files than those that it is finished with.
-    begun = replace(first.settings, corpus=first.settings.corpus[:2])
-    assert begin_build(Path(config.out), begun, overwrite=False, keeping=OF_USE) is None
-    assert read_manifest(Path(config.out)) is None
-    if torn:
-        (Path(config.out) / BEFORE / TEXTS).unlink()
+    begun = replace(first.settings, corpus=first.settings.corpus[:4])
+    place = begin_build(Path(config.out), begun, overwrite=False, updates=True)
+    (place.building / TEXTS).write_text("torn")
+    sources = {hit.passage.source for hit in await search(Path(config.out), prose(2, 1), 9)}
+    assert "2.txt" in sources, "the old index is searched meanwhile"
     (docs / "2.txt").write_text("Zebras live in Zanzibar.")
     told: list[str] = []
     assert build_index(config, told.append).passages == 5
-    assert told[0].startswith("since this index was built: 1 changed (2.txt); unchanged: 4.") is not torn
+    assert told[0].startswith("since this index was built: 1 changed (2.txt); unchanged: 4.")
     fresh = build_index(replace(config, out=str(tmp_path / "fresh")), ignore)
     assert (Path(config.out) / TEXTS).read_bytes() == (tmp_path / "fresh" / TEXTS).read_bytes()
-    assert not any((Path(config.out) / name).exists() for name in (BEFORE, STAMP))
+    assert not place.building.exists() and not (Path(config.out) / STAMP).exists()
     assert build_index(config, ignore).fingerprint == fresh.fingerprint
 
 
@@ -958,7 +958,7 @@ def test_passages_of_an_interrupted_encoding_do_not_count_as_encoded(
         patch.setattr("retrieval.build.build_faiss", None)
         with pytest.raises(TypeError):
             build_index(config, ignore)
-    next((tmp_path / "dense" / SHARDS).glob("*8.npy")).unlink()
+    next((building_folder(tmp_path / "dense") / SHARDS).glob("*8.npy")).unlink()
     told: list[str] = []
     build_index(config, told.append)
     assert "vectors: 2 taken over, 0 encoded, 8 of the interrupted build." in told

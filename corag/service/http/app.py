@@ -253,9 +253,12 @@ class _Handlers:
         return json_response({"status": "ok"})
 
     async def readiness(self, _: Request) -> Response:
-        """Say whether questions are taken."""
+        """Say whether questions are taken, and whether the index that is searched is the one on disk."""
         ready = self._service.ready
-        return json_response({"status": "ready" if ready else "unavailable"}, 200 if ready else 503)
+        state: dict[str, Any] = {"status": "ready" if ready else "unavailable"}
+        if self._service.index_watch is not None:
+            state["index"] = self._service.index_watch.state
+        return json_response(state, 200 if ready else 503)
 
     async def metrics(self, _: Request) -> Response:
         """Return the figures."""

@@ -1,0 +1,83 @@
+"""Show the passages that an index has for some words: their files, titles, ids and scores.
+
+corag search indexes/mine "how many days of leave"
+corag search indexes/mine leave --k 3 --show_text 0 --json
+
+A question's gold passages (supporting) are named as they are here: by file, by file and page, by title, or by
+id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+from annotated_types import Ge
+from rich.console import Console
+
+from corag.cli.result import CommandResult
+from corag.core.errors import ConfigError
+from corag.core.options import Options
+from corag.core.protocols import search_note
+from corag.core.text import printable
+from corag.core.types import Hit
+from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
+from eval.experiment.backends import open_searched
+from retrieval.config import RetrieverConfig
+
+
+@dataclass(frozen=True)
+class SearchOptions(Options):
+    """Options of 'corag search'.
+
+    Attributes:
+        index: one or more indexes, or addresses of search servers, as in --retriever.index.
+        query: the words to search for.
+        k: how many passages to show at most.
+        show_text: how many characters of each passage are shown; 0 for none. JSON has all of it.
+        retriever: how to search, when the defaults do not do.
+    """
+
+    index: list[str] = field(default_factory=list)
+    query: str = ""
+    k: Annotated[int, Ge(1)] = 10
+    show_text: Annotated[int, Ge(0)] = 200
+    retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+
+    def __post_init__(self) -> None:
+        if not self.index or not self.query.strip():
+            missing = "query" if self.index else "index"
+            raise ConfigError(f'no {missing} was given: write corag search INDEX "words".')
+
+
+def main(config: SearchOptions) -> CommandResult:
+    """Print the passages, best first."""
+    hits = asyncio.run(_search(config))
+    console = Console(highlight=False, emoji=False, markup=False, soft_wrap=True)
+    if note := search_note(hits):
+        console.print(f"({printable(note)})")
+    for rank, hit in enumerate(hits, 1):
+        passage = hit.passage
+        console.print(printable(f"{rank:>3}. {passage.citation or passage.id}"), style="bold")
+        console.print(printable(f"     id {passage.id}, score {hit.score:.4f}"), style="dim")
+        text = " ".join(passage.text.split())
+        if config.show_text and text:
+            console.print(
+                printable(f"     {text[: config.show_text]}{'…' if len(text) > config.show_text else ''}")
+            )
+    if not hits:
+        console.print(f"no passage of {', '.join(config.index)} has any of these words.")
+    return CommandResult(0, [_record(rank, hit) for rank, hit in enumerate(hits, 1)])
+
+
+async def _search(config: SearchOptions) -> Sequence[Hit]:
+    async with open_searched(replace(config.retriever, index=config.index)) as retriever:
+        return await retriever.search(config.query, config.k)
+
+
+def _record(rank: int, hit: Hit) -> dict[str, Any]:
+    passage = hit.passage
+    about = {"rank": rank, "score": hit.score, "id": passage.id, "title": passage.title}
+    return about | {"source": passage.source, "page": passage.page, "text": passage.text}
