@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 from corag.core.errors import ConfigError, DataError
 from corag.core.files import build_folder, file_digest
 from corag.core.folder_lock import lock_folder, refuse_if_locked
+from corag.core.runs.folder import ANOTHER_OUT
 from corag.core.types import Passage
 from retrieval.aliases import Aliases
 from retrieval.config import IndexConfig
@@ -46,7 +48,9 @@ from retrieval.index_building import (
     begin_build,
     building_folder,
     find_index,
+    has_leftovers,
     refuse_lost_passages,
+    remove_leftovers,
     swap_in,
 )
 from retrieval.index_manifest import (
@@ -70,7 +74,6 @@ from retrieval.sifting import CorpusReport, sift
 from retrieval.store import PassageStore, storing
 
 _REPORT_EVERY_S = 10.0
-_ADVICE = "choose another --out"
 
 
 def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
@@ -84,7 +87,7 @@ def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexMani
     process is building it.
     """
     folder = Path(config.out)
-    refuse_if_locked(folder, beside=True, advice=_ADVICE)  # told now, and not after an encoder was opened
+    refuse_if_locked(folder, beside=True, advice=ANOTHER_OUT)  # told now, and not after an encoder was opened
     with build_folder(folder, "the index ", building_folder(folder)):
         return _build(config, report)
 
@@ -110,10 +113,15 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
     files = documents.hashes if documents else hash_corpus(config.corpus)
     folder = Path(config.out)
     settings = _settings(config, files, encoder)
-    if not config.overwrite and (existing := find_index(folder, settings)):
+    existing = None if config.overwrite else find_index(folder, settings)
+    if existing and not has_leftovers(folder):
         return _report_existing(folder, existing, report)
-    with lock_folder(folder, work="corag index", beside=True, advice=_ADVICE):
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), config.out)
+    with lock_folder(folder, work="corag index", beside=True, advice=ANOTHER_OUT):
         if not config.overwrite and (existing := find_index(folder, settings)):  # built by another meanwhile
+            remove_leftovers(folder)
             return _report_existing(folder, existing, report)
         if documents and not config.overwrite:
             _refuse_unreadable(documents, folder)

@@ -228,23 +228,42 @@ def swap_in(place: BuildPlace) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     if not folder.exists() or not any(folder.iterdir()):
         building.rename(folder)
-        return
-    replaced = building
-    if not _exchange(building, folder):
+    elif not _exchange(building, folder):
         replaced = _beside(folder, "replaced")
         _remove(replaced)
         folder.rename(replaced)
         # Killed here, the index is looked for under its name beside the folder: resolve_index.
         building.rename(folder)
-    _remove(replaced)
+    remove_leftovers(folder)
+
+
+def has_leftovers(folder: Path) -> bool:
+    """Whether a swap was interrupted before all was removed of the index that was replaced."""
+    building = building_folder(folder)
+    return (
+        was_begun(folder)
+        or _beside(folder, "replaced").exists()
+        or (building.exists() and not was_begun(building))
+    )
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what a swap leaves of the index that was replaced. The caller holds the lock of ``folder``."""
+    _remove(_beside(folder, "replaced"))
+    building = building_folder(folder)
+    if building.exists() and (was_begun(folder) or not was_begun(building)):
+        _remove(building)
+    # Last, since it says that what lies beside the folder is the old index and not the next one.
+    (folder / BUILDING).unlink(missing_ok=True)
 
 
 def _finish_swap(folder: Path) -> None:
-    """Put a finished index in its place, if an interruption came between two renames."""
+    """Finish a swap that was interrupted."""
     resolved = resolve_index(folder)
     if resolved != folder:
         resolved.rename(folder.resolve())
-    _remove(_beside(folder, "replaced"))
+    if (folder / INDEX_FILE).is_file():
+        remove_leftovers(folder)
 
 
 def _exchange(one: Path, other: Path) -> bool:

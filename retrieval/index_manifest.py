@@ -31,8 +31,8 @@ LANGUAGE = "language"  # the detail of a BM25 index that is not English
 HASHES = "corag_hashes.json"
 SHARDS = "shards"
 PART, TRAINED, TRAINING = "part", "trained", "training"  # details that only some indexes have
-# The stamp of an index in the making; a whole one has its manifest alone. Its name is its own: folders of
-# runs have stamps too, and a folder of ours may be emptied.
+# The stamp of an index in the making; one in its place has its manifest alone. Its name is its own: folders
+# of runs have stamps too, and a folder of ours may be emptied.
 BUILDING = "corag_building.json"
 _PART = 1 << 20  # bytes that are hashed at once
 REBUILD = "Build it again with `corag index ... --overwrite true`."
@@ -235,7 +235,7 @@ def hash_documents(files: Iterable[tuple[Path, str]]) -> tuple[CorpusFile, ...]:
 def write_manifest(
     folder: Path, settings: IndexSettings, passages: int, notes: Sequence[str]
 ) -> IndexManifest:
-    """Seal a finished index: hash and list its files, write the manifest, drop the building's stamp."""
+    """Seal a finished index: hash and list its files, write the manifest."""
     index_files = [file for file in sorted(folder.iterdir()) if file.name not in (BUILDING, HASHES)]
     files = tuple((file.name, file.stat().st_size) for file in index_files)
     hashes = {file.name: _hash_file(file) for file in index_files if file.is_file()}
@@ -249,7 +249,6 @@ def write_manifest(
     hashes[INDEX_FILE] = _blake2b(text.encode()).hexdigest()
     write_atomically(folder / HASHES, json.dumps(hashes, indent=1) + "\n")
     write_atomically(folder / INDEX_FILE, text)
-    (folder / BUILDING).unlink(missing_ok=True)
     return manifest
 
 

@@ -46,7 +46,8 @@ def find_name(gold: str, names: Collection[str]) -> str:
     A file may be given with less or more of the folders that lead to it. Raises :class:`DataError` if several
     files are meant.
 
-    >>> find_name("docs/a.pdf, page 3", {"file:a.pdf", "file:a.pdf, page 3"}), find_name("Leave", {"title:Leave"})
+    >>> names = {"file:a.pdf", "file:a.pdf, page 3", "title:Leave"}
+    >>> find_name("docs/a.pdf, page 3", names), find_name("Leave", names)
     ('file:a.pdf, page 3', 'title:Leave')
     """
     for name in (gold, f"{FILE}{gold}", f"{TITLE}{gold}"):

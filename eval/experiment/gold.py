@@ -86,8 +86,8 @@ async def match_gold(
 def find_names(gold: Sequence[str], folders: Sequence[str]) -> dict[str, str]:
     """Return what gold passages that are no ids are in some indexes, such as "file:tr9.md".
 
-    They come by how they are given. Those that are nothing there are left out; where no index lies here, what says what it is counts as it
-    stands. Raises :class:`DataError` for a name of several files.
+    They come by how they are given. Those that are nothing there are left out; where no index lies here, what
+    says what it is counts as it stands. Raises :class:`DataError` for a name of several files.
     """
     if not gold:
         return {}

@@ -102,7 +102,7 @@ def test_broken_line_in_a_corpus(capsys, tmp_path):
     message = refused(capsys, ["index", str(corpus), "--out", str(tmp_path / "index"), "--strict", "true"])
     assert "corpus.jsonl" in message and "line 2" in message
     message = refused(capsys, [*ASK, "--retriever.index", str(tmp_path / "index")])
-    assert "is not a complete index" in message, "what was indexed before the broken line is no corpus"
+    assert "was begun and is not finished" in message, "what was indexed before the broken line is no corpus"
     assert main(["index", str(corpus), "--out", str(tmp_path / "index")]) == 0
     printed = capsys.readouterr().err
     assert "1 passages kept; dropped: 1 not valid JSON." in printed and "corpus.jsonl, line 2: " in printed
@@ -145,7 +145,7 @@ def test_an_index_is_not_written_where_a_file_is(capsys, tmp_path):
         assert f"cannot write the index '{out}': '{out}' is a file or lies in one." in message
     assert corpus.read_text().startswith("{"), "the file is as it was"
     message = refused(capsys, ["index", str(corpus), "--out", "/proc/index"])
-    assert "cannot write the index '/proc/index': " in message, "nobody can write there"
+    assert "cannot write the folder '/proc/index': " in message, "nobody can write there"
 
 
 @pytest.mark.slow
@@ -164,7 +164,7 @@ def test_an_index_on_a_full_disk_is_a_sentence_and_looks_unfinished(capsys, tmp_
     )
     assert ended.returncode == 2 and "Traceback" not in ended.stderr
     assert "cannot write " in ended.stderr.splitlines()[-1] and str(out) in ended.stderr
-    assert "is not a complete index" in refused(capsys, [*ASK, "--retriever.index", str(out)])
+    assert "was begun and is not finished" in refused(capsys, [*ASK, "--retriever.index", str(out)])
     assert main(["index", str(corpus), "--out", str(out), *options]) == 0, (
         "with room, the same command builds"
     )

@@ -184,7 +184,7 @@ async def test_long_questions_and_conversations_are_shortened_from_the_front_and
         assert reply["choices"][0]["message"]["content"] == "Ada Orm"
         told = reply["corag"]["shortened"]["question"]
         assert told["characters"] == len(document + QUESTION) and told["kept_characters"] <= 4_000
-        assert running.service._retriever.queries[0].endswith(QUESTION)
+        assert running.service.index.retriever.queries[0].endswith(QUESTION)
         turns = [turn for n in range(60) for turn in (ask(f"{n} " + "word " * 200)[0], answered("yes"))]
         reply = (await running.ask(messages=[*turns, *ask()])).json()
         told = reply["corag"]["shortened"]["conversation"]

@@ -81,7 +81,7 @@ async def test_what_a_client_sends_by_itself_is_answered_by_every_method(each):
     async with in_process() as (client, service):
         for preset in PRESETS:
             service._generator.requests.clear()
-            searches = len(service._retriever.queries)
+            searches = len(service.index.retriever.queries)
             answer = await client.post(each.path, json={"model": preset, **each.body})
             if each.refused:
                 assert answer.status_code == 400
@@ -94,10 +94,10 @@ async def test_what_a_client_sends_by_itself_is_answered_by_every_method(each):
             assert all(extension["ignored"].values()), "each has its reason"
             if each.job:
                 assert len(service._generator.requests) == 1, "one plain call"
-                assert len(service._retriever.queries) == searches
+                assert len(service.index.retriever.queries) == searches
                 assert not service.records.find(extension["id"]), "no question, so no record"
             else:
-                assert len(service._retriever.queries) > searches
+                assert len(service.index.retriever.queries) > searches
 
 
 @pytest.mark.parametrize(
@@ -178,11 +178,11 @@ async def test_jobs_are_questions_where_an_option_says_so_and_further_ones_can_b
     (title,) = (each for each in BODIES if (each.client, each.kind) == ("Zed", "title"))
     async with in_process(page_jobs=False) as (client, service):
         said = (await client.post(CHAT, json={"model": "one_step", **title.body, "stream": False})).json()
-        assert "job" not in said["corag"] and service._retriever.queries
+        assert "job" not in said["corag"] and service.index.retriever.queries
     async with in_process(page_job_patterns=["^name this chat"]) as (client, service):
         body = {"model": "one_step", "messages": [{"role": "user", "content": "Name this chat: hello"}]}
         assert (await client.post(CHAT, json=body)).json()["corag"]["job"] == "other"
-        assert not service._retriever.queries
+        assert not service.index.retriever.queries
 
 
 async def test_a_job_over_a_long_conversation_keeps_its_instruction():
@@ -212,7 +212,7 @@ async def test_texts_are_read_and_other_parts_are_named(content, ignored):
     async with in_process() as (client, service):
         body = {"model": "one_step", "messages": [{"role": "user", "content": content}]}
         said = (await client.post(CHAT, json=body)).json()
-        assert len(service._retriever.queries) == 1 and QUESTION in service._generator.prompts[0]
+        assert len(service.index.retriever.queries) == 1 and QUESTION in service._generator.prompts[0]
         names = said["corag"]["ignored"]
         if ignored is None:
             assert len(names) < 100 and "(others)" in names
@@ -240,7 +240,7 @@ async def test_a_page_that_sends_the_place_of_the_answer_too_is_answered():
     async with in_process() as (client, service):
         body = {"model": "one_step", "messages": [USER, {"role": "assistant", "content": ""}]}
         assert (await client.post(CHAT, json=body)).status_code == 200
-        assert len(service._retriever.queries) == 1 and QUESTION in service._generator.prompts[0]
+        assert len(service.index.retriever.queries) == 1 and QUESTION in service._generator.prompts[0]
         body["messages"][1]["content"] = "The mayor is"  # to be gone on with, which an answer is not
         assert (await client.post(CHAT, json=body)).status_code == 400
 

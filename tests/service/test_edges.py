@@ -189,7 +189,7 @@ async def test_a_follow_up_is_never_asked_in_part(said, asked):
 
     async with served(generator=ScriptedGenerator(reply, cuts=True)) as running:
         assert (await running.ask(messages=conversation)).status_code == 200
-        searched = running.service._retriever.queries[0]
+        searched = running.service.index.retriever.queries[0]
         assert searched == asked
 
 

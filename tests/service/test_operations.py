@@ -16,8 +16,9 @@ from corag.service.http.gate import allowed_hosts
 from corag.service.keys import Keys
 from corag.service.options import Limits, read_presets
 from corag.service.serve import AnswersOptions
+from tests.fakes import WordRetriever
 from tests.messages import raises_message
-from tests.service.serving import options, served, until
+from tests.service.serving import PASSAGES, options, served, until
 
 PLAIN = {"plain": {"method": "closed_book"}}
 KEYS = ("alpha", "0123456789abcdef-alpha"), ("beta", "0123456789abcdef-beta")
@@ -207,15 +208,32 @@ async def test_what_was_served_is_a_run_and_links_outlive_a_restart(tmp_path, ca
         found = (await client.get(f"/v1/answers/{ids[0]}")).json()
         assert found["question"] == "Who is the mayor of Karlen 0?" and found["answer"] == "Ada Orm"
         assert (await client.get("/v1/answers/unknown")).status_code == 404
-    assert [row.question.id for row in read_rows(tmp_path / "corag").values()] == ids
+    (folder,) = tmp_path.glob("corag-*")
+    assert [row.question.id for row in read_rows(folder).values()] == ids
     async with served(given) as running, running.client() as client:
         again = (await client.get(f"/v1/answers/{ids[0]}")).json()
         assert again == found
-    run, report = str(tmp_path / "corag"), str(tmp_path / "report.html")
+    run, report = str(folder), str(tmp_path / "report.html")
     for words in (["table", run], ["ledger", run], ["report", run, "--out", report]):
         assert await asyncio.to_thread(main, words) == 0
     assert (tmp_path / "report.html").stat().st_size > 10_000
     assert "3" in capsys.readouterr().out
+
+
+async def test_other_settings_go_on_in_a_folder_of_their_own_and_old_links_answer(tmp_path):
+    links = []
+    for budget, fingerprint in ((0, "one"), (5_000, "one"), (5_000, "other"), (0, "one")):
+        retriever = WordRetriever(PASSAGES)
+        retriever.fingerprint = fingerprint
+        async with (
+            served(options(out=str(tmp_path), budget=budget), retriever=retriever) as running,
+            running.client() as client,
+        ):
+            links.append(f"/v1/answers/{(await running.ask()).json()['corag']['id']}")
+            assert [(await client.get(link)).status_code for link in links] == [200] * len(links)
+    rows = [len(read_rows(folder)) for folder in tmp_path.glob("corag-*")]
+    assert sorted(rows) == [1, 1, 2], "the same settings go on in the same folder"
+    assert len(list(tmp_path.glob("plain-*"))) == 2, "what searches nothing does not depend on the index"
 
 
 async def test_the_end_waits_for_answers_and_refuses_new_ones():

@@ -1,0 +1,249 @@
+"""An index is updated while others search it; whatever interrupts that, the old or the new one answers."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from corag.core.errors import ConfigError, IndexMismatchError
+from corag.core.folder_lock import lock_folder
+from corag.core.protocols import Retriever
+from retrieval import index_building
+from retrieval.build import build_index
+from retrieval.config import IndexConfig, RetrieverConfig
+from retrieval.documents.files import find_documents
+from retrieval.index_building import building_folder, open_unchanged
+from retrieval.open import open_retriever
+from tests.messages import raises_message
+from tests.retrieval.conftest import ignore
+
+pytestmark = pytest.mark.slow
+
+BEASTS = ("Zebras", "Yaks", "Wolves", "Voles", "Tapirs", "Seals")
+
+
+def write_documents(folder: Path, places: str) -> Path:
+    """Write seven documents that all name these places; one has the same text as another."""
+    (folder / "again").mkdir(parents=True, exist_ok=True)
+    for number, beast in enumerate(BEASTS):
+        (folder / f"{number}.txt").write_text(f"{beast} live in {places}.")
+    (folder / "again/0.txt").write_text(f"{BEASTS[0]} live in {places}.")
+    return folder
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> IndexConfig:
+    docs = write_documents(tmp_path / "docs", "Zanzibar")
+    config = IndexConfig([str(docs)], str(tmp_path / "index"))
+    build_index(config, ignore)
+    return config
+
+
+async def texts(retriever: Retriever, query: str = "zebras") -> set[str]:
+    return {hit.passage.text for hit in await retriever.search(query, 3)}
+
+
+async def search(folder: Path, query: str = "zebras") -> set[str]:
+    retriever = await open_retriever(RetrieverConfig([str(folder)]))
+    try:
+        return await texts(retriever, query)
+    finally:
+        await retriever.close()
+
+
+OLD, NEW = {"Zebras live in Zanzibar."}, {"Zebras live in Zambia."}
+
+# Ends itself by kill -9 when Python is about to open, rename or remove its n-th file of the build.
+KILLED = """
+import os, signal, sys
+from corag.cli.main import main
+
+at, seen = int(sys.argv[1]), 0
+EVENTS = ("open", "os.rename", "os.remove", "os.rmdir", "ctypes.dlsym")
+
+def hook(event, arguments):
+    global seen
+    swaps = event == "ctypes.dlsym" and arguments[1] == "renameat2"
+    if swaps or event in EVENTS and "index" in str(arguments[0]):
+        seen += 1
+        if seen == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+main(["index", sys.argv[2], "--out", sys.argv[3]])
+print("events", seen)
+"""
+
+
+def update(config: IndexConfig, at: int) -> tuple[int, str]:
+    """Update an index in a process that ends itself at the ``at``-th event; return its status and output."""
+    command = [sys.executable, "-c", KILLED, str(at), *config.corpus, config.out]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    return result.returncode, result.stdout
+
+
+@pytest.mark.drill
+async def test_killed_at_any_moment_an_update_leaves_the_old_index_or_the_new_one(
+    config: IndexConfig,
+) -> None:
+    docs, out = Path(config.corpus[0]), Path(config.out)
+    write_documents(docs, "Zambia")
+    status, output = update(config, 0)
+    assert status == 0 and await search(out) == NEW
+    count = int(output.split()[-1])
+    assert count > 30
+    build_index(config, ignore)
+    places, answers = ["Zanzibar", "Zambia"], []
+    # Spread over the build, and each of the last, around the swap.
+    for at in (*range(1, count - 8, (count - 8) // 5), *range(count - 7, count)):
+        write_documents(docs, places[0])
+        status, output = update(config, at)
+        assert status == -signal.SIGKILL, f"moment {at}: {output}"
+        (answer,) = await search(out)
+        answers.append(places[0] in answer)
+        assert answer in {f"Zebras live in {place}." for place in places}
+        build_index(config, ignore)
+        assert await search(out) == {f"Zebras live in {places[0]}."}
+        assert not building_folder(out).exists()
+        places.reverse()
+    assert len(answers) >= 10 and set(answers) == {False, True}, "before the swap the old one, then the new"
+
+
+async def test_whoever_has_opened_an_index_keeps_it(config: IndexConfig) -> None:
+    out = Path(config.out)
+    reader = await open_retriever(RetrieverConfig([config.out], cache_size=0))
+    write_documents(Path(config.corpus[0]), "Zambia")
+    build_index(config, ignore)
+    assert await texts(reader) == OLD and await search(out) == NEW
+    (passage,) = [hit.passage for hit in await reader.search("yaks", 1)]
+    assert await reader.passages([passage.id]) == (passage,)
+    await reader.close()
+    with pytest.raises(IndexMismatchError):
+        open_unchanged(out / "nothing", lambda place: (_ for _ in ()).throw(IndexMismatchError("gone")))
+
+
+async def test_an_index_that_is_replaced_while_it_is_opened_is_opened_again(config: IndexConfig) -> None:
+    out = Path(config.out)
+    opened: list[Path] = []
+
+    def open_and_replace(place: Path) -> str:
+        text = (place / "passages.jsonl").read_text()
+        if not opened:
+            write_documents(Path(config.corpus[0]), "Zambia")
+            build_index(config, ignore)
+        opened.append(place)
+        return text + (place / "documents.jsonl").read_text()
+
+    closed: list[str] = []
+    text = open_unchanged(out, open_and_replace, closed.append)
+    assert len(opened) == 2 and "Zambia" in text and "Zanzibar" in closed[0]
+
+
+async def test_where_two_folders_cannot_be_swapped_a_finished_index_is_found_beside_its_place(
+    config: IndexConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, docs = Path(config.out), Path(config.corpus[0])
+    monkeypatch.setattr(index_building, "_exchange", lambda *_: False)  # as NFS has it
+    write_documents(docs, "Zambia")
+    build_index(config, ignore)
+    assert await search(out) == NEW
+    # Killed between the two renames.
+    replaced = out.with_name(f".{out.name}.replaced")
+    assert not replaced.exists() and not building_folder(out).exists()
+    out.rename(building_folder(out))
+    assert await search(out) == NEW
+    write_documents(docs, "Zanzibar")
+    build_index(config, ignore)
+    assert await search(out) == OLD and not building_folder(out).exists()
+
+
+async def test_a_link_to_an_index_stays_a_link(config: IndexConfig, tmp_path: Path) -> None:
+    link = tmp_path / "current"
+    link.symlink_to(config.out)
+    write_documents(Path(config.corpus[0]), "Zambia")
+    build_index(IndexConfig(config.corpus, str(link)), ignore)
+    assert link.is_symlink() and await search(link) == await search(Path(config.out)) == NEW
+
+
+async def test_a_finished_build_that_was_not_swapped_in_is_taken_as_it_is(
+    config: IndexConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_documents(Path(config.corpus[0]), "Zambia")
+    with monkeypatch.context() as patch, pytest.raises(TypeError):
+        patch.setattr("retrieval.build.swap_in", None)
+        build_index(config, ignore)
+    assert await search(Path(config.out)) == OLD
+    told: list[str] = []
+    build_index(config, told.append)
+    assert not told and await search(Path(config.out)) == NEW
+
+
+def test_a_second_builder_is_told_of_the_first(config: IndexConfig) -> None:
+    write_documents(Path(config.corpus[0]), "Zambia")
+    with lock_folder(Path(config.out), work="corag index", beside=True), raises_message(ConfigError):
+        build_index(config, ignore)
+    assert build_index(config, ignore).passages == 6
+
+
+@pytest.mark.drill
+async def test_of_two_builders_one_builds_and_the_other_is_told(config: IndexConfig) -> None:
+    write_documents(Path(config.corpus[0]), "Zambia")
+    command = [sys.executable, "-m", "corag.cli", "index", *config.corpus, "--out", config.out]
+    two = [
+        subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    outputs = ["".join(each.communicate()) for each in two]
+    statuses = [each.returncode for each in two]
+    assert 0 in statuses and await search(Path(config.out)) == NEW
+    for status, output, other in zip(statuses, outputs, reversed(two), strict=True):
+        # The slower one may also come when all is done.
+        assert status == 0 or (
+            status == 2 and f"another corag index (process {other.pid}) is at work in" in output
+        )
+
+
+async def test_an_update_from_which_most_files_are_missing_is_refused(config: IndexConfig) -> None:
+    docs, out = Path(config.corpus[0]), Path(config.out)
+    for name in ("0.txt", "1.txt", "2.txt", "3.txt", "again/0.txt"):
+        (docs / name).unlink()
+    with raises_message(IndexMismatchError):
+        build_index(config, ignore)
+    assert await search(out) == OLD
+    below = docs / "below"
+    below.mkdir()
+    for number in (4, 5):
+        (docs / f"{number}.txt").rename(below / f"{number}.txt")
+    with raises_message(IndexMismatchError):
+        build_index(IndexConfig([str(below)], config.out), ignore)
+    assert build_index(IndexConfig([str(below)], config.out, overwrite=True), ignore).passages == 2
+    assert await search(out) != OLD
+
+
+async def test_an_update_that_would_lose_most_passages_is_refused(config: IndexConfig) -> None:
+    docs, out = Path(config.corpus[0]), Path(config.out)
+    for number in range(1, 5):
+        (docs / f"{number}.txt").write_bytes(b"")  # as on a share that is not mounted
+    with raises_message(IndexMismatchError):
+        build_index(config, ignore)
+    assert await search(out) == OLD
+    (docs / "1.txt").write_text("Yaks live in Zanzibar.")
+    assert build_index(config, ignore).passages == 3
+
+
+def test_what_lies_beside_an_index_is_no_hidden_document(tmp_path: Path) -> None:
+    docs = write_documents(tmp_path / "docs", "Zanzibar")
+    config = IndexConfig([str(docs)], str(docs / "index"))
+    manifest = build_index(config, ignore)
+    assert build_index(config, ignore) == manifest
+    assert find_documents([docs]).hidden == 0 and not any("hidden" in note for note in manifest.notes)
+
+
+async def test_an_index_that_was_only_begun_says_so(config: IndexConfig, tmp_path: Path) -> None:
+    begun = IndexConfig(config.corpus, str(tmp_path / "begun"))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(TypeError):
+        patch.setattr("retrieval.build.build_lucene", None)
+        build_index(begun, ignore)
+    with raises_message(IndexMismatchError):
+        await open_retriever(RetrieverConfig([begun.out]))
