@@ -9,13 +9,12 @@ from typing import Any, Literal, cast
 
 from corag.core.errors import ConfigError
 from corag.core.options import Options
+from corag.core.runs.manifest import SERVED
 from eval.experiment.backends import Setup
 from eval.experiment.registry import with_method
 from eval.experiment.run import RunConfig
 from eval.sweeps.cells import Cell, read_cells
 
-# What a run of served questions has where others name their question file.
-SERVED = "(served)"
 # A preset chooses how a question is answered. What answers it is opened once, for all of them.
 _SHARED_BY_PRESETS = ("model", "retriever", "seed")
 

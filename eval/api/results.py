@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from corag.core.errors import ConfigError
+from corag.core.files import write_atomically
 from corag.core.method import Method, MethodConfig
 from corag.core.runs.rows import SavedRow
 from corag.core.types import Question
@@ -23,6 +24,7 @@ from eval.experiment.gold import match_gold
 from eval.experiment.registry import METHODS, with_method
 from eval.experiment.run import RunConfig, answer_with, run_path
 from eval.report.page import write_report
+from eval.tables.formats import records_csv, table_records, to_csv, to_latex, to_markdown
 from eval.tables.printing import print_results, render_text
 from eval.tables.results import ResultsTable, TableView, score_view, table_of_runs
 from eval.tables.runs import Run, read_run, write_run_answers
@@ -35,7 +37,9 @@ Config = TypeVar("Config", bound=RunConfig)
 class Table:
     """A results table.
 
-    ``print`` shows it as 'corag table' does, with all that must be known beside the figures.
+    ``print`` shows it as 'corag table' does, with all that must be known beside the figures. ``to_pandas``
+    and ``to_csv`` have a line per run, with the tests if there is a baseline; ``to_latex`` and
+    ``to_markdown`` are for papers. What writes text returns it, and writes it to ``out`` if that is given.
     """
 
     def __init__(self, table: ResultsTable) -> None:
@@ -54,9 +58,36 @@ class Table:
         """Return the figures as a JSON object: fractions, intervals as [low, high]."""
         return self.figures.to_json()
 
+    def to_pandas(self) -> Any:
+        """Return a data frame with a line per run: figures with intervals (fractions), costs, tests."""
+        import pandas
 
-class Results:
+        return pandas.DataFrame(table_records(self.figures))
+
+    def to_csv(self, out: str | Path | None = None) -> str:
+        """Return the same as CSV."""
+        return _written(to_csv(self.figures), out)
+
+    def to_latex(self, out: str | Path | None = None) -> str:
+        """Return the table as LaTeX (booktabs, siunitx): the best in bold, what may be as good marked."""
+        return _written(to_latex(self.figures), out)
+
+    def to_markdown(self, out: str | Path | None = None) -> str:
+        """Return the table as Markdown."""
+        return _written(to_markdown(self.figures), out)
+
+
+def _written(text: str, out: str | Path | None) -> str:
+    if out is not None:
+        write_atomically(Path(out), text)
+    return text
+
+
+class Results(Mapping[str, Mapping[str, SavedRow]]):
     """Finished runs on the same questions, read from their folders: those just made, or any that you name.
+
+    It is a mapping: ``results["corag"]`` has the rows of a run by question id, ``len(results)`` is the number
+    of runs. ``to_pandas`` and ``to_csv`` have a line per run and question, :meth:`table` one per run.
 
     Args:
         runs: run folders by name.
@@ -92,6 +123,17 @@ class Results:
         """Return the table with paired tests of every run against the ``baseline``, by its name."""
         return self.table(baseline=baseline, **view)
 
+    def __getitem__(self, name: str) -> Mapping[str, SavedRow]:
+        if name not in self.runs:
+            raise KeyError(f"there is no run '{name}' among these: {', '.join(self.runs)}.")
+        return self.rows(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.runs)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
     def rows(self, name: str) -> Mapping[str, SavedRow]:
         """Return one run's rows by question id."""
         if name not in self.runs:
@@ -106,8 +148,23 @@ class Results:
         """
         import pandas
 
+        return pandas.DataFrame(self._every_record())
+
+    def to_csv(self, out: str | Path | None = None) -> str:
+        """Return the same as CSV, lists as JSON, and write it to ``out`` if that is given."""
+        return _written(records_csv(self._every_record()), out)
+
+    def to_latex(self, out: str | Path | None = None) -> str:
+        """Return the table as LaTeX, as :meth:`Table.to_latex` does."""
+        return self.table().to_latex(out)
+
+    def to_markdown(self, out: str | Path | None = None) -> str:
+        """Return the table as Markdown, as :meth:`Table.to_markdown` does."""
+        return self.table().to_markdown(out)
+
+    def _every_record(self) -> list[dict[str, Any]]:
         scored = score_view(self.runs, TableView(), self._questions)
-        return pandas.DataFrame([record for run in scored.runs for record in self._records(run)])
+        return [record for run in scored.runs for record in self._records(run)]
 
     def _records(self, run: Run) -> list[dict[str, Any]]:
         return [

@@ -6,6 +6,7 @@ Importing this module registers them, which every process that reads corpora has
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from retrieval.aliases import NO_ALIASES, Aliases, load_aliases
 from retrieval.corpora import register_format
 from retrieval.index_manifest import IndexManifest, read_manifest
 
+_NAMED_FILES = 3  # of a corpus of more files they are counted
 PAGED_FORMATS = frozenset(name for name, form in CORPUS_FORMATS.items() if form.paged)
 """Formats whose passage ids begin with a page's ``wikipedia_id``."""
 PAGES = (
@@ -47,9 +49,26 @@ def describe_corpora(indexes: Sequence[str]) -> str:
     """Return the corpora of some indexes with their numbers of passages; "" if no folder has a manifest."""
     described = []
     for manifest in filter(None, map(index_manifest, indexes)):
-        files = ", ".join(Path(file.path).name for file in manifest.settings.corpus)
+        files = _name_files([Path(file.path) for file in manifest.settings.corpus])
         described.append(f"{files} ({manifest.passages:,} passages)")
     return " and ".join(dict.fromkeys(described))
+
+
+def _name_files(files: Sequence[Path]) -> str:
+    """Name a few files, or count them and name the folder that they lie in.
+
+    >>> _name_files([Path("docs/a.md"), Path("docs/b.md")])
+    'a.md, b.md'
+    >>> _name_files([Path(f"docs/{n}/a.md") for n in range(61)])
+    '61 files of docs'
+    """
+    if len(files) <= _NAMED_FILES:
+        return ", ".join(file.name for file in files)
+    try:
+        folder = Path(os.path.commonpath(files)).name
+    except ValueError:  # some are absolute, others are not
+        folder = ""
+    return f"{len(files):,} files{f' of {folder}' if folder else ''}"
 
 
 for _form in CORPUS_FORMATS.values():

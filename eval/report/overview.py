@@ -6,26 +6,27 @@ The dataclasses are the page's data: their fields, as JSON, are what the scripts
 from __future__ import annotations
 
 import json
+import shlex
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from corag.core.runs.folder import read_attempts
 from corag.core.runs.manifest import Manifest, Start
 from corag.core.runs.rows import SavedRow
 from corag.core.types import CandidateAnswer, Question, TokenUsage
-from eval.scoring.rows import Measures, ScoredRow, Scores
+from eval.scoring.rows import ScoredRow, Scores
 from eval.scoring.scorers import Scorer
-from eval.statistics.comparisons import Failed, against_each_other
+from eval.statistics.comparisons import Against, against_each_other
 from eval.statistics.intervals import Interval, bootstrap_mean
 from eval.statistics.scaling import pareto_set
-from eval.tables.adapters import MARK, find_untrained
+from eval.tables.adapters import MARK
 from eval.tables.candidates import METRICS, candidate_set, list_candidates
-from eval.tables.columns import ReportColumn, Summary, report_columns, summarise
+from eval.tables.columns import ReportColumn, Summary, report_columns
+from eval.tables.results import ResultsTable, table_of_scored
 from eval.tables.runs import Run, ScoredRuns, read_manifests, score_runs
 
 SHOWN_MEASURES = ("em", "f1")
@@ -164,9 +165,12 @@ class Overview:
         dataset: its dataset.
         scorer: the scorer's title.
         n: how many questions all runs have.
-        left_out: questions that some run lacks.
+        verdict: which run is the best and how sure that is, in a sentence.
+        notes: what a reader must know beside the figures, such as which questions are left out.
+        paired: whether all runs have the same questions.
         recall_at: recall is over so many passages.
         differences: by measure, baseline and run (indices of ``runs``); None for the baseline itself.
+        tests: how many were made with each baseline, in all measures: Holm's rule is over these.
         frontier: by measure, the runs that no other run beats at equal or fewer tokens.
         baseline: the run that the page opens with as the baseline (an index of ``runs``).
         training_note: which runs were asked with prompts that their model was not trained for.
@@ -178,54 +182,74 @@ class Overview:
     dataset: str
     scorer: str
     n: int
-    left_out: int
+    verdict: str
+    notes: Sequence[str]
+    paired: bool
     recall_at: int
     differences: Mapping[str, Sequence[Sequence[Difference | None]]]
+    tests: Sequence[int]
     frontier: Mapping[str, Sequence[int]]
     baseline: int = 0
     training_note: str = ""
 
 
-def describe(runs: ReportRuns) -> Overview:
-    """Return what a report shows at once."""
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a report shows at once, and the table of its runs by baseline, for whoever takes it elsewhere."""
+
+    overview: Overview
+    tables: Sequence[ResultsTable]
+
+
+def describe(runs: ReportRuns) -> Described:
+    """Return what a report shows at once, and its tables."""
     scored, first = runs.scored, runs.scored.runs[0].manifest
-    summaries = [summarise(run.name, run.scored, scored.recall_at) for run in scored.runs]
-    untrained = find_untrained({run.name: run.manifest for run in scored.runs})
-    figures = [_figures(run, summary, runs) for run, summary in zip(scored.runs, summaries, strict=True)]
-    return Overview(
-        columns=report_columns(summaries),
+    against = compare_each_other(scored)
+    table = table_of_scored(scored, against)
+    untrained = table.conditions.untrained
+    figures = [
+        _figures(run, summary, runs) for run, summary in zip(scored.runs, table.summaries, strict=True)
+    ]
+    overview = Overview(
+        columns=report_columns(table.summaries),
         runs=[replace(each, mark=MARK if each.name in untrained.runs else "") for each in figures],
         questions=first.last.questions,
         dataset=first.dataset,
         scorer=scored.scoring,
         n=len(scored.questions),
-        left_out=scored.left_out,
+        verdict=table.verdict,
+        notes=table.sentences,
+        paired=scored.paired,
         recall_at=scored.recall_at,
-        differences=differences_to_baselines(scored.measures, scored.failed),
-        frontier={measure: _frontier(summaries, measure) for measure in SHOWN_MEASURES},
+        differences=differences_to_baselines([run.name for run in scored.runs], against),
+        tests=[sum(one.p_holm is not None for one in tests) for tests in against.values()],
+        frontier={measure: _frontier(table.summaries, measure) for measure in SHOWN_MEASURES},
         training_note=untrained.note,
     )
+    tables = [replace(table, baseline=name, against=tests) for name, tests in against.items()]
+    return Described(overview, tables or [table])
+
+
+def compare_each_other(scored: ScoredRuns) -> Mapping[str, Sequence[Against]]:
+    """Test every run against every other one, by baseline: a reader of the page may choose any.
+
+    Each baseline's tests are those of 'corag table --baseline'. Without gold answers, without another run, or
+    with other questions for each run, nothing is tested.
+    """
+    measures = scored.measures
+    testable = scored.paired and len(measures) > 1 and all("em" in each for each in measures.values())
+    return against_each_other(measures, scored.failed) if testable else {}
 
 
 def differences_to_baselines(
-    measures: Mapping[str, Measures], failed: Failed = MappingProxyType({})
+    names: Sequence[str], against: Mapping[str, Sequence[Against]]
 ) -> dict[str, list[list[Difference | None]]]:
-    """Test every run against every other one in EM and F1: a reader of the page may choose any baseline.
-
-    Each baseline's tests are those of 'corag table --baseline'. Without gold answers, or without another run,
-    nothing is tested.
-    """
-    names = list(measures)
-    compared = {
-        name: {measure: by_question[measure] for measure in SHOWN_MEASURES if measure in by_question}
-        for name, by_question in measures.items()
-    }
+    """Return the tests in EM and F1 by measure, baseline and run, these by their places in ``names``."""
     differences: dict[str, list[list[Difference | None]]] = {
         measure: [[None] * len(names) for _ in names] for measure in SHOWN_MEASURES
     }
-    testable = len(names) > 1 and all(compared.values())
-    for baseline, against in (against_each_other(compared, failed) if testable else {}).items():
-        for one in against:
+    for baseline, tests in against.items():
+        for one in (test for test in tests if test.measure in SHOWN_MEASURES):
             test = one.comparison
             difference = Difference(test.difference, one.p_value, one.p_holm, test.detectable, one.failed)
             differences[one.measure][names.index(baseline)][names.index(one.run)] = difference
@@ -283,9 +307,16 @@ def _conditions(manifest: Manifest) -> dict[str, str]:
         "seed": str(manifest.seed),
         "started": start.started or "unknown",
         "source": start.git_commit or "unknown",
+        "command": _command(start),
         "versions": ", ".join(f"{name} {version}" for name, version in start.versions.items()) or "unknown",
         "machine": _machine(start),
     }
+
+
+def _command(start: Start) -> str:
+    """Return the command line of a start, as a shell takes it."""
+    program, *arguments = start.record.get("command") or [""]
+    return shlex.join([Path(program).name, *arguments]) if program else "unknown"
 
 
 def _machine(start: Start) -> str:

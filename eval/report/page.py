@@ -25,7 +25,7 @@ from corag.core.runs.folder import read_lines
 from corag.core.types import Question
 from eval.report.overview import Overview, ReportRuns, describe, read_report_runs
 from eval.report.traces import Passages, gold, trace
-from eval.scoring.rows import ScoredRow
+from eval.tables.formats import to_csv, to_latex, to_markdown
 from eval.tables.results import find_baseline
 from eval.tables.runs import Run
 
@@ -63,15 +63,23 @@ class TextBlocks:
 
 def make_report(runs: ReportRuns) -> Report:
     """Test some runs and pack their traces."""
-    scored = runs.scored.runs
+    scored, questions = runs.scored.runs, runs.scored.questions
     passages = Passages()
-    traces = [_traces(run, passages) for run in scored]
-    about = chunked((gold(question, passages) for question in runs.scored.questions), passages)
-    index = _index(runs.scored.questions, scored, traces, about)
-    blocks = [element("index", pack(orjson.dumps(index))), *about.elements("gold")]
+    traces = [_traces(run, questions, passages) for run in scored]
+    about = chunked((gold(question, passages) for question in questions), passages)
+    index = _index(questions, scored, traces, about)
+    described = describe(runs)
+    downloads = [
+        {"csv": to_csv(table), "tex": to_latex(table), "md": to_markdown(table)} for table in described.tables
+    ]
+    blocks = [
+        element("index", pack(orjson.dumps(index))),
+        element("tables", pack(orjson.dumps(downloads))),
+        *about.elements("gold"),
+    ]
     for number, chunks in enumerate(traces):
         blocks += chunks.elements(f"run-{number}")
-    return Report(describe(runs), passages, blocks)
+    return Report(described.overview, passages, blocks)
 
 
 async def fetch_texts(report: Report, retriever: Retriever | None) -> TextBlocks:
@@ -198,12 +206,16 @@ def chunked(items: Iterable[Any], passages: Passages) -> Chunks:
     return Chunks(tuple(packed), tuple(starts))
 
 
-def _traces(run: Run, passages: Passages) -> Chunks:
-    """Pack the traces of a run: whole rows are read again one by one, for those of ``run`` have no steps."""
+def _traces(run: Run, questions: Sequence[Question], passages: Passages) -> Chunks:
+    """Pack the traces of a run: whole rows are read again one by one, for those of ``run`` have no steps.
+
+    Of a question that the run was not asked it is empty.
+    """
     lines = read_lines(run.folder)
     refusal = run.manifest.options.get("refusal", "")
-    whole = (replace(lines[name].parsed(), question=row.question) for name, row in run.rows.items())
-    return chunked((trace(row, passages, refusal) for row in whole), passages)
+    rows = (run.rows.get(question.id) for question in questions)
+    whole = (row and replace(lines[row.question.id].parsed(), question=row.question) for row in rows)
+    return chunked((trace(row, passages, refusal) if row else {} for row in whole), passages)
 
 
 def _index(
@@ -217,20 +229,23 @@ def _index(
         "kinds": [question.kind for question in questions],
         "hops": [question.hops for question in questions],
         "gold": about.starts,
-        "runs": [_columns(run.scored, chunks) for run, chunks in zip(runs, traces, strict=True)],
+        "runs": [_columns(run, questions, chunks) for run, chunks in zip(runs, traces, strict=True)],
     }
 
 
-def _columns(scored: Sequence[ScoredRow], chunks: Chunks) -> dict[str, Any]:
-    rows, scores = [each.row for each in scored], [each.scores for each in scored]
+def _columns(run: Run, questions: Sequence[Question], chunks: Chunks) -> dict[str, Any]:
+    by_id = {each.row.question.id: each for each in run.scored}
+    every = [by_id.get(question.id) for question in questions]
+    rows, scores = [each and each.row for each in every], [each and each.scores for each in every]
     return {
-        "em": [round(score.em, 4) if score.scored else None for score in scores],
-        "f1": [round(score.f1, 4) if score.scored else None for score in scores],
-        "recall": [None if score.recall is None else round(score.recall, 4) for score in scores],
-        "failed": [int(row.answer is None) for row in rows],
-        "predictions": [row.text for row in rows],
-        "tokens": [row.total_usage.total for row in rows],
-        "seconds": [round(row.seconds, 2) for row in rows],
+        "asked": None if all(every) else [int(each is not None) for each in every],
+        "em": [round(score.em, 4) if score and score.scored else None for score in scores],
+        "f1": [round(score.f1, 4) if score and score.scored else None for score in scores],
+        "recall": [round(each.recall, 4) if each and each.recall is not None else None for each in scores],
+        "failed": [int(row is not None and row.answer is None) for row in rows],
+        "predictions": [row.text if row else "" for row in rows],
+        "tokens": [row.total_usage.total if row else 0 for row in rows],
+        "seconds": [round(row.seconds, 2) if row else 0 for row in rows],
         "starts": chunks.starts,
     }
 

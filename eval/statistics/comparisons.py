@@ -5,7 +5,8 @@ Also which questions two runs disagree on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from types import MappingProxyType
@@ -17,6 +18,10 @@ from eval.statistics.intervals import Comparison, Interval, compare_paired, holm
 
 Failed = Mapping[str, Collection[str]]
 """The ids of failed questions by run."""
+
+LEVEL = 0.05
+"""A p-value below it is called significant."""
+_ALIKE = 1e-9  # means closer than this are equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,11 @@ class Against:
         return None if self.p_holm is None else self.comparison.p_value
 
     @property
+    def is_significant(self) -> bool:
+        """Whether there is a test, and its corrected p-value is below :data:`LEVEL`."""
+        return self.p_holm is not None and self.p_holm < LEVEL
+
+    @property
     def warning(self) -> str:
         """What a reader must know of the line; "" for nothing."""
         n = self.comparison.difference.n
@@ -63,6 +73,83 @@ class Against:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Leading:
+    """The highest runs in a measure, and how far the others are known to be below them.
+
+    Attributes:
+        measure: the measure.
+        best: the runs with the highest mean: several where they tie.
+        worse: runs that are significantly below, by Holm's rule over all ``tests``.
+        even: runs that are not.
+        untested: runs without a test, since half of the questions failed.
+        tests: how many were made with the first of the best as the baseline, in all measures.
+        detectable: the largest of the differences that so many questions are likely to show; None if unknown.
+    """
+
+    measure: str
+    best: Sequence[str]
+    worse: Sequence[str]
+    even: Sequence[str]
+    untested: Sequence[str]
+    tests: int
+    detectable: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return who leads as a JSON object."""
+        return {
+            "best": list(self.best),
+            "significantly_worse": list(self.worse),
+            "not_significantly_worse": list(self.even),
+            "not_tested": list(self.untested),
+        }
+
+
+def find_leaders(
+    runs: Mapping[str, Measures],
+    failed: Failed = MappingProxyType({}),
+    against: Mapping[str, Sequence[Against]] = MappingProxyType({}),
+) -> dict[str, Leading]:
+    """Return in every measure that several runs have the highest of them, and how sure that is.
+
+    The p-values are those of :func:`against_baseline` with the highest run as the baseline. ``against``: its
+    tests by baseline, if they have been made.
+    """
+    scored = {run: measures for run, measures in runs.items() if any(measures.values())}
+    made = dict(against)
+    leaders = {}
+    for measure in dict.fromkeys(name for measures in scored.values() for name in measures):
+        means = {
+            run: math.fsum(values.values()) / len(values)
+            for run, measures in scored.items()
+            if (values := measures.get(measure))
+        }
+        if len(means) > 1:
+            highest = max(means, key=means.__getitem__)
+            if highest not in made:
+                made[highest] = against_baseline(scored, highest, failed)
+            best = [run for run, mean in means.items() if math.isclose(mean, means[highest], abs_tol=_ALIKE)]
+            leaders[measure] = _leading(measure, best, made[highest])
+    return leaders
+
+
+def _leading(measure: str, best: Sequence[str], against: Sequence[Against]) -> Leading:
+    """Return the best runs in a measure, given all tests with the first of them as the baseline."""
+    tests = [one for one in against if one.measure == measure and one.run not in best]
+    worse = [one for one in tests if one.is_significant and one.comparison.difference.mean < 0]
+    untested = [one.run for one in tests if one.p_holm is None]
+    settled = {*untested, *(one.run for one in worse)}
+    return Leading(
+        measure,
+        best,
+        [one.run for one in worse],
+        [one.run for one in tests if one.run not in settled],
+        untested,
+        sum(one.p_holm is not None for one in against),
+        max((one.comparison.detectable for one in tests if one.comparison.detectable), default=None),
+    )
 
 
 def against_baseline(

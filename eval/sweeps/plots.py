@@ -6,8 +6,9 @@ import importlib.util
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 _INK = "#333333"
 _INDEX = "retriever.index"
+_MOST_TICKS = 9
 _MOST_GROUPS = 24  # a longer legend leaves no room for the picture
 # Where a point's name may stand, in points of 1/72 inch from it, the best place first.
 _OFFSETS = [
@@ -41,7 +43,7 @@ class Point:
     Labels come from ``cell_names`` in ``cells.py``, groups from ``grouped_by`` of the method.
 
     Attributes:
-        label: written beside it if it is on the frontier.
+        label: written beside it where there is room, those of the frontier first.
         group: decides on colour and marker.
         tokens: per question.
         score: in percent; ``low`` and ``high`` are its interval, None for a single question.
@@ -119,6 +121,8 @@ def _curve(points: Sequence[Point], findings: Findings, measure: str) -> DrawnCu
 def name_groups(cells: Sequence[Cell], differing: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return what a plot draws alike, cell by cell: the method, with the options that it is grouped by.
 
+    If two cells that somebody named would look alike so, and there are few, each goes by its own name.
+
     ``differing``: the options that tell each cell from the others; of these, those of model and index are
     named too. Indexes are called by what tells them apart, such as bm25 and dense of 'indexes/wiki-bm25' and
     'indexes/wiki-dense', and left out where a legend would be too long.
@@ -140,6 +144,10 @@ def name_groups(cells: Sequence[Cell], differing: Sequence[Mapping[str, Any]]) -
         return " ".join(filter(None, parts))
 
     apart = [name(cell, each, index=True) for cell, each in zip(cells, differing, strict=True)]
+    # The label of a cell of a grid is what tells it from its group, any other label is the whole name.
+    alike = Counter(group for group, cell in zip(apart, cells, strict=True) if cell.label == cell.name)
+    if max(alike.values(), default=0) > 1 and len(cells) <= len(COLOURS):
+        return [cell.name for cell in cells]
     if len(set(apart)) <= _MOST_GROUPS:
         return apart
     return [name(cell, each, index=False) for cell, each in zip(cells, differing, strict=True)]
@@ -161,17 +169,21 @@ def draw_scaling(
         legend_rows = math.ceil((groups + 1 + (line is not None) + oracle) / columns)
         figure = Figure(figsize=(8.4, 4.7 + 0.2 * legend_rows), dpi=160, layout="constrained")
         axes = figure.add_subplot()
-        ticks = tick_places(min(point.tokens for point in points), max(point.tokens for point in points))
+        spends_nothing = any(not point.tokens for point in points)
+        ticks = tick_places([point.tokens for point in points])
+        # On a log scale what spends nothing has no place: it is drawn on the left edge, whose tick says 0.
+        points = [replace(point, tokens=point.tokens or ticks[0]) for point in points]
         frontier = sorted((point for point in points if point.on_frontier), key=lambda point: point.tokens)
         _draw_lines(axes, frontier, ticks[-1], line)
         _draw_oracle(axes, points)
         _draw_groups(axes, points)
-        _draw_axes(axes, ticks, f"{measure} (%)")
+        _draw_axes(axes, ticks, f"{measure} (%)", from_zero=spends_nothing)
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=_INK)
         if line:
             axes.set_title(f"fitted curve: {line.label}", loc="left", fontsize=8.5, color=_INK)
         figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
-        _draw_labels(figure, axes, frontier, points)
+        rest = [point for point in points if not point.on_frontier]
+        _draw_labels(figure, axes, [*frontier, *rest], points)
         # An SVG would note the time, which no two drawings share.
         for file in files:
             figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
@@ -201,8 +213,8 @@ def _draw_oracle(axes: Axes, points: Sequence[Point]) -> None:
         )  # fmt: skip
 
 
-def _draw_labels(figure: Figure, axes: Axes, frontier: Sequence[Point], points: Sequence[Point]) -> None:
-    """Name the points of the frontier, each at the first place beside it that is free."""
+def _draw_labels(figure: Figure, axes: Axes, named: Sequence[Point], points: Sequence[Point]) -> None:
+    """Name points, each at the first place beside it that is free."""
     from matplotlib.patheffects import withStroke
     from matplotlib.transforms import Bbox
 
@@ -212,7 +224,7 @@ def _draw_labels(figure: Figure, axes: Axes, frontier: Sequence[Point], points: 
     places = axes.transData.transform([(point.tokens, point.score) for point in points])
     occupied = [Bbox.from_bounds(x - marker, y - marker, 2 * marker, 2 * marker) for x, y in places]
     edge = axes.get_window_extent()
-    for point in frontier:
+    for point in named:
         for dx, dy, side in _OFFSETS:
             text = axes.annotate(
                 point.label, (point.tokens, point.score), xytext=(dx, dy), textcoords="offset points",
@@ -249,10 +261,11 @@ def _draw_groups(axes: Axes, points: Sequence[Point]) -> None:
         axes.plot([], [], linestyle="none", marker=marker, markersize=7, color=colour, label=group)
 
 
-def _draw_axes(axes: Axes, ticks: Sequence[float], score: str) -> None:
-    axes.set_xscale("log", base=2)
+def _draw_axes(axes: Axes, ticks: Sequence[float], score: str, *, from_zero: bool) -> None:
+    axes.set_xscale("log")
     axes.set_xlim(ticks[0], ticks[-1])
-    axes.set_xticks(ticks, [tick_label(tick) for tick in ticks])
+    labels = [tick_label(tick) for tick in ticks]
+    axes.set_xticks(ticks, ["0", *labels[1:]] if from_zero else labels)
     axes.minorticks_off()
     axes.set_ylim(bottom=max(0.0, axes.get_ylim()[0]))
     axes.set_xlabel("tokens per question (prompt and generated, log scale)")
@@ -262,21 +275,34 @@ def _draw_axes(axes: Axes, ticks: Sequence[float], score: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def tick_places(least: float, most: float) -> list[float]:
-    """Return doublings of 1,000 tokens, the first below and the last above all points, with a little room.
+def tick_places(tokens: Sequence[float]) -> list[float]:
+    """Return round ticks, the first below and the last above all points, with a little room.
 
-    >>> tick_places(600, 9000)
-    [500.0, 1000.0, 2000.0, 4000.0, 8000.0, 16000.0]
+    Of points that spend nothing the first tick is the place, so it is below all others.
+
+    >>> tick_places([600, 9000])
+    [500.0, 1000.0, 2000.0, 5000.0, 10000.0]
+    >>> tick_places([0, 1100, 1900])
+    [500.0, 1000.0, 2000.0]
+    >>> tick_places([30, 90_000])
+    [10.0, 100.0, 1000.0, 10000.0, 100000.0]
     """
-    first = np.floor(np.log2(max(least, 1.0) / 1100))
-    last = np.ceil(np.log2(max(most, 1.0) * 1.1 / 1000))
-    return [float(1000 * 2.0**power) for power in np.arange(first, max(last, first + 1) + 1)]
+    spending = [each for each in tokens if each] or [100.0]
+    least, most = min(spending) / (1.05 if all(tokens) else 1.5), max(spending) * 1.05
+    powers = range(math.floor(math.log10(least)) - 1, math.ceil(math.log10(most)) + 2)
+    for leads in ((1, 2, 5), (1, 3), (1,)):
+        ticks = [float(f"{lead}e{power}") for power in powers for lead in leads]
+        first = max(number for number, tick in enumerate(ticks) if tick <= least)
+        last = min(number for number, tick in enumerate(ticks) if tick >= most)
+        if last - first < _MOST_TICKS:
+            break
+    return ticks[first : last + 1]
 
 
 def tick_label(tokens: float) -> str:
     """Write a tick.
 
-    >>> tick_label(500.0), tick_label(62.5), tick_label(128000.0)
-    ('500', '62.5', '128k')
+    >>> tick_label(500.0), tick_label(50.0), tick_label(200000.0)
+    ('500', '50', '200k')
     """
     return f"{tokens / 1000:g}k" if tokens >= 1000 else f"{tokens:g}"

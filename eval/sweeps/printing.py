@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from eval.statistics.scaling import Fit
 from eval.sweeps.findings import Findings, FinishedCell
@@ -19,19 +18,19 @@ def print_findings(console: Console, sweep: Sweep) -> None:
     findings, measure = sweep.findings, sweep.measure
     if findings.failed:
         line = f"\nLeft out of all that follows, for every question failed: {', '.join(findings.failed)}."
-        console.print(line, soft_wrap=True, markup=False)
+        console.print(line, soft_wrap=True)
     console.print("\nPareto set (no other cell is as good for as few tokens):")
     scores = {each.name: each.scores for each in sweep.test_cells}
     for cell in (scores[name] for name in findings.pareto):
         figures = f"{cell.mean_tokens:>9,.0f} tokens  {measure} {100 * cell.mean_score:5.1f}"
-        console.print(f"  {figures}  {cell.name}", soft_wrap=True, markup=False)
+        console.print(f"  {figures}  {cell.name}", soft_wrap=True)
     console.print(
         f"Curves (x: tokens per question, {measure} in percent, natural logarithm, 95% bootstrap intervals):"
     )
     for name, title in (("pareto", "through the Pareto set"), ("all", "through all cells")):
         fit = findings.fits[name]
         line = fit if isinstance(fit, str) else fit_line(fit, measure)
-        console.print(f"  {title}: {line}", soft_wrap=True, markup=False)
+        console.print(f"  {title}: {line}", soft_wrap=True)
     print_choices(console, sweep)
 
 
@@ -79,7 +78,7 @@ def budget_table(findings: Findings, chosen_on_dev: bool, measure: str) -> Table
     for choice in findings.choices:
         figures = [f"{choice.chosen_tokens:,.0f}", f"{100 * choice.chosen_score:.1f}"] if dev else []
         table.add_row(
-            f"{choice.budget:,}", Text(choice.cell), *figures, f"{choice.tokens:,.0f}", percent(choice.score)
+            f"{choice.budget:,}", choice.cell, *figures, f"{choice.tokens:,.0f}", percent(choice.score)
         )
     return table
 

@@ -17,7 +17,7 @@ from eval.statistics.intervals import Interval, bootstrap_mean, interval_record
 from eval.tables.ledger import Waiting
 
 Value = TypeVar("Value")
-ReportKind = Literal["score", "tokens", "decimal", "seconds", "count"]
+ReportKind = Literal["score", "tokens", "decimal", "seconds"]
 """How the report draws a column: ``assets/results.js`` has a function for each, in this order on the page."""
 
 
@@ -71,10 +71,8 @@ def _measure(name: str, title: str = "") -> Column[Interval | None]:
     )
 
 
-def _count(
-    name: str, count: Callable[[Sequence[ScoredRow]], int], report_kind: ReportKind | None = None
-) -> Column[int]:
-    return Column(name, name, count, str, (name,), lambda value: [value], report_kind)
+def _count(name: str, count: Callable[[Sequence[ScoredRow]], int]) -> Column[int]:
+    return Column(name, name, count, str, (name,), lambda value: [value])
 
 
 def _mean(name: str, value: Callable[[ScoredRow], int]) -> Column[float]:
@@ -137,7 +135,7 @@ def percent(interval: Interval | None) -> str:
 
 COLUMNS: tuple[Column[Any], ...] = (
     _count("n", len),
-    _count("failed", lambda rows: sum(each.row.answer is None for each in rows), "count"),
+    _count("failed", lambda rows: sum(each.row.answer is None for each in rows)),
     _measure("em"),
     _measure("f1"),
     _measure("recall"),
@@ -322,15 +320,20 @@ class ReportColumn:
 def report_columns(summaries: Sequence[Summary]) -> list[ReportColumn]:
     """Return the columns of the report that some run has a figure for, those drawn alike together."""
     columns = [
-        ReportColumn(each.name, each.title or _capitalized(_heading(each, summaries[0])), each.report_kind)
+        ReportColumn(
+            each.name,
+            each.title or _capitalized(column_title(each, summaries[0].recall_at)),
+            each.report_kind,
+        )
         for each in (*COLUMNS, *FURTHER_COLUMNS)
         if each.report_kind and any(each.name in summary.values for summary in summaries)
     ]
     return sorted(columns, key=lambda column: get_args(ReportKind).index(column.kind))
 
 
-def _heading(column: Column[Any], summary: Summary) -> str:
-    return measure_title(column.name, summary.recall_at) if column.name in MEASURES else column.heading
+def column_title(column: Column[Any], recall_at: int) -> str:
+    """Return what a table calls a column, with the depth of recall."""
+    return measure_title(column.name, recall_at) if column.name in MEASURES else column.heading
 
 
 def _capitalized(heading: str) -> str:

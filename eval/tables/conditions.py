@@ -11,7 +11,9 @@ from typing import Any
 
 from corag.core.runs.manifest import Manifest
 from eval.datasets.corpora import PAGED_FORMATS, PAGES, index_manifest
+from eval.scoring.rows import FURTHER
 from eval.tables.adapters import Untrained, find_untrained
+from eval.tables.columns import Summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,8 @@ def describe_conditions(manifests: Mapping[str, Manifest]) -> Conditions:
             for name, value in values.items():
                 own[name].append(f"{part.lower()}: {value}")
     for name, manifest in manifests.items():
-        own[name].append(f"prompts: {', '.join(dict.fromkeys(manifest.prompts))}")
+        if manifest.prompts:  # a method of the user's own has none that are known
+            own[name].append(f"prompts: {', '.join(dict.fromkeys(manifest.prompts))}")
     joined = {name: "; ".join(sentences) for name, sentences in own.items()}
     return Conditions(shared, joined, find_untrained(manifests))
 
@@ -75,3 +78,35 @@ def pages_note(manifests: Iterable[Manifest]) -> str:
 def _model(manifest: Manifest) -> str:
     adapter = f" with adapter {manifest.last.adapter}" if manifest.last.adapter else ""
     return f"{manifest.last.model}{adapter} ({manifest.model})"
+
+
+def remarks(summary: Summary) -> list[str]:
+    """Return what must be known of a run's figures: what is not scored, failed, or was never asked."""
+    sentences = []
+    if summary.unscored:
+        sentences.append(
+            f"{summary.unscored:,} of {summary.n:,} questions have no gold answers: EM and F1 are of the "
+            f"other {summary.n - summary.unscored:,}."
+        )
+    for measure, n in summary.measured_on_fewer.items():
+        title = FURTHER.get(measure, measure)
+        sentences.append(f"{title} is of {n} of {summary.n} questions, which can be measured by it.")
+    answered = summary.n - summary.failed
+    if summary.recall is not None and answered and (often := summary.searches * summary.n / answered) < 1:
+        # Of a method that searches. A model that cannot keep to its form may still answer, by luck.
+        times = f"only {often:.2f} times a question" if often else "not once"
+        sentences.append(f"it searched {times}: the model did not do what the method asks of it.")
+    if summary.estimated:
+        sentences.append(
+            "~ before its tokens: the server did not count them all, so they are estimated, one for four "
+            "bytes of text (--model.tokenizer counts them)."
+        )
+    if summary.unasked:
+        sentences.append(
+            f"the budget allowed no call of the model for {summary.unasked:,} of {summary.n:,} questions: "
+            "give more tokens with --budget."
+        )
+    if summary.failed:
+        reasons = (f"  {line}" for line in summary.failures.commonest())
+        sentences.append("\n".join([f"{summary.failed} failed:", *reasons]))
+    return sentences

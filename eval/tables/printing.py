@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.markup import escape
+from rich.measure import Measurement
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -16,16 +18,25 @@ from corag.core.text import printable
 from eval.scoring.rows import FURTHER, measure_title
 from eval.statistics.comparisons import Against
 from eval.statistics.intervals import INTERVALS, Spread
-from eval.tables.adapters import ALL_TRAINED, Untrained
-from eval.tables.columns import COLUMNS, Summary, cells, percent
+from eval.tables.columns import COLUMNS, cells, column_title, percent
 from eval.tables.disagreements import Disagreements
-from eval.tables.results import Means, Over, ResultsTable
+from eval.tables.means import Means, Over
+from eval.tables.results import ResultsTable
 
 WIDEST = 100  # columns of a question that is listed: its text, and a model's replies, may be of any length
+_NAME = 16  # columns of a run's name that is not folded
+# Columns that a narrow terminal can do without, by their names, the first to go first.
+_SPARED = ("steps", "searches", "calls", "computed_tokens", "seconds", "failed", "n", "recall")
 
 
 class TextConsole(Console):
-    """A console on which no text commands the terminal: of runs by a stranger, any name may try to."""
+    """A console on which no text is markup or commands the terminal: of runs by a stranger, any name may be.
+
+    So ``[2019]`` in a file's name stays, and ``:smile:`` too.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Render as any console does, and leave the commands to the console itself."""
@@ -34,16 +45,23 @@ class TextConsole(Console):
 
 
 def render_text(draw: Callable[[Console], object]) -> str:
-    """Return what ``draw`` prints on a console, as plain text wide enough for every figure."""
+    """Return what ``draw`` prints on a console, as plain text as wide as the terminal, if there is one."""
     text = io.StringIO()
     # In a notebook a console would show what it prints instead of writing it.
-    draw(TextConsole(file=text, width=200, highlight=False, force_terminal=False, force_jupyter=False))
+    options = {"file": text, "force_terminal": False, "force_jupyter": False}
+    draw(TextConsole(width=_terminal_width() or 200, **options))
     return for_caller(text.getvalue().rstrip("\n"))
 
 
-def wide_console(columns: int = 200, *, markup: bool = True) -> Console:
+def wide_console(columns: int = 200) -> Console:
     """Return the terminal's console; so many columns wide elsewhere, so that no figure is cut off."""
-    return TextConsole(width=None if Console().is_terminal else columns, highlight=False, markup=markup)
+    return TextConsole(width=_terminal_width() or columns)
+
+
+def _terminal_width() -> int | None:
+    """Return how many columns the terminal has, or the environment's COLUMNS says; None without either."""
+    console = Console()
+    return console.width if console.is_terminal or os.environ.get("COLUMNS", "").isdigit() else None
 
 
 def one_line(text: str, columns: int) -> str:
@@ -74,10 +92,10 @@ def figures_table(*labels: str, right: Sequence[str]) -> Table:
 def print_results(table: ResultsTable, console: Console | None = None) -> None:
     """Print a table with all that must be known beside it, and the tests and means that it has."""
     console = console or wide_console()
-    print_summaries(table.summaries, console, table.conditions.untrained)
+    print_summaries(table, console)
+    for sentence in filter(None, [table.conditions.untrained.note, table.verdict]):
+        console.print(sentence)
     print_conditions(table, console)
-    for note in table.notes:
-        console.print(note, soft_wrap=True, markup=False)
     if table.baseline:
         print_comparisons(console, table.against, table.baseline, table.recall_at)
     for pair in table.disagreements:
@@ -86,22 +104,63 @@ def print_results(table: ResultsTable, console: Console | None = None) -> None:
         print_means(console, table.means, table.over, table.recall_at)
 
 
-def print_summaries(
-    summaries: Sequence[Summary], console: Console, untrained: Untrained = ALL_TRAINED
-) -> None:
-    """Print a line per run, with a mark behind the name of those that were asked what was not trained."""
-    table = Table(caption_justify="left")
-    # A long name is folded, so that there is room for the figures, of which none may be cut.
-    table.add_column("method", overflow="fold")
-    for column in COLUMNS:
-        table.add_column(column.heading, justify="right", no_wrap=True)
-    for summary in summaries:
-        name, *figures = cells(summary)
-        table.add_row(Text(untrained.marked(name)), *figures)
+def print_summaries(table: ResultsTable, console: Console) -> None:
+    """Print a line per run: on a narrow terminal with intervals below their means, and fewer columns."""
+    summaries = table.summaries
+    names = [table.conditions.untrained.marked(each.method) for each in summaries]
+    lines = [cells(summary)[1:] for summary in summaries]
+    columns = {
+        column.name: (column_title(column, table.recall_at), list(values))
+        for column, values in zip(COLUMNS, zip(*lines, strict=True), strict=True)
+    }
+    left_out = _print_fitting(console, names, columns)
+    if left_out:
+        console.print(f"Left out for want of room: {', '.join(left_out)} (CSV has them: --to csv, to_csv).")
+    further = list(dict.fromkeys(name for summary in summaries for name in summary.further))
+    columns = {
+        name: (FURTHER[name], [percent(summary.further.get(name)) for summary in summaries])
+        for name in further
+    }
+    if columns:
+        _print_fitting(console, names, columns)
+
+
+def _print_fitting(
+    console: Console, names: Sequence[str], columns: Mapping[str, tuple[str, list[str]]]
+) -> list[str]:
+    """Print figures by run, their headings and values by the columns' names, so that they fit.
+
+    Return the headings of the columns that there is no room for.
+    """
+    shown, left_out = dict(columns), []
+    table = _figures_by_run(names, list(shown.values()))
+    if _width(console, table) > console.width:
+        for _, values in shown.values():
+            values[:] = [value.replace(" [", "\n[") for value in values]
+        table = _figures_by_run(names, list(shown.values()))
+    for name in filter(shown.__contains__, _SPARED):
+        if _width(console, table) <= console.width:
+            break
+        left_out.append(shown.pop(name)[0])
+        table = _figures_by_run(names, list(shown.values()))
     console.print(table)
-    if untrained.note:
-        console.print(untrained.note, soft_wrap=True, markup=False)
-    print_further(console, summaries)
+    return left_out
+
+
+def _figures_by_run(names: Sequence[str], columns: Sequence[tuple[str, Sequence[str]]]) -> Table:
+    table = Table()
+    # A long name is folded, so that there is room for the figures, of which none may be cut.
+    table.add_column("method", overflow="fold", min_width=min(_NAME, max(map(len, names))))
+    for heading, _ in columns:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, *figures in zip(names, *(values for _, values in columns), strict=True):
+        table.add_row(name, *figures)
+    return table
+
+
+def _width(console: Console, table: Table) -> int:
+    """Return how many columns a table needs at least."""
+    return Measurement.get(console, console.options.update(max_width=10_000), table).minimum
 
 
 def print_conditions(table: ResultsTable, console: Console) -> None:
@@ -110,69 +169,31 @@ def print_conditions(table: ResultsTable, console: Console) -> None:
         f"EM, F1 and recall@{table.recall_at} in percent with 95% intervals: {INTERVALS}. "
         f"Scorer: {table.scoring}."
     )
-    for line in filter(None, [table.pages_note, *table.conditions.shared]):
-        console.print(line, soft_wrap=True, markup=False)
-    for summary in table.summaries:
-        name = summary.method
-        line = f"{name}: {table.runs[name]} ({table.conditions.own[name]})"
-        console.print(line, soft_wrap=True, markup=False)
-        for remark in _remarks(summary):
-            console.print(f"{name}: {remark}", markup=False)
-
-
-def print_further(console: Console, summaries: Sequence[Summary]) -> None:
-    """Print the measures that this scorer or an option adds, if any."""
-    names = list(dict.fromkeys(name for summary in summaries for name in summary.further))
-    if names:
-        table = figures_table("method", right=[FURTHER[name] for name in names])
-        for summary in summaries:
-            table.add_row(Text(summary.method), *(percent(summary.further.get(name)) for name in names))
-        console.print(table)
-
-
-def _remarks(summary: Summary) -> list[str]:
-    """Return which questions of a run are not scored, or not measured, and that some failed."""
-    remarks = []
-    if summary.unscored:
-        remarks.append(
-            f"{summary.unscored:,} of {summary.n:,} questions have no gold answers: EM and F1 are of the "
-            f"other {summary.n - summary.unscored:,}."
-        )
-    for measure, n in summary.measured_on_fewer.items():
-        title = FURTHER.get(measure, measure)
-        remarks.append(f"{title} is of {n} of {summary.n} questions, which can be measured by it.")
-    if summary.recall is not None and summary.searches < 1 and summary.n > summary.failed:
-        # Of a method that searches. A model that cannot keep to its form may still answer, by luck.
-        often = f"only {summary.searches:.1f} times a question" if summary.searches else "not once"
-        remarks.append(f"it searched {often}: the model did not do what the method asks of it.")
-    if summary.unasked:
-        remarks.append(
-            f"the budget allowed no call of the model for {summary.unasked:,} of {summary.n:,} questions: "
-            "give more tokens with --budget."
-        )
-    if summary.estimated:
-        remarks.append(
-            "~ before its tokens: the server did not count them all, so they are estimated, one for four "
-            "bytes of text (--model.tokenizer counts them)."
-        )
-    if summary.failed:
-        remarks += [f"{summary.failed} failed:", *(f"  {line}" for line in summary.failures.commonest())]
-    return remarks
+    for line in table.conditions.shared:
+        console.print(line, soft_wrap=True)
+    for name, folder in table.runs.items():
+        own = table.conditions.own[name]
+        console.print(f"{name}: {folder}{f' ({own})' if own else ''}", soft_wrap=True)
+    for sentence in table.sentences:
+        if sentence != table.conditions.untrained.note:  # which stands below the figures
+            console.print(sentence, soft_wrap=True)
 
 
 def print_comparisons(console: Console, compared: Sequence[Against], baseline: str, recall_at: int) -> None:
     """Print every run's difference from the baseline in every measure."""
     warned = any(one.failed for one in compared)
-    figures = (escape(f"minus {baseline}"), "p", "p (Holm)", "unseen below", *["warning"] * warned)
+    long = len(baseline) > _NAME
+    figures = ("difference" if long else f"minus {baseline}", "p", "p (Holm)", "MDE", *["warning"] * warned)
     table = figures_table("method", "measure", right=figures)
+    table.title, table.title_justify = (f"minus {baseline}", "left") if long else (None, "left")
     for one in compared:
         comparison = one.comparison
         least = comparison.detectable
         # Above 1 there are so few questions that no difference would be seen.
-        unseen = "-" if least is None else "any" if least > 1 else f"{100 * least:.1f}"
+        power = "-" if least is None else ">100" if least > 1 else f"{100 * least:.1f}"
         ps = ("-" if p is None else f"{p:.4f}" for p in (one.p_value, one.p_holm))
-        row = percent(comparison.difference), *ps, unseen, *[one.warning] * warned
-        table.add_row(Text(one.run), measure_title(one.measure, recall_at), *row)
+        row = percent(comparison.difference), *ps, power, *[one.warning] * warned
+        table.add_row(one.run, measure_title(one.measure, recall_at), *row)
     console.print(table)
     if warned:
         console.print(
@@ -184,8 +205,8 @@ def print_comparisons(console: Console, compared: Sequence[Against], baseline: s
     tests = sum(one.p_holm is not None for one in compared)
     console.print(
         "Differences in points with 95% bootstrap intervals, paired by question; sign-flip test, Holm over "
-        f"{tests} tests. A true difference under the column 'unseen below' is likely to go unseen (80% "
-        "power, 5% level before correction).",
+        f"{tests} tests. MDE: minimum detectable difference, in points (80% power, 5% level before "
+        "correction).",
         soft_wrap=True,
     )
 
@@ -198,7 +219,6 @@ def print_disagreements(console: Console, pair: Disagreements) -> None:
         f"{pair.run} and {pair.baseline} disagree on {lost + won:,} of {pair.n:,} questions by EM: only "
         f"{pair.baseline} is right on {lost:,}, only {pair.run} on {won:,}.{examples}",
         soft_wrap=True,
-        markup=False,
     )
     width = max(map(len, ("gold", pair.baseline, pair.run)))
     for each in pair.examples:
@@ -207,7 +227,7 @@ def print_disagreements(console: Console, pair: Disagreements) -> None:
         for name, text in {"gold": "; ".join(question.answers), **each.answers}.items():
             lines.append(f"  {name:<{width}}  {one_line(text, max(40, WIDEST - width - 4))}")
         for line in lines:
-            console.print(line, soft_wrap=True, markup=False)
+            console.print(line, soft_wrap=True)
 
 
 def print_means(console: Console, means: Means, over: Over, recall_at: int) -> None:
@@ -216,7 +236,7 @@ def print_means(console: Console, means: Means, over: Over, recall_at: int) -> N
     table = figures_table("method", right=["runs", *(measure_title(name, recall_at) for name in names)])
     for name, mean in means.items():
         figures = [_mean_and_deviation(mean.get(measure), measure) for measure in names]
-        table.add_row(Text(name), str(mean["tokens"].n), *figures)
+        table.add_row(name, str(mean["tokens"].n), *figures)
     console.print(table)
     console.print(
         f"Mean ± standard deviation (n - 1) over runs that differ in their {over} only, each group called by "

@@ -2,44 +2,29 @@
 
 from __future__ import annotations
 
-import copy
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from annotated_types import Ge
 
 from corag.core.errors import ConfigError, nearest
 from corag.core.options import Options
 from corag.core.runs.failures import Failures
 from corag.core.runs.manifest import Manifest
-from corag.core.runs.stamp import differences
 from corag.core.types import Question
 from eval.scoring.rows import Measures
 from eval.scoring.scorers import Scorer, scorer_title, script_note
-from eval.statistics.comparisons import Against, against_baseline
-from eval.statistics.intervals import Spread, spread
+from eval.statistics.comparisons import Against, Leading, against_baseline, find_leaders
 from eval.tables.columns import Summary, summarise
-from eval.tables.conditions import Conditions, describe_conditions, pages_note
+from eval.tables.conditions import Conditions, describe_conditions, pages_note, remarks
 from eval.tables.disagreements import Disagreements, find_disagreements
+from eval.tables.means import Means, Over, group_runs, mean_over_runs, means_record
 from eval.tables.passage_texts import open_passage_texts
 from eval.tables.runs import NO_TEXTS, Run, ScoredRuns, read_manifests, read_runs, score_runs
-
-Over = Literal["", "seeds", "demonstrations"]
-Means = Mapping[str, Mapping[str, Spread]]
-"""Means by the first run of a group and by measure; tokens per question are among the measures."""
-
-# Where a manifest's settings say what may differ between the runs of one mean. Methods name their
-# demonstrations in these three ways.
-_VARYING: dict[str, tuple[tuple[str, ...], ...]] = {
-    "seeds": (("seed",),),
-    "demonstrations": (
-        ("demonstrations",),
-        ("options", "demonstrations"),
-        ("options", "reader_demonstrations"),
-        ("options", "demonstration_ids"),
-    ),
-}
+from eval.tables.verdicts import verdict
 
 
 @dataclass(frozen=True)
@@ -63,13 +48,13 @@ class TableView(Options):
     """
 
     scorer: str = "auto"
-    recall_at: int = 0
+    recall_at: Annotated[int, Ge(0)] = 0
     baseline: str = ""
     measures: list[str] = field(default_factory=list)
-    disagreements: int = 0
+    disagreements: Annotated[int, Ge(0)] = 0
     over: Over = ""
     kinds: list[str] = field(default_factory=list)
-    min_hops: int = 0
+    min_hops: Annotated[int, Ge(0)] = 0
     answer_recall: bool = False
 
 
@@ -86,6 +71,7 @@ class ResultsTable:
         scorer: what answers were scored by.
         scoring: what to call it in a sentence, with the files that it needed.
         conditions: what the runs were made with.
+        leaders: the best runs by measure, and which others are significantly worse; {} if none was tested.
         pages_note: when measures by Wikipedia page are right; "" where they need no such note.
         notes: which questions are left out, and whose gold answers count where the runs keep others.
         baseline: the run that the others were tested against, if there is one.
@@ -100,6 +86,7 @@ class ResultsTable:
     scorer: Scorer
     scoring: str
     conditions: Conditions
+    leaders: Mapping[str, Leading] = field(default_factory=dict)
     pages_note: str = ""
     notes: Sequence[str] = ()
     baseline: str = ""
@@ -112,6 +99,17 @@ class ResultsTable:
     def recall_at(self) -> int:
         """Over how many passages recall was measured."""
         return self.summaries[0].recall_at
+
+    @property
+    def verdict(self) -> str:
+        """Which run is the best and how sure that is, in a sentence; "" where there is nothing to say."""
+        return verdict(self.summaries, self.leaders)
+
+    @property
+    def sentences(self) -> list[str]:
+        """All that a reader must know beside the figures and conditions, but for the verdict."""
+        own = [f"{each.method}: {remark}" for each in self.summaries for remark in remarks(each)]
+        return list(filter(None, [self.conditions.untrained.note, self.pages_note, *self.notes, *own]))
 
     @property
     def status(self) -> int:
@@ -133,7 +131,13 @@ class ResultsTable:
             "scorer": self.scorer.name,
             "scorer_title": self.scoring,
             "conditions": self.conditions.to_json(),
+            "notes": self.sentences,
         }
+        if self.leaders:
+            record |= {
+                "verdict": self.verdict,
+                "leaders": {name: each.to_json() for name, each in self.leaders.items()},
+            }
         if self.baseline:
             tests = [{"run": one.run, "measure": one.measure, **one.to_json()} for one in self.against]
             record |= {"baseline": self.baseline, "against": tests}
@@ -154,7 +158,12 @@ def make_table(
     """Return the table of summaries, with what a reader must know beside them."""
     by_page = [manifests[each.method] for each in summaries if "r_precision" in each.values]
     return ResultsTable(
-        folders, summaries, scorer, scoring, describe_conditions(manifests), pages_note(by_page)
+        folders,
+        summaries,
+        scorer,
+        scoring,
+        describe_conditions(manifests),
+        pages_note=pages_note(by_page),
     )
 
 
@@ -165,7 +174,7 @@ def table_of_new_runs(
     runs = [run.on(questions).score(scorer, recall_at) for run in read_runs(folders)]
     scoring = scorer_title(scorer, questions, runs[0].manifest.last.aliases)
     note = script_note(scorer, questions)
-    return _table(ScoredRuns(runs, questions, scorer, scoring, recall_at, [note] if note else []))
+    return table_of_scored(ScoredRuns(runs, questions, scorer, scoring, recall_at, [note] if note else []))
 
 
 def table_of_runs(
@@ -182,7 +191,7 @@ def table_of_runs(
     groups = group_runs({name: manifest.settings for name, manifest in manifests.items()}, view.over)
     baseline = find_baseline(folders, view.baseline)
     scored = score_view(folders, view, questions, manifests)
-    table = _table(scored)
+    table = table_of_scored(scored)
     if baseline:
         table = _with_baseline(table, scored, baseline, view)
     means = {
@@ -211,16 +220,30 @@ def score_view(
     return score_runs(selected, view.scorer, view.recall_at, texts, stored_gold=questions is None)
 
 
-def _table(scored: ScoredRuns) -> ResultsTable:
+def table_of_scored(
+    scored: ScoredRuns, against: Mapping[str, Sequence[Against]] = MappingProxyType({})
+) -> ResultsTable:
+    """Return the table of runs that are read and scored.
+
+    ``against``: the tests of all others with some of them as the baseline, if they have been made.
+    """
     summaries = [summarise(run.name, run.scored, scored.recall_at) for run in scored.runs]
     folders = {run.name: run.folder for run in scored.runs}
     manifests = {run.name: run.manifest for run in scored.runs}
     table = make_table(summaries, folders, manifests, scored.scorer, scored.scoring)
-    return replace(table, notes=scored.notes)
+    leaders = find_leaders(scored.measures, scored.failed, against) if scored.paired else {}
+    return replace(table, notes=scored.notes, leaders=leaders)
 
 
 def _with_baseline(table: ResultsTable, scored: ScoredRuns, baseline: str, view: TableView) -> ResultsTable:
-    """Return the table with the tests against the baseline, and what each run and it disagree on."""
+    """Return the table with the tests against the baseline, and what each run and it disagree on.
+
+    Raises :class:`ConfigError` if the runs have no question in common.
+    """
+    if not scored.paired:
+        raise ConfigError(
+            "a baseline needs runs on the same questions, but these were asked others each: leave it out."
+        )
     measures = select_measures(scored.measures, view.measures)
     against = against_baseline(measures, baseline, scored.failed)
     (base,) = (run for run in scored.runs if run.name == baseline)
@@ -238,10 +261,6 @@ def _check_view(view: TableView) -> None:
     if view.measures and not view.baseline:
         raise ConfigError(
             "measures says what to test against a baseline: name one with --baseline, or leave it out."
-        )
-    if view.disagreements < 0:
-        raise ConfigError(
-            f"disagreements must be 0 (none) or a number of questions, but is {view.disagreements}."
         )
     if view.disagreements and not view.baseline:
         raise ConfigError(
@@ -311,61 +330,4 @@ def select_measures(measured: Mapping[str, Measures], names: Sequence[str]) -> M
     return {
         run: {name: values for name, values in measures.items() if not names or name in names}
         for run, measures in measured.items()
-    }
-
-
-def group_runs(settings: Mapping[str, Mapping[str, Any]], over: Over) -> dict[str, list[str]]:
-    """Return the runs that differ in nothing but ``over``, by the name of the first; {} for "".
-
-    Raises :class:`ConfigError` if there are no two such runs, naming what else the first two differ in.
-    """
-    if not over:
-        return {}
-    rest = {name: _without(setting, _VARYING[over]) for name, setting in settings.items()}
-    groups: dict[str, list[str]] = {}
-    for name, setting in rest.items():
-        groups.setdefault(json.dumps(setting, sort_keys=True), []).append(name)
-    if len(groups) == len(settings):
-        first, *others = rest.values()
-        also = f" The first two also differ in {'; '.join(differences(first, others[0]))}." if others else ""
-        raise ConfigError(
-            f"no two of the runs differ in nothing but their {over}: there is nothing to take a mean "
-            f"over.{also}"
-        )
-    return {members[0]: members for members in groups.values()}
-
-
-def _without(settings: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> dict[str, Any]:
-    rest = copy.deepcopy(dict(settings))
-    for *sections, last in paths:
-        place = rest
-        for section in sections:
-            place = place.get(section, {})
-        place.pop(last, None)
-    return rest
-
-
-def mean_over_runs(summaries: Sequence[Summary]) -> dict[str, Spread]:
-    """Return mean and deviation over runs of each measure and of the tokens per question."""
-    values: dict[str, list[float]] = {}
-    for summary in summaries:
-        for name, interval in summary.measured.items():
-            if interval is not None:
-                values.setdefault(name, []).append(interval.mean)
-        values.setdefault("tokens", []).append(summary.tokens)
-    return {name: spread(each) for name, each in values.items()}
-
-
-def means_record(means: Means) -> dict[str, Any]:
-    """Write means as JSON: fractions, and tokens per question."""
-    return {
-        name: {
-            measure: {
-                "mean": round(value.mean, 4),
-                "deviation": None if value.deviation is None else round(value.deviation, 4),
-                "runs": value.n,
-            }
-            for measure, value in mean.items()
-        }
-        for name, mean in means.items()
     }

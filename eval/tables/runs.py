@@ -20,6 +20,10 @@ from eval.scoring.rows import Measures, PassageTexts, ScoredRow, group_by_measur
 from eval.scoring.scorers import Scorer, choose_scorer, scorer_title, script_note
 
 NO_TEXTS: Mapping[str, PassageTexts] = {}
+SIDE_BY_SIDE = (
+    "Each run was asked questions of its own, by a service: they stand side by side, and nothing is tested."
+)
+"""What a table says of runs that have no question in common since a service asked them."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +190,7 @@ def check_same_file(manifests: Sequence[Manifest]) -> None:
 
 @dataclass(frozen=True)
 class ScoredRuns:
-    """Runs on the questions that all of them have, scored alike.
+    """Runs on the questions that all of them have, scored alike; of a service each has its own questions.
 
     Attributes:
         runs: in the order given, each with its rows of the ``questions`` and their scores.
@@ -197,6 +201,7 @@ class ScoredRuns:
         notes: which questions are left out, whose gold answers count where the runs keep others, and how many
             of those the scorer was not made for.
         left_out: how many questions some run lacks.
+        paired: whether all runs have the same questions; without, nothing can be tested.
     """
 
     runs: Sequence[Run]
@@ -206,6 +211,7 @@ class ScoredRuns:
     recall_at: int
     notes: Sequence[str] = ()
     left_out: int = 0
+    paired: bool = True
 
     @property
     def measures(self) -> dict[str, Measures]:
@@ -228,6 +234,8 @@ def score_runs(
 ) -> ScoredRuns:
     """Score runs on the questions that all of them have, by the first run's gold answers.
 
+    Runs of a service stand side by side, each on the questions that it was asked.
+
     Args:
         runs: the runs, at least one.
         scorer: how answers are scored; "auto" takes that of the first run's last start.
@@ -238,16 +246,29 @@ def score_runs(
     Raises:
         ConfigError: if the runs have no question in common.
     """
-    questions = common_questions(runs)
+    paired = len(runs) < 2 or not all(run.manifest.served for run in runs)
+    questions = common_questions(runs) if paired else every_question(runs)
     start = runs[0].manifest.last
     rule = choose_scorer(start.scorer if scorer == "auto" else scorer, runs[0].manifest.dataset)
     depth = recall_at or start.recall_at
     scored = [run.on(questions).score(rule, depth, texts.get(run.name)) for run in runs]
     title = scorer_title(rule, questions, start.aliases)
     gold = gold_note(runs) if stored_gold else ""
-    notes = [unfinished_note(runs, questions), gold, script_note(rule, questions)]
+    notes = [unfinished_note(runs, questions) if paired else SIDE_BY_SIDE, gold]
+    notes = [note for note in (*notes, script_note(rule, questions)) if note]
     left_out = len({name for run in runs for name in run.rows}) - len(questions)
-    return ScoredRuns(scored, questions, rule, title, depth, [note for note in notes if note], left_out)
+    return ScoredRuns(scored, questions, rule, title, depth, notes, left_out, paired)
+
+
+def every_question(runs: Sequence[Run]) -> list[Question]:
+    """Return the questions of all runs. Raises :class:`ConfigError` if one has none."""
+    _require_rows(runs)
+    return list({name: row.question for run in runs for name, row in run.rows.items()}.values())
+
+
+def _require_rows(runs: Sequence[Run]) -> None:
+    if empty := [run.name for run in runs if not run.rows]:
+        raise ConfigError(f"the run '{empty[0]}' has no finished question yet: wait for it, or leave it out.")
 
 
 def common_questions(runs: Sequence[Run]) -> list[Question]:
@@ -255,8 +276,7 @@ def common_questions(runs: Sequence[Run]) -> list[Question]:
 
     Raises :class:`ConfigError` if there are none.
     """
-    if empty := [run.name for run in runs if not run.rows]:
-        raise ConfigError(f"the run '{empty[0]}' has no finished question yet: wait for it, or leave it out.")
+    _require_rows(runs)
     first, *others = runs
     questions = [
         row.question for name, row in first.rows.items() if all(name in other.rows for other in others)

@@ -1,18 +1,25 @@
 """What 'corag table' says beside the figures: tests against a baseline, means over seeds, conditions."""
 
+import csv
+import io
 import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 
 import pytest
 
 from corag.cli.main import main
-from corag.core.runs.manifest import Manifest
+from corag.core.errors import ConfigError
+from corag.core.runs.manifest import SERVED, Manifest
 from corag.core.types import Passage, Question
 from eval.api.results import Results
+from eval.tables.results import TableView
 from retrieval.index_manifest import IndexSettings, hash_corpus, write_manifest
 from retrieval.store import storing
 from tests.eval.runs import QUESTIONS, make_run, row, run_of, searched
+from tests.messages import raises_message
 
 
 def table(capsys, *argv):
@@ -62,7 +69,7 @@ def test_a_table_tells_the_seconds_of_a_question(tmp_path, capsys):
     printed, record = table(capsys, run, other)
     assert "s p50/p95" in printed and " 24.0/44.7 " in printed
     assert (record["runs"]["run"]["seconds_p50"], record["runs"]["run"]["seconds_p95"]) == (24.0, 44.7)
-    widest = max(map(len, str(Results({"run": run, "other": other}).table()).splitlines()[:7]))
+    widest = max(map(len, str(Results({"run": run, "other": other}).table()).splitlines()[:6]))
     assert widest <= 160, "figures are not cut where there is no terminal"
 
 
@@ -317,3 +324,146 @@ def test_new_runs_write_down_their_corpus(tmp_path, index):
     assert describe_corpora(["a-prebuilt-index"]) == ""
     run = make_run(tmp_path / "run", [row(QUESTIONS[0], "x")], corpus=describe_corpora([index]))
     assert Manifest.read(run).last.corpus == "mine.jsonl (25 passages)"
+
+
+def latex_rows(text):
+    """The cells of the rows of a table by their first, without the commands that make them bold or small."""
+    body = text[text.index("\\midrule") : text.index("\\bottomrule")]
+    plain = re.sub(r"\\(bfseries|scriptsize|midrule|,) ?|[{}$^]", "", body)
+    rows = {}
+    for line in plain.splitlines():
+        cells = [re.sub(r"\\([%&_])", r"\1", cell) for cell in re.split(r"(?<!\\)&", line)]
+        name, *figures = (cell.strip(" \\") for cell in cells)
+        rows |= {name: figures} if figures else {}
+    return rows
+
+
+def test_a_table_for_a_paper_has_the_figures_of_json(tmp_path, capsys):
+    runs = [
+        run_of(tmp_path / name, range(right), {"seed": right}, found=lambda n: n % 2)
+        for name, right in (("one_step", 4), ("ir & cot", 19), ("corag_50%", 21))
+    ]
+    options = [*map(str, runs), "--baseline", "one_step"]
+    _, record = table(capsys, *options)
+    assert main(["table", *options, "--to", "latex"]) == 0
+    text = capsys.readouterr().out
+    assert "\\usepackage{booktabs,siunitx}" in text and "\\caption{EM, F1, recall@5 in percent" in text
+    assert "% Model: model (scripted)." in text and "corag\\_50\\%" in text and "ir \\& cot" in text
+    rows = latex_rows(text)
+    against = {(one["run"], one["measure"]): one for one in record["against"]}
+    for name, figures in record["runs"].items():
+        *cells, tokens = rows[name]
+        assert float(tokens) == round(figures["tokens_per_question"])
+        for number, measure in enumerate(("em", "f1", "recall")):
+            mean, interval, difference, p = cells[4 * number : 4 * number + 4]
+            assert float(mean) == pytest.approx(100 * figures[measure], abs=0.06)
+            low, high = map(float, interval.removeprefix("approx").strip("[]").split(", "))
+            ends = [100 * end for end in figures[f"{measure}_interval"]]
+            assert [low, high] == pytest.approx(ends, abs=0.06)
+            test = against.get((name, measure))
+            assert (difference == "--") == (p == "--") == (test is None)
+            if test:
+                assert float(difference) == pytest.approx(100 * test["difference"], abs=0.06)
+                assert p == ("<0.001" if test["p_value_holm"] < 0.001 else f"{test['p_value_holm']:.3f}")
+    assert text.count("\\bfseries") == 2, "the best EM and F1, but no recall, in which all are alike"
+    assert sum("\\approx" in line for line in text.splitlines() if line.startswith("    ir")) == 1
+    if shutil.which("pdflatex"):
+        head, tail = (
+            "\\documentclass{article}\\usepackage{booktabs,siunitx}\\begin{document}",
+            "\\end{document}",
+        )
+        (tmp_path / "paper.tex").write_text(f"{head}\n{text}\n{tail}")
+        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, "Output written on paper.pdf (1 page" in done.stdout) == (0, True), (
+            done.stdout
+        )
+
+
+def test_a_table_as_csv_and_markdown(tmp_path, capsys):
+    runs = [run_of(tmp_path / name, range(right), {"seed": right}) for name, right in (("a", 4), ("b|b", 21))]
+    options = [*map(str, runs), "--baseline", "a", "--measures", "em"]
+    _, record = table(capsys, *options)
+    assert main(["table", *options, "--to", "csv"]) == 0
+    first, second = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    for line, name in ((first, "a"), (second, "b|b")):
+        figures = record["runs"][name]
+        assert line["run"] == name and float(line["em"]) == figures["em"] and int(line["n"]) == 24
+        assert [float(line["f1_low"]), float(line["f1_high"])] == figures["f1_interval"]
+    (test,) = record["against"]
+    assert float(second["em_difference"]) == test["difference"] and first["em_difference"] == ""
+    assert (float(second["em_p_holm"]), float(second["em_mde"])) == (test["p_value_holm"], test["detectable"])
+    frame = Results({"a": runs[0], "b|b": runs[1]}).compare("a", measures=["em"]).to_pandas()
+    assert frame.em_difference.tolist()[1] == test["difference"] and frame.run.tolist() == ["a", "b|b"]
+    assert main(["table", *options, "--to", "markdown"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "| method | EM | Δ EM | p | F1 | recall@5 | tokens |" and lines[3].startswith(
+        "| b\\|b | **87.5**"
+    )
+    assert main(["table", *options, "--to", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == record
+
+
+def test_a_table_fits_a_narrow_terminal(tmp_path, capsys, monkeypatch):
+    long = "corag strategy=best_of_n chains=4 max_hops=3"
+    runs = {name: run_of(tmp_path / name, range(9), {"seed": n}) for n, name in enumerate(("one_step", long))}
+    for columns in (70, 80, 100, 120):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        compared = Results(runs).compare("one_step")
+        figures = [line for line in str(compared).splitlines() if line[:1] in "┏┃┡│└"]
+        assert len(figures) > 8 and max(map(len, figures)) <= columns
+        text = " ".join(str(compared).split())
+        assert "37.5" in text and "[21.2, 57.3]" in text and "recall@5" in text and "MDE" in text
+        assert "Left out for want of room: steps" in text
+    monkeypatch.setenv("COLUMNS", "160")
+    assert "Left out" not in str(Results(runs).table())
+    monkeypatch.delenv("COLUMNS")
+    assert "Left out" not in str(Results(runs).table())
+
+
+def test_brackets_in_names_are_no_markup(tmp_path, capsys):
+    run = run_of(
+        tmp_path / "a[bold]b", range(9), {"seed": 1}, questions="old [2019].jsonl", corpus="x [/red] :no:"
+    )
+    base = run_of(tmp_path / "base [link=x]", range(4))
+    printed, record = table(capsys, run, base, "--baseline", "base [link=x]", "--disagreements", 3)
+    for name in ("a[bold]b", "old [2019].jsonl", "x [/red] :no:", "minus base [link=x]"):
+        assert name in printed
+    assert record["runs"].keys() == {"a[bold]b", "base [link=x]"}
+
+
+def test_json_carries_the_notes(tmp_path, capsys):
+    whole = run_of(tmp_path / "whole", range(24))
+    part = make_run(tmp_path / "part", [row(each, "x", ["p0"]) for each in QUESTIONS[:9]], {"seed": 1})
+    _, record = table(capsys, whole, part)
+    assert record["notes"] == ["15 of 24 questions are left out: 'part' lacks 15 of them."]
+    assert record["verdict"].startswith("whole has the highest F1, 100.0")
+    assert record["leaders"]["f1"]["significantly_worse"] == ["part"]
+
+
+def test_runs_of_a_service_stand_side_by_side(tmp_path, capsys):
+    served = {"questions": {"source": SERVED, "dataset": "jsonl", "split": "", "subset": ""}}
+    runs = [
+        make_run(tmp_path / name, [row(replace(each, answers=()), "x", ["p1"]) for each in part], served)
+        for name, part in (("quick", QUESTIONS[:5]), ("best", QUESTIONS[5:8]))
+    ]
+    printed, record = table(capsys, *runs)
+    assert [each["n"] for each in record["runs"].values()] == [5, 3] and "verdict" not in record
+    assert "questions of its own, by a service: they stand side by side, and nothing is tested." in printed
+    assert main(["table", *map(str, runs), "--baseline", "quick"]) == 2
+    assert "a baseline needs runs on the same questions" in capsys.readouterr().err
+    plain = [make_run(tmp_path / name, [row(QUESTIONS[n], "x")]) for n, name in enumerate("ab")]
+    assert main(["table", *map(str, plain)]) == 2, "of a question file that is a mistake"
+
+
+@pytest.mark.parametrize("option", ["--recall_at", "--min_hops", "--disagreements"])
+def test_numbers_below_zero_are_refused(tmp_path, capsys, option):
+    run = run_of(tmp_path / "run", range(3))
+    assert main(["table", str(run), option, "-1"]) == 2
+    assert (
+        f"option '{option[2:]}': expected a whole number of at least 0, but got '-1'"
+        in capsys.readouterr().err
+    )
+    assert main(["report", str(run), "--recall_at", "-1"]) == 2
+    with raises_message(ConfigError):
+        TableView(recall_at=-1)

@@ -10,9 +10,12 @@ from eval.statistics.comparisons import (
     against_each_other,
     compare_either_way,
     disagreements,
+    find_leaders,
     mirrored,
 )
-from eval.statistics.intervals import compare_paired
+from eval.statistics.intervals import bootstrap_mean, compare_paired
+from eval.tables.columns import Summary
+from eval.tables.verdicts import verdict
 from tests.messages import raises_message
 
 
@@ -93,7 +96,7 @@ def test_a_report_resamples_each_pair_once(monkeypatch):
         }
         for name in "abcd"
     }
-    tested = differences_to_baselines(runs)
+    tested = differences_to_baselines(list(runs), against_each_other(runs))
     assert len(resampled) == 2 * 6
     for measure in ("em", "f1"):
         for one in range(4):
@@ -115,3 +118,48 @@ def test_disagreements_are_ordered_by_how_far_apart_the_runs_are_in_f1():
     }
     assert disagreements(first, second) == (["b", "e", "a"], ["c"])
     assert disagreements({"recall": {"a": 1.0}}, {"recall": {"a": 1.0}}) == ([], [])
+
+
+def scores(*right, n=40):
+    """EM by question: right for those below the first number, and for those that are named."""
+    return {"em": {str(place): float(place < right[0] or place in right[1:]) for place in range(n)}}
+
+
+def test_the_best_run_is_told_with_what_is_known_of_the_others():
+    runs = {
+        "low": scores(2),
+        "high": scores(24),
+        "near": scores(22),
+        "tie": scores(23, 30),
+        "none": {"em": {}},
+    }
+    leading = find_leaders(runs)["em"]
+    assert leading.best == ["high", "tie"]
+    assert (leading.worse, leading.even, leading.untested) == (["low"], ["near"], [])
+    del runs["none"]
+    assert leading.tests == len(against_baseline(runs, "high")) == 3
+    assert find_leaders(runs, against=against_each_other(runs))["em"] == leading
+    broken = find_leaders(runs, {"low": [str(place) for place in range(30)]})["em"]
+    assert (broken.worse, broken.untested) == ([], ["low"]), "a broken engine is no method that is worse"
+    assert find_leaders({"alone": scores(3)}) == {}
+
+
+def test_a_verdict_says_how_sure_it_is():
+    def said(*runs):
+        measured = {name: scores(right, n=n) for name, right, n in runs}
+        summaries = [
+            Summary(name, 15, {"n": n, "failed": 0, "f1": None, "recall": None, "em": bootstrap_mean(
+                list(measured[name]["em"].values()))})
+            for name, right, n in runs
+        ]  # fmt: skip
+        return verdict(summaries, find_leaders(measured))
+
+    sure = said(("a", 30, 40), ("b", 2, 40))
+    assert sure.startswith("a has the highest EM, 75.0 [59.8, 85.8], significantly above the other run on 40")
+    noise = said(("a", 1, 4), ("b", 2, 4))
+    assert noise.startswith("No difference in EM is significant on 4 questions")
+    assert "The highest is b, 50.0" in noise and noise.endswith("So few questions show no difference.")
+    assert said(("a", 0, 20), ("b", 0, 20)).startswith("All 2 runs tie in EM: 0.0 [0.0, ")
+    mixed = said(("a", 30, 40), ("b", 28, 40), ("c", 1, 40))
+    assert "significantly above c but not above b on 40 questions" in mixed
+    assert said(("a", 3, 40)) == ""

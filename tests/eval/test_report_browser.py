@@ -6,17 +6,22 @@ With CORAG_SCREENSHOTS=FOLDER it leaves pictures there.
 
 import asyncio
 import re
+import time
+from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 
+from corag.core.runs.manifest import SERVED
 from eval.report.overview import read_report_runs
 from eval.report.page import TextBlocks, html_page, make_report, text_blocks, write_report
 from tests.eval.browser import CHROMIUM, DRIVER, Browser, Keys, NoAlertPresentException, Select
 from tests.eval.report_runs import EVIL, World, kilt_report, multiply, write
+from tests.eval.runs import QUESTIONS, make_run, row, run_of
 
 pytestmark = pytest.mark.slow
 
-QUESTIONS, COPIES = 250, 20
+WORLD_QUESTIONS, COPIES = 250, 20
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +48,7 @@ def wide_and_without_errors(browser):
 def big(browser, tmp_path_factory):
     """5,000 questions, two runs, with the passages' texts."""
     folder = tmp_path_factory.mktemp("big")
-    world = World(folder, QUESTIONS)
+    world = World(folder, WORLD_QUESTIONS)
     runs = [write(folder / "runs", "one_step", world, 0.35), write(folder / "runs", "greedy", world, 0.55)]
     for run in runs:
         multiply(run, COPIES)
@@ -73,7 +78,7 @@ def test_figures_are_painted_before_two_seconds_and_nothing_is_loaded(browser, b
     browser.open(big)
     entry = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
     assert browser.until(entry) < 2000
-    assert browser.text("#title") == "test.jsonl"
+    assert browser.text("#title") == "one_step and greedy on test.jsonl"
     assert browser.text("#found") == "5,000 questions"
     assert len(browser.texts(".results tbody tr")) == 2
     assert browser.run("return document.querySelectorAll('#list .row').length") < 40, (
@@ -265,7 +270,7 @@ def test_figures_against_another_baseline(browser, small):
     browser.choose("baseline", "tree")
     after = browser.texts(".results tbody .is-difference")
     assert before != after and any("p = " in cell or "p < " in cell for cell in after)
-    assert "Differences to tree" in browser.text("#results-note") and "8 tests" in browser.text(
+    assert "Differences to tree" in browser.text("#results-note") and "12 tests" in browser.text(
         "#results-note"
     )
     browser.find(".sorter[data-column='3']").click()
@@ -291,6 +296,86 @@ def test_figures_against_another_baseline(browser, small):
     browser.find("#theme").click()
     browser.run("window.scrollTo(0, 0)")
     browser.picture("dark")
+
+
+def test_the_first_screen_says_what_was_measured_and_how_sure_it_is(browser, small):
+    browser.width(1280, 900)
+    browser.open(small)
+    assert browser.text("#title") == "5 runs on test.jsonl"
+    assert re.match("No difference in F1 is significant|\\w+ has the highest F1", browser.text("#lead"))
+    facts = dict(zip(browser.texts("#facts dt"), browser.texts("#facts dd"), strict=True))
+    assert facts["Model"] == "default" and facts["n"] == "60 questions" and "pytest" in facts["Command"]
+    wide = (
+        "const table = document.querySelector('#results-table'); return table.scrollWidth - table.clientWidth"
+    )
+    assert browser.run(wide) <= 0, "no column is cut off"
+    assert browser.find("#results-table tbody").location["y"] < 500
+    browser.picture("first-screen")
+
+
+def test_table_and_chart_are_downloaded_from_the_file_itself(browser, small, tmp_path):
+    browser.driver.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
+    )
+    browser.open(small)
+    browser.choose("baseline", "tree")
+    for name in ("results.csv", "results.tex", "results.md", "f1-against-tokens.svg"):
+        title = {"csv": "CSV", "tex": "LaTeX", "md": "Markdown", "svg": "SVG"}[name.rpartition(".")[2]]
+        browser.run("document.querySelector(`.download[title$=${arguments[0]}]`).click()", title)
+        end = time.monotonic() + 10
+        while not (tmp_path / name).exists():
+            assert time.monotonic() < end, name
+            time.sleep(0.05)
+    assert (
+        "baseline" in (tmp_path / "results.csv").read_text()
+        and ",tree," in (tmp_path / "results.csv").read_text()
+    )
+    assert "\\toprule" in (tmp_path / "results.tex").read_text()
+    chart = ElementTree.fromstring((tmp_path / "f1-against-tokens.svg").read_text())
+    texts = [each.text for each in chart.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"one_step", "tree", "F1, percent"} <= set(texts)
+    marks = [each for each in chart.iter("{http://www.w3.org/2000/svg}path") if each.get("transform")]
+    assert len({each.get("fill") for each in marks}) == 5 and all("rgb" in each.get("fill") for each in marks)
+
+
+def test_a_method_without_tokens_has_its_point(browser, tmp_path):
+    free = [replace(row(each, "Town 1"), usage={}) for each in QUESTIONS]
+    runs = {
+        "free": make_run(tmp_path / "free", free),
+        "other": run_of(tmp_path / "other", range(3), {"seed": 1}),
+    }
+    file = tmp_path / "report.html"
+    asyncio.run(write_report(runs, file))
+    browser.open(file)
+    assert browser.run("return document.querySelectorAll('#plot .point').length") == 2
+    drawn = "return [...document.querySelectorAll(arguments[0])].map((each) => each.textContent)"
+    assert browser.run(drawn, "#plot .tick")[5] == "0"
+    assert set(browser.run(drawn, "#plot .point-name")) == {"free", "other"}
+    browser.picture("no-tokens")
+
+
+def test_runs_of_a_service_stand_side_by_side(browser, tmp_path):
+    served = {"questions": {"source": SERVED, "dataset": "jsonl", "split": "", "subset": ""}}
+    runs = {
+        name: make_run(
+            tmp_path / name, [row(replace(each, answers=()), "x", ["p1"]) for each in part], served
+        )
+        for name, part in (("quick", QUESTIONS[:5]), ("best", QUESTIONS[5:8]))
+    }
+    file = tmp_path / "report.html"
+    asyncio.run(write_report(runs, file))
+    browser.open(file)
+    assert "nothing is tested" in browser.text("#results-note")
+    assert not browser.run("return [...document.querySelectorAll('.is-difference')].length")
+    assert browser.text("#found") == "5 of 8 questions"
+    browser.choose("run", "best")
+    assert browser.text("#found") == "3 of 8 questions"
+    browser.choose("other", "quick")
+    assert browser.text("#found").startswith("8 questions")
+    browser.find("#list .row").click()
+    browser.until("return document.querySelectorAll('#trace .column').length === 2")
+    assert "This run was not asked this question." in browser.text("#trace")
+    browser.picture("served")
 
 
 @pytest.mark.parametrize("name", ["tree", "best_of_4", "ircot"])

@@ -2,6 +2,7 @@
 hand.
 """
 
+import re
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -186,3 +187,18 @@ def test_a_long_legend_leaves_the_axes_their_height(tmp_path):
 
     entries = 28  # more in each of two columns, 9 points high with some room, 160 pixels to the inch
     assert height(60) - height(4) >= entries * 9 / 72 * 160
+
+
+def test_what_spends_nothing_has_a_place_and_every_point_its_name(tmp_path):
+    points = [
+        Point("closed", "closed", 0.0, 20.0, 12.0, 30.0, True),
+        Point("tuned", "tuned", 813.0, 48.0, 40.0, 56.0, True),
+        Point("untuned", "untuned", 1700.0, 18.0, 11.0, 25.0, False),
+    ]
+    file = tmp_path / "sweep.svg"
+    draw_scaling(points, [file], measure="F1", title="n = 40", line=None)
+    texts = re.findall(r"<!-- (.+?) -->", file.read_text())  # beside the outlines of their letters
+    assert texts[:3] == ["0", "1k", "2k"] and texts[3].startswith("tokens per question")
+    assert {"closed", "tuned", "untuned"} <= set(texts), "in the legend"
+    # What has a white edge is drawn without its letters: the names beside the points.
+    assert file.read_text().count('id="text_') == len(texts) + len(points)

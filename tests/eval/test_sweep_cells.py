@@ -241,3 +241,16 @@ def test_the_cells_of_references_differ_in_them_alone() -> None:
         following.config.of("recursive"), follow_references=False
     )
     assert following.config.of("recursive").follow_references
+
+
+def test_cells_of_one_method_are_told_apart_in_a_plot(tmp_path: Path) -> None:
+    text = (
+        "method: [corag]\ncells:\n  before: {corag.max_hops: 2}\n  after: {corag.max_hops: 3}\n"
+        "  none: {method: closed_book}\n"
+    )
+    cells = list(cells_of(config_of(tmp_path, text)).values())
+    told = [varying(cells)[cell.name] for cell in cells]
+    assert name_groups(cells, told) == ["before", "after", "none"]
+    grid = list(cells_of(config_of(tmp_path, "method: [corag]\ngrid: {corag.L: [1, 2, 3]}\n")).values())
+    told = [varying(grid)[cell.name] for cell in grid]
+    assert set(name_groups(grid, told)) == {"corag greedy"}, "the labels of a grid say what differs"

@@ -63,7 +63,7 @@ def main(config: CeilingOptions) -> CommandResult:
     for name, ceiling in ceilings.runs.items():
         show(console, name, ceiling, ceilings.metric)
     for note in [*ceilings.notes, *remarks(ceilings)]:
-        console.print(note, soft_wrap=True, markup=False)
+        console.print(note, soft_wrap=True)
     return CommandResult(0, [ceilings.to_json()])
 
 
@@ -72,7 +72,7 @@ def show(console: Console, name: str, ceiling: Ceiling, metric: Metric) -> None:
     title = (
         f"{name}: {ceiling.folder} ({ceiling.questions} questions, {ceiling.candidates:.1f} candidates each)"
     )
-    console.print(title, soft_wrap=True, markup=False)
+    console.print(title, soft_wrap=True)
     console.print(choices_table(ceiling, metric))
     console.print(calibration_table(ceiling))
 

@@ -49,12 +49,11 @@ def print_judged(judged: Mapping[str, Judged], who: str, conditions: Conditions)
         f"Percent with 95% intervals: {INTERVALS}; what failed or cannot be read counts as wrong. "
         f"Judge: {who}. A judge is a model: look at some of its verdicts before you believe it.",
         soft_wrap=True,
-        markup=False,
     )
     scorers = {one.scorer for one in judged.values()}
     shared = [f"EM by the scorer {scorer}." for scorer in scorers] if len(scorers) == 1 else []
     for line in [*shared, *conditions.shared]:
-        console.print(line, soft_wrap=True, markup=False)
+        console.print(line, soft_wrap=True)
     for name, one in judged.items():
         scored = "" if shared else f"EM by the scorer {one.scorer}; "
-        console.print(f"{name}: {scored}{conditions.own[name]}", soft_wrap=True, markup=False)
+        console.print(f"{name}: {scored}{conditions.own[name]}", soft_wrap=True)

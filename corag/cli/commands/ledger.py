@@ -45,9 +45,7 @@ def main(config: LedgerOptions) -> CommandResult:
 
 def print_ledger(console: Console, ledger: Ledger, title: str) -> None:
     """Print a ledger under its title."""
-    console.print(
-        f"{title} ({ledger.questions} questions, {ledger.failed} failed)", soft_wrap=True, markup=False
-    )
+    console.print(f"{title} ({ledger.questions} questions, {ledger.failed} failed)", soft_wrap=True)
     console.print(roles_table(ledger))
     console.print(stages_table(ledger))
     for line in remarks(ledger):

@@ -45,7 +45,7 @@ class ListOptions(Options):
 
 def main(config: ListOptions) -> int:
     """Print the lists, or the details of one method or dataset."""
-    console = wide_console(150, markup=False)
+    console = wide_console(150)
     if config.name in DATASETS:
         show_dataset(console, config.name)
         return 0

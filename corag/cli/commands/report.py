@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from annotated_types import Ge
 
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
@@ -43,7 +45,7 @@ class ReportOptions(Runs):
 
     out: str = "report.html"
     scorer: str = "auto"
-    recall_at: int = 0
+    recall_at: Annotated[int, Ge(0)] = 0
     baseline: str = ""
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
 

@@ -44,7 +44,7 @@ def main(config: SweepConfig) -> CommandResult:
     print_results(sweep_table(sweep), console)
     print_findings(console, sweep)
     print_spending(console, sweep.cells)
-    console.print(f"Written: {', '.join(map(str, files))}.", soft_wrap=True, markup=False)
+    console.print(f"Written: {', '.join(map(str, files))}.", soft_wrap=True)
     rest = {name: value for name, value in record.items() if name not in ("cells", "dev_cells")}
     figures = {"runs": record["cells"], **rest, "sweep": str(config.folder / "sweep.json")}
     failures = sum((each.summary.failures for each in sweep.cells), Failures())

@@ -6,6 +6,7 @@
     corag table runs/test/* --kinds bridge,comparison         # of these types of question
     corag table runs/test/* --min_hops 2                      # of so many hops
     corag table seeds/* --over seeds                          # mean over runs that differ in nothing else
+    corag table runs/test/* --to latex > table.tex            # for a paper; csv, markdown and json, too
 
 The rows are the questions that every run has answered or failed at; a run is called by what tells its path
 from the others'.
@@ -16,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from corag.cli.result import CommandResult
+from eval.tables.formats import FORMS, Form
 from eval.tables.printing import print_results
 from eval.tables.results import TableView, table_of_runs
 from eval.tables.runs import Runs
@@ -23,7 +25,14 @@ from eval.tables.runs import Runs
 
 @dataclass(frozen=True)
 class TableOptions(Runs, TableView):
-    """Options of 'corag table'."""
+    """Options of 'corag table'.
+
+    Attributes:
+        to: "text" for people, "latex" (booktabs and siunitx) and "markdown" for papers, "csv" and "json" for
+            programs.
+    """
+
+    to: Form = "text"
 
     def usage(self) -> str:
         """The command line to write."""
@@ -33,5 +42,8 @@ class TableOptions(Runs, TableView):
 def main(config: TableOptions) -> CommandResult:
     """Print the table. The status is 1 if every question of some run failed."""
     table = table_of_runs(config.by_name(), config)
-    print_results(table)
+    if config.to == "text":
+        print_results(table)
+    else:
+        print(FORMS[config.to](table), end="")
     return CommandResult(table.status, [table.to_json()])

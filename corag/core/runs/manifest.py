@@ -23,6 +23,8 @@ FORMAT = 1
 """The format of a manifest and of the rows beside it. No other is read."""
 # What a folder that holds no answers names where a run names its method; no method may be called so.
 CHAINS, VERDICTS = "sample", "judge"
+SERVED = "(served)"
+"""What a run of served questions has where others name their question file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,11 @@ class Manifest:
     def questions(self) -> Mapping[str, str]:
         """What identifies the questions: source (a file's hash or a hub's name), dataset, split, subset."""
         return dict(self.settings["questions"])
+
+    @property
+    def served(self) -> bool:
+        """Whether the questions came to a service: each run then has its own."""
+        return self.questions["source"] == SERVED
 
     @property
     def dataset(self) -> str:

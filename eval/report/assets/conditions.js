@@ -109,7 +109,7 @@ function stopsTable() {
         h("th", {scope: "row"}, place ? "" : runName(run)),
         h("td", {}, stop.reason || "not said"),
         h("td", {class: "is-number"}, number(stop.count)),
-        h("td", {class: "is-number"}, `${percent(stop.count / overview.n)}%`),
+        h("td", {class: "is-number"}, `${percent(stop.count / each.summary.n)}%`),
       ),
     ),
   );

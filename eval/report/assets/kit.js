@@ -105,3 +105,24 @@ const change = (values) => {
 };
 
 const option = (value, text, chosen) => h("option", {value, selected: chosen}, text);
+
+// Hand a text to the browser as a file: nothing is sent anywhere.
+function download(name, type, text) {
+  const link = h("a", {href: URL.createObjectURL(new Blob([text], {type})), download: name, hidden: true});
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+const downloadButton = (title, label, onclick) =>
+  h(
+    "button",
+    {type: "button", class: "download", "aria-label": label, title: label, onclick},
+    svg(
+      "svg",
+      {viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true"},
+      svg("path", {d: "M8 2v8M4.5 7 8 10.5 11.5 7M3 13.5h10", fill: "none", stroke: "currentColor", "stroke-width": 1.5}),
+    ),
+    title,
+  );

@@ -156,6 +156,7 @@ function applyFilters() {
   const hops = Number(filters.hops.slice(1));
   listed = [];
   for (let position = 0; position < index.ids.length; position += 1) {
+    if (!selected().some((run) => asked(run, position))) continue;
     if (filters.kind && index.kinds[position] !== kind) continue;
     if (filters.hops && index.hops[position] !== hops) continue;
     if (passes(position) && words.every((word) => haystacks[position].includes(word))) listed.push(position);

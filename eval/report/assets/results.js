@@ -10,7 +10,6 @@ const COLUMN_KINDS = {
   decimal: (column) => plain(column, (value) => value, decimal),
   // The median: a few questions that waited long for others would draw a mean up.
   seconds: (column) => plain(column, (both) => both?.[0] ?? 0, fewDigits),
-  count: (column) => plain(column, (value) => value, number),
 };
 
 const columns = [
@@ -41,18 +40,21 @@ function figure(run, name) {
   return runs[run].summary[name];
 }
 
+const comparable = runs.length > 1 && overview.paired;
 const mean = (run, measure) => figure(run, measure)?.mean ?? -1;
 const difference = (run, measure) => overview.differences[measure][state.baseline][run];
 const gain = (run, measure) => difference(run, measure)?.interval.mean ?? 0;
 let order = {column: -1, descending: true};
 
 function runCell(run) {
+  const {failed} = runs[run].summary;
   return h(
     "div",
     {class: "run-cell"},
     runName(run),
-    runs[run].mark ? h("span", {title: overview.training_note}, ` ${runs[run].mark}`) : null,
-    run === state.baseline && runs.length > 1 ? h("span", {class: "tag"}, "baseline") : null,
+    runs[run].mark ? h("span", {title: overview.training_note}, runs[run].mark) : null,
+    run === state.baseline && comparable ? h("span", {class: "tag"}, "baseline") : null,
+    failed ? h("span", {class: "warning"}, `${number(failed)} failed`) : null,
   );
 }
 
@@ -97,12 +99,12 @@ function differenceCell(run, measure) {
           `[${signed(100 * found.interval.low)}, ${signed(100 * found.interval.high)}]`,
         ),
     h("span", {class: "p-value"}, tested ? pValue(found.adjusted) : "not tested"),
-    found.failed ? h("span", {class: "warning"}, `${counted(found.failed, "question")} failed`) : null,
+    found.failed ? h("span", {class: "warning"}, `${number(found.failed)} failed`) : null,
   );
 }
 
 function drawTable() {
-  const shown = columns.filter((column) => !column.compared || runs.length > 1);
+  const shown = columns.filter((column) => !column.compared || comparable);
   const rows = runs.map((_, run) => run);
   const sorted = columns[order.column];
   if (sorted) {
@@ -140,7 +142,7 @@ function drawTable() {
   const body = rows.map((run) =>
     h(
       "tr",
-      {class: run === state.baseline && runs.length > 1 ? "is-baseline" : null},
+      {class: run === state.baseline && comparable ? "is-baseline" : null},
       shown.map((column, place) =>
         h(
           place ? "td" : "th",
@@ -166,19 +168,17 @@ function sortBy(place) {
 }
 
 function drawNote() {
+  const n = overview.paired ? `Means over ${counted(overview.n, "question")}` : "Means";
   const parts = [
-    `Means over ${counted(overview.n, "question")}, failed ones counting 0, in percent ` +
+    `${n}, failed ones counting 0, in percent ` +
       "with 95% intervals: Wilson's where each question scores 0 or 1, exact where all score alike, else bootstrap.",
     "Tokens: prompt plus generated, per question; computed: those that the engine really worked through.",
     "Seconds: median per question, waiting for others included.",
   ];
-  if (overview.training_note) parts.unshift(overview.training_note);
-  if (runs.length > 1) {
-    const differences = ["em", "f1"].flatMap((measure) => overview.differences[measure][state.baseline]);
-    const tests = differences.filter((each) => each && each.adjusted !== null).length;
+  if (comparable) {
     parts.push(
       `Differences to ${runs[state.baseline].name} are in points, paired by question: bootstrap interval,`,
-      `and the p-value of a sign-flip test, adjusted by Holm\u2019s rule for the ${tests} tests here.`,
+      `and the p-value of a sign-flip test, adjusted by Holm\u2019s rule over all ${overview.tests[state.baseline]} tests with it.`,
       "\u25b2 \u25bc: below 0.05.",
     );
     const likely = Math.max(...overview.differences.f1[state.baseline].map((each) => each?.detectable ?? 0));
@@ -189,44 +189,86 @@ function drawNote() {
       );
     }
   }
-  const {unscored} = runs[0].summary;
-  if (unscored)
-    parts.push(`Without a gold answer, and so in neither EM nor F1: ${counted(unscored, "question")}.`);
-  if (overview.left_out)
-    parts.push(`Left out, since some run lacks them: ${counted(overview.left_out, "question")}.`);
-  replace(at("results-note"), parts.join(" "));
+  const notes = overview.notes.map((note) => h("li", {}, note));
+  replace(
+    at("results-note"),
+    notes.length ? h("ul", {class: "remarks"}, notes) : null,
+    h("p", {class: "note"}, parts.join(" ")),
+  );
 }
 
-function drawIntro() {
-  const name = overview.questions.split("/").pop();
-  document.title = `${name} \u00b7 corag report`;
-  replace(at("title"), name);
-  const best = runs.map((run) => run.summary).sort((a, b) => (b.f1?.mean ?? 0) - (a.f1?.mean ?? 0))[0];
-  replace(
-    at("lead"),
-    `${counted(runs.length, "run")} on ${counted(overview.n, "question")}. `,
-    runs.length > 1 && best.f1
-      ? `Highest F1: ${best.method}, ${percent(best.f1.mean)} at ${number(best.tokens)} tokens per question.`
-      : "",
+// What runs have in this condition, each once: of many the first.
+function values(name, most = 2) {
+  const every = [...new Set(runs.map((run) => run.conditions[name]))].filter(
+    (each) => each !== "none" && each !== "unknown",
   );
+  const rest = every.length - most;
+  return [every.slice(0, most), rest > 0 ? `and ${counted(rest, "other")}` : null];
+}
+
+function intro() {
+  const name = overview.questions.split("/").pop();
+  const names = runs.map((run) => run.name);
+  const called = names.join("").length > 48 || names.length > 3 ? counted(runs.length, "run") : inWords(names);
+  const [one] = runs;
+  const {em, f1, tokens} = one.summary;
+  const alone =
+    runs.length === 1 && f1
+      ? `F1 ${percent(f1.mean)} ${range(f1)} and EM ${percent(em.mean)} ${range(em)} ` +
+        `on ${counted(overview.n, "question")}, at ${number(tokens)} tokens per question.`
+      : "";
+  const many = counted(overview.n, "question");
+  const lead = overview.verdict || alone || `${counted(runs.length, "run")} on ${many}.`;
+  return {title: `${called} on ${name}`, lead};
+}
+
+const inWords = (names) => [names.slice(0, -1).join(", "), names.at(-1)].filter(Boolean).join(" and ");
+
+function drawIntro() {
+  const {title, lead} = intro();
+  document.title = `${title} \u00b7 corag report`;
+  replace(at("title"), title);
+  replace(at("lead"), lead);
+  const joined = ([some, rest]) => (some.length ? [...some, rest].filter(Boolean).join(", ") : "none");
+  const adapters = values("adapter")[0].length ? `, adapter ${joined(values("adapter"))}` : "";
+  const [commands, others] = values("command", 1);
   const facts = [
-    ["Scorer", overview.scorer],
+    ["Model", joined(values("model")) + adapters],
+    ["Retriever", joined(values("retriever"))],
+    ["n", counted(overview.n, "question")],
     ["Questions", `${overview.questions} (${overview.dataset})`],
-    ["n", number(overview.n)],
-    ["Recall", `first ${overview.recall_at} collected passages`],
+    ["Scorer", overview.scorer],
     ["Made", overview.made],
   ];
   replace(
     at("facts"),
     facts.map(([term, text]) => h("div", {}, h("dt", {}, term), h("dd", {}, text))),
+    commands.length
+      ? h("div", {class: "command"}, h("dt", {}, "Command"), h("dd", {}, h("code", {}, commands[0]), others ? ` ${others}` : ""))
+      : null,
   );
   replace(at("foot"), "Everything in this report is in this one file: it loads nothing and sends nothing.");
-  at("baseline-field").hidden = runs.length < 2;
+  at("baseline-field").hidden = !comparable;
   replace(
     at("baseline"),
     runs.map((run, place) => option(place, run.name, place === state.baseline)),
   );
   at("baseline").addEventListener("change", (event) => change({baseline: Number(event.target.value)}));
+}
+
+const TABLES = {csv: ["CSV", "text/csv"], tex: ["LaTeX", "text/x-tex"], md: ["Markdown", "text/markdown"]};
+
+// The table with the chosen baseline, as 'corag table --to' writes it.
+async function drawDownloads() {
+  const every = await block("tables");
+  const save = (ending) =>
+    download(`results.${ending}`, TABLES[ending][1], every[comparable ? state.baseline : 0][ending]);
+  replace(
+    at("downloads"),
+    Object.entries(TABLES).map(([ending, [title]]) =>
+      downloadButton(title, `Download the table as ${title}`, () => save(ending)),
+    ),
+  );
 }
 
 function drawResults() {

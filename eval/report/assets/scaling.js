@@ -15,21 +15,29 @@ function ticks(low, high) {
   return found;
 }
 
-// Scales that hold every point with some air around it.
+// Scales that hold every point with some air around it. What spends no tokens has no place on a log scale: it
+// stands left of it, above a tick of its own.
+const ZERO_ROOM = 56;
+
 function scales(width, height) {
-  const tokens = runs.map((run) => Math.max(1, run.summary.tokens));
+  const spent = runs.map((run) => run.summary.tokens);
+  const tokens = spent.filter(Boolean);
+  if (!tokens.length) tokens.push(10);
+  const room = spent.every(Boolean) ? 0 : ZERO_ROOM;
   const air = Math.max(1.25, (Math.max(...tokens) / Math.min(...tokens)) ** 0.09);
   const low = Math.min(...tokens) / air;
   const high = Math.max(...tokens) * air;
   const best = oraclePoints().map((point) => ({mean: point.score, low: point.score, high: point.score}));
   const top = scaleTop([...runs.map((run) => run.summary[state.measure]), ...best]);
   const inner = {width: width - PLOT.left - PLOT.right, height: height - PLOT.top - PLOT.bottom};
+  const along = (value) => ((inner.width - room) * Math.log(value / low)) / Math.log(high / low);
   return {
     low,
     high,
     top,
     inner,
-    x: (value) => PLOT.left + (inner.width * Math.log(Math.max(1, value) / low)) / Math.log(high / low),
+    from_zero: room > 0,
+    x: (value) => PLOT.left + (value ? room + along(value) : 20),
     y: (value) => PLOT.top + inner.height * (1 - value / top),
   };
 }
@@ -52,6 +60,12 @@ function axes(scale, width, height) {
   const all = ticks(scale.low, scale.high);
   const room = Math.max(2, Math.floor(scale.inner.width / 64));
   const every = Math.ceil(all.length / room);
+  if (scale.from_zero) {
+    parts.push(
+      svg("line", {class: "axis", x1: scale.x(0), x2: scale.x(0), y1: base, y2: base + 5}),
+      svg("text", {class: "tick", x: scale.x(0), y: base + 20, "text-anchor": "middle"}, "0"),
+    );
+  }
   all.forEach((tick, place) => {
     parts.push(svg("line", {class: "axis", x1: scale.x(tick), x2: scale.x(tick), y1: base, y2: base + 5}));
     if (place % every === 0)
@@ -86,7 +100,7 @@ function frontierPath(scale) {
 function oraclePoints() {
   const known = runs
     .filter((run) => state.measure in run.oracle)
-    .map((run) => ({tokens: Math.max(1, run.summary.tokens), score: run.oracle[state.measure]}))
+    .map((run) => ({tokens: run.summary.tokens, score: run.oracle[state.measure]}))
     .sort((a, b) => a.tokens - b.tokens || b.score - a.score);
   let best = -1;
   return known.filter((point) => point.score > best && ((best = point.score), true));
@@ -192,6 +206,10 @@ function labels(scale, width) {
       [x - 10, y + 17, "end"],
       [x + 12, y - 22, "start"],
       [x + 12, y + 30, "start"],
+      [x - 12, y - 22, "end"],
+      [x - 12, y + 30, "end"],
+      [x + 12, y - 36, "start"],
+      [x + 12, y + 44, "start"],
     ];
     for (const [left, base, anchor] of places) {
       const box = {
@@ -309,9 +327,39 @@ function drawMeasures() {
   );
 }
 
+// The plot as a file: what style sheets say of its parts is written into them, in the colours of the light theme.
+const DRAWN = [
+  "fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "opacity", "font-family", "font-size",
+  "font-weight", "paint-order",
+];
+
+function plotFile() {
+  const copy = at("plot").querySelector("svg").cloneNode(true);
+  for (const halo of copy.querySelectorAll(".halo")) halo.remove();
+  const frame = h("div", {vars: {"color-scheme": "light", position: "absolute", visibility: "hidden"}}, copy);
+  at("plot").append(frame);
+  for (const part of copy.querySelectorAll("*")) {
+    const style = getComputedStyle(part);
+    for (const name of DRAWN) part.setAttribute(name, style.getPropertyValue(name));
+  }
+  frame.remove();
+  for (const part of [copy, ...copy.querySelectorAll("*")])
+    for (const name of ["class", "tabindex", "role", "aria-label", "aria-hidden", "data-run"]) part.removeAttribute(name);
+  copy.prepend(svg("rect", {width: "100%", height: "100%", fill: "#fff"}));
+  return new XMLSerializer().serializeToString(copy);
+}
+
 function drawScaling() {
   drawMeasures();
-  if (runs.every((run) => run.summary[state.measure])) drawPlot();
+  const drawable = runs.every((run) => run.summary[state.measure]);
+  const name = `${state.measure}-against-tokens.svg`;
+  replace(
+    at("chart-download"),
+    drawable
+      ? downloadButton("SVG", "Download the chart as SVG", () => download(name, "image/svg+xml", plotFile()))
+      : null,
+  );
+  if (drawable) drawPlot();
   else
     replace(
       at("plot"),

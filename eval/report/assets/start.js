@@ -10,6 +10,7 @@ async function startExplorer() {
     replace(at("found"), `The questions cannot be shown: ${error.message}`);
     return;
   }
+  drawDownloads();
   haystacks = index.texts.map((text, position) =>
     [
       text,

@@ -5,15 +5,19 @@ let drawing = 0;
 
 const outcome = (run, position) => {
   const {failed, em} = index.runs[run];
-  return failed[position]
-    ? "failed"
-    : em[position] === null
-      ? "unscored"
-      : em[position] === 1
-        ? "right"
-        : "wrong";
+  return !asked(run, position)
+    ? "absent"
+    : failed[position]
+      ? "failed"
+      : em[position] === null
+        ? "unscored"
+        : em[position] === 1
+          ? "right"
+          : "wrong";
 };
-const GLYPHS = {right: "\u2713", wrong: "\u2717", failed: "!", unscored: "\u00b7"};
+// Runs of a service have questions of their own.
+const asked = (run, position) => index.runs[run].asked?.[position] !== 0;
+const GLYPHS = {absent: "\u2013", right: "\u2713", wrong: "\u2717", failed: "!", unscored: "\u00b7"};
 const verdict = (run, position, text) =>
   h(
     "span",
@@ -121,7 +125,9 @@ function goldCard({item, passages}, traces, shown) {
       h(
         "span",
         {class: "found"},
-        shown.map((run, which) => foundTag(run, traces[which].item, place, nth)),
+        shown.map((run, which) =>
+          asked(run, shownQuestion) ? foundTag(run, traces[which].item, place, nth) : null,
+        ),
       ),
     ),
   );
@@ -158,6 +164,14 @@ function foundTag(run, {places, collected = []}, place, nth) {
 }
 
 function column(run, position, {item, passages}, about) {
+  if (!asked(run, position)) {
+    return h(
+      "section",
+      {class: "column", "aria-label": runs[run].name},
+      h("h4", {class: "column-head"}, runName(run)),
+      h("p", {class: "note"}, "This run was not asked this question."),
+    );
+  }
   const gold = new Set([...(about.item.supporting ?? []), ...(item.gold ?? [])]);
   const view = passageView(passages, gold);
   const {em, f1, recall} = index.runs[run];

@@ -1,0 +1,71 @@
+"""What a table says in a sentence: which run is the best, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from eval.scoring.rows import measure_title
+from eval.statistics.comparisons import LEVEL, Leading
+from eval.tables.columns import Summary, percent
+
+_NAMED = 3  # runs that are named one by one
+
+
+def verdict(summaries: Sequence[Summary], leaders: Mapping[str, Leading]) -> str:
+    """Return which run is the best by F1 and how sure that is; "" for one run, or without gold answers.
+
+    ``leaders``: of the runs of these summaries. By EM, or else the first measure that there is, without F1.
+    """
+    if len(summaries) < 2 or not leaders:
+        return ""
+    leading = leaders.get("f1") or leaders.get("em") or next(iter(leaders.values()))
+    by_name = {each.method: each for each in summaries}
+    title = measure_title(leading.measure, summaries[0].recall_at)
+    top = percent(by_name[leading.best[0]].measured[leading.measure])
+    others = [*leading.worse, *leading.even, *leading.untested]
+    on = f"on {_counted(by_name[leading.best[0]].n, 'question')}"
+    if not others:
+        return f"All {len(leading.best)} runs tie in {title}: {top} {on}."
+    how = f"paired sign-flip tests, Holm's rule over {_counted(leading.tests, 'test')}, level {LEVEL:g}"
+    if not leading.worse:
+        sentence = f"No difference in {title} is significant {on} ({how})."
+        highest = f"The highest is {_list(leading.best)}, {top}."
+        return " ".join(filter(None, [sentence, highest, _power(leading), _untested(leading)]))
+    first = f"{_list(leading.best)} {'has' if len(leading.best) == 1 else 'have'} the highest {title}, {top},"
+    if not leading.even and not leading.untested:
+        which = "the other run" if len(leading.worse) == 1 else f"all {len(leading.worse)} others"
+        return f"{first} significantly above {which} {on} ({how})."
+    even = f" but not above {_list(leading.even)}" if leading.even else ""
+    sentence = f"{first} significantly above {_list(leading.worse)}{even} {on} ({how})."
+    return " ".join(filter(None, [sentence, _untested(leading)]))
+
+
+def _power(leading: Leading) -> str:
+    """Return how large a difference would have to be."""
+    least = leading.detectable
+    if least is None:
+        return ""
+    if least > 1:
+        return "So few questions show no difference."
+    return f"So many questions are likely to show a difference of {100 * least:.0f} points (80% power)."
+
+
+def _untested(leading: Leading) -> str:
+    if not leading.untested:
+        return ""
+    return f"Half of the questions failed, so not tested: {_list(leading.untested)}."
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def _list(names: Sequence[str]) -> str:
+    """Write some names, of many the first.
+
+    >>> _list(["a"]), _list(["a", "b"]), _list(list("abcdef"))
+    ('a', 'a and b', 'a, b, c and 3 others')
+    """
+    if len(names) > _NAMED + 1:
+        return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} others"
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
