@@ -20,7 +20,7 @@ from corag.core.options import changed
 from corag.core.types import Question
 from eval.datasets import DATASETS, Dataset
 from eval.datasets.fields import record_id
-from eval.datasets.load import parse_columns, parse_questions
+from eval.datasets.load import NO_GOLD, parse_columns, parse_questions
 from eval.datasets.records import list_records
 from eval.datasets.report import QuestionReport
 from eval.datasets.sets.jsonl import question_record
@@ -119,6 +119,7 @@ def read_questions(questions: Sequence[Any], options: Mapping[str, Any]) -> list
         spellings=spellings,
         columns=parse_columns(options.get("columns", ()), reader),
     )
+    report.remarks.pop(NO_GOLD, None)  # which the file that they are written to says once more
     report.show()
     return parsed
 

@@ -261,7 +261,8 @@ async def run(
             None if no method searches. For workers, its options do.
         out: folder of the run folders.
         options: further ones of :class:`eval.experiment.run.RunConfig`, such as ``dataset="hotpotqa"``,
-            ``limit=100``, ``budget=8000``, ``batch_size=64``, ``recall_at=15``, ``seed=1``; or a method's,
+            ``answers_to="answers.csv"``, ``limit=100``, ``budget=8000``, ``batch_size=64``, ``recall_at=15``,
+            ``seed=1``; or a method's,
             such as ``corag=CoRAGConfig(chains=4)``; or ``workers=ray_workers(count=4)``, each of which opens
             a model and searches an index with these options, whatever is open here.
 
@@ -270,6 +271,11 @@ async def run(
         BackendError: if the engine or the index is gone. A question that fails is a row with its error.
     """
     base = base_of(RunConfig, questions, model, index, Path(out), options)
+    if base.answers_to and base.shard:
+        raise ConfigError(
+            f"a shard has its share of the answers only: leave answers_to out, and write {base.answers_to} "
+            "when the shards are joined ('corag join RUN --answers_to FILE')."
+        )
     configs = {}
     for name, (method, config) in name_methods(methods).items():  # all are checked before the first answers
         short, entry = entry_of(method)

@@ -19,6 +19,9 @@ from eval.datasets.records import PlacedRecords
 from eval.datasets.registry import find_dataset
 from eval.datasets.report import QuestionReport
 
+NO_GOLD = "no gold answer: answered, but not scored"
+"""The remark on a question that is not scored."""
+
 Remark = Callable[[str], None]
 """Takes a sentence on what was guessed, made or passed over in a record."""
 
@@ -230,7 +233,7 @@ def _note_missing_answers(where: str, dataset: Dataset, remark: Remark, *, stric
         raise DataError(
             f"{where}: field '{dataset.gold}' is missing or empty: give at least one gold answer."
         )
-    remark("no gold answer: answered, but not scored")
+    remark(NO_GOLD)
 
 
 def _parse_plain(record: Record, where: str, dataset: Dataset) -> Question | None:

@@ -160,7 +160,8 @@ def apply_dev_questions(config: SweepConfig, test_cells: Sequence[Cell]) -> list
 
 def _scorable(config: QuestionFile) -> Sequence[Question]:
     """Return the questions by which cells can be compared."""
-    return with_gold_answers(config.load(), "a sweep compares scores", strict=config.strict)
+    what = "a sweep compares scores ('corag run --answers_to answers.csv' answers without)"
+    return with_gold_answers(config.load(), what, strict=config.strict)
 
 
 @asynccontextmanager

@@ -84,9 +84,10 @@ def remarks(summary: Summary) -> list[str]:
     """Return what must be known of a run's figures: what is not scored, failed, or was never asked."""
     sentences = []
     if summary.unscored:
+        scored = summary.n - summary.unscored
         sentences.append(
-            f"{summary.unscored:,} of {summary.n:,} questions have no gold answers: EM and F1 are of the "
-            f"other {summary.n - summary.unscored:,}."
+            f"{summary.unscored:,} of {summary.n:,} questions have no gold answers: "
+            + (f"EM and F1 are of the other {scored:,}." if scored else "nothing to score EM and F1 by.")
         )
     for measure, n in summary.measured_on_fewer.items():
         title = FURTHER.get(measure, measure)

@@ -10,10 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corag.core.errors import ConfigError, DataError
+from corag.core.types import Question
 from eval.api.arguments import question_file
 from eval.datasets import DATASETS, load_questions
 from eval.datasets.fields import flat_ids, flat_texts, unpack
 from eval.datasets.report import QuestionReport
+from tests.messages import raises_message
 
 GOOD = {"id": "a", "question": "Who wrote Emma?", "answers": ["Jane Austen"]}
 
@@ -325,6 +327,75 @@ def test_questions_from_python_in_the_forms_that_they_come_in(tmp_path):
     assert texts(load_questions(file)) == [("Who?",)]
     with pytest.raises(ConfigError, match="7 is no question: give Question objects"):
         question_file([7], tmp_path / "seven", {})
+
+
+def test_tables_of_other_libraries_from_python(tmp_path):
+    import datasets
+    import pandas
+    import pyarrow
+
+    rows = [{"id": 7, "question": "Who wrote Emma?", "answers": ["Jane Austen"]}]
+    forms = [
+        datasets.Dataset.from_list(rows),
+        datasets.Dataset.from_list(rows).to_iterable_dataset(),
+        pandas.DataFrame(rows),
+        pyarrow.Table.from_pylist(rows),
+        (each for each in rows),
+    ]
+    for number, form in enumerate(forms):
+        file, _ = question_file(form, tmp_path / str(number), {})
+        assert [(each.id, each.answers) for each in load_questions(file)] == [("7", ("Jane Austen",))]
+    frame = tmp_path / "frame.parquet"
+    pandas.DataFrame(rows).to_parquet(frame)  # lists come back as arrays of numpy
+    file, _ = question_file(pandas.read_parquet(frame), tmp_path / "arrays", {})
+    assert load_questions(file, strict=True)[0].answers == ("Jane Austen",)
+    file, _ = question_file(pandas.Series(["Who?", "What?"]), tmp_path / "series", {})
+    assert texts(load_questions(file)) == [("Who?",), ("What?",)]
+    with raises_message(ConfigError):
+        question_file(datasets.DatasetDict({"dev": forms[0]}), tmp_path / "splits", {})
+    with raises_message(ConfigError):
+        question_file("Who wrote Emma?", tmp_path / "bare", {})
+    with raises_message(ConfigError):
+        question_file(3, tmp_path / "three", {})
+
+
+@pytest.mark.parametrize(
+    ("dataset", "record", "kind"),
+    [
+        (
+            "flashrag",
+            {"id": "a", "question": "Who?", "golden_answers": ["Ada"], "metadata": {"type": "b"}},
+            "b",
+        ),
+        ("hotpotqa", {"_id": "a", "question": "Who?", "answer": "Ada", "type": "b", "context": []}, "b"),
+        ("kilt_nq", {"id": "a", "input": "Who?", "output": [{"answer": "Ada"}]}, ""),
+        ("hotpotqa", {"id": "a", "question": "Who?", "answers": ["Ada"], "type": "b"}, "b"),
+        ("hotpotqa", Question("a", "Who?", ("Ada",), kind="b"), "b"),
+        ("", {"id": "a", "question": "Who?", "golden_answers": ["Ada"]}, ""),
+    ],
+)
+def test_records_of_a_dataset_from_python(tmp_path, dataset, record, kind):
+    file, options = question_file([record], tmp_path, {"dataset": dataset} if dataset else {})
+    assert load_questions(file, strict=True) == [Question("a", "Who?", ("Ada",), kind=kind)]
+    assert options.get("scorer", "") == (DATASETS[dataset].scorer if dataset else "")
+
+
+def test_aliases_of_a_dataset_from_python(tmp_path):
+    aliases = tmp_path / "id_aliases.json"
+    known = [{"Q_id": f"Q{n}", "aliases": ["Countess Lovelace"], "demonyms": []} for n in (1, 2)]
+    aliases.write_text("".join(json.dumps(each) + "\n" for each in known))
+    record = {"_id": "a", "question": "Who?", "answer": "Ada", "answer_id": "Q1", "context": []}
+    options = {"dataset": "2wikimultihopqa", "aliases": aliases}
+    file, rest = question_file([record], tmp_path / "runs", options)
+    assert load_questions(file)[0].answers == ("Ada", "Countess Lovelace") and rest["aliases"] == ""
+
+
+def test_passages_and_hops_in_a_question_are_told_where_they_belong(read):
+    record = {"id": "1", "question": "Who?", "answers": ["Ada"]}
+    _, report = read("q.jsonl", [record | {"context": "Ada was ...", "decomposition": ["Who is it?"]}])
+    remarks = " ".join(report.remarks)
+    assert "'context' (passages belong in an index" in remarks
+    assert 'a list of objects, such as [{"question": "...", "answer": "..."}]' in remarks
 
 
 # Whatever a record holds, it is kept, or left out for a reason that is counted.

@@ -8,9 +8,11 @@
 
 ``question`` is required. ``answers`` (the gold answer first, then its aliases) is what is scored; without it
 a question is answered all the same. An ``id`` is made of the question's text where it is missing.
-``context_ids`` names passages that were retrieved for the question beforehand, best first: CoRAG then does
-not search for it. ``wikipedia_ids`` is a list of lists of page ids, for gold passages that are known by their
-page only (:mod:`eval.datasets.sets.kilt`).
+``decomposition`` has an object per hop: ``question`` and ``answer``, in which "#1" stands for the first
+hop's answer, and where they are known ``passage_id`` and ``says``, both as one sentence. ``context_ids``
+names passages of the index that were retrieved for the question beforehand, best first: CoRAG then does not
+search for it. Passages themselves belong in an index. ``wikipedia_ids`` is a list of lists of page ids, for
+gold passages that are known by their page only (:mod:`eval.datasets.sets.kilt`).
 
 Files of others are read by the names that their fields usually have (:data:`NAMES`), and any other by
 ``--columns``. ``--strict`` takes the format as it stands here and nothing else.
@@ -52,6 +54,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 
 _NESTED = frozenset(("inputs", "outputs", "input", "expectedoutput", "referenceoutputs", "row", "example"))
 _ALIASES = ("answer_aliases", "aliases")
+_PASSAGES = frozenset(("context", "contexts", "ctxs", "paragraphs", "passages", "documents", "docs"))
+_PASSAGES_ELSEWHERE = "passages belong in an index, and context_ids may name some of them by id"
 _LISTED = 6  # fields that are not read, in a remark
 _REQUIRED = ("id", "question")
 _FIELDS = (
@@ -122,6 +126,8 @@ def canonical(record: Mapping[str, Any], remark: Callable[[str], None]) -> dict[
 
 def _describe_unread(name: str) -> str:
     """Return a field's name, with ours if it is a misspelling of one."""
+    if _squeeze(name) in _PASSAGES:
+        return f"'{name}' ({_PASSAGES_ELSEWHERE})"
     near = get_close_matches(name, NAMES, n=1, cutoff=0.8)
     return f"'{name}'" + (f" (is '{near[0]}' meant?)" if near else "")
 
@@ -226,7 +232,10 @@ def question_record(question: Question) -> dict[str, Any]:
 def _decomposition(record: Mapping[str, Any], where: str) -> tuple[GoldHop, ...]:
     steps = record.get("decomposition", [])
     if not isinstance(steps, list) or not all(isinstance(step, Mapping) for step in steps):
-        raise DataError(f"{where}: field 'decomposition' must be a list of objects, but is {steps!r:.60}.")
+        raise DataError(
+            f"{where}: field 'decomposition' must be a list of objects, such as "
+            f'[{{"question": "...", "answer": "..."}}], but is {steps!r:.60}.'
+        )
     hops = []
     for number, step in enumerate(steps, 1):
         place = f"{where}, hop {number}"
@@ -251,7 +260,9 @@ def _check_fields(
 ) -> None:
     for field in record:
         if field not in allowed:
-            raise DataError(f"{where}: unknown field '{field}': {nearest(field, allowed)}")
+            of_passages = _squeeze(field) in _PASSAGES and "context_ids" in allowed
+            hint = f"{_PASSAGES_ELSEWHERE}." if of_passages else nearest(field, allowed)
+            raise DataError(f"{where}: unknown field '{field}': {hint}")
     for field in required:
         if field not in record:
             raise DataError(
