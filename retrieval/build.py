@@ -15,11 +15,12 @@ from pathlib import Path
 from corag.core.errors import ConfigError, DataError
 from corag.core.files import build_folder, file_digest
 from corag.core.folder_lock import lock_folder, refuse_if_locked
+from corag.core.installation import require
 from corag.core.runs.folder import ANOTHER_OUT
 from corag.core.types import Passage
 from retrieval.aliases import Aliases
 from retrieval.config import IndexConfig
-from retrieval.corpora import DOCUMENTS, check_columns, detect_format, read_corpus
+from retrieval.corpora import DOCUMENTS, check_columns, check_packages, detect_format, read_corpus
 from retrieval.dense.build import (
     DOCID,
     INDEX,
@@ -61,6 +62,7 @@ from retrieval.index_manifest import (
     TRAINED,
     TRAINING,
     CorpusFile,
+    IndexKind,
     IndexManifest,
     IndexPart,
     IndexSettings,
@@ -68,6 +70,8 @@ from retrieval.index_manifest import (
     write_manifest,
 )
 from retrieval.lucene.bm25 import build_lucene
+from retrieval.lucene.jar import find_jar
+from retrieval.lucene.java import find_java
 from retrieval.lucene.languages import ENGLISH, ScriptCounter
 from retrieval.records import Columns
 from retrieval.sifting import CorpusReport, sift
@@ -94,6 +98,8 @@ def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexMani
 
 def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
     config.check_kind()
+    _check_installed(config.kind)
+    check_packages(config.corpus)
     config = replace(config, format=detect_format(config.corpus, config.format))
     _refuse_cutting(config)
     if config.columns:
@@ -188,6 +194,15 @@ def _fill(
     if not config.train_only:  # that has no passages
         _save_aliases(folder, chosen.corpus if chosen else corpus, chosen.rows if chosen else None)
     return write_manifest(folder, settings, len(chosen.rows) if chosen else corpus.passages, notes)
+
+
+def _check_installed(kind: IndexKind) -> None:
+    """Raise a sentence if something is missing that is wanted only when all passages have been read."""
+    if kind != "bm25":
+        require("an index with vectors", "sentence_transformers", *(["faiss"] if kind == "dense" else []))
+    if kind != "dense":
+        find_java()
+        find_jar()
 
 
 def _read(config: IndexConfig, corpus: CorpusReport) -> Iterator[Passage]:

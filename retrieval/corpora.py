@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from corag.core.compression import open_bytes
 from corag.core.errors import ConfigError, DataError, nearest
+from corag.core.installation import require
 from corag.core.types import Passage
 from retrieval.documents.files import ENDINGS, content_ending
 from retrieval.documents.readers import READERS
@@ -22,7 +24,7 @@ from retrieval.record_files import (
 )
 from retrieval.records import NO_COLUMNS, Columns
 from retrieval.sifting import CorpusReport, sift
-from retrieval.tables import is_table
+from retrieval.tables import ARROW_TABLES, is_table
 
 CorpusReader = Callable[[Sequence[str | Path]], Iterator[CorpusItem]]
 
@@ -94,6 +96,16 @@ def detect_format(paths: Sequence[str | Path], format: str = AUTO) -> str:
             f"for a file of passages name its format: --format {record_formats}."
         )
     return TABLE if len(tables) == len(files) else JSONL
+
+
+def check_packages(paths: Sequence[str | Path]) -> None:
+    """Raise :class:`ConfigError` if a package that reads one of the files is not installed."""
+    for path in map(Path, paths):
+        if not path.is_file():  # a folder's files are looked at when they are listed
+            continue
+        if content_ending(path) in ARROW_TABLES:
+            require(f"'{path}'", "pyarrow", otherwise="write the file as JSONL")
+        open_bytes(path).close()  # asks for what unpacks it
 
 
 def _documents(paths: Sequence[str | Path], report: CorpusReport) -> Iterator[CorpusItem]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from corag.core.errors import ConfigError, IndexMismatchError
 from corag.core.own_objects import find_own, is_named
+from corag.core.installation import require
 from corag.core.protocols import Retriever
 from corag.core.seeds import stable_hash
 from retrieval.config import Bm25, RetrieverConfig
@@ -55,6 +56,8 @@ async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -
         raise ConfigError(
             "give the retriever either `index` (folders or names) or `url` (search servers), and not both."
         )
+    if config.reranker:
+        require(f"the re-ranker '{config.reranker}'", "sentence_transformers")
     if config.url:
         _refuse_unused(config, (), "a search server, which has settings of its own")
         from retrieval.http.client import connect  # loads httpx, which a local index does not need
@@ -177,6 +180,8 @@ def _choose_language(folder: Path, manifest: IndexManifest | None, config: Retri
 
 def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) -> BatchedRetriever:
     settings = manifest.settings
+    if settings.kind == "dense":
+        require(f"the index '{folder}'", "sentence_transformers", "faiss")
     if settings.detail(TRAINING):
         raise IndexMismatchError(
             f"'{folder}' is a training without passages: build an index with it, corag index ... --trained "
@@ -222,6 +227,7 @@ def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetrie
             f"'{folder}' is a FAISS index of Pyserini's, which names neither its encoder nor its texts: set "
             "`encoder` (and `query_prefix`), and `passages_from` to the Lucene index of the same corpus."
         )
+    require(f"the index '{folder}'", "sentence_transformers", "faiss")
     ids = (folder / DOCID).read_text(encoding="utf-8").splitlines()
     encoder = Encoder(config.encoder)
     vectors = _open_faiss(folder, ids.__getitem__, config)
@@ -266,8 +272,9 @@ def _find(name: str) -> Path:
     if folder.is_absolute() or name.startswith((".", "~")) or "/" in name:
         raise IndexMismatchError(
             f"there is no index folder '{name}': check the path, or build it with `corag index` (those of "
-            "the guides' examples: `bash scripts/quickstart.sh`)."
+            "the guides' examples: `corag quickstart`)."
         )
+    require(f"'{name}', which is no folder here and would be one of Pyserini's prebuilt indexes,", "pyserini")
     # Pyserini would start Java itself, in a way that fails without the vector module: start it first.
     java_class("java.lang.Object")
     from pyserini import prebuilt_index_info as prebuilt

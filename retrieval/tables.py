@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from corag.core.errors import ConfigError, DataError
+from corag.core.errors import DataError
 from corag.core.files import open_text
+from corag.core.installation import require
 from retrieval.records import KNOWN_FIELDS, TEXT_FIELDS, Columns, OddRecordError
 
 TEXT_TABLES = (".csv", ".tsv", ".tab")
@@ -374,13 +375,10 @@ def _swallows(lines: Sequence[str], layout: Layout) -> bool:
 
 def _arrow_rows(path: Path) -> Iterator[Row]:
     """Stream the rows of a Parquet or Arrow file, without columns of vectors and bytes."""
-    try:
-        import pyarrow as arrow
-        from pyarrow import ipc, parquet
-    except ImportError:
-        raise ConfigError(
-            f"'{path}' needs the package pyarrow: pip install pyarrow, or write the file as JSONL."
-        ) from None
+    require(f"'{path}'", "pyarrow", otherwise="write the file as JSONL")
+    import pyarrow as arrow
+    from pyarrow import ipc, parquet
+
     number = 0
     try:
         if path.suffix.lower() == ".parquet":

@@ -5,7 +5,6 @@ python -m tests.llama_cpp FILE.gguf PORT       writes the file first if it is no
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import time
 from pathlib import Path
@@ -22,11 +21,10 @@ def write_gguf(target: Path) -> Path:
     from gguf import GGUFReader, GGUFValueType, GGUFWriter, LlamaFileType
     from gguf.quants import dequantize
 
-    from corag.generation.models import _DEFAULT_FILE, _DEFAULT_PACKAGE
+    from corag.generation.models import DEFAULT_FILES
 
-    package = importlib.util.find_spec(_DEFAULT_PACKAGE)
-    assert package and package.origin
-    source = GGUFReader(Path(package.origin).parent / _DEFAULT_FILE)
+    (installed,) = DEFAULT_FILES.installed()
+    source = GGUFReader(installed)
     writer = GGUFWriter(target, source.fields["general.architecture"].contents())
     for field in source.fields.values():
         if not field.name.startswith("GGUF.") and field.name != "general.architecture":

@@ -17,6 +17,7 @@ from typing import Any
 from corag.core.errors import ConfigError, DataError, nearest
 from corag.core.files import cache_folder
 from corag.core.folder_lock import refuse_if_locked
+from corag.core.installation import require
 from corag.core.json_types import to_json_types
 from corag.core.option_names import Mark, marked
 from corag.core.runs.stamp import Stamp, refuse_differences
@@ -58,6 +59,7 @@ def check_training(config: ProgramOptions, learned_from: Mapping[str, Any]) -> N
 
 def check_packages(config: TuningOptions) -> None:
     """Raise :class:`ConfigError` if a training wants a package that is not there."""
+    require("fine-tuning", "torch", "transformers", "accelerate", "peft", "trl", "datasets")
     for name in config.report_to:
         if name not in (*_DESTINATIONS, "none", "all"):
             raise ConfigError(f"option 'report_to' is '{name}': {nearest(name, _DESTINATIONS)}")

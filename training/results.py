@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corag.chains.config import CoRAGConfig
+from corag.core.installation import require
 from corag.generation.config import ModelConfig
 from eval.api.arguments import Questions, or_default, question_file, with_keywords
 from eval.api.background import waits
@@ -65,6 +66,7 @@ class ChainSet(_Folder):
 
     def to_pandas(self) -> Any:
         """Return a data frame with a line per candidate: its hops, its score, whether it was kept."""
+        require("to_pandas()", "pandas")
         import pandas
 
         return pandas.DataFrame(
@@ -110,6 +112,7 @@ class RowSet(_Folder):
 
     def load(self) -> Mapping[str, Any]:
         """Return the rows as the dataset that they are, by split."""
+        require("load()", "datasets")
         import datasets
 
         rows: Mapping[str, Any] = datasets.load_from_disk(str(self.folder))

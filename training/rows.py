@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError, DataError
 from corag.core.identity import identity_of
+from corag.core.installation import require
 from corag.core.json_types import to_json_types
 from corag.core.options import Options
 from corag.core.protocols import Retriever
@@ -147,12 +148,18 @@ class RowsReport:
 
 async def make_rows(config: MakeRowsConfig) -> RowsReport:
     """Open index and tokenizer and write the rows."""
+    _check_installed()
     async with open_searched(config.retriever) as retriever:
         return await make_rows_with(config, retriever)
 
 
+def _check_installed() -> None:
+    require("making training rows", "transformers", "datasets")
+
+
 async def make_rows_with(config: MakeRowsConfig, retriever: Retriever) -> RowsReport:
     """Write the rows, with an index that is open."""
+    _check_installed()
     folder = model_folder(config.model, weights=False)
     renderer = Renderer.load(folder, config.chat)
     folders = [Path(chains) for chains in config.chains]

@@ -26,7 +26,7 @@ from corag.core.runs.rows import Row
 from corag.core.runs.shards import Shard
 from corag.core.types import Question
 from corag.generation.config import ModelConfig
-from eval.experiment.backends import OPENED_ALIASES, Setup, require_abilities
+from eval.experiment.backends import OPENED_ALIASES, Setup, check_setup, require_abilities
 from eval.experiment.executor import AnswerTask, Executor, Fingerprinted
 from eval.experiment.loop import answer_into
 from eval.experiment.open_executor import open_executor, open_search_executor
@@ -114,6 +114,7 @@ async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question])
         opening = open_search_executor(config.retriever)
     else:
         setup = Setup(method=["corag"], model=config.model, retriever=config.retriever, corag=config.corag)
+        check_setup(setup)
         opening = open_executor(setup, config.workers, config.batch_size)
     refuse_if_locked(config.folder, advice=ANOTHER_OUT)
     prepare_output(config.folder)

@@ -20,7 +20,7 @@ from typing import Any
 from corag.core.errors import DataError
 from corag.generation.models import context_window, model_folder
 from corag.generation.trained_for import joined_prompts, trained_for
-from training.checks import check_length, check_training
+from training.checks import check_length, check_packages, check_training
 from training.config import SftConfig
 from training.model_setup import load_model, load_tokenizer, resolve_batching, save_model
 from training.program import (
@@ -60,6 +60,7 @@ def check(config: SftConfig) -> None:
     Raises as :func:`training.checks.check_training` does; :class:`DataError` also for rows that are missing,
     named twice or too long.
     """
+    check_packages(config)
     if len({Path(each).resolve() for each in config.rows}) < len(config.rows):
         raise DataError(f"--rows names a folder twice: {', '.join(config.rows)}. Name each once.")
     reports = {name: load_report(name) for name in config.rows}

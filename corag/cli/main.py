@@ -118,6 +118,9 @@ COMMANDS = {
         "measure scoring, retrieval, runner, decode, sweep, sample, sft, startup, workers, scale or service",
         "name",
     ),
+    "setup": Command(
+        "corag.cli.commands.setup", "fetch what pip does not bring: Lucene, the small model, the encoder"
+    ),
     "doctor": Command(
         "corag.cli.commands.doctor",
         "say what this machine has and what is missing, or whether an index is as it was built",
@@ -229,6 +232,15 @@ def _report_error(error: Exception) -> int | None:
     if isinstance(error, BrokenPipeError):
         _discard_stdout()
         return 1
+    if isinstance(error, ModuleNotFoundError):
+        # What is asked for before work starts never comes here; a library's own late import may.
+        from corag.core.installation import EXTRAS, not_installed
+
+        module = (error.name or "").partition(".")[0]
+        if not any(module in brought for brought in EXTRAS.values()):
+            return None
+        print(f"corag: {not_installed('this command', [module])}", file=sys.stderr)
+        return 2
     if isinstance(error, OSError):
         from corag.core.files import FULL
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
-from corag.core.errors import ConfigError, DataError
+from corag.core.errors import DataError
+from corag.core.installation import require
 
 ENDINGS = (".gz", ".zst", ".bz2", ".xz")
 """Of names of compressed files; below them stands what the content is, as in ``corpus.jsonl.gz``."""
@@ -169,13 +170,10 @@ class _ZstdReader(io.RawIOBase):
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        try:
-            import zstandard
-        except ImportError:
-            raise ConfigError(
-                f"'{getattr(file, 'name', 'the file')}' is compressed with zstd: pip install zstandard, or "
-                "unpack it with 'zstd -d'."
-            ) from None
+        name = getattr(file, "name", "the file")
+        require(f"'{name}', compressed with zstd,", "zstandard", otherwise="unpack it with 'zstd -d'")
+        import zstandard
+
         self._file = file
         self._decompressor = zstandard.ZstdDecompressor()
         self._frame = self._decompressor.decompressobj()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from corag.core.errors import ConfigError, DataError
 from corag.core.files import build_once, cache_folder, parse_json, read_text
 from corag.core.hugging_face import reading_weights
+from corag.core.installation import require
 from corag.generation.models import DEFAULT_MODEL, folder_digest
 
 CONFIG = "adapter_config.json"
@@ -129,8 +129,7 @@ def with_adapter(model: Any, adapter: str, folder: str) -> Any:
     Raises :class:`ConfigError` if it does not fit.
     """
     check_adapter(adapter, folder)
-    if importlib.util.find_spec("peft") is None:
-        raise ConfigError("adapters need the package peft: pip install 'corag[train]'.")
+    require(f"the adapter '{adapter}'", "peft")
     from peft import PeftModel
 
     try:
@@ -141,7 +140,11 @@ def with_adapter(model: Any, adapter: str, folder: str) -> Any:
 
 
 def merge_adapter(folder: str, adapter: str, out: Path, dtype: str) -> None:
-    """Write a folder's model with an adapter folded in: added in float32, rounded to ``dtype`` once."""
+    """Write a folder's model with an adapter folded in: added in float32, rounded to ``dtype`` once.
+
+    Raises :class:`ConfigError` if it does not fit, or a package is not installed.
+    """
+    require("folding an adapter into its model", "torch", "transformers", "peft")
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging

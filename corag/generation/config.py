@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from corag.core.errors import ConfigError
+from corag.core.installation import missing
 from corag.core.option_names import Mark
 from corag.core.options import Options
 from corag.core.own_objects import is_named
@@ -94,8 +95,11 @@ class ModelConfig(Options, section="model", call="open_model"):
         return ENGINES[self.settled().backend]
 
     def settled(self) -> ModelConfig:
-        """Return it with an engine chosen: vLLM, if that was left open."""
-        return replace(self, backend="vllm") if self.backend == "auto" else self
+        """Return it with an engine chosen if none was named: vLLM, or transformers where there is no vLLM."""
+        if self.backend != "auto":
+            return self
+        instead = missing(["vllm"]) and not missing(ENGINES["transformers"].packages)
+        return replace(self, backend="transformers" if instead else "vllm")
 
     def __post_init__(self) -> None:
         if self.backend == "auto" and self.urls:

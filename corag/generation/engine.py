@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from corag.core.installation import require
 from corag.core.protocols import Generator
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ class Engine:
         summary: one line about it.
         open: returns a generator that is ready to work. Imports what is big by itself: the table of engines
             is read whenever options are.
+        packages: the modules that must be installed for it.
         takes_urls: it answers from running servers, so needs their addresses; the others must have none.
         takes_tokenizer: it may be told the tokenizer of what is served, since it has no model folder.
         spawns_processes: opening it starts processes that import the caller's script again.
@@ -30,7 +32,13 @@ class Engine:
     name: str
     summary: str
     open: Callable[[ModelConfig], Awaitable[Generator]]
+    packages: tuple[str, ...] = ()
     takes_urls: bool = False
     takes_tokenizer: bool = False
     spawns_processes: bool = False
     loads_adapters: bool = True
+
+    def check_installed(self) -> None:
+        """Raise :class:`corag.core.errors.ConfigError` unless its packages are installed."""
+        others = "choose another --model.backend: transformers, or openai for a server"
+        require(f"the back end '{self.name}'", *self.packages, otherwise=others)

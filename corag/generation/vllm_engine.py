@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import BackendError, ConfigError, RequestRefusedError
+from corag.core.installation import how_to_install
 from corag.core.lazy import importing
 from corag.core.process import keep_fault_handler, own_processes
 from corag.core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
@@ -292,8 +293,8 @@ def _on_cpu() -> bool:
             from vllm.platforms import current_platform
     except ImportError as error:
         raise ConfigError(
-            f"vLLM cannot be imported ({error}): install it with pip install 'corag[gpu]' (or 'corag[cpu]'), "
-            "or choose --model.backend transformers."
+            f"vLLM cannot be imported ({error}): install it again with `{how_to_install('vllm')}`, or choose "
+            "--model.backend transformers."
         ) from error
     return bool(current_platform.is_cpu())
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 from corag.core.errors import ConfigError
 from corag.core.files import write_atomically
+from corag.core.installation import require
 from corag.core.method import Method, MethodConfig
 from corag.core.runs.rows import SavedRow
 from corag.core.types import Question
@@ -146,6 +147,7 @@ class Results(Mapping[str, Mapping[str, SavedRow]]):
 
         It has the questions of :meth:`table`: those that every run has.
         """
+        require("to_pandas()", "pandas")
         import pandas
 
         return pandas.DataFrame(self._every_record())

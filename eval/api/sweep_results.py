@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError
+from corag.core.installation import require
 from corag.core.json_types import to_json_types
 from corag.core.method import MethodConfig
 from eval.api.arguments import Questions, question_file, with_keywords
@@ -65,6 +66,7 @@ class SweepResults:
 
     def to_pandas(self) -> Any:
         """Return a data frame with a line per cell: its options, scores (fractions) and tokens."""
+        require("to_pandas()", "pandas")
         import pandas
 
         return pandas.read_csv(self.folder / "sweep.csv")

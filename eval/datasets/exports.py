@@ -15,6 +15,7 @@ from typing import Any
 
 from corag.core.errors import ConfigError, DataError
 from corag.core.files import atomic_replace
+from corag.core.installation import require
 from corag.core.runs.rows import SavedRow
 from corag.core.tools import GenerateStep, ScoreStep, SearchStep
 from eval.datasets.fields import Record, require_id
@@ -174,6 +175,7 @@ def write_dataset(rows: Rows, out: Path) -> None:
 
     Raises :class:`DataError` if it cannot be written.
     """
+    require("--to dataset", "datasets")
     from datasets import Dataset, Features, Value  # slow to import
 
     # Types are stated, not inferred: a run without a single scoring would else have a column of nulls.

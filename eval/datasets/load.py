@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError, DataError, nearest, reason
+from corag.core.installation import require
 from corag.core.seeds import stable_hash
 from corag.core.types import Question
 from eval.datasets.dataset import Aliases, Dataset
@@ -312,6 +313,7 @@ def _placed_records(
 
 
 def _hub_records(name: str, subset: str, split: str) -> PlacedRecords:
+    require(f"'{name}' with a split, a dataset of Hugging Face's,", "datasets")
     from datasets import load_dataset  # slow to import
 
     try:

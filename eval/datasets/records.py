@@ -19,6 +19,7 @@ from typing import Any
 from corag.core.compression import content_name
 from corag.core.errors import DataError, reason
 from corag.core.files import open_text, parse_json
+from corag.core.installation import require
 from eval.datasets.fields import Record
 from eval.datasets.report import QuestionReport
 
@@ -336,6 +337,7 @@ def _sheet_rows(rows: Iterable[Sequence[Any]], source: str) -> Iterator[tuple[st
 
 
 def _parquet_rows(source: str) -> Iterator[Record]:
+    require(f"'{source}'", "pyarrow", otherwise="write the file as JSONL")
     from pyarrow import ArrowException  # slow to import
     from pyarrow.parquet import ParquetFile
 
@@ -354,6 +356,7 @@ def _saved_dataset(folder: Path) -> Iterable[Record]:
             if not splits
             else f"'{folder}' has the splits {', '.join(splits)}: name one, such as '{folder / splits[0]}'."
         )
+    require(f"'{folder}', a dataset of Hugging Face's,", "datasets", otherwise="write it as JSONL")
     from datasets import load_from_disk  # slow to import
 
     rows: Iterable[Record] = load_from_disk(str(folder))

@@ -113,6 +113,7 @@ def check_setup(setup: Setup) -> None:
     """Raise :class:`ConfigError` for a file or an index that is missing, before minutes go into an engine."""
     for name in setup.method:
         setup.of(name).check_files()
+    setup.model.settled().engine.check_installed()
     if setup.searches:
         require_index(setup.retriever)
 

@@ -24,7 +24,13 @@ from corag.generation.trained_for import trained_for
 from eval.datasets.answers import check_answers_file
 from eval.datasets.corpora import describe_corpora
 from eval.experiment import other_toolkits
-from eval.experiment.backends import OPENED_ALIASES, Setup, require_abilities, tell_taught_otherwise
+from eval.experiment.backends import (
+    OPENED_ALIASES,
+    Setup,
+    check_setup,
+    require_abilities,
+    tell_taught_otherwise,
+)
 from eval.experiment.executor import AnswerTask, Executor, Fingerprinted
 from eval.experiment.gold import match_gold
 from eval.experiment.loop import answer_into
@@ -98,6 +104,7 @@ async def answer_dataset(config: RunConfig, questions: Sequence[Question]) -> di
 
     What a folder holds already is not answered again. Failed questions are.
     """
+    check_setup(config)
     for name in config.method:
         tell_taught_otherwise(config.of(name), config.model)
         if config.out != "auto":

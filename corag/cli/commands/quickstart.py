@@ -27,7 +27,9 @@ from corag.chains.config import CoRAGConfig
 from corag.chains.method import corag
 from corag.cli.result import CommandResult
 from corag.core.errors import BackendError, ConfigError
+from corag.core.installation import clone_folder, require
 from corag.core.options import Options
+from corag.generation.config import ModelConfig
 from eval.api.ask import ask
 from eval.api.opened import open_index, open_model
 from eval.api.results import Methods, run
@@ -41,8 +43,6 @@ PASSAGES, TRAIN, DEV, TEST = 1000, 100, 30, 30
 PASSAGES_READ = 6  # by one-step retrieval and by IRCoT
 INDEX = (sys.executable, "-m", "corag.cli", "index")
 NEXT = """\
-Next:
-  source .venv/bin/activate                                   for the commands below
   corag ask --index {indexes} --model.adapter default --method corag --corag.preset small_model \\
     --corag.max_hops 4 --corag.stop learned
   corag index FOLDER --out indexes/mine                       your own .txt, .md, .html, .pdf, .docx"""
@@ -72,13 +72,15 @@ def main(config: QuickstartOptions) -> CommandResult:
     out, console = Path(config.out), Console(highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = COLUMNS  # in a file nothing is cut at 80
+    ModelConfig(backend="auto").engine.check_installed()
+    require("the quickstart", "sentence_transformers", "faiss", "peft")
     log_to(out / ENGINE_LOG)
     write_world(out / "world", passages=PASSAGES, train=TRAIN, dev=DEV, test=TEST)
     started: list[subprocess.Popen[str]] = []
     with ThreadPoolExecutor(1) as beside:
         building = beside.submit(build_indexes, out, started)
         try:
-            model = open_model("default", adapter="default")
+            model = open_model("default", adapter="default", backend="auto")
             indexes = building.result()
         except BaseException:  # else the thread would be waited for, minutes after a signal
             for process in started:
@@ -96,6 +98,9 @@ def main(config: QuickstartOptions) -> CommandResult:
         report = results.report(out / "report.html", index)
     seconds = time.time() - started_at
     print(f"Every answer with its chain, to look at in a browser: {report}")
+    print("Next:")
+    if clone_folder():
+        print("  source .venv/bin/activate                                   for the commands below")
     print(NEXT.format(indexes=",".join(indexes)))
     console.print(f"Done after {seconds:.0f} s.", style="bold")
     return CommandResult(0, [{"report": str(report), "seconds": round(seconds, 1)}])

@@ -15,10 +15,10 @@ tried again, as 'corag run' tries them again, so a cell that has any opens its e
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import sys
 
 from corag.cli.result import CommandResult
+from corag.core.installation import how_to_install, missing
 from corag.core.runs.failures import Failures
 from eval.experiment.opening import prepare_output
 from eval.sweeps.printing import print_findings, print_spending
@@ -32,13 +32,15 @@ BACK_ENDS = Openers()
 def main(config: SweepConfig) -> CommandResult:
     """Answer every cell and report. The status is 1 if more questions failed than may."""
     test_cells, dev_cells = plan_cells(config)
+    config.model.engine.check_installed()
     prepare_output(config.folder)
     asyncio.run(answer_cells([*test_cells, *dev_cells], BACK_ENDS))
     sweep = read_sweep(test_cells, dev_cells, config.reporting)
     record, files = write_sweep(config.folder, sweep)
-    if importlib.util.find_spec("matplotlib") is None:
+    if missing(["matplotlib"]):
         print(
-            "corag: no pictures: pip install matplotlib, then the same command draws them.", file=sys.stderr
+            f"corag: no pictures: {how_to_install('plots')}, then the same command draws them.",
+            file=sys.stderr,
         )
     console = wide_console()
     print_results(sweep_table(sweep), console)

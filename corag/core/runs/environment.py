@@ -50,10 +50,20 @@ def git_commit() -> str:
 
 
 def gpu_names() -> list[str]:
-    """Return the names of this machine's NVIDIA GPUs, without loading torch."""
+    """Return the names of this machine's NVIDIA GPUs, with their memory, without loading torch."""
+    return _ask_gpus("name,memory.total")
+
+
+def gpu_driver() -> str:
+    """Return the version of NVIDIA's driver, "" if there is none."""
+    return next(iter(_ask_gpus("driver_version")), "")
+
+
+def _ask_gpus(what: str) -> list[str]:
+    """Return a line per GPU with what was asked for."""
     try:
         process = subprocess.run(
-            ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"],
+            ["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader"],
             capture_output=True, text=True, timeout=20, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):

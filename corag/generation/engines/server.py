@@ -19,4 +19,6 @@ async def _open(config: ModelConfig) -> Generator:
     return await HttpGenerator.open(config, tokenizer=config.name, preset=VLLM)
 
 
-ENGINE = Engine("server", "running vLLM servers", _open, takes_urls=True, loads_adapters=False)
+ENGINE = Engine(
+    "server", "running vLLM servers", _open, packages=("transformers",), takes_urls=True, loads_adapters=False
+)

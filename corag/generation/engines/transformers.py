@@ -18,5 +18,8 @@ async def _open(config: ModelConfig) -> Generator:
 
 
 ENGINE = Engine(
-    "transformers", "transformers in this process: slow, and what the others are tested against", _open
+    "transformers",
+    "transformers in this process: slow, and what the others are tested against",
+    _open,
+    packages=("torch", "transformers"),
 )

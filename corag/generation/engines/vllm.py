@@ -17,4 +17,4 @@ async def _open(config: ModelConfig) -> Generator:
     return VllmGenerator.open(config)
 
 
-ENGINE = Engine("vllm", "vLLM in this process", _open, spawns_processes=True)
+ENGINE = Engine("vllm", "vLLM in this process", _open, packages=("vllm",), spawns_processes=True)

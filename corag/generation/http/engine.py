@@ -27,6 +27,7 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from corag.core.errors import BackendError, ConfigError, RequestRefusedError
+from corag.core.installation import require
 from corag.core.prompting.prompt import Prompt, Shortening
 from corag.core.protocols import (
     Ability,
@@ -156,6 +157,7 @@ class HttpGenerator:
         """
         renderer, digest = None, ""
         if tokenizer:
+            require(f"the tokenizer '{tokenizer}'", "transformers")
             folder = model_folder(tokenizer, weights=False)
             renderer = Renderer.load(folder, config.chat)
             digest = folder_digest(folder)

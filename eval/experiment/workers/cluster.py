@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from corag.core.errors import BackendError, ConfigError, reason
+from corag.core.errors import BackendError, reason
 from corag.core.process import keep_fault_handler
 from eval.experiment.workers.config import WorkersConfig
 
@@ -29,13 +29,9 @@ def connected(config: WorkersConfig) -> Iterator[Any]:
     os.environ.setdefault("RAY_worker_niceness", "0")
     # Else it would set CUDA_VISIBLE_DEVICES to nothing for workers that share a GPU's server.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        import ray
-        import ray.util.scheduling_strategies
-    except ImportError:
-        raise ConfigError(
-            "Ray is not installed: pip install 'corag[ray]', or leave out --workers ray."
-        ) from None
+    import ray
+    import ray.util.scheduling_strategies
+
     if ray.is_initialized():  # whoever did that ends it
         yield ray
         return

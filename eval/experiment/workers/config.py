@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from corag.core.errors import ConfigError, nearest
+from corag.core.installation import require
 from corag.core.options import Options
 
 WORKERS_ALIASES = {"workers": "workers.kind"}
@@ -26,7 +27,7 @@ class WorkersConfig(Options, call="ray_workers"):
             environment's RAY_ADDRESS, else one that is started on this machine and ended with the run.
 
     Raises:
-        ConfigError: for numbers that cannot be.
+        ConfigError: for numbers that cannot be, or if Ray is not installed.
     """
 
     kind: Literal["none", "ray"] = "none"
@@ -37,6 +38,8 @@ class WorkersConfig(Options, call="ray_workers"):
     address: str = ""
 
     def __post_init__(self) -> None:
+        if self.kind == "ray":
+            require("--workers ray", "ray", otherwise="leave it out")
         if min(self.count, self.gpus_per_worker, self.cpus_per_worker, self.restarts) < 0:
             raise ConfigError("the workers' count, GPUs, cores and restarts cannot be negative.")
         if self.gpus_per_worker > 1 and self.gpus_per_worker % 1:

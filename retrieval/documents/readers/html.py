@@ -12,4 +12,4 @@ def _parse(data: bytes, title: str) -> Document:
     return read_html(data, title)
 
 
-READER = DocumentReader((".html", ".htm", ".xhtml"), _parse, pages=True)
+READER = DocumentReader((".html", ".htm", ".xhtml"), _parse, packages=("lxml",), pages=True)

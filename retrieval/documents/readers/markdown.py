@@ -12,4 +12,4 @@ def _parse(data: bytes, title: str) -> Document:
     return read_markdown(data, title)
 
 
-READER = DocumentReader((".md", ".markdown"), _parse, pages=True)
+READER = DocumentReader((".md", ".markdown"), _parse, packages=("lxml",), pages=True)

@@ -12,4 +12,4 @@ def _parse(data: bytes, title: str) -> Document:
     return read_pdf(data, title)
 
 
-READER = DocumentReader((".pdf",), _parse)
+READER = DocumentReader((".pdf",), _parse, packages=("pypdfium2",))

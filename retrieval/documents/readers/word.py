@@ -12,4 +12,4 @@ def _parse(data: bytes, title: str) -> Document:
     return read_docx(data, title)
 
 
-READER = DocumentReader((".docx",), _parse)
+READER = DocumentReader((".docx",), _parse, packages=("lxml",))

