@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from corag.core.errors import ConfigError, IndexMismatchError
-from corag.core.own_objects import find_own, is_named
 from corag.core.installation import require
+from corag.core.own_objects import find_own, is_named
 from corag.core.protocols import Retriever
 from corag.core.seeds import stable_hash
 from retrieval.config import Bm25, RetrieverConfig

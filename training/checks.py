@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError, DataError, nearest
-from corag.core.files import cache_folder
 from corag.core.folder_lock import refuse_if_locked
 from corag.core.installation import require
 from corag.core.json_types import to_json_types
 from corag.core.option_names import Mark, marked
 from corag.core.runs.stamp import Stamp, refuse_differences
 from corag.generation.adapters import adapter_folder, check_adapter, read_manifest
-from corag.generation.models import DEFAULT_MODEL, folder_digest, model_folder
+from corag.generation.models import default_model_file, default_model_folder, folder_digest, model_folder
 from training.config import WATCHING, LoraOptions, ProgramOptions, TuningOptions
 
 _DESTINATIONS = {
@@ -89,8 +88,11 @@ def folder_at_hand(model: str) -> str | None:
     Raises :class:`ConfigError` for a folder that is not there, or holds no model.
     """
     if model == "default":
-        folder = cache_folder() / "models" / DEFAULT_MODEL
-        return str(folder) if folder.is_dir() else None
+        folder = default_model_folder()
+        if folder.is_dir():
+            return str(folder)
+        default_model_file()  # what it is unpacked from is here, or there is a sentence
+        return None
     is_hub_name = not Path(model).is_dir() and not model.startswith((".", "/", "~")) and model.count("/") == 1
     return None if is_hub_name else model_folder(model)
 

@@ -63,14 +63,21 @@ def _default_model() -> Path:
     folder = default_model_folder()
     if folder.is_dir():
         return folder
-    installed = DEFAULT_FILES.installed()
-    if not installed:
+    unpack_default_model(default_model_file())
+    return folder
+
+
+def default_model_file() -> Path:
+    """Return the file that the default model is unpacked from.
+
+    Raises :class:`ConfigError` if it is not on this machine.
+    """
+    if not (installed := DEFAULT_FILES.installed()):
         raise ConfigError(
             "the default model is not on this machine yet: run `corag setup`, which fetches it (about "
             f"{DEFAULT_FILES.size_mb} MB), or name another (a local folder or a Hugging Face name)."
         )
-    unpack_default_model(installed[-1])
-    return folder
+    return installed[-1]
 
 
 def default_model_folder() -> Path:

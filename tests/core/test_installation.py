@@ -41,7 +41,8 @@ COMMANDS = {
     ],
     "zstd": ["index", "c.jsonl.zst", "--out", "made"],
     "pyserini": [
-        "ask", "Who?", "--index", "wikipedia-dpr-100w", "--method", "one_step", "--model.backend", "transformers",
+        "ask", "Who?", "--index", "wikipedia-dpr-100w", "--method", "one_step",
+        "--model.backend", "transformers",
     ],
 }  # fmt: skip
 
