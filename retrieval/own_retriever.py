@@ -7,7 +7,9 @@ LlamaIndex, predictions of DSPy, the arrays of bm25s. Passages without an id get
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any, cast
 
 from corag.core.errors import ConfigError, DataError, SearchFailedError
@@ -29,6 +31,7 @@ SETTINGS = {
         "topk",
         "size",
         "_similarity_top_k",
+        "similarity_top_k",
         "search_kwargs",
     ),
 }
@@ -79,6 +82,7 @@ class OwnRetriever:
                 "such as `def search(query, k): ...`, that splits the query and returns texts."
             )
         self.fingerprint = f"python:{identify(thing)}"
+        self._most = _size_of(thing)
         self._found: dict[str, Passage] = {}
 
     async def search(self, query: str, k: int) -> Sequence[Hit]:
@@ -86,7 +90,7 @@ class OwnRetriever:
 
         Raises :class:`SearchFailedError` for what cannot be read as passages.
         """
-        value = await self._call(query, {"k": k})
+        value = await self._call(query, {"k": min(k, self._most)})
         try:
             hits = read_hits(value)
         except DataError as error:
@@ -174,7 +178,7 @@ def _flat(value: Any) -> Any:
 
 def _is_numbers(values: Any) -> bool:
     return isinstance(values, list) and all(
-        isinstance(each, int | float) and not isinstance(each, bool) for each in values
+        isinstance(each, Real) and not isinstance(each, bool) for each in values
     )
 
 
@@ -219,6 +223,13 @@ def _record_of(item: Any) -> dict[str, Any] | None:
     own = next((value for name in ("id", "node_id", "id_") if (value := getattr(node, name, None))), None)
     name = own or metadata.get("id") or metadata.get("_id")
     return {"text": text, "metadata": metadata, **({"id": str(name)} if name else {})}
+
+
+def _size_of(thing: Any) -> int:
+    """Return how many passages there are, where asking for more is an error: in LlamaIndex's BM25."""
+    scores = getattr(getattr(thing, "bm25", None), "scores", None)
+    size = scores.get("num_docs") if isinstance(scores, Mapping) else None
+    return sys.maxsize if size is None else int(size)
 
 
 def _shown(value: Any) -> str:

@@ -57,17 +57,14 @@ class OwnCall:
             parameters = list(inspect.signature(self._function).parameters.values())
         except (TypeError, ValueError):  # of C, or with a signature that Python cannot read
             parameters = []
-        named = [
-            each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
-        ]
-        positional = [each for each in parameters if each.kind <= each.POSITIONAL_OR_KEYWORD]
-        self.first = positional[0].name if positional else ""
+        first = next((each for each in parameters if each.kind <= each.POSITIONAL_OR_KEYWORD), None)
+        self.first = first.name if first else ""
+        by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        named = [each.name for each in parameters if each.kind in by_name and each is not first]
         own_fields = _fields_of(thing) if self._attribute else ()
         any_keyword = any(each.kind is each.VAR_KEYWORD for each in parameters)
-        defaults = getattr(thing, "kwargs", None) if any_keyword else None
-        self._parameters = _matching(
-            settings, [*named[1:], *(defaults if isinstance(defaults, dict) else ())]
-        )
+        defaults = _own_defaults(thing) if any_keyword else ()
+        self._parameters = _matching(settings, [*named, *defaults])
         self._fields = {
             ours: theirs
             for ours, theirs in _matching(settings, own_fields).items()
@@ -129,10 +126,23 @@ def _matching(settings: Settings, names: Collection[str]) -> dict[str, str]:
     return {ours: theirs for ours, theirs in found.items() if theirs}
 
 
+def _own_defaults(thing: Any) -> Collection[str]:
+    """Return the settings that an object of DSPy's keeps for its calls."""
+    defaults = getattr(thing, "kwargs", None)
+    if not isinstance(defaults, dict):
+        return ()
+    # DSPy remembers replies on disk: only this makes two samples of one prompt two requests.
+    is_dspy = any(each.__module__.startswith("dspy.") for each in type(thing).__mro__)
+    return (*defaults, "rollout_id") if is_dspy else tuple(defaults)
+
+
 def _fields_of(thing: Any) -> Collection[str]:
     """Return the fields of a pydantic object, and the one by which LlamaIndex's retrievers know their k."""
-    names = tuple(getattr(type(thing), "model_fields", ()))
-    return (*names, "_similarity_top_k") if hasattr(thing, "_similarity_top_k") else names
+    of_llama_index = ("_similarity_top_k", "similarity_top_k")
+    return (
+        *getattr(type(thing), "model_fields", ()),
+        *(each for each in of_llama_index if hasattr(thing, each)),
+    )
 
 
 def _changed_copy(thing: Any, changes: Mapping[str, Any]) -> Any:

@@ -36,7 +36,7 @@ SETTINGS = {
     "temperature": ("temperature",),
     "max_tokens": ("max_tokens", "max_new_tokens", "max_output_tokens", "num_predict"),
     "stop": ("stop", "stop_sequences"),
-    "seed": ("seed",),
+    "seed": ("seed", "rollout_id"),
     "top_p": ("top_p",),
     "logprobs": ("logprobs",),
 }
@@ -268,7 +268,9 @@ def _with_details(reply: _Reply, value: Any) -> _Reply:
     ended = next((each for each in reasons if isinstance(each, str)), reply.finish_reason)
     usages = (_at(value, "usage_metadata"), _at(value, "usage"), _at(_at(value, "raw"), "usage"))
     usage = next(filter(None, map(_read_usage, usages)), reply.usage)
-    tokens, logprobs = _at(value, "tokens"), _at(value, "logprobs")
+    tokens, logprobs = _at(value, "tokens"), _at(value, "logprobs") or _at(details, "logprobs")
+    if isinstance(listed := _at(logprobs, "content"), list):  # as OpenAI has it
+        tokens, logprobs = ([_at(each, name) for each in listed] for name in ("token", "logprob"))
     if (
         isinstance(tokens, list | tuple)
         and isinstance(logprobs, list | tuple)
