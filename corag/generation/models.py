@@ -110,9 +110,12 @@ def _dequantise(source: Path, file: str, target: Path) -> None:
     model.to(torch.bfloat16).save_pretrained(target)
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file)
     tokenizer.model_max_length = model.config.max_position_embeddings  # the GGUF file leaves it out
+    # transformers 5.17 takes the first token of a turn for its end, and pads with nothing.
+    tokenizer.eos_token = tokenizer.pad_token = _DEFAULT_END
     tokenizer.save_pretrained(target)
 
 
+_DEFAULT_END = "<|im_end|>"
 _WEIGHTS = frozenset({".safetensors", ".bin"})
 
 

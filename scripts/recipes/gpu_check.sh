@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The first twenty minutes on a GPU: what has to work there, in steps that are stopped after eight minutes.
+# The first twenty minutes on a GPU: what has to work there, in steps that are stopped after fifteen minutes.
 # Each ends in a line of JSON: step, status (ok, skipped, failed), seconds, and figures or the reason. A step
 # that fails stops no other; the exit status is then 1. Without a GPU the small ones run on the CPU, the
 # others are skipped.
@@ -20,7 +20,7 @@ here=$(realpath "${BASH_SOURCE[0]}")
 cd "$(dirname "$here")/../.."
 out=${OUT:-results/gpu_check}
 export PATH="$PWD/.venv/bin:$PATH"
-limit_s=480 # of a step
+limit_s=900 # of a step
 
 skip() {
     echo "$*"
@@ -121,14 +121,15 @@ print(json.dumps(asyncio.run(main(prompts=4, tokens=200))))' | tail -n 1)
     done
     found="{$(IFS=, && echo "${figures[*]}")}"
     echo "$found"
-    # Rounding alone: float32 differed by 2e-5 on CPUs, and the 16 bits of the other (bfloat16, or float16 on
-    # older GPUs) are coarser.
+    # Rounding alone. float32 differed by 2e-5 on CPUs and, on an H200, with FlexAttention; Triton's attention
+    # multiplies float32 in TF32 there, with 10 bits of fraction: 0.014. The 16 bits of the other (bfloat16, or
+    # float16 on older GPUs) are coarser.
     python -c '
 import json, sys
 for name, found in json.loads(sys.argv[1]).items():
     (coarse,) = (value for key, value in found.items() if key.startswith("mean_abs_diff"))
     fine = found["max_abs_diff_float32"]
-    if not (fine < 0.01 and coarse < 0.1):
+    if not (fine < 0.05 and coarse < 0.1):
         sys.exit(f"{name}: forced scores are off the forward pass by {fine:.2g} and {coarse:.2g}")' "$found"
 }
 
