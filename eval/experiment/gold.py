@@ -44,6 +44,9 @@ async def match_gold(
         questions: those of a run. Gold passages that are known by their page only are left as they are.
         index: what is searched, None for nothing.
         folders: of the index, where it lies here: the passages' store is beside it.
+
+    Raises:
+        DataError: for a gold passage by a name that several files have.
     """
     if index is None:
         return list(questions)
@@ -55,10 +58,10 @@ async def match_gold(
                 return list(questions)
             known = set(await _in_batches(look_up, ids))
             themselves = await _in_batches(look_up, names)
-        by_name = find_names([id_ for id_ in ids if id_ not in known], folders)
     except CoragError as error:
         _print(f"gold passages were not looked up in the index: {error}")
         return list(questions)
+    by_name = find_names([id_ for id_ in ids if id_ not in known], folders)
     known.update(by_name)
     matched = [
         each if each.pages or known.issuperset(each.supporting) else replace(each, supporting=())

@@ -1,0 +1,105 @@
+"""Gold passages by file, page or title, since the ids of a folder's passages are hashes of their text."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from corag.cli.main import main
+from corag.core.errors import DataError
+from corag.core.types import Passage, Question
+from eval.experiment.gold import match_gold
+from retrieval.build import build_index
+from retrieval.config import IndexConfig
+from retrieval.store import storing
+from tests.fakes import WordRetriever
+from tests.messages import raises_message
+from tests.retrieval.conftest import ignore
+
+PASSAGES = [
+    Passage("1", "Handbook > Leave > Sick leave", "Ill for three days.", "staff/handbook.pdf", 3),
+    Passage("2", "Handbook > Travel", "First class.", "staff/handbook.pdf", 4),
+    Passage("3", "Pumps", "TR-9 pumps.", "manuals/tr9.md"),
+    Passage("4", "Readme", "Read me.", "manuals/readme.md"),
+    Passage("5", "Readme", "Read me, too.", "staff/readme.md"),
+]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> str:
+    list(storing(PASSAGES, tmp_path))
+    return str(tmp_path)
+
+
+async def gold(index: str, *supporting: str) -> tuple[str, ...]:
+    question = Question("q", "Who?", ("X",), supporting)
+    (matched,) = await match_gold([question], WordRetriever(PASSAGES), [index])
+    return matched.supporting
+
+
+async def test_files_pages_and_titles_are_gold_as_well_as_ids(index: str) -> None:
+    assert await gold(index, "manuals/tr9.md", "2") == ("file:manuals/tr9.md", "2")
+    assert await gold(index, "tr9.md") == await gold(index, "my/manuals/tr9.md") == ("file:manuals/tr9.md",)
+    assert await gold(index, "handbook.pdf, page 3") == ("file:staff/handbook.pdf, page 3",)
+    assert await gold(index, "Handbook > Leave") == ("title:Handbook > Leave",)
+    assert await gold(index, "title:Pumps", "file:tr9.md") == ("title:Pumps", "file:manuals/tr9.md")
+
+
+async def test_what_is_nothing_in_the_index_leaves_no_recall_and_is_told(
+    index: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await gold(index, "manuals/tr8.md") == ()
+    assert "lacks 1 of 1 gold passages, such as 'manuals/tr8.md'" in " ".join(capsys.readouterr().err.split())
+    with raises_message(DataError):
+        await gold(index, "readme.md")
+    assert await gold(index, "manuals/readme.md") == ("file:manuals/readme.md",)
+
+
+@pytest.mark.slow
+def test_recall_on_documents_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    docs = tmp_path / "docs"
+    (docs / "manuals").mkdir(parents=True)
+    for name, text in (
+        ("tr9.md", "# Pumps\n\nThe TR-9 takes valve 12."),
+        ("vg.md", "# Valves\n\nVG-68 is blue."),
+    ):
+        (docs / "manuals" / name).write_text(text)
+    out = str(tmp_path / "index")
+    config = IndexConfig([str(docs)], out)
+    build_index(config, ignore)
+    capsys.readouterr()
+    assert main(["search", out, "which", "valve", "takes", "the", "TR-9", "--k", "1", "--json"]) == 0
+    *shown, line = capsys.readouterr().out.splitlines()
+    hit = json.loads(line)
+    assert (hit["source"], hit["title"], hit["rank"]) == ("manuals/tr9.md", "Pumps", 1)
+    assert "Pumps (manuals/tr9.md)" in shown[0] and hit["id"] in shown[1] and "valve 12" in shown[2]
+    assert main(["search", out, "zebras"]) == 0 and "has any of these words" in capsys.readouterr().out
+    assert main(["search", out]) == 2 and "no query was given" in capsys.readouterr().err
+    # The same question file before and after the text has changed, and with it every id.
+    questions = tmp_path / "questions.jsonl"
+    record = {
+        "id": "1",
+        "question": "Which valve takes the TR-9?",
+        "answers": ["12"],
+        "supporting": ["tr9.md", "vg.md"],
+    }
+    questions.write_text(json.dumps(record) + "\n")
+    for run in ("before", "after"):
+        words = [
+            "run",
+            "--questions",
+            str(questions),
+            "--method",
+            "one_step",
+            "--one_step.k",
+            "1",
+            "--index",
+            out,
+        ]
+        words += ["--model.backend", "transformers", "--out", str(tmp_path / run), "--json"]
+        assert main(words) == 0
+        table = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert next(iter(table["runs"].values()))["recall"] == 0.5, table
+        (docs / "manuals/tr9.md").write_text("# Pumps\n\nThe TR-9 takes valve 13, which is new.")
+        build_index(replace(config), ignore)
