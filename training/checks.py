@@ -23,6 +23,7 @@ from corag.core.runs.stamp import Stamp, refuse_differences
 from corag.generation.adapters import adapter_folder, check_adapter, read_manifest
 from corag.generation.models import default_model_file, default_model_folder, folder_digest, model_folder
 from training.config import WATCHING, LoraOptions, ProgramOptions, TuningOptions
+from training.launched import is_first
 
 _DESTINATIONS = {
     "azure_ml": "azureml", "clearml": "clearml", "codecarbon": "codecarbon", "comet_ml": "comet_ml",
@@ -45,7 +46,8 @@ def check_training(config: ProgramOptions, learned_from: Mapping[str, Any]) -> N
     """
     check_packages(config)
     out = Path(config.out)
-    refuse_if_locked(out)
+    if is_first():  # which locks it for all: the others may look when it has
+        refuse_if_locked(out)
     check_writable(out)
     folder = folder_at_hand(config.model)
     if folder is None:

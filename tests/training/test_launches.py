@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from corag.cli.main import main
 from corag.core.errors import ConfigError
-from corag.core.folder_lock import refuse_if_locked
+from corag.core.folder_lock import lock_folder, refuse_if_locked
 from corag.generation.adapters import read_manifest
 from retrieval.build import build_index
 from retrieval.config import IndexConfig
@@ -127,6 +128,31 @@ def test_a_second_training_in_a_folder_is_refused_and_the_first_goes_on(options:
     assert manifest is not None and manifest["result"]["steps"] == 40
 
 
+@pytest.mark.parametrize(
+    ("words", "folder"),
+    [
+        ("run --method closed_book --out made/runs", "runs/closed_book"),
+        ("sample --retriever.index nowhere --out made/chains", "chains"),
+        ("rounds --retriever.index nowhere --out made/rounds", "rounds"),
+    ],
+)
+def test_a_second_command_in_a_folder_is_refused_before_anything_opens(
+    words: str,
+    folder: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("q.jsonl").write_text('{"id": "1", "question": "Who?", "answers": ["x"]}\n')
+    with lock_folder(Path("made") / folder, work="corag run"):
+        before = sorted(Path("made").rglob("*"))
+        assert main([*words.split(), "--questions", "q.jsonl"]) == 2
+        said = capsys.readouterr().err
+        assert f"corag: another corag run (process {os.getpid()}) is at work in 'made/{folder}'" in said
+        assert sorted(Path("made").rglob("*")) == before
+
+
 REFUSED = {
     "--rows nowhere": "is no folder of rows",
     "--report_to tensorbord": "did you mean 'tensorboard'?",
@@ -146,9 +172,9 @@ REFUSED = {
 def test_what_cannot_be_trained_is_refused_before_torch_is_loaded(words: str, options: Options) -> None:
     config = options(max_steps=1)
     if words.startswith("--learning_rate"):
-        from training.sft import main
+        from training.sft import main as fine_tune
 
-        main(options(max_steps=1, batch_size=2))
+        fine_tune(options(max_steps=1, batch_size=2))
     # The interpreter says what it has imported; torch would be half a minute on a slow disk.
     command = [sys.executable, "-X", "importtime", *train_words(config, *words.split())[1:]]
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -174,14 +200,13 @@ def test_the_line_that_ends_a_training_is_a_command_that_asks_as_was_taught(
     line = next(line for line in trained.stdout.splitlines() if line.startswith("Use it: "))
     words = shlex.split(line.removeprefix("Use it: "))
     assert words[0] == "corag" and "--corag.passages_per_hop" in words
-    asked = subprocess.run(
-        [*CORAG, *words[1:], "--plain"], input="When was the mayor of Bost born?\n", capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
-    assert asked.returncode == 0, asked.stderr
-    assert "was trained for" not in asked.stderr and asked.stdout.strip()
-    other = subprocess.run(
-        [*CORAG, *words[1:], "--plain", "--corag.passages_per_hop", "4"],
-        input="When was the mayor of Bost born?\n", capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert re.search(r"corag: '\S+adapter' was trained for corag with passages_per_hop 2", other.stderr)
+    # vLLM has no kernels for heads so small.
+    command = [*CORAG, *words[1:], "--model.backend", "transformers"]
+    for more, said in (([], False), (["--corag.passages_per_hop", "4"], True)):
+        asked = subprocess.run(
+            [*command, *more], input="When was the mayor of Bost born?\n", capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert asked.returncode == 0 and asked.stdout.strip(), asked.stderr
+        otherwise = r"corag: '\S+adapter' was trained for corag with passages_per_hop 2"
+        assert bool(re.search(otherwise, asked.stderr)) == said

@@ -196,8 +196,11 @@ def test_a_row_that_does_not_fit_is_named_not_cut(options: Options) -> None:
     longest = max(itertools.chain(*lengths.values()))
     split = next(split for split in lengths if longest in lengths[split])
     where = rf"row {lengths[split].index(longest)} of '.*/{split}' \(\w+ of question 'q\d'\)"
+    short = options(max_length=longest - 1)
     with pytest.raises(DataError, match=f"{where} has {longest} tokens, more than max_length {longest - 1}"):
-        main(options(max_length=longest - 1))
+        load_rows(short, short.model)
+    with pytest.raises(DataError, match=f"has {longest} tokens, .* Give --max_length {longest}"):
+        main(short)
     assert main(options(max_length=longest, max_steps=1))["result"]["steps"] == 1
 
 
@@ -350,6 +353,23 @@ def test_what_is_logged_stands_in_a_file(options: Options) -> None:
     for line in lines:
         figures |= line
     assert result["evaluation"].items() <= figures.items()
+
+
+def test_a_resumed_training_says_where_it_goes_on_how_it_computes_and_how_fast(
+    options: Options, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = options(max_steps=4, save_steps=2, logging_steps=10)
+    main(config)
+    assert "corag: begins: float32, 4 rows a step, attention" in capfd.readouterr().err
+    out = Path(config.out)
+    shutil.rmtree(out / "checkpoints/checkpoint-4")
+    manifest = json.loads((out / "training.json").read_text())
+    (out / "training.json").write_text(json.dumps(manifest | {"result": None}))
+    main(config)
+    said = capfd.readouterr().err
+    assert "corag: goes on from checkpoint-2: float32" in said and "step 2 of" not in said
+    # Few steps are all told, however seldom the loss is logged.
+    assert re.findall(r"step (\d) of 4, loss [\d.]+, [\d,]+ tokens/s", said) == ["3", "4"]
 
 
 def weights_of(config: SftConfig) -> dict[str, torch.Tensor]:

@@ -194,16 +194,20 @@ def load_prefixes(
             f"the chains in {', '.join(config.chains)} have no sampled hops to begin with: sample some with "
             "'corag sample' (source 'model')."
         )
-    limits = [limit for limit in (config.max_length, context_window(folder)) if limit]
-    limit = min(limits, default=0)
+    most, window = config.max_length, context_window(folder) or 0
     for each in prefixes:
         length = len(each.prompt_ids) + corag.max_sub_query_tokens
-        if limit and length > limit:
+        fault = (
+            f"more than max_length {most}: choose a larger --max_length, or sample shorter chains"
+            if 0 < most < length
+            else f"more than the {window} that '{config.model}' reads at once: sample shorter chains"
+            if 0 < window < length
+            else ""
+        )
+        if fault:
             raise DataError(
                 f"the prompt of hop {len(each.before) + 1} of question '{each.question.id}' needs {length} "
-                f"tokens with its reply, more than {limit}, "
-                + ("--max_length" if limit == config.max_length else f"which '{config.model}' reads at once")
-                + ": sample shorter chains, or raise the limit that they meet."
+                f"tokens with its reply, {fault}."
             )
     return prefixes
 

@@ -18,8 +18,10 @@ import asyncio
 import sys
 
 from corag.cli.result import CommandResult
+from corag.core.folder_lock import refuse_if_locked
 from corag.core.installation import how_to_install, missing
 from corag.core.runs.failures import Failures
+from corag.core.runs.folder import ANOTHER_OUT
 from eval.experiment.opening import prepare_output
 from eval.sweeps.printing import print_findings, print_spending
 from eval.sweeps.record import read_sweep, sweep_table, write_sweep
@@ -33,6 +35,8 @@ def main(config: SweepConfig) -> CommandResult:
     """Answer every cell and report. The status is 1 if more questions failed than may."""
     test_cells, dev_cells = plan_cells(config)
     config.model.engine.check_installed()
+    for cell in (*test_cells, *dev_cells):
+        refuse_if_locked(cell.folder, advice=ANOTHER_OUT)
     prepare_output(config.folder)
     asyncio.run(answer_cells([*test_cells, *dev_cells], BACK_ENDS))
     sweep = read_sweep(test_cells, dev_cells, config.reporting)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
@@ -22,7 +23,7 @@ from corag.chains.prompting import sub_query_prompt
 from corag.chains.rank import answer_log_likelihood
 from corag.cli.main import main as command
 from corag.core.command_line import parse
-from corag.core.errors import ConfigError
+from corag.core.errors import ConfigError, DataError
 from corag.core.protocols import Completion
 from corag.core.runner import answer_question
 from corag.core.runs.folder import RunFolder
@@ -273,10 +274,28 @@ def test_a_cold_start_and_groups_that_cannot_be_are_refused(options: Options) ->
         ({"generations": 3}, "in groups"),
         ({"chains": []}, "name the chains"),
         ({"temperature": 0.0}, "temperature must be above 0"),
+        ({"batching": "by_length"}, "batches that are padded, but batching is by_length"),
     ):
         with pytest.raises(ConfigError, match=said):
             options(**changes)
     assert options(adapter="", cold_start=True).cold_start
+
+
+def test_a_prompt_that_is_too_long_is_refused_whatever_its_limit(
+    chains: str, options: Options, tiny_model: str, tmp_path: Path
+) -> None:
+    narrow = tmp_path / "narrow"  # reads less at once than max_length would allow
+    shutil.copytree(tiny_model, narrow)
+    described = json.loads((narrow / "config.json").read_text())
+    (narrow / "config.json").write_text(json.dumps(described | {"max_position_embeddings": 30}))
+    renderer, corag = Renderer.load(tiny_model), load_corag_options([Path(chains)])
+    for folder, most, said in (
+        (tiny_model, 20, "more than max_length 20"),
+        (str(narrow), 0, "more than the 30 that"),
+        (str(narrow), 4000, "more than the 30 that"),
+    ):
+        with pytest.raises(DataError, match=said):
+            load_prefixes(options(max_length=most), folder, renderer, corag)
 
 
 def test_the_shipped_configurations_are_read() -> None:
