@@ -129,7 +129,7 @@ def find_leaders(
         if len(means) > 1:
             highest = max(means, key=means.__getitem__)
             if highest not in made:
-                made[highest] = against_baseline(scored, highest, failed)
+                made[highest] = against_baseline(scored, highest, failed, intervals=False)
             best = [run for run, mean in means.items() if math.isclose(mean, means[highest], abs_tol=_ALIKE)]
             leaders[measure] = _leading(measure, best, made[highest])
     return leaders
@@ -153,19 +153,25 @@ def _leading(measure: str, best: Sequence[str], against: Sequence[Against]) -> L
 
 
 def against_baseline(
-    runs: Mapping[str, Measures], baseline: str, failed: Failed = MappingProxyType({})
+    runs: Mapping[str, Measures],
+    baseline: str,
+    failed: Failed = MappingProxyType({}),
+    *,
+    intervals: bool = True,
 ) -> list[Against]:
     """Compare every other run with the baseline in every measure that both have.
 
     Holm's correction is over all of these tests: a reader of a table looks at all of them. ``failed`` are
     counted in each comparison; where they are half of its questions, there is no test: a p-value would say
-    how sure it is that an engine broke down, not which method is better. Raises :class:`ConfigError` if no
-    run has a measure in common with the baseline, and :class:`corag.core.errors.DataError` if they were not
-    measured on the same questions.
+    how sure it is that an engine broke down, not which method is better. Without ``intervals`` there are
+    p-values only, in half the time.
+
+    Raises :class:`ConfigError` if no run has a measure in common with the baseline, and
+    :class:`corag.core.errors.DataError` if they were not measured on the same questions.
     """
     ours = runs[baseline]
     compared = {
-        (run, measure): _compare_measured(measure, ours[measure], values)
+        (run, measure): _compare_measured(measure, ours[measure], values, interval=intervals)
         for run, theirs in runs.items()
         if run != baseline
         for measure, values in theirs.items()
@@ -188,15 +194,19 @@ def against_each_other(
     return {baseline: _adjusted(baseline, tests, runs, failed) for baseline, tests in compared.items()}
 
 
-def _compare_measured(measure: str, first: Mapping[str, float], second: Mapping[str, float]) -> Comparison:
+def _compare_measured(
+    measure: str, first: Mapping[str, float], second: Mapping[str, float], *, interval: bool = True
+) -> Comparison:
     """Compare two runs in a measure: in recall on the questions whose gold passages both indexes have."""
     shared = first.keys() & second.keys()
     if measure == "recall" and shared:
         first, second = ({name: values[name] for name in shared} for values in (first, second))
-    return compare_either_way(first, second)
+    return compare_either_way(first, second, interval=interval)
 
 
-def compare_either_way(first: Mapping[str, float], second: Mapping[str, float]) -> Comparison:
+def compare_either_way(
+    first: Mapping[str, float], second: Mapping[str, float], *, interval: bool = True
+) -> Comparison:
     """Compare two runs' scores by question id; exchanging them gives the :func:`mirrored` figures to the bit.
 
     Raises :class:`DataError` unless both runs scored exactly the same questions, at least one.
@@ -207,8 +217,8 @@ def compare_either_way(first: Mapping[str, float], second: Mapping[str, float]) 
     differences = [second[question] - first[question] for question in sorted(first.keys() & second.keys())]
     downwards = (sum(differences) or next(filter(None, differences), 0.0)) < 0
     if downwards and first.keys() == second.keys():
-        return mirrored(compare_paired(second, first))
-    return compare_paired(first, second)
+        return mirrored(compare_paired(second, first, interval=interval))
+    return compare_paired(first, second, interval=interval)
 
 
 def mirrored(comparison: Comparison) -> Comparison:

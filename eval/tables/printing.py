@@ -83,7 +83,9 @@ def one_line(text: str, columns: int) -> str:
 
 def figures_table(*labels: str, right: Sequence[str]) -> Table:
     """Return a table whose last columns hold figures: flush right, never wrapped."""
-    table = Table(*labels)
+    table = Table()
+    for label in labels:
+        table.add_column(label, overflow="fold")
     for heading in right:
         table.add_column(heading, justify="right", no_wrap=True)
     return table
@@ -133,17 +135,24 @@ def _print_fitting(
     Return the headings of the columns that there is no room for.
     """
     shown, left_out = dict(columns), []
-    table = _figures_by_run(names, list(shown.values()))
-    if _width(console, table) > console.width:
-        for _, values in shown.values():
-            values[:] = [value.replace(" [", "\n[") for value in values]
-        table = _figures_by_run(names, list(shown.values()))
-    for name in filter(shown.__contains__, _SPARED):
-        if _width(console, table) <= console.width:
+    short = [name[:_NAME] for name in names]
+
+    def fits() -> bool:
+        table = _figures_by_run(short, list(shown.values()))
+        return (
+            Measurement.get(console, console.options.update(max_width=9999), table).maximum <= console.width
+        )
+
+    if not fits():
+        shown = {
+            name: (heading, [value.replace(" [", "\n[") for value in values])
+            for name, (heading, values) in shown.items()
+        }
+    for name in filter(columns.__contains__, _SPARED):
+        if fits():
             break
         left_out.append(shown.pop(name)[0])
-        table = _figures_by_run(names, list(shown.values()))
-    console.print(table)
+    console.print(_figures_by_run(names, list(shown.values())))
     return left_out
 
 
@@ -156,11 +165,6 @@ def _figures_by_run(names: Sequence[str], columns: Sequence[tuple[str, Sequence[
     for name, *figures in zip(names, *(values for _, values in columns), strict=True):
         table.add_row(name, *figures)
     return table
-
-
-def _width(console: Console, table: Table) -> int:
-    """Return how many columns a table needs at least."""
-    return Measurement.get(console, console.options.update(max_width=10_000), table).minimum
 
 
 def print_conditions(table: ResultsTable, console: Console) -> None:

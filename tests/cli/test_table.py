@@ -413,6 +413,7 @@ def test_a_table_fits_a_narrow_terminal(tmp_path, capsys, monkeypatch):
         figures = [line for line in str(compared).splitlines() if line[:1] in "┏┃┡│└"]
         assert len(figures) > 8 and max(map(len, figures)) <= columns
         text = " ".join(str(compared).split())
+        assert "…" not in text and re.search(r"one_step [│┃] +(24 │ )?", text)
         assert "37.5" in text and "[21.2, 57.3]" in text and "recall@5" in text and "MDE" in text
         assert "Left out for want of room: steps" in text
     monkeypatch.setenv("COLUMNS", "160")

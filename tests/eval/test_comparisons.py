@@ -83,9 +83,9 @@ def test_every_run_as_the_baseline_is_each_baseline_by_itself():
 def test_a_report_resamples_each_pair_once(monkeypatch):
     resampled = []
 
-    def counting(first, second):
+    def counting(first, second, **options):
         resampled.append((first, second))
-        return compare_paired(first, second)
+        return compare_paired(first, second, **options)
 
     monkeypatch.setattr("eval.statistics.comparisons.compare_paired", counting)
     draw = np.random.default_rng(3)

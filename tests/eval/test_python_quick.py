@@ -1,6 +1,8 @@
 """``ask``, ``run`` and ``sweep`` from Python on a scripted model, without an engine or an index."""
 
 import asyncio
+import csv
+import io
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,6 +73,23 @@ def test_results_score_by_the_gold_answers_of_now(model: Model, tmp_path: Path) 
     assert Results(made, questions).to_pandas().em.tolist() == [0.0] * 4
     em = Results(made, questions).table().figures.summaries[0].em
     assert em is not None and em.mean == 0
+
+
+def test_results_are_a_mapping_and_tables_are_taken_along(model: Model, tmp_path: Path) -> None:
+    results = run(RECORDS, {"a": plain, "b": closed_book}, model, out=tmp_path / "runs")
+    assert (len(results), list(results), "a" in results, "c" in results) == (2, ["a", "b"], True, False)
+    assert results["a"]["0"].text == "Ada"
+    with raises_message(KeyError):
+        results["c"]
+    lines = list(csv.DictReader(io.StringIO(results.to_csv(tmp_path / "answers.csv"))))
+    assert [line["id"] for line in lines] == results.to_pandas().id.tolist() and lines[0]["gold"] == '["Ada"]'
+    assert (tmp_path / "answers.csv").read_text().startswith("run,id,question,answer,gold,em,f1")
+    table = results.compare("a")
+    frame = table.to_pandas()
+    assert frame.run.tolist() == ["a", "b"] and frame.em_p_holm.tolist()[1] == 1
+    assert table.to_csv().count("\n") == 3 and "\\toprule" in table.to_latex(tmp_path / "table.tex")
+    assert (tmp_path / "table.tex").read_text() == table.to_latex() != results.to_latex()
+    assert results.to_markdown().startswith("| method | EM | F1 | tokens |\n")
 
 
 MODULE = """
