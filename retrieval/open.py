@@ -16,7 +16,7 @@ from corag.core.protocols import Retriever
 from corag.core.seeds import stable_hash
 from retrieval.config import Bm25, RetrieverConfig
 from retrieval.dense.build import DOCID, INDEX
-from retrieval.dense.encoder import Encoder
+from retrieval.dense.encoder import Encoder, open_encoder
 from retrieval.dense.search import DenseSearcher, FaissIndex, LuceneVectorIndex, PassageSource
 from retrieval.index_building import building_folder, open_unchanged, resolve_index, was_begun
 from retrieval.index_manifest import (
@@ -187,7 +187,11 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
             f"'{folder}' is a training without passages: build an index with it, corag index ... --trained "
             f"{folder}."
         )
-    encoder = Encoder(config.encoder or settings.encoder, int(settings.detail("max_passage_tokens")))
+    encoder = open_encoder(
+        config.encoder or settings.encoder,
+        int(settings.detail("max_passage_tokens")),
+        settings.encoder_fingerprint,
+    )
     if encoder.fingerprint != settings.encoder_fingerprint:
         raise IndexMismatchError(
             f"the index '{folder}' was built with the encoder '{settings.encoder}' ({settings.dimension} "

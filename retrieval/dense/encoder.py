@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import threading
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +99,7 @@ class Encoder:
         logging.set_verbosity_error()
         logging.disable_progress_bar()
         self.name = name
+        self._lock = threading.RLock()  # tokenizers refuse two threads at once, and it may be shared
         try:
             with reading_weights(f"the encoder '{name}'"):
                 self._model: Any = SentenceTransformer(str(source))
@@ -139,16 +142,18 @@ class Encoder:
         if not texts:
             return np.empty((0, self.dimension), np.float32)
         methods = {"query": self._model.encode_query, "document": self._model.encode_document}
+        # Characters composed (NFC): a query spells as a passage does.
+        composed = [unicodedata.normalize("NFC", text) for text in texts]
         # It sorts by length itself, so a batch is padded to little more than its texts. The prompt goes by
         # its own name: models that leave it out of the mean have to know how long it is.
-        vectors = methods.get(kind or "", self._model.encode)(
-            # Characters composed (NFC): a query spells as a passage does.
-            [unicodedata.normalize("NFC", text) for text in texts],
-            prompt=prompt,
-            batch_size=batch_size,
-            normalize_embeddings=True,
-            show_progress_bar=False,
-        )
+        with self._lock:
+            vectors = methods.get(kind or "", self._model.encode)(
+                composed,
+                prompt=prompt,
+                batch_size=batch_size,
+                normalize_embeddings=True,
+                show_progress_bar=False,
+            )
         result = np.ascontiguousarray(vectors, dtype=np.float32)
         if not np.isfinite(result).all():
             place = int(np.flatnonzero(~np.isfinite(result).all(axis=1))[0])
@@ -188,6 +193,23 @@ class Encoder:
         texts = list(texts)
         if self.max_tokens == UNLIMITED or not texts:
             return [0] * len(texts)
-        return [
-            len(ids) for ids in self._model.tokenizer(texts, truncation=False, verbose=False)["input_ids"]
-        ]
+        with self._lock:
+            encoded = self._model.tokenizer(texts, truncation=False, verbose=False)["input_ids"]
+        return [len(ids) for ids in encoded]
+
+
+_open: WeakValueDictionary[tuple[str, int], Encoder] = WeakValueDictionary()
+_opening = threading.Lock()
+
+
+def open_encoder(name: str, max_tokens: int, fingerprint: str) -> Encoder:
+    """Open an encoder, or return the one of these weights that another open index has.
+
+    A service that goes over to a new index would else need memory for two. ``fingerprint``: what is wanted;
+    what is opened may have another. Raises as :class:`Encoder` does.
+    """
+    with _opening:
+        encoder = _open.get((name, max_tokens))
+        if encoder is None or encoder.fingerprint != fingerprint:
+            encoder = _open[name, max_tokens] = Encoder(name, max_tokens)
+        return encoder

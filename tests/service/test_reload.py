@@ -205,3 +205,21 @@ async def test_the_same_index_built_again_is_not_reloaded(tmp_path):
         assert service.index is before and not events(log, "index_taken")
         assert (await ask(client, 0)).status_code == 200
         assert (await client.get("/readyz")).json()["index"]["on_disk"] == "same"
+
+
+async def test_a_dense_index_is_taken_over_with_the_encoder_that_is_open(tmp_path):
+    (tmp_path / "docs").mkdir()
+    config = IndexConfig([str(tmp_path / "docs")], str(tmp_path / "dense"), kind="dense")
+    encoders = []
+    for place in ("Zanzibar", "Zambia"):
+        (tmp_path / "docs/zebras.txt").write_text(f"Zebras live in {place}.")
+        await asyncio.to_thread(build_index, config, ignore)
+        encoders.append(await open_retriever(RetrieverConfig([config.out])))
+    old, new = encoders
+    one, other = [each._inner._searcher._encoder for each in encoders]
+    assert one is other, "memory for one of them is enough"
+    hits = await asyncio.gather(*(each.search(f"zebras {n}", 1) for n in range(20) for each in encoders))
+    assert {hit.passage.text for (hit,) in hits} == {f"Zebras live in {p}." for p in ("Zanzibar", "Zambia")}
+    await old.close()
+    assert (await new.search("zebras", 1))[0].passage.text == "Zebras live in Zambia."
+    await new.close()
