@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from types import FrameType
 from typing import get_type_hints
 
@@ -287,7 +288,20 @@ def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     (('serve answers', ['--port', '1']), ('serve', ['my_index']))
     """
     longer = " ".join(words[:2])
-    return (longer, words[2:]) if longer in COMMANDS else (words[0], words[1:])
+    if longer in COMMANDS:
+        return longer, words[2:]
+    _refuse_misspelt(words)
+    return words[0], words[1:]
+
+
+def _refuse_misspelt(words: Sequence[str]) -> None:
+    """Raise :class:`ConfigError` where a path is expected and nearly the second word of a command stands."""
+    second_words = [name.split()[1] for name in COMMANDS if name.startswith(f"{words[0]} ")]
+    close = get_close_matches(words[1], second_words, n=1) if second_words and len(words) > 1 else []
+    if close and not os.path.exists(words[1]):
+        raise ConfigError(
+            f"there is neither a command nor an index '{words[1]}': did you mean `corag {words[0]} {close[0]}`?"
+        )
 
 
 def version_line() -> str:

@@ -111,8 +111,10 @@ def _read_argv(argv: Sequence[str], positional: str, config: type[Any], left_out
     takes_many = bool(first_names) or is_list(types.get(last_name))
     while last_name and words and not words[0].startswith("-") and (not bare or takes_many):
         bare.append(words.pop(0))
+    placed = {name for name, _ in line.pairs}
     if bare:  # the words of a query need no quotation marks
         line.pairs.append((last_name, ("," if is_list(types[last_name]) else " ").join(bare)))
+        placed.add(last_name)
     while words:
         word = words.pop(0)
         name, equals, value = word.removeprefix("--").partition("=")
@@ -128,6 +130,9 @@ def _read_argv(argv: Sequence[str], positional: str, config: type[Any], left_out
             expected = f"{many}{names} first, then options" if positional else "options"
             raise ConfigError(f"unexpected argument '{word}': expected {expected}, such as --name value.")
         option = renamed(name, config)
+        if option in placed:
+            given = dict(line.pairs)[option]
+            raise ConfigError(f"{option} is given twice, as '{given}' and by --{name}: leave one of them out.")
         if not equals:
             if words and not words[0].startswith("--"):
                 value = words.pop(0)

@@ -21,9 +21,10 @@ from pydantic import BaseModel, Field
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from corag.core.tools import Step
+from corag.core.tools import SearchStep, Step
 from corag.core.types import Hit
-from corag.service.answering import MOST_HITS, AnswerRequest, AnswerService
+from corag.service.answering import MOST_HITS, AnswerRequest, AnswerResult, AnswerService
+from corag.service.citations import cited_sources
 from corag.service.errors import CallError
 from corag.service.http.chat import reasoning
 from corag.service.keys import Keys
@@ -48,7 +49,9 @@ class FoundPassage(BaseModel):
     id: str
     title: str
     uri: str = Field(description="The resource that holds its text.")
-    text: str = Field("", description="Its text, if it was searched for.")
+    file: str = Field("", description="The file that it was cut from, if it is known.")
+    page: int | str = Field(0, description="The page on which it begins; 0 where there are no pages.")
+    text: str = Field("", description="Its text, if it was searched for, or read for the answer.")
     score: float | None = Field(None, description="Comparable within one search only; higher is better.")
     read: bool | None = Field(
         None, description="Of an answer's source: whether the model read it for the answer, or only found it."
@@ -86,8 +89,13 @@ def preset_for(effort: Effort, presets: list[str]) -> str:
 
 def agent_server(service: AnswerService, keys: Keys) -> MCPServer[Any]:
     """Return the MCP server over a service. ``keys``: whose share of the service a call takes."""
+    about = service.options.about.strip()
+    documents = f"The corpus: {about.rstrip('.')}. " if about else ""
     server: MCPServer[Any] = MCPServer(
-        "corag", title="corag: questions answered in many steps", instructions=_ABOUT, log_level="ERROR"
+        "corag",
+        title="corag: questions answered in many steps",
+        instructions=documents + _ABOUT,
+        log_level="ERROR",
     )
     efforts = "; ".join(
         f"{effort}: {service.presets[preset_for(effort, list(service.presets))].name}"
@@ -95,7 +103,7 @@ def agent_server(service: AnswerService, keys: Keys) -> MCPServer[Any]:
     )
 
     @server.tool(
-        description=f"Answer a question from the corpus, with sources. Efforts: {efforts}.",
+        description=f"Answer a question from the corpus, with sources. {documents}Efforts: {efforts}.",
         annotations=_READING,
     )
     async def ask(
@@ -115,15 +123,14 @@ def agent_server(service: AnswerService, keys: Keys) -> MCPServer[Any]:
             id=result.row.question.id,
             preset=preset,
             steps=[line.strip() for step in result.row.steps if (line := reasoning(step))],
-            sources=[
-                _source(source["id"], source["title"], read=source["read"])
-                for source in result.record["sources"]
-            ],
+            sources=_sources(result),
             tokens=result.row.total_usage.total,
             seconds=round(result.row.seconds, 3),
         )
 
-    @server.tool(description="Search the corpus for passages.", annotations=_READING)
+    @server.tool(
+        description=f"Search the corpus for passages. {documents}".strip(), annotations=_READING
+    )
     async def search(
         query: Annotated[str, Field(description="Words or a question.")],
         ctx: Context[Any, Any],
@@ -189,12 +196,38 @@ def _caller(ctx: Context[Any, Any], keys: Keys) -> str:
 
 
 def _hit(hit: Hit) -> FoundPassage:
-    source = _source(hit.passage.id, hit.passage.title)
-    return source.model_copy(update={"text": hit.passage.text, "score": hit.score})
+    passage = hit.passage
+    return FoundPassage(
+        id=passage.id,
+        title=passage.title,
+        uri=PASSAGES + quote(passage.id),
+        file=passage.source,
+        page=passage.page,
+        text=passage.text,
+        score=hit.score,
+        read=None,
+    )
 
 
-def _source(key: str, title: str, *, read: bool | None = None) -> FoundPassage:
-    return FoundPassage(id=key, title=title, uri=PASSAGES + quote(key), text="", score=None, read=read)
+def _sources(result: AnswerResult) -> list[FoundPassage]:
+    """Return what an answer rests on: what was read for it with its text, which is what an agent checks."""
+    sources = result.record["sources"]
+    steps = [step for step in result.row.steps if isinstance(step, SearchStep)]
+    texts = {hit.passage.id: hit.passage.text for step in steps for hit in step.hits}
+    cited = {source["id"] for source in cited_sources(sources)}
+    return [
+        FoundPassage(
+            id=source["id"],
+            title=source["title"],
+            uri=PASSAGES + quote(source["id"]),
+            file=source.get("source", ""),
+            page=source.get("page", 0),
+            text=texts.get(source["id"], "") if source["id"] in cited else "",
+            score=None,
+            read=source["read"],
+        )
+        for source in sources
+    ]
 
 
 class JsonReplies:

@@ -75,6 +75,8 @@ class Served(Setup):
         page_jobs: what chat pages ask for by themselves (titles, tags, follow-up questions) is answered by
             one call of the model; false answers it as any question.
         page_job_patterns: further regular expressions; a last user message that one is in is such a job.
+        about: which documents these are, in a sentence: agents and lists of models show it.
+        sources: most sources that end the text of an answer, each with title, file and page; 0 for none.
         reasoning: the field of a streamed message that has the steps; "both" for clients of either kind,
             "none" for those that show none.
         limits: what is taken on.
@@ -89,6 +91,8 @@ class Served(Setup):
     strict: bool = False
     page_jobs: bool = True
     page_job_patterns: list[str] = field(default_factory=list)
+    about: str = ""
+    sources: int = 0
     reasoning: Literal["reasoning_content", "reasoning", "both", "none"] = "reasoning_content"
     limits: Limits = field(default_factory=Limits)
 
@@ -96,6 +100,8 @@ class Served(Setup):
         super().__post_init__()
         if self.kept < 0:
             raise ConfigError(f"kept must be 0 or a number of answers, but is {self.kept}.")
+        if self.sources < 0:
+            raise ConfigError(f"sources must be 0 or a number of sources, but is {self.sources}.")
         for pattern in self.page_job_patterns:
             try:
                 re.compile(pattern)

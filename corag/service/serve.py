@@ -46,7 +46,7 @@ class AnswersOptions(Served):
     """
 
     host: str = "127.0.0.1"
-    port: int = 8080
+    port: int = 8110
     api_key_file: str = ""
     hosts: list[str] = field(default_factory=list)
     origins: list[str] = field(default_factory=list)

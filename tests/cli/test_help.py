@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from corag.chains.config import CoRAGConfig
-from corag.cli.main import COMMANDS, main
+from corag.cli.main import COMMANDS, main, run_command, split_command
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
 from corag.core.help import LINES
@@ -200,3 +200,16 @@ def test_no_alias_hides_an_option() -> None:
         assert not own & others, prefix
         known = dict(options_of(section))
         assert set(getattr(section, "ALIASES", {}).values()) <= known.keys()
+
+
+@pytest.mark.parametrize(
+    "words", [("serve", "answer"), ("serve", "anwsers", "--port", "0"), ("serve", "answer", "--index", ".")]
+)
+def test_a_misspelt_second_word_starts_nothing(words: tuple[str, ...]) -> None:
+    with raises_message(ConfigError):
+        run_command(*split_command(words))
+
+
+def test_a_word_and_an_option_do_not_set_the_same_thing() -> None:
+    with raises_message(ConfigError):
+        run_command("serve", ["indexes/a", "--index", "indexes/b"])

@@ -7,6 +7,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
+from corag.core.types import Passage
 from corag.service.keys import Keys
 from tests.fakes import kind
 from tests.service.serving import options, served, until
@@ -41,6 +42,19 @@ async def test_an_agent_asks_searches_and_reads_a_passage(mode):
         assert read.contents[0].text == "Velt\nVelt lies on the river Iss."
         with pytest.raises(MCPError):
             await client.read_resource("corag://passages/none")
+
+
+async def test_an_agent_learns_which_documents_there_are_and_reads_the_sources_of_an_answer():
+    page = Passage("k3", "Karlen", "Karlen is a town. Its mayor is Ada Orm.", "towns.pdf", 3)
+    given = options(agents=True, about="The town registers.")
+    async with served(given, passages=[page]) as running, Client(f"{running.url}/mcp") as client:
+        tools = {tool.name: tool.description for tool in (await client.list_tools()).tools}
+        assert all("The corpus: The town registers. " in f"{about} " for about in tools.values())
+        (source,) = (await client.call_tool("ask", {"question": QUESTION})).structured_content["sources"]
+        assert source["read"] and source["text"] == page.text
+        assert (source["file"], source["page"]) == ("towns.pdf", 3)
+        found = await client.call_tool("search", {"query": "Karlen", "k": 1})
+        assert found.structured_content["hits"][0]["file"] == "towns.pdf"
 
 
 async def test_an_agent_is_told_what_is_wrong_and_no_more():

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from corag.core.types import Passage
 from corag.service.errors import CallError
 from corag.service.http.app import create_app
 from corag.service.http.chat import parse_chat
@@ -86,6 +87,43 @@ async def test_a_stream_tells_the_chain_while_it_grows_and_then_the_answer():
         assert text == "Ada Orm" and last.usage.total_tokens > 0
         assert any("searched: Who is the mayor of Karlen?" in each for each in told)
         assert "found: Karlen" in "".join(told)
+
+
+async def test_an_answer_ends_with_its_sources_where_that_is_wanted():
+    """Chat clients show the text of a message and nothing else."""
+    passages = [
+        Passage("k3", "Karlen", "Karlen is a town. Its mayor is Ada Orm.", "towns.pdf", 3),
+        Passage("k4", "Karlen", "Karlen has a mayor.", "towns.pdf", 3),
+        Passage("a", "Ada [x](http://evil) Orm", "Ada Orm was born in Velt.", "people/ada.md"),
+    ]
+    listed = "\n\nSources:\n- Karlen (towns.pdf, page 3)\n- Ada \\[x\\](http://evil) Orm (people/ada.md)"
+    wanted = options(sources=2)
+    async with served(wanted, passages=passages) as running, client_of(running) as client:
+
+        async def text(**more):
+            reply = await client.chat.completions.create(**{"model": "corag", "messages": ask(), **more})
+            return reply.choices[0].message.content
+
+        whole = await text()
+        assert whole == f"Ada Orm{listed}"
+        assert await text(extra_body={"corag": {"sources": 0}}) == "Ada Orm", "a program reads them elsewhere"
+        assert (await text(extra_body={"corag": {"sources": 1}})).endswith("page 3)")
+        assert await text(max_tokens=5) == "Ada Orm", "a list that does not fit is left out, not cut"
+        assert await text(model="plain") == "about Answer:", "nothing was searched"
+        stream = await client.chat.completions.create(model="corag", messages=ask(), stream=True)
+        assert "".join([chunk.choices[0].delta.content or "" async for chunk in stream]) == whole
+        reply = await client.responses.create(model="corag", input=QUESTION)
+        assert reply.output_text == whole
+        # A client sends what it was given as an earlier turn, which is read without the list.
+        await text(messages=[*ask(), {"role": "assistant", "content": whole}, *ask("And where was she born?")])
+        (rewrite,) = [each for each in running.generator.requests if "And where was she" in each.prompt.text][:1]
+        assert "Ada Orm" in rewrite.prompt.text and "Sources:" not in rewrite.prompt.text
+
+
+async def test_lists_of_models_say_which_documents_there_are():
+    async with served(options(about="the town registers")) as running, running.client() as client:
+        listed = (await client.get("/v1/models")).json()["data"]
+        assert {model["corag"]["documents"] for model in listed} == {"the town registers"}
 
 
 async def test_parameters_are_honoured_or_refused():

@@ -182,7 +182,9 @@ async function answerInto(lane, question, signal) {
   let text = "";
   let ended = null;
   try {
-    const body = {model: lane.preset, stream: true, messages: [{role: "user", content: question}]};
+    // The page shows sources by itself, so that the text is the answer alone.
+    const messages = [{role: "user", content: question}];
+    const body = {model: lane.preset, stream: true, messages, corag: {sources: 0}};
     const reply = await fetch("/v1/chat/completions", {
       method: "POST",
       headers: {"content-type": "application/json", ...headers()},

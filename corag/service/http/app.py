@@ -160,7 +160,8 @@ class _Handlers:
     def _adapt(self, chat: ChatRequest) -> ChatRequest:
         """Leave out what cannot be used, unless the service is to refuse it, and count that."""
         options = self._service.options
-        chat = replace(chat, reasoning=options.reasoning)
+        sources = options.sources if chat.sources is None else chat.sources
+        chat = replace(chat, reasoning=options.reasoning, sources=sources)
         if options.strict:
             return chat
         adapted = self._service.adapt(chat.question)
@@ -219,6 +220,8 @@ class _Handlers:
 
     def _model(self, name: str) -> dict[str, Any]:
         about = describe_preset(self._service.presets[name])
+        if documents := self._service.options.about:
+            about["documents"] = documents
         return {"id": name, "object": "model", "created": self._created, "owned_by": "corag", "corag": about}
 
     async def answer(self, request: Request) -> Response:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 from corag.core.runs.rows import step_record
 from corag.core.tools import GenerateStep, SearchStep, Step
 from corag.service.answering import AnswerRequest, AnswerResult, Turn, usage_record
+from corag.service.citations import list_of_sources, without_sources
 from corag.service.errors import CallError, invalid
 from corag.service.http.fields import (
     MOST_SEED,
@@ -77,6 +78,7 @@ class ChatRequest:
         ignored: fields that were passed over, each with the reason.
         shortened: what was left out of the conversation for being too long, for the reply.
         reasoning: the field of a streamed message that has the steps.
+        sources: most sources that end the visible answer; None for as many as the service lists.
     """
 
     question: AnswerRequest
@@ -88,6 +90,7 @@ class ChatRequest:
     ignored: Mapping[str, str] = field(default_factory=dict)
     shortened: Mapping[str, Any] = field(default_factory=dict)
     reasoning: ReasoningField = "reasoning_content"
+    sources: int | None = None
 
 
 def parse_chat(body: Any, rules: ParseRules = _DEFAULT_RULES) -> ChatRequest:
@@ -116,7 +119,7 @@ def read_request(
     question, earlier = split_conversation(messages)
     if not job and any(turn.role == "system" for turn in messages):
         fields.ignored["messages.system"] = _SYSTEM
-    extension = fields.object("corag", "budget and steps", ("budget", "steps"))
+    extension = fields.object("corag", "budget, steps and sources", ("budget", "steps", "sources"))
     # include_obfuscation changes nothing: there is nothing to hide here.
     options = fields.foreign_object(
         "stream_options", "include_usage", ("include_usage", "include_obfuscation")
@@ -140,6 +143,7 @@ def read_request(
         max_tokens=max_tokens,
         stop=stops,
         steps=flag(extension.get("steps", True), "corag.steps") and not job,
+        sources=0 if job else whole(extension.get("sources"), "corag.sources", 0, MOST_SEED),
         ignored=fields.ignored,
     )
 
@@ -169,7 +173,8 @@ def read_messages(messages: Any, fields: FieldReader) -> list[Turn]:
                 continue
             # Only the question must have a text: an image sent before it would else end the conversation.
             blank = place != places[-1] if places else True
-            turns.append(Turn(role, read_text(message.get("content"), where, fields, blank)))
+            text = read_text(message.get("content"), where, fields, blank)
+            turns.append(Turn(role, text if role == "user" else without_sources(text)))
         elif role in ("system", "developer"):
             turns.append(Turn("system", read_text(message.get("content"), where, fields, True)))
         elif isinstance(role, str) and role in _OTHER_ROLES and not fields.strict:
@@ -236,13 +241,20 @@ class TruncatedAnswer:
 def truncate_answer(
     result: AnswerResult, request: ChatRequest, count: Callable[[str], int]
 ) -> TruncatedAnswer:
-    """Cut an answer at the request's stop texts and token limit. ``count``: returns the tokens of a text."""
+    """Cut an answer at the request's stop texts and token limit, and let it end with its sources.
+
+    They are left out where they would exceed the limit. ``count``: returns the tokens of a text.
+    """
     text = result.answer.text
     stops = [at for stop in request.stop if (at := text.find(stop)) >= 0]
     text = text[: min(stops)] if stops else text
     tokens = count(text)
     most = request.max_tokens
     if most is None or tokens <= most:
+        sources = list_of_sources(result.record["sources"], request.sources or 0)
+        with_sources = count(text + sources) if sources else tokens
+        if most is None or with_sources <= most:
+            return TruncatedAnswer(text + sources, "stop", with_sources)
         return TruncatedAnswer(text, "stop", tokens)
     low, high = 0, len(text)  # the longest beginning that has so few tokens
     while low < high:

@@ -1,0 +1,45 @@
+"""Sources as text: at the end of an answer, for clients that show nothing but its text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from corag.core.types import Passage
+
+_HEAD = "\n\nSources:\n"
+_LIST = re.compile(r"\n\nSources:\n(?:- [^\n]*(?:\n|\Z))+\Z")
+# Titles come from documents, and chat clients read Markdown: an image in a title would be fetched.
+_MARKDOWN = re.compile(r"[\\`*\[\]<>|]")
+
+
+def cited_sources(sources: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the sources that were read for an answer; all of them where none is known to be read."""
+    return [source for source in sources if source["read"]] or list(sources)
+
+
+def list_of_sources(sources: Sequence[Mapping[str, Any]], most: int) -> str:
+    """Return the end of an answer's text that lists what it rests on; "" for nothing.
+
+    Passages of one title, file and page are one line. ``sources``: as records of answers have them.
+
+    >>> list_of_sources([{"id": "1", "title": "Leave", "source": "a.pdf", "page": 3, "read": True}], 5)
+    '\\n\\nSources:\\n- Leave (a.pdf, page 3)'
+    """
+    lines = dict.fromkeys(_citation(source) for source in cited_sources(sources))
+    return _HEAD + "\n".join(f"- {line}" for line in list(lines)[:most]) if lines and most else ""
+
+
+def without_sources(text: str) -> str:
+    """Return an answer's text without the list at its end: clients send it back as a turn before a question.
+
+    >>> without_sources("Thirty days.\\n\\nSources:\\n- Leave (a.pdf, page 3)")
+    'Thirty days.'
+    """
+    return _LIST.sub("", text)
+
+
+def _citation(source: Mapping[str, Any]) -> str:
+    passage = Passage(source["id"], source["title"], "", source.get("source", ""), source.get("page", 0))
+    return _MARKDOWN.sub(r"\\\g<0>", " ".join((passage.citation or passage.id).split()))
