@@ -132,7 +132,9 @@ def _read_argv(argv: Sequence[str], positional: str, config: type[Any], left_out
         option = renamed(name, config)
         if option in placed:
             given = dict(line.pairs)[option]
-            raise ConfigError(f"{option} is given twice, as '{given}' and by --{name}: leave one of them out.")
+            raise ConfigError(
+                f"{option} is given twice, as '{given}' and by --{name}: leave one of them out."
+            )
         if not equals:
             if words and not words[0].startswith("--"):
                 value = words.pop(0)

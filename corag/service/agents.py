@@ -128,9 +128,7 @@ def agent_server(service: AnswerService, keys: Keys) -> MCPServer[Any]:
             seconds=round(result.row.seconds, 3),
         )
 
-    @server.tool(
-        description=f"Search the corpus for passages. {documents}".strip(), annotations=_READING
-    )
+    @server.tool(description=f"Search the corpus for passages. {documents}".strip(), annotations=_READING)
     async def search(
         query: Annotated[str, Field(description="Words or a question.")],
         ctx: Context[Any, Any],

@@ -20,21 +20,21 @@ def cited_sources(sources: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
 
 
 def list_of_sources(sources: Sequence[Mapping[str, Any]], most: int) -> str:
-    """Return the end of an answer's text that lists what it rests on; "" for nothing.
+    r"""Return the end of an answer's text that lists what it rests on; "" for nothing.
 
     Passages of one title, file and page are one line. ``sources``: as records of answers have them.
 
     >>> list_of_sources([{"id": "1", "title": "Leave", "source": "a.pdf", "page": 3, "read": True}], 5)
-    '\\n\\nSources:\\n- Leave (a.pdf, page 3)'
+    '\n\nSources:\n- Leave (a.pdf, page 3)'
     """
     lines = dict.fromkeys(_citation(source) for source in cited_sources(sources))
     return _HEAD + "\n".join(f"- {line}" for line in list(lines)[:most]) if lines and most else ""
 
 
 def without_sources(text: str) -> str:
-    """Return an answer's text without the list at its end: clients send it back as a turn before a question.
+    r"""Return an answer's text without the list at its end: clients send it back as an earlier turn.
 
-    >>> without_sources("Thirty days.\\n\\nSources:\\n- Leave (a.pdf, page 3)")
+    >>> without_sources("Thirty days.\n\nSources:\n- Leave (a.pdf, page 3)")
     'Thirty days.'
     """
     return _LIST.sub("", text)

@@ -115,8 +115,12 @@ async def test_an_answer_ends_with_its_sources_where_that_is_wanted():
         reply = await client.responses.create(model="corag", input=QUESTION)
         assert reply.output_text == whole
         # A client sends what it was given as an earlier turn, which is read without the list.
-        await text(messages=[*ask(), {"role": "assistant", "content": whole}, *ask("And where was she born?")])
-        (rewrite,) = [each for each in running.generator.requests if "And where was she" in each.prompt.text][:1]
+        await text(
+            messages=[*ask(), {"role": "assistant", "content": whole}, *ask("And where was she born?")]
+        )
+        (rewrite,) = [each for each in running.generator.requests if "And where was she" in each.prompt.text][
+            :1
+        ]
         assert "Ada Orm" in rewrite.prompt.text and "Sources:" not in rewrite.prompt.text
 
 
