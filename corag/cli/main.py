@@ -300,7 +300,8 @@ def _refuse_misspelt(words: Sequence[str]) -> None:
     close = get_close_matches(words[1], second_words, n=1) if second_words and len(words) > 1 else []
     if close and not os.path.exists(words[1]):
         raise ConfigError(
-            f"there is neither a command nor an index '{words[1]}': did you mean `corag {words[0]} {close[0]}`?"
+            f"there is neither a command nor an index '{words[1]}': did you mean `corag {words[0]} "
+            f"{close[0]}`?"
         )
 
 
