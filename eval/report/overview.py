@@ -316,7 +316,8 @@ def _conditions(manifest: Manifest) -> dict[str, str]:
 def _command(start: Start) -> str:
     """Return the command line of a start, as a shell takes it."""
     program, *arguments = start.record.get("command") or [""]
-    return shlex.join([Path(program).name, *arguments]) if program else "unknown"
+    name = Path(program).name.replace("__main__.py", "corag")
+    return shlex.join([name, *arguments]) if program else "unknown"
 
 
 def _machine(start: Start) -> str:

@@ -322,6 +322,15 @@ def test_new_runs_write_down_their_corpus(tmp_path, index):
 
     assert describe_corpora([index, index, str(tmp_path / "gone")]) == "mine.jsonl (25 passages)"
     assert describe_corpora(["a-prebuilt-index"]) == ""
+    files = [tmp_path / "docs1" / f"{n}.md" for n in range(61)]
+    files[0].parent.mkdir()
+    for file in files:
+        file.write_text("x")
+    many = tmp_path / "many"
+    many.mkdir()
+    (many / "segments").write_text("x")
+    write_manifest(many, IndexSettings("bm25", hash_corpus(files)), 295, ())
+    assert describe_corpora([str(many)]) == "61 files of docs1 (295 passages)"
     run = make_run(tmp_path / "run", [row(QUESTIONS[0], "x")], corpus=describe_corpora([index]))
     assert Manifest.read(run).last.corpus == "mine.jsonl (25 passages)"
 

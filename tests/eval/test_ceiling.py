@@ -243,7 +243,7 @@ def test_questions_that_a_run_lacks_are_left_out_and_said(runs, tmp_path, capsys
 
 
 def test_the_report_knows_the_oracle_of_runs_that_keep_candidates(runs):
-    overview = describe(read_report_runs({folder.name: folder for folder in runs}, "squad", 5))
+    overview = describe(read_report_runs({folder.name: folder for folder in runs}, "squad", 5)).overview
     mine, base = overview.runs
     assert mine.oracle["em"] == pytest.approx(4 / 6) and base.oracle == {}
     assert mine.oracle["f1"] >= mine.oracle["em"]

@@ -39,7 +39,7 @@ const marker = (run) =>
     shape(run, 5.6),
   );
 // A run's name, which may break into lines at its joints only.
-const jointed = (name) => name.split(/(?<=[-/])/).map((part, place) => [place ? h("wbr") : null, part]);
+const jointed = (name) => name.split(/(?<=[-_/])/).map((part, place) => [place ? h("wbr") : null, part]);
 const runName = (run) => h("span", {class: "run-name"}, marker(run), h("span", {}, jointed(runs[run].name)));
 
 // A mean and its interval on a line from 0 to `top`.

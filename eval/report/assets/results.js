@@ -189,7 +189,10 @@ function drawNote() {
       );
     }
   }
-  const notes = overview.notes.map((note) => h("li", {}, note));
+  // Which training a row lacks stands at the top, beside what it would else be compared by.
+  const notes = overview.notes
+    .filter((note) => note !== overview.training_note)
+    .map((note) => h("li", {}, note));
   replace(
     at("results-note"),
     notes.length ? h("ul", {class: "remarks"}, notes) : null,
@@ -229,6 +232,8 @@ function drawIntro() {
   document.title = `${title} \u00b7 corag report`;
   replace(at("title"), title);
   replace(at("lead"), lead);
+  replace(at("caveat"), overview.training_note);
+  at("caveat").hidden = !overview.training_note;
   const joined = ([some, rest]) => (some.length ? [...some, rest].filter(Boolean).join(", ") : "none");
   const adapters = values("adapter")[0].length ? `, adapter ${joined(values("adapter"))}` : "";
   const [commands, others] = values("command", 1);
