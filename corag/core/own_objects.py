@@ -202,16 +202,20 @@ _registering = threading.Lock()
 
 
 def register(thing: Any) -> str:
-    """Give an object of this process a name, MODULE:NAME, by which options can refer to it while it lives.
+    """Give an object of this process a name, by which options can refer to it while it lives.
 
-    The same object has the same name; another of its class gets a number.
+    That is MODULE:NAME, by which other processes can load it, if the module has it under its name; else it
+    has a number, MODULE:NAME#1. The same object always has the same name.
     """
     module, _, name = describe(thing).rpartition(".")
     name = re.sub(r"[^\w.]+", "", name)  # of <lambda>
     base = f"{module or '__main__'}:{name}"
+    if getattr(sys.modules.get(module or "__main__"), name, None) is thing:
+        _registered[base] = _reference(thing)
+        return base
     with _registering:
         for number in range(1, len(_registered) + 2):
-            key = base if number == 1 else f"{base}#{number}"
+            key = f"{base}#{number}"
             known = _registered.get(key, lambda: None)()
             if known is None or _is_same(known, thing):
                 _registered[key] = _reference(thing)
@@ -241,8 +245,8 @@ def find_own(name: str, option: str) -> Any:
         return thing
     if "#" in name or name.startswith("__main__:"):
         raise ConfigError(
-            f"'{name}' is an object of another process, which this one does not have: put a function that "
-            "makes it, or the object, into a file, and name it as FILE.py:NAME."
+            f"'{name}' is an object of another process, which this one does not have: put it into a "
+            "file, and name it as FILE.py:NAME."
         )
     thing = load_named(name, option)
     if isinstance(thing, type):

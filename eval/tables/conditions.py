@@ -99,8 +99,8 @@ def remarks(summary: Summary) -> list[str]:
         sentences.append(f"it searched {times}: the model did not do what the method asks of it.")
     if summary.estimated:
         sentences.append(
-            "~ before its tokens: the server did not count them all, so they are estimated, one for four "
-            "bytes of text (--model.tokenizer counts them)."
+            "~ before its tokens: not all were counted, so they are estimated, one for four bytes of text "
+            "(--model.tokenizer counts a server's, count_tokens those of an own model)."
         )
     if summary.unasked:
         sentences.append(

@@ -11,14 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -36,7 +33,7 @@ from corag import (
     open_index,
     run,
 )  # fmt: skip
-from tests.serving import free_port
+from tests.eval.test_own_methods import served_app
 
 CAPITALS = {
     "France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Japan": "Tokyo", "Kenya": "Nairobi",
@@ -186,15 +183,8 @@ def server() -> Iterator[str]:
         )
 
     app = Starlette(routes=[Route("/v1/chat/completions", complete, methods=["POST"])])
-    port = free_port()
-    running = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", lifespan="off"))
-    thread = threading.Thread(target=running.run, daemon=True)
-    thread.start()
-    while not running.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{port}/v1"
-    running.should_exit = True
-    thread.join(5)
+    with served_app(app) as url:
+        yield f"{url}/v1"
 
 
 def langchain_chat_openai(url: str) -> Any:

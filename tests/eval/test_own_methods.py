@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import uvicorn
+from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 
 from corag.cli.main import main
@@ -147,10 +148,15 @@ class Scripted(StandIn):
 @contextmanager
 def served(retriever: WordRetriever) -> Iterator[str]:
     """Serve a retriever from a thread, for commands that have an event loop of their own."""
+    with served_app(create_app(retriever)) as url:
+        yield url
+
+
+@contextmanager
+def served_app(app: Starlette) -> Iterator[str]:
+    """Serve an application from a thread."""
     port = free_port()
-    server = uvicorn.Server(
-        uvicorn.Config(create_app(retriever), port=port, log_level="error", lifespan="off")
-    )
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", lifespan="off"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

@@ -9,6 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from corag import (
     Answer,
@@ -33,6 +37,7 @@ from corag.core.types import Hit
 from corag.generation.own_model import read_reply
 from eval.api.ask import entry_of
 from retrieval.own_retriever import read_hits
+from tests.eval.test_own_methods import served_app
 from tests.messages import raises_message
 
 TEXTS = ["Paris is the capital of France.", "Rome is the capital of Italy.", "Lyon is a city in France."]
@@ -372,6 +377,34 @@ def test_several_indexes_are_fused() -> None:
     assert hits[0].passage.text == TEXTS[0] and len(hits) == 2
 
 
+def test_a_server_that_speaks_our_protocol_is_an_index() -> None:
+    """As the guide has it: nothing of our own server is in it."""
+
+    async def health(request: Request) -> JSONResponse:
+        return JSONResponse({"status": "ok", "fingerprint": "capitals 1"})
+
+    async def search(request: Request) -> JSONResponse:
+        body = await request.json()
+        hits = [
+            [{"id": text, "title": "", "text": text, "score": 1.0} for text in find(query, body["k"])]
+            for query in body["queries"]
+        ]
+        return JSONResponse({"results": [{"hits": each} for each in hits]})
+
+    async def passages(request: Request) -> JSONResponse:
+        ids = (await request.json())["ids"]
+        return JSONResponse({"passages": [{"id": each, "title": "", "text": each} for each in ids]})
+
+    routes = [
+        Route("/health", health),
+        *(Route(f"/{each.__name__}", each, methods=["POST"]) for each in (search, passages)),
+    ]
+    with served_app(Starlette(routes=routes)) as url, open_index(url) as index:
+        answer = ask(ASKED, one_step, say, index, k=2)
+        assert answer.text == "Paris" and [each.id for each in answer.passages] == find(ASKED, 2)
+        assert "capitals 1" in index.engine.fingerprint
+
+
 def test_an_object_is_the_same_however_often_it_is_opened() -> None:
     model = Talker()
     with open_model(model) as one, open_model(model) as same, open_model(Talker()) as other:
@@ -390,6 +423,10 @@ def test_an_object_is_known_by_name_and_content() -> None:
     assert identify(SimpleNamespace(fingerprint=lambda: "7")).endswith(":7")
     assert identify(SimpleNamespace(model="gpt")) == "types.SimpleNamespace(gpt)"
     assert register(find) == register(find)
+    assert register(find) == "tests.eval.test_own_objects:find", "other processes find it, too"
+    local = lambda prompt: prompt  # noqa: E731
+    local.__qualname__ = "find"
+    assert register(local).startswith("tests.eval.test_own_objects:find#"), "and nothing else by its name"
     talker = Talker()
     assert register(talker.generate) == register(talker.generate)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from corag.core.errors import ConfigError
+from corag.core.identity import chosen_options
 from corag.core.protocols import Generator
 from corag.generation.engine import Engine
 
@@ -15,6 +17,12 @@ async def _open(config: ModelConfig) -> Generator:
     from corag.core.own_objects import find_own
     from corag.generation.own_model import adapt_model
 
+    for name, value in chosen_options(config).items():
+        if name not in ("backend", "name", "max_context", "remember"):
+            raise ConfigError(
+                f"model.{name} is '{value}', but '{config.name}' is a function or object of yours, which is "
+                "told nothing of it: set it there, and leave it out here."
+            )
     return adapt_model(find_own(config.name, "--model.name"), config.max_context)
 
 
