@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import re
 import shutil
 import sys
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
+from corag.core.callers import CALLED_FROM, SHELL
 from corag.core.command_line import parse
 from corag.core.errors import BackendError, ConfigError, CoragError, DataError
 from corag.core.files import write_atomically
@@ -97,6 +99,7 @@ def start_program(
         summary: what it does, in a line.
     """
     end_with_launcher()
+    os.environ[CALLED_FROM] = SHELL
     try:
         options = parse(kind, sys.argv[1:], program, summary)
         check(options)

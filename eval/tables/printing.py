@@ -15,7 +15,7 @@ from rich.text import Text
 
 from corag.core.callers import for_caller
 from corag.core.text import printable
-from eval.scoring.rows import FURTHER, measure_title
+from eval.scoring.rows import FURTHER, MEASURES, measure_title
 from eval.statistics.comparisons import Against
 from eval.statistics.intervals import INTERVALS, Spread
 from eval.tables.columns import COLUMNS, cells, column_title, percent
@@ -114,6 +114,7 @@ def print_summaries(table: ResultsTable, console: Console) -> None:
     columns = {
         column.name: (column_title(column, table.recall_at), list(values))
         for column, values in zip(COLUMNS, zip(*lines, strict=True), strict=True)
+        if _is_scored(table) or column.name not in MEASURES
     }
     left_out = _print_fitting(console, names, columns)
     if left_out:
@@ -125,6 +126,11 @@ def print_summaries(table: ResultsTable, console: Console) -> None:
     }
     if columns:
         _print_fitting(console, names, columns)
+
+
+def _is_scored(table: ResultsTable) -> bool:
+    """Whether any run has any measure: without gold answers and passages there is none to show."""
+    return any(mean is not None for summary in table.summaries for mean in summary.measured.values())
 
 
 def _print_fitting(
@@ -169,10 +175,11 @@ def _figures_by_run(names: Sequence[str], columns: Sequence[tuple[str, Sequence[
 
 def print_conditions(table: ResultsTable, console: Console) -> None:
     """Print what a reader must know to trust the figures."""
-    console.print(
-        f"EM, F1 and recall@{table.recall_at} in percent with 95% intervals: {INTERVALS}. "
-        f"Scorer: {table.scoring}."
-    )
+    if _is_scored(table):
+        console.print(
+            f"EM, F1 and recall@{table.recall_at} in percent with 95% intervals: {INTERVALS}. "
+            f"Scorer: {table.scoring}."
+        )
     for line in table.conditions.shared:
         console.print(line, soft_wrap=True)
     for name, folder in table.runs.items():

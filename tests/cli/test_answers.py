@@ -88,6 +88,7 @@ def test_a_run_writes_its_answers_and_scores_nothing(
     assert (
         f"{COUNT} questions have no gold answers" in printed.out and f"{out}: {COUNT} answers." in printed.out
     )
+    assert "EM" not in printed.out.partition("no gold answers")[0], "nor is there a column for a score"
     figures = json.loads(printed.out.splitlines()[-1])["runs"]["one_step"]
     assert (figures["em"], figures["f1"], figures["unscored"]) == (None, None, COUNT)
     first = all_once(out)[0]
