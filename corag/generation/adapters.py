@@ -22,10 +22,9 @@ MERGED_TRAINING = "merged_training.json"
 _BITS = re.compile(r"(-unsloth)?(-bnb)?-[48]bit$")
 
 _FOLDER = Path(__file__).parent / "shipped"
-SHIPPED = {"default": _FOLDER / "corag-world", "four_methods": _FOLDER / "four-methods-world"}
-"""Adapters on the default model that come with the package, trained on the embedded world: for CoRAG's
-prompts by scripts/recipes/train_loop.sh, for closed_book's, one_step's, ircot's and corag's by
-four_methods.sh beside it."""
+SHIPPED = {"default": _FOLDER / "corag-world", "one_step": _FOLDER / "one-step-world"}
+"""Adapters on the default model that come with the package, trained on the same questions of the embedded
+world: for CoRAG's prompts by scripts/recipes/train_loop.sh, for one_step's by four_methods.sh beside it."""
 
 
 def adapter_folder(name: str) -> str:
