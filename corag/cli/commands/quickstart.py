@@ -98,7 +98,7 @@ def main(config: QuickstartOptions) -> CommandResult:
             console.print(f"First answer after {time.time() - started_at:.0f} s.\n", style="bold")
             runs = answer_all(METHODS, model, index, config).runs
         # In an engine of its own, which opens when the first has given its memory back.
-        with open_model("default", adapter="one_step") as trained:
+        with open_model("default", adapter="one_step", backend="auto") as trained:
             runs |= answer_all({FAIR: METHODS["one_step"]}, trained, index, config).runs
         results = Results(runs, load_questions(out / "world/test.jsonl")[: config.limit])
         print(results.compare(baseline=FAIR, measures=["em"]))
