@@ -16,12 +16,14 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from corag.baselines.one_step import OneStepConfig
 from corag.chains.config import CoRAGConfig
 from corag.cli.commands.merge import MergeOptions, main
+from corag.cli.commands.quickstart import METHODS
 from corag.core.errors import ConfigError, DataError
 from corag.core.prompting.prompt import Prompt
 from corag.core.protocols import GenerateRequest, Generation, Generator, Sampling, ScoreRequest
-from corag.generation.adapters import adapter_folder, check_adapter, read_manifest
+from corag.generation.adapters import SHIPPED, adapter_folder, check_adapter, read_manifest
 from corag.generation.config import ModelConfig
 from corag.generation.models import model_folder
 from corag.generation.trained_for import trained_for
@@ -288,15 +290,26 @@ def test_merging_into_another_base_model_is_refused(adapter: str, other_model: s
     assert not (tmp_path / "merged").exists()
 
 
-def test_the_shipped_adapter_is_for_the_default_model_and_small() -> None:
-    shipped = Path(adapter_folder("default"))
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_adapters_are_for_the_default_model_and_small(name: str) -> None:
+    shipped = Path(adapter_folder(name))
     assert check_adapter(str(shipped), model_folder("default"))["base_model_name_or_path"] == "default"
     manifest = read_manifest(shipped)
     assert manifest is not None and manifest["result"]["steps"] > 0
-    assert sum(file.stat().st_size for file in shipped.iterdir()) < 12 * 2**20
+    assert sum(file.stat().st_size for file in shipped.iterdir()) < 10e6
 
 
-def test_the_shipped_adapter_says_for_which_prompts_it_was_trained() -> None:
+def test_shipped_adapters_say_for_which_prompts_they_were_trained() -> None:
     """If a prompt changes, what is asked is no longer what was taught, and tables would say so."""
-    asked = CoRAGConfig(preset="small_model", stop="learned").templates()
-    assert trained_for("default", "default") == {"corag": [each.identity for each in asked]}
+    chains = CoRAGConfig(preset="small_model", stop="learned").templates()
+    assert trained_for("default", "default") == {"corag": [each.identity for each in chains]}
+    reader = OneStepConfig().templates()
+    assert trained_for("one_step", "default") == {"one_step": [each.identity for each in reader]}
+
+
+def test_the_quickstart_has_a_row_that_was_trained_as_corag_was() -> None:
+    """All its methods ask with prompts of chat models; the row beside CoRAG's with those it was taught."""
+    asked = {name: [each.identity for each in options.templates()] for name, (_, options) in METHODS.items()}
+    assert asked["corag"] == trained_for("default", "default")["corag"]
+    assert asked["one_step"] == trained_for("one_step", "default")["one_step"]
+    assert not any(identity.startswith("layout") for each in asked.values() for identity in each)
