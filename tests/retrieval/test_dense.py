@@ -24,6 +24,7 @@ from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.dense.build import INDEX, Shards, build_faiss, count_ivf_lists
 from retrieval.dense.encoder import Encoder, encoder_folder
 from retrieval.dense.search import FaissIndex
+from retrieval.index_building import building_folder
 from retrieval.open import open_retriever
 from retrieval.store import PassageStore, storing
 from retrieval.wrappers import CachedRetriever, RerankedRetriever
@@ -142,7 +143,7 @@ def test_encoding_goes_on_where_it_was_interrupted(
 
     with pytest.raises(KeyboardInterrupt):
         build_index(config, interrupt)
-    first = tmp_path / "dense" / "shards" / "000000000000.npy"
+    first = building_folder(tmp_path / "dense") / "shards" / "000000000000.npy"
     written = first.stat().st_mtime_ns
     assert written and told[0].startswith("32 of 72 passages encoded")
     with raises_message(IndexMismatchError):
@@ -305,7 +306,7 @@ def test_encoding_shows_itself_below_one_shard_and_a_batch_is_the_most_that_is_l
         with pytest.raises(KeyboardInterrupt):
             build_index(killed, ignore)
     # What is half written is no part of it.
-    torn = max((tmp_path / "killed" / "shards").glob("*.npz"))
+    torn = max((building_folder(tmp_path / "killed") / "shards").glob("*.npz"))
     torn.write_bytes(torn.read_bytes()[:100])
     after = encoded_batches(monkeypatch)
     build_index(killed, lines.append)
