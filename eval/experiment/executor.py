@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from corag.core.protocols import (
     Ability,
@@ -21,6 +21,9 @@ from corag.core.runner import BoundMethod, answer_question
 from corag.core.runs.rows import Row
 from corag.core.tools import Tools
 from corag.core.types import Hit, Passage, Question
+from eval.experiment.progress import Work
+
+Reply = TypeVar("Reply", Generation, Score)
 
 
 class Fingerprinted(Protocol):
@@ -140,8 +143,11 @@ class Executor(Protocol):
         """The index that tasks are given, None if nothing is searched."""
         ...
 
-    def bind(self, task: QuestionTask) -> Callable[[Question], Awaitable[Row]]:
-        """Return the function that :func:`corag.core.runner.answer_all` calls with each question."""
+    def bind(self, task: QuestionTask, work: Work) -> Callable[[Question], Awaitable[Row]]:
+        """Return the function that :func:`corag.core.runner.answer_all` calls with each question.
+
+        ``work`` is kept up to date, if the calls can be seen from this process.
+        """
         ...
 
     def in_flight(self, batch_size: int) -> int:
@@ -157,6 +163,43 @@ class Executor(Protocol):
         ...
 
 
+class _CountedGenerator:
+    """A model whose replies are counted as they come."""
+
+    def __init__(self, inner: Generator, work: Work) -> None:
+        self._inner, self._work = inner, work
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the model has beside: what it lacks, its name."""
+        return getattr(self._inner, name)
+
+    @property
+    def fingerprint(self) -> str:
+        """The model's fingerprint."""
+        return self._inner.fingerprint
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of a text."""
+        return self._inner.count_tokens(text)
+
+    async def generate(self, request: GenerateRequest) -> Generation:
+        """Go on with a prompt."""
+        return self._count(await self._inner.generate(request))
+
+    async def score(self, request: ScoreRequest) -> Score:
+        """Score a continuation."""
+        return self._count(await self._inner.score(request))
+
+    def _count(self, reply: Reply) -> Reply:
+        self._work.calls += 1
+        self._work.tokens += reply.usage.computed
+        return reply
+
+    async def close(self) -> None:
+        """Close the model."""
+        await self._inner.close()
+
+
 class LocalExecutor:
     """Runs tasks in this process, with a model and an index that are open in it."""
 
@@ -164,9 +207,9 @@ class LocalExecutor:
         self.model = model
         self.index = index
 
-    def bind(self, task: QuestionTask) -> Callable[[Question], Awaitable[Row]]:
+    def bind(self, task: QuestionTask, work: Work) -> Callable[[Question], Awaitable[Row]]:
         """Return the task with its model and index."""
-        return partial(task, generator=self.model, retriever=self.index)
+        return partial(task, generator=_CountedGenerator(self.model, work), retriever=self.index)
 
     def in_flight(self, batch_size: int) -> int:
         """Return ``batch_size``: there is one engine."""

@@ -10,7 +10,7 @@ from corag.core.runs.rows import Row
 from corag.core.runs.shards import write_questions
 from corag.core.types import Question
 from eval.experiment.executor import Executor, QuestionTask
-from eval.experiment.progress import Rate, RunProgress
+from eval.experiment.progress import Rate, RunProgress, Work
 
 
 async def answer_into(
@@ -44,8 +44,17 @@ async def answer_into(
         write_questions(run.path, [question.id for question in questions])
     waiting = [question for question in questions if question.id not in run.answered]
     answered = len(questions) - len(waiting)
+    work = Work()
+    answer = executor.bind(task, work)
+    in_flight = executor.in_flight(batch_size)
     with RunProgress(
-        title, total=len(questions), answered=answered, rate=rate, status=executor.status
+        title,
+        total=len(questions),
+        answered=answered,
+        in_flight=in_flight,
+        work=work,
+        rate=rate,
+        status=executor.status,
     ) as progress:
 
         def record(row: Row) -> None:
@@ -53,5 +62,4 @@ async def answer_into(
             run.append(row)
             progress.advance(row)
 
-        in_flight = executor.in_flight(batch_size)
-        await answer_all(waiting, executor.bind(task), record, in_flight=in_flight)
+        await answer_all(waiting, answer, record, in_flight=in_flight)

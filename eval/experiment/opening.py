@@ -26,13 +26,14 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from corag.core.callers import for_caller
 from corag.core.errors import BackendError, CoragError
 from corag.core.own_objects import is_named
 from corag.core.protocols import Generator, Retriever
 from corag.core.runs.folder import writable_folder
+from corag.core.text import printable
 from corag.generation.cached import REPLIES_KEPT
 from corag.generation.config import ModelConfig
 from corag.generation.open import open_generator
@@ -43,6 +44,8 @@ ENGINE_LOG = ".engine.log"  # hidden, as a run's lock is: the folder's other fil
 _LAST_LINES = 12
 _told: set[str] = set()  # what models have said of themselves
 _LATE_S = 5.0  # what takes longer is printed where there is no spinner
+_AGAIN_S = 30.0  # and then again this often, with the last line of the log
+_LOG_CHARS = 100  # of that line
 _OUTPUT, _ERROR = 1, 2  # the descriptors, by their numbers in every process
 
 
@@ -129,21 +132,36 @@ class _Lines:
 
     @contextmanager
     def show(self, what: str) -> Iterator[None]:
-        """Show a line for the length of a block; where there is no spinner, only if it takes its time."""
-        if self._spinning is None:
-            late = threading.Timer(_LATE_S, self.print, [f"corag: {what} ..."])
-            late.daemon = True
-            late.start()
-            try:
-                yield
-            finally:
-                late.cancel()
-            return
-        task = self._spinning.add_task(what, total=None)
+        """Show a line for the length of a block; where there is no spinner, only if it takes its time.
+
+        Every half minute it says what the log does: engines load, compile and measure for minutes.
+        """
+        task = self._spinning.add_task(what, total=None) if self._spinning else None
+        ended = threading.Event()
+        telling = threading.Thread(target=self._tell, args=(what, task, ended), daemon=True)
+        telling.start()
         try:
             yield
         finally:
-            self._spinning.remove_task(task)
+            ended.set()
+            telling.join()
+            if self._spinning and task is not None:
+                self._spinning.remove_task(task)
+
+    def _tell(self, what: str, task: TaskID | None, ended: threading.Event) -> None:
+        """Say now and then that something still opens, until it does not."""
+        started = time.monotonic()
+        if task is None:
+            if ended.wait(_LATE_S):
+                return
+            self.print(f"corag: {what} ...")
+        while not ended.wait(_AGAIN_S):
+            last = _output_log.last_line()
+            doing = f"; last in the log: {last}" if last else ""
+            if self._spinning and task is not None:
+                self._spinning.update(task, description=f"{what}{doing}")
+            else:
+                self.print(f"corag: still {what} ({time.monotonic() - started:.0f} s){doing}")
 
     def print(self, line: str) -> None:
         """Print a line, above those with a spinner."""
@@ -251,13 +269,23 @@ class _OutputLog:
             redirection.lines.terminal.close()
         sys.stdout, sys.stderr = redirection.streams
 
+    def last_line(self) -> str:
+        """Return the last line that this process logged, of bars what they showed last; "" for none."""
+        last = self._last_lines(1)
+        line = printable(last[0].rpartition("\r")[2].strip()) if last else ""
+        return line if len(line) <= _LOG_CHARS else f"{line[:_LOG_CHARS]} ..."
+
+    def _last_lines(self, most: int) -> deque[str]:
+        """Return the last lines that this process logged and that are not blank."""
+        if self.path is None or not self.path.is_file():
+            return deque()
+        with self.path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+            lines.seek(self.start)
+            return deque((line.rstrip() for line in lines if line.strip()), most)
+
     def last_words(self) -> str:
         """Return the last lines that this process logged, and keep the log."""
-        if self.path is None or not self.path.is_file():
-            return ""
-        with self.path.open(encoding="utf-8", errors="replace") as lines:
-            lines.seek(self.start)
-            last = deque((line.rstrip() for line in lines if line.strip()), _LAST_LINES)
+        last = self._last_lines(_LAST_LINES)
         if not last:
             return ""
         atexit.unregister(self._remove)

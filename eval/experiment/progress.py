@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,9 +16,10 @@ from rich.table import Column
 
 from corag.core.runs.rows import Row
 
-LINE_SECONDS = 15.0
-# The first questions to be finished are the quickest of those in flight: an estimate by them is too low.
-FEWEST_FOR_TIME_LEFT = 3
+LINE_SECONDS = 15.0  # least, between lines
+QUIET_SECONDS = 30.0  # most, between lines, finished or not
+_BAR_SECONDS = 1.0
+FEWEST_FOR_TIME_LEFT = 10
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,25 @@ class Rate:
     count: Callable[[Row], int]
 
 
+@dataclass(slots=True)
+class Work:
+    """What an engine did. ``calls``: requests that it replied to; ``tokens``: those that it computed."""
+
+    calls: int = 0
+    tokens: int = 0
+
+
 class RunProgress:
     """Counts finished questions and the tokens that the engine worked through for them.
+
+    A question may take many minutes, so until the first one is finished the calls of all are counted.
 
     Args:
         title: what is answered.
         total: its questions.
         answered: those that an earlier start answered; they do not count for the rates.
+        in_flight: questions that are answered at the same time.
+        work: what the engine has done in this start, kept up to date by others; None if nobody knows.
         rate: what else to give a rate of.
         status: returns something to add, such as how busy workers are; "" for nothing.
     """
@@ -45,13 +59,18 @@ class RunProgress:
         *,
         total: int,
         answered: int = 0,
+        in_flight: int = 1,
+        work: Work | None = None,
         rate: Rate | None = None,
         status: Callable[[], str] = str,
     ) -> None:
         self._title, self._total, self._answered, self._rate = title, total, answered, rate
         self._status = status
+        self._in_flight, self._work = in_flight, work
         self._new = self._tokens = self._counted = self._failed = 0
-        self._started = time.monotonic()
+        self._started = self._first = time.monotonic()
+        self._ended = threading.Event()
+        self._telling = threading.Thread(target=self._tell, name="progress", daemon=True)
         self._line_time, self._line_count = 0.0, -1  # of the last line: when, and how many were finished
         self._console = Console(stderr=True, highlight=False)
         terminal = self._console.file.isatty() and not self._console.is_dumb_terminal
@@ -59,6 +78,7 @@ class RunProgress:
 
     def advance(self, row: Row) -> None:
         """Count one finished question."""
+        self._first = self._first if self._new else time.monotonic()
         self._new += 1
         # Tokens that the engine computed: replies from the request cache are no measure of its speed.
         self._tokens += row.total_usage.computed
@@ -71,18 +91,33 @@ class RunProgress:
 
     def _text(self) -> str:
         """Render counts, rates over the whole start, and the time that is left, once it can be estimated."""
+        tokens = max(self._tokens, self._work.tokens if self._work else 0)
         seconds = max(time.monotonic() - self._started, 1e-6)
         finished = self._answered + self._new
         parts = [f"{finished}/{self._total} questions"]
         if self._new:
             parts.append(f"{self._new / seconds:.2f} questions/s")
             parts += [f"{self._counted / seconds:.2f} {self._rate.name}/s"] if self._rate else []
-            parts.append(f"{self._tokens / seconds:,.0f} computed tokens/s")
-        if finished < self._total and self._new >= FEWEST_FOR_TIME_LEFT:
-            parts.append(f"{clock((self._total - finished) * seconds / self._new)} left")
+        elif self._work and self._work.calls:
+            parts.append(f"{self._work.calls:,} calls, {tokens:,} computed tokens")
+        if tokens or self._new:
+            parts.append(f"{tokens / seconds:,.0f} computed tokens/s")
+        # The first questions come after the engine has warmed up, and are the quickest of those in flight: as
+        # many again must have come after the first one.
+        if finished < self._total and self._new > max(FEWEST_FOR_TIME_LEFT, self._in_flight):
+            pace = (time.monotonic() - self._first) / (self._new - 1)
+            parts.append(f"{clock((self._total - finished) * pace)} left")
         parts += [f"{self._failed} failed"] if self._failed else []
         parts += [status] if (status := self._status()) else []
         return ", ".join(parts)
+
+    def _tell(self) -> None:
+        """Keep the bar's words up to date, or print a line when there was none for long."""
+        while not self._ended.wait(_BAR_SECONDS if self._bar else QUIET_SECONDS):
+            if self._bar:
+                self._bar.update(self._task, text=escape(self._text()))
+            elif time.monotonic() - self._line_time >= LINE_SECONDS:
+                self._print_line()
 
     def _print_line(self) -> None:
         self._line_time, self._line_count = time.monotonic(), self._new
@@ -94,11 +129,14 @@ class RunProgress:
             self._task = self._bar.add_task(
                 escape(self._title), total=self._total, completed=self._answered, text=escape(self._text())
             )
+        self._telling.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended.set()
+        self._telling.join()
         if self._bar:
             self._bar.stop()
         elif self._line_count < self._new:  # else the last line has these counts

@@ -58,8 +58,8 @@ class Watched:
         self.in_flight, self.status = self._executor.in_flight, self._executor.status
         self.manifest_entry = self._executor.manifest_entry
 
-    def bind(self, task):  # type: ignore[no-untyped-def]
-        answer = self._executor.bind(task)
+    def bind(self, task, work):  # type: ignore[no-untyped-def]
+        answer = self._executor.bind(task, work)
 
         async def one(question) -> Row:  # type: ignore[no-untyped-def]
             row = await answer(question)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import pty
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,22 @@ def test_whatever_is_printed_meanwhile_goes_to_the_log_and_ours_is_seen(
     written = log.read_text()
     assert all(f"first {way}" in written for way in WAYS)
     assert "a late logger" in written and "the engine says something late" in written
+
+
+def test_what_takes_minutes_says_now_and_then_what_it_does(
+    log: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that compiles for five minutes looked as one that hangs."""
+    monkeypatch.setattr(opening, "_LATE_S", 0.02)
+    monkeypatch.setattr(opening, "_AGAIN_S", 0.2)
+    with quiet("opening model x", "model x is open"):
+        os.write(2, b"INFO a line before\nLoading shards: 0%\rLoading shards: 50%")
+        time.sleep(0.35)
+    first, again, done = capfd.readouterr().err.splitlines()
+    assert first == "corag: opening model x ..." and done.startswith("corag: model x is open")
+    assert re.fullmatch(r"corag: still opening model x \(\d+ s\); last in the log: Loading shards: 50%", again)
+    time.sleep(0.3)
+    assert not capfd.readouterr().err, "what is open says no more"
 
 
 def test_what_opens_at_the_same_time_turns_output_back_once(

@@ -25,6 +25,7 @@ from corag.generation.cached import REPLIES_KEPT
 from corag.generation.config import ModelConfig
 from corag.generation.open import open_generator
 from eval.experiment.executor import QuestionTask, RemoteHandle
+from eval.experiment.progress import Work
 from eval.experiment.workers.actors import Addresses, EngineOpener, Place, SearchServer, Worker, WorkerInfo
 from eval.experiment.workers.cluster import connected
 from eval.experiment.workers.config import WorkersConfig
@@ -393,8 +394,8 @@ class RayExecutor:
         assert info is not None
         return RemoteHandle(info.indexes[self.key]) if self.key else None
 
-    def bind(self, task: QuestionTask) -> Callable[[Question], Awaitable[Row]]:
-        """Return a function that runs the task for a question in one of the workers."""
+    def bind(self, task: QuestionTask, work: Work) -> Callable[[Question], Awaitable[Row]]:
+        """Return a function that runs the task for a question in one of the workers, which count no work."""
         from ray import cloudpickle
 
         pickled = _pickle(cloudpickle, task)
