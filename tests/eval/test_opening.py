@@ -77,7 +77,9 @@ def test_what_takes_minutes_says_now_and_then_what_it_does(
         time.sleep(0.35)
     first, again, done = capfd.readouterr().err.splitlines()
     assert first == "corag: opening model x ..." and done.startswith("corag: model x is open")
-    assert re.fullmatch(r"corag: still opening model x \(\d+ s\); last in the log: Loading shards: 50%", again)
+    assert re.fullmatch(
+        r"corag: still opening model x \(\d+ s\); last in the log: Loading shards: 50%", again
+    )
     time.sleep(0.3)
     assert not capfd.readouterr().err, "what is open says no more"
 
