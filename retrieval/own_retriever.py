@@ -47,13 +47,13 @@ def adapt_retriever(thing: Any) -> Retriever:
     Raises :class:`ConfigError` for what cannot be searched.
     """
     if inspect.iscoroutinefunction(getattr(thing, "search", None)) and hasattr(thing, "passages"):
-        return _Borrowed(cast("Retriever", thing))
+        return _BorrowedRetriever(cast("Retriever", thing))
     if not hasattr(thing, "invoke") and callable(getattr(thing, "as_retriever", None)):
         thing = thing.as_retriever()  # a vector store of LangChain's, an index of LlamaIndex's
     return OwnRetriever(thing)
 
 
-class _Borrowed:
+class _BorrowedRetriever:
     """A retriever that belongs to the user, so is not closed with the run."""
 
     def __init__(self, inner: Retriever) -> None:

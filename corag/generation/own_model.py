@@ -60,7 +60,7 @@ def adapt_model(thing: Any, max_context: int = 0) -> Generator:
     Raises :class:`ConfigError` for what is no model.
     """
     if all(hasattr(thing, name) for name in ("generate", "score", "count_tokens", "fingerprint", "close")):
-        return _Borrowed(cast("Generator", thing))
+        return _BorrowedModel(cast("Generator", thing))
     if hasattr(thing, "forward") and hasattr(thing, "generate") and hasattr(thing, "state_dict"):
         raise ConfigError(
             f"{describe(thing)} takes token ids, not texts: open its folder or name, "
@@ -69,7 +69,7 @@ def adapt_model(thing: Any, max_context: int = 0) -> Generator:
     return OwnGenerator(thing, max_context)
 
 
-class _Borrowed:
+class _BorrowedModel:
     """A generator that belongs to the user, so is not closed with the run."""
 
     def __init__(self, inner: Generator) -> None:
