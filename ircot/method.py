@@ -30,7 +30,7 @@ from corag.core.prompting.render import load_layout, render_demonstrations, rend
 from corag.core.prompting.template import Template
 from corag.core.reader import ReaderConfig, read
 from corag.core.sentences import Splitter, first_sentence
-from corag.core.text import extract_answer, stated_answer, strip_question_words
+from corag.core.text import extract_answer, question_words_note, stated_answer, strip_question_words
 from corag.core.tools import Tools
 from corag.core.types import Answer, Passage, Question
 
@@ -242,9 +242,10 @@ async def retrieve(
 ) -> tuple[str, int]:
     """Search with the question or the last thought worth it; return the query, and how many were new."""
     query = next_query(question.text, thoughts)
+    note = ""
     if config.strip_question_words:
-        query = strip_question_words(query)
-    hits = await tools.search(query, k=config.k_per_step, path=f"step {len(thoughts) + 1}")
+        query, note = strip_question_words(query), question_words_note(query)
+    hits = await tools.search(query, k=config.k_per_step, path=f"step {len(thoughts) + 1}", note=note)
     return query, pool.add(hits)
 
 

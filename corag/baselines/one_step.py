@@ -15,7 +15,7 @@ from corag.core.errors import ConfigError
 from corag.core.method import Method
 from corag.core.passage_pool import PassagePool
 from corag.core.reader import ReaderConfig, read_once
-from corag.core.text import strip_question_words
+from corag.core.text import question_words_note, strip_question_words
 from corag.core.tools import Tools
 from corag.core.types import Answer, Question
 
@@ -49,8 +49,10 @@ class OneStepConfig(ReaderConfig, section="one_step"):
 async def one_step(question: Question, tools: Tools, config: OneStepConfig) -> Answer:
     """Retrieve k passages with the whole question and read them; a small token budget leaves some out."""
     pool = PassagePool(config.k, max_words=config.max_collected_words, near_duplicate=config.near_duplicate)
-    query = strip_question_words(question.text) if config.strip_question_words else question.text
-    pool.add(await tools.search(query, k=config.k))
+    query, note = question.text, ""
+    if config.strip_question_words:
+        query, note = strip_question_words(query), question_words_note(query)
+    pool.add(await tools.search(query, k=config.k, note=note))
     return await read_once(question, pool.passages, tools, config)
 
 

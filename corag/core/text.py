@@ -210,6 +210,16 @@ def strip_question_words(query: str) -> str:
     return " ".join(token for token in query.split(" ") if token.lower() not in _QUESTION_WORDS)
 
 
+def question_words_note(query: str) -> str:
+    """Return what to tell a reader of a search whose query lost its question words; "" if it had none.
+
+    >>> question_words_note("Where is the author of Emma from?")
+    'left out of the query: Where, is'
+    """
+    words = [token for token in query.split(" ") if token.lower() in _QUESTION_WORDS]
+    return f"left out of the query: {', '.join(words)}" if words else ""
+
+
 def is_nothing(value: str) -> bool:
     """Whether a value that a model wrote says as a whole that there is none, perhaps with a reason after it.
 

@@ -71,8 +71,8 @@ class ScoreStep:
 class SearchStep:
     """A finished search and what it found, best first.
 
-    ``remembered``: an equal one had found it already, or was about to. ``note``: what the retriever says of
-    it, such as that it shortened the query; "" for nothing.
+    ``remembered``: an equal one had found it already, or was about to. ``note``: what the method says of
+    the query and the retriever of the search, such as that it was shortened; "" for nothing.
     """
 
     kind: ClassVar[str] = "search"
@@ -345,10 +345,13 @@ class Tools:
         self._note(step, reply.usage)
         return reply
 
-    async def search(self, query: str | Question, *, k: int, path: str = "") -> tuple[Hit, ...]:
+    async def search(
+        self, query: str | Question, *, k: int, path: str = "", note: str = ""
+    ) -> tuple[Hit, ...]:
         """Return up to k hits, best first. A blank query finds nothing and is not asked.
 
-        Of a question its text is searched for.
+        Of a question its text is searched for. ``note``: what a reader of the trace should know of the query,
+        such as what the method left out of it.
 
         Raises :class:`ConfigError` without a retriever, :class:`SearchFailedError` if it fails.
         """
@@ -366,9 +369,8 @@ class Tools:
         self.passages_read.add_passages(hit.passage for hit in hits)
         self.passages_read.add_query(path, query)
         seconds = time.perf_counter() - started
-        self._note(
-            SearchStep(query, path, k, hits, seconds, started - self.begun, remembered, search_note(result))
-        )
+        notes = "; ".join(filter(None, (note, search_note(result))))
+        self._note(SearchStep(query, path, k, hits, seconds, started - self.begun, remembered, notes))
         return hits
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:

@@ -26,8 +26,8 @@ from corag.core.types import Hit
 from corag.service.answering import MOST_HITS, AnswerRequest, AnswerResult, AnswerService
 from corag.service.citations import cited_sources
 from corag.service.errors import CallError
-from corag.service.http.chat import reasoning
 from corag.service.keys import Keys
+from corag.service.reasoning import Reasoning, reasoning
 
 PASSAGES = "corag://passages/"
 PATH = "/mcp"
@@ -122,7 +122,7 @@ def agent_server(service: AnswerService, keys: Keys) -> MCPServer[Any]:
             answer=result.answer.text,
             id=result.row.question.id,
             preset=preset,
-            steps=[line.strip() for step in result.row.steps if (line := reasoning(step))],
+            steps=reasoning(result.row.steps),
             sources=_sources(result),
             tokens=result.row.total_usage.total,
             seconds=round(result.row.seconds, 3),
@@ -171,9 +171,9 @@ async def _progress(ctx: Context[Any, Any]) -> AsyncIterator[Any]:
     steps: asyncio.Queue[Step | None] = asyncio.Queue()
 
     async def send() -> None:
-        number = 0
+        number, rendered = 0, Reasoning()
         while (step := await steps.get()) is not None:
-            if line := reasoning(step).strip():
+            if line := rendered.line(step).strip():
                 number += 1
                 await ctx.report_progress(number, None, line)
 

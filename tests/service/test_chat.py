@@ -17,7 +17,7 @@ from corag.service.http.gate import AccessRules
 from corag.service.keys import Keys
 from tests.fakes import ScriptedGenerator, kind, passage
 from tests.messages import raises_message
-from tests.service.serving import options, replies, served, until
+from tests.service.serving import corag_preset, options, replies, served, until
 
 QUESTION = "Who is the mayor of Karlen?"
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
@@ -122,6 +122,31 @@ async def test_an_answer_ends_with_its_sources_where_that_is_wanted():
             :1
         ]
         assert "Ada Orm" in rewrite.prompt.text and "Sources:" not in rewrite.prompt.text
+
+
+async def test_a_chain_that_repeats_itself_says_so_in_one_line():
+    """A model that always asks the same was shown as 22 lines, one for each retry."""
+
+    def stuck(request):
+        return QUESTION if kind(request) == "NEXT" else replies(request)
+
+    presets = {"corag": corag_preset(max_hops=3)}
+    async with served(options(presets), reply=stuck) as running, client_of(running) as client:
+        stream = await client.chat.completions.create(model="corag", messages=ask(), stream=True)
+        deltas = [chunk.choices[0].delta async for chunk in stream]
+        text = "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas)
+        assert text.count("[chain 1/hop 2] repeated itself: asked again 10 times") == 1
+        assert "retry" not in text
+        reply = await client.responses.create(model="corag", input=QUESTION)
+        assert reply.output[0].summary[0].text == text
+
+
+async def test_a_search_says_which_words_of_the_question_were_left_out():
+    async with served(options({"ircot": {"method": "ircot"}})) as running, client_of(running) as client:
+        stream = await client.chat.completions.create(model="ircot", messages=ask(), stream=True)
+        deltas = [chunk.choices[0].delta async for chunk in stream]
+        text = "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas)
+        assert "searched: the mayor of Karlen?\n  left out of the query: Who, is\n" in text
 
 
 async def test_lists_of_models_say_which_documents_there_are():

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from corag.core.runs.rows import step_record
-from corag.core.tools import GenerateStep, SearchStep, Step
+from corag.core.tools import Step
 from corag.service.answering import AnswerRequest, AnswerResult, Turn, usage_record
 from corag.service.citations import list_of_sources, without_sources
 from corag.service.errors import CallError, invalid
@@ -29,10 +29,10 @@ from corag.service.http.fields import (
 )
 from corag.service.http.stream import DONE, error_event, event
 from corag.service.jobs import recognise_job
+from corag.service.reasoning import Reasoning
 from corag.service.records import public_step
 
 ReasoningField = Literal["reasoning_content", "reasoning", "both", "none"]
-_MOST_TITLES = 5  # of a search, in the reasoning that a chat client shows
 _HONOURED = frozenset(
     "model messages stream stream_options max_tokens max_completion_tokens temperature seed stop "
     "corag".split()
@@ -320,6 +320,7 @@ class ChunkEvents(ABC):
             "model": request.question.preset,
         }
         self._request = request
+        self._reasoning = Reasoning()
 
     @abstractmethod
     def _chunk(self, text: str | None, finish: str | None = None, **more: Any) -> bytes:
@@ -363,26 +364,9 @@ class ChatEvents(ChunkEvents):
 
     def step(self, step: Step) -> Sequence[bytes]:
         """Return a step's event: as reasoning for chat clients, and whole for programs."""
-        line = reasoning(step)
+        line = self._reasoning.line(step)
         # Clients that know both names would show a step twice, so it has one of them unless told otherwise.
         field_ = self._request.reasoning
         names = {"both": ("reasoning_content", "reasoning"), "none": ()}.get(field_, (field_,))
         delta = dict.fromkeys(names, line) if line else {}
         return [self._delta(delta, corag={"step": public_step(step_record(step))})]
-
-
-def reasoning(step: Step) -> str:
-    """Render a step as a line for people; "" if it has nothing to show."""
-    place = f"[{step.path}] " if step.path else ""
-    if isinstance(step, SearchStep):
-        if not step.query.strip():
-            return ""
-        titles = list(dict.fromkeys(hit.passage.title or hit.passage.id for hit in step.hits))
-        more = f" and {len(titles) - _MOST_TITLES} more" if len(titles) > _MOST_TITLES else ""
-        note = f"  {step.note}\n" if step.note else ""
-        found = "; ".join(titles[:_MOST_TITLES]) or "nothing"
-        return f"{place}searched: {step.query}\n{note}  found: {found}{more}\n"
-    if isinstance(step, GenerateStep):
-        role = step.role.replace("_", " ")
-        return "".join(f"{place}{role}: {' '.join(text.split())}\n" for text in step.texts if text.strip())
-    return ""

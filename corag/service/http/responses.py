@@ -18,11 +18,11 @@ from corag.service.http.chat import (
     extension,
     read_messages,
     read_request,
-    reasoning,
     truncate_answer,
 )
 from corag.service.http.fields import NO_TOOLS, FieldReader, printable_name, refusal, require_object
 from corag.service.http.stream import event
+from corag.service.reasoning import Reasoning
 from corag.service.records import public_step
 
 _HONOURED = frozenset(
@@ -102,7 +102,7 @@ def response_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
 def response(result: AnswerResult, request: ChatRequest, count: Callable[[str], int]) -> dict[str, Any]:
     """Return the whole answer as one object."""
     key = result.row.question.id
-    lines = "".join(map(reasoning, result.row.steps)) if request.steps else ""
+    lines = "".join(map(Reasoning().line, result.row.steps)) if request.steps else ""
     summary = [_reasoning_item(key, lines)] if lines and request.reasoning != "none" else []
     visible = truncate_answer(result, request, count)
     return {
@@ -164,6 +164,7 @@ class ResponseEvents:
         self._key, self._created, self._request = key, created, request
         self._number = 0
         self._lines = ""
+        self._reasoning = Reasoning()
 
     def _event(self, kind: str, **fields: Any) -> bytes:
         self._number += 1
@@ -176,7 +177,7 @@ class ResponseEvents:
 
     def step(self, step: Step) -> Sequence[bytes]:
         """Return the events of a step: a piece of the summary of reasoning."""
-        line = reasoning(step) if self._request.reasoning != "none" else ""
+        line = self._reasoning.line(step) if self._request.reasoning != "none" else ""
         if not line:
             return []
         events = [] if self._lines else self._begin_reasoning()
