@@ -153,7 +153,7 @@ def test_two_processes_learn_what_one_does(options: Options, tmp_path: Path) -> 
     words[2] = "2"
     second = launched(words, both, tmp_path)
     assert second.returncode == 0, second.stderr
-    assert second.stdout.count("2 steps") == 1 and len(second.stdout.splitlines()) == 2
+    assert second.stdout.count("2 steps") == 1 and len(second.stdout.splitlines()) == 3
     assert second.stderr.count("corag: step 2 of 2, loss ") == 1 and "it/s" not in second.stderr
     one, two = read_manifest(Path(alone.out)), read_manifest(Path(both.out))
     assert one is not None and two is not None
