@@ -155,7 +155,10 @@ def test_every_run_has_its_disagreements_with_the_baseline(tmp_path, capsys):
     ("options", "message"),
     [
         (["--disagreements", "5"], "name one with --baseline"),
-        (["--baseline", "a", "--disagreements", "-1"], "disagreements must be 0 (none)"),
+        (
+            ["--baseline", "a", "--disagreements", "-1"],
+            "'disagreements': expected a whole number of at least 0",
+        ),
     ],
 )
 def test_wrong_disagreements_are_sentences(tmp_path, capsys, options, message):
