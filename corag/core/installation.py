@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import platform
 from collections.abc import Iterable
 from pathlib import Path
 
 from corag.core.errors import ConfigError
-from corag.core.runs.environment import gpu_names
+from corag.core.runs.environment import gpu_names, installed_version
 
 EXTRAS = {
     "plots": ("matplotlib",),
@@ -75,7 +76,7 @@ def advise(modules: Iterable[str]) -> str:
 
 
 def require(what: str, *modules: str, otherwise: str = "") -> None:
-    """Raise :class:`ConfigError` if one of some modules of :data:`EXTRAS` is not installed.
+    """Raise :class:`ConfigError` if one of some modules of :data:`EXTRAS` is not installed, or cannot work.
 
     Called before work starts: where the module is imported, minutes may have gone by.
 
@@ -86,6 +87,21 @@ def require(what: str, *modules: str, otherwise: str = "") -> None:
     """
     if lacking := missing(modules):
         raise ConfigError(not_installed(what, lacking, otherwise))
+    if {"torch", "transformers", "sentence_transformers", "vllm"} & set(modules):
+        _require_fitting_torchvision()
+
+
+def _require_fitting_torchvision() -> None:
+    """Raise :class:`ConfigError` for a torchvision for CUDA beside a torch for CPUs, as pip may choose them.
+
+    vLLM's build for CPUs asks for it, and transformers imports it wherever it is installed, and fails.
+    """
+    torch, vision = installed_version("torch"), installed_version("torchvision")
+    if platform.machine() == "x86_64" and vision and torch.endswith("+cpu") and not vision.endswith("+cpu"):
+        raise ConfigError(
+            f"torchvision {vision} is a build for CUDA, but torch {torch} one for CPUs, and no model can be "
+            "loaded beside it: run `pip uninstall torchvision torchaudio torchcodec`: nothing here needs it."
+        )
 
 
 def not_installed(what: str, modules: Iterable[str], otherwise: str = "") -> str:

@@ -61,6 +61,7 @@ class Table:
 
     def to_pandas(self) -> Any:
         """Return a data frame with a line per run: figures with intervals (fractions), costs, tests."""
+        require("to_pandas()", "pandas")
         import pandas
 
         return pandas.DataFrame(table_records(self.figures))

@@ -138,6 +138,20 @@ def test_without_the_small_model_the_sentence_names_the_command_that_fetches_it(
     assert len(ended.stderr.splitlines()) == 1 and not (project / "made").exists()
 
 
+@pytest.mark.slow
+def test_a_torchvision_that_breaks_torch_is_told_before_a_model_is_loaded(
+    installed: Path, project: Path
+) -> None:
+    # As pip writes down what it installed: vLLM's build for CPUs asks for any torchvision.
+    for name, version in {"torch": "2.13.0+cpu", "torchvision": "0.28.0"}.items():
+        about = project / f"{name}-{version}.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    ended = without([], COMMANDS["transformers"], project, project, PYTHONPATH=f"{project}:{installed}")
+    assert ended.returncode == 2 and len(ended.stderr.splitlines()) == 1, ended.stderr
+    assert "pip uninstall torchvision" in ended.stderr
+
+
 def test_what_cannot_be_downloaded_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CORAG_CACHE", str(tmp_path))
     for setting in ("PIP_NO_INDEX", "UV_NO_INDEX"):

@@ -4,8 +4,9 @@
     corag run --config experiment.yaml --limit 100
 
 Each method gets a run folder of its own. The same command again resumes. With --shard 2/8 it answers every
-eighth question from the second on; 'corag join' joins the shards (scripts/recipes/batch_inference.sh does it
-all). Questions need no gold answers: --answers_to answers.csv writes what was answered, with its sources.
+eighth question from the second on; 'corag join' joins the shards (scripts/recipes/batch_inference.sh
+of a clone does it all). Questions need no gold answers: --answers_to answers.csv writes what was answered,
+with its sources.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Answer a dataset with many settings: a table, the Pareto set, a curve, the best setting per budget.
 
     corag sweep --config eval/configs/world.yaml
-    corag sweep --config scripts/configs/decoding.yaml --cells scripts/configs/decoding_cells.yaml \
-        --questions test.jsonl --retriever.index world-bm25
+    corag sweep --config mine.yaml --cells cells.yaml --questions test.jsonl --retriever.index world-bm25
 
 A cell is a name and what it changes: options of 'corag run', as "corag.max_hops: 4" or nested. A grid is a
 list of blocks of options, each with a value or a list of values; its cells are their combinations. Cells of
