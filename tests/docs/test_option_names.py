@@ -26,14 +26,18 @@ METHOD_OF = {
 
 
 def rows() -> Iterator[tuple[str, str, str, bool]]:
-    """Yield (method, their name, our option, whether theirs may be typed) of the page's tables."""
+    """Yield (method, their name, our option, whether theirs may be typed) of the page's tables.
+
+    Those of training are tried in tests/training/test_launches.py.
+    """
     method = ""
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
-            method = next(value for key, value in METHOD_OF.items() if line.startswith(f"## {key}"))
+            of_training = line.startswith("## transformers")
+            method = "" if of_training else next(METHOD_OF[key] for key in METHOD_OF if line[3:].startswith(key))
         row = re.match(r"\| (.+?) \| (.+?) \| (.*?) ?\|", line)
         ours = re.match(r"`--([a-z_0-9.]+)", row[2]) if row else None
-        if row is None or ours is None or ours[1] == "method":
+        if not method or row is None or ours is None or ours[1] == "method":
             continue
         section = ours[1].partition(".")[0]
         for theirs in re.findall(r"`([a-z_]+)`", row[1]):
