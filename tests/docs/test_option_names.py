@@ -34,7 +34,9 @@ def rows() -> Iterator[tuple[str, str, str, bool]]:
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
             of_training = line.startswith("## transformers")
-            method = "" if of_training else next(METHOD_OF[key] for key in METHOD_OF if line[3:].startswith(key))
+            method = (
+                "" if of_training else next(METHOD_OF[key] for key in METHOD_OF if line[3:].startswith(key))
+            )
         row = re.match(r"\| (.+?) \| (.+?) \| (.*?) ?\|", line)
         ours = re.match(r"`--([a-z_0-9.]+)", row[2]) if row else None
         if not method or row is None or ours is None or ours[1] == "method":
