@@ -50,7 +50,7 @@ PROGRAMS: dict[str, type] = {
     "training/experimental/dpo.py": DpoConfig,
     "training/experimental/grpo.py": GrpoConfig,
 }
-OTHERS = ("source", "vllm", "sbatch", "export", "cd", "pip")
+OTHERS = tuple("source vllm sbatch export cd pip podman useradd install sudo systemctl".split())
 # Further options that pages name: of every command, of other programs, of a method that a page makes.
 FOREIGN = set(
     "--cpu --config_file --no-deps --help --print_config --config --json --my_method.k "

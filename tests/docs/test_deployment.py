@@ -1,0 +1,93 @@
+"""The configuration file, systemd unit and container recipe of the guide fit the program and each other."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from corag.cli.main import split_command
+from corag.core.command_line import parse
+from corag.service.options import read_presets
+from corag.service.serve import AnswersOptions
+from tests.docs.test_pages import ROOT, blocks
+
+FILES = {block.file: block.text for block in blocks(ROOT / "docs/guides/deployment.md") if block.file}
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AnswersOptions:
+    """The options of service.yaml."""
+    monkeypatch.chdir(tmp_path)
+    Path("service.yaml").write_text(FILES["service.yaml"])
+    return options_of(["corag", "serve", "answers", "--config", "service.yaml"])
+
+
+def options_of(words: list[str]) -> AnswersOptions:
+    name, arguments = split_command(words[1:])
+    assert (Path(words[0]).name, name) == ("corag", "serve answers")
+    return parse(AnswersOptions, arguments, "", "")
+
+
+def unit() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(strict=True, interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.read_string(FILES["corag.service"])
+    return parser
+
+
+def test_the_configuration_file_is_read_whole(config: AnswersOptions) -> None:
+    assert list(read_presets(config)) == ["one-step", "corag"]
+    assert config.retriever.index == ["quickstart/bm25"] and config.model.backend == "transformers"
+    assert (config.port, config.sources, config.limits.shutdown_s) == (AnswersOptions.port, 5, 30.0)
+    other = re.search(r"# or (\{backend.*\})", FILES["service.yaml"])
+    assert other
+    changed = FILES["service.yaml"].replace("{backend: transformers, adapter: default}", other[1])
+    Path("service.yaml").write_text(changed)
+    assert options_of(["corag", "serve", "answers", "--config", "service.yaml"]).model.backend == "openai"
+
+
+def test_the_unit_starts_the_service_and_hides_nothing_that_it_needs(config: AnswersOptions) -> None:
+    service = unit()["Service"]
+    words = [word.replace("/etc/corag/", "") for word in service["ExecStart"].split()]
+    assert options_of(words) == config
+    assert service["WorkingDirectory"] == f"/var/lib/{service['StateDirectory']}"
+    environment = dict(pair.split("=") for pair in service["Environment"].split())
+    # Home folders are hidden and the file system is read-only, so what is unpacked goes to its own cache.
+    assert service["ProtectHome"] == "true" and service["ProtectSystem"] == "strict"
+    assert set(environment.values()) == {f"/var/cache/{service['CacheDirectory']}"}
+    assert {"HOME", "CORAG_CACHE"} == environment.keys()
+    assert float(service["TimeoutStopSec"]) > config.limits.shutdown_s
+    assert service["RestartPreventExitStatus"] == "2", "an invalid configuration stays invalid"
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+def test_systemd_reads_the_unit(tmp_path: Path) -> None:
+    file = tmp_path / "corag.service"
+    start = re.sub(r"ExecStart=\S+", "ExecStart=/bin/true", FILES["corag.service"])
+    file.write_text(start.replace("User=corag", "User=root"))
+    done = subprocess.run(["systemd-analyze", "verify", str(file)], capture_output=True, text=True)
+    about_it = [line for line in done.stderr.splitlines() if "corag.service" in line]
+    assert about_it == []
+
+
+def test_the_container_serves_on_the_port_that_it_names(config: AnswersOptions) -> None:
+    text = FILES["Containerfile"]
+    entry = re.search(r"^ENTRYPOINT (\[.*\])$", text, re.MULTILINE)
+    check = re.search(r"CMD (\[.*\])$", text, re.MULTILINE)
+    assert entry and check
+    words = [word.replace("/etc/corag/", "") for word in json.loads(entry[1])]
+    started = options_of(words)
+    assert (started.host, started.port) == ("0.0.0.0", config.port)
+    assert f"EXPOSE {config.port}\n" in text and f"127.0.0.1:{config.port}/readyz" in check[1]
+    compile(json.loads(check[1])[-1], "healthcheck", "exec")
+    extras = re.search(r"/src\[(.*?)\]", text)
+    project = (ROOT / "pyproject.toml").read_text()
+    assert extras and all(re.search(rf"^{name} = \[", project, re.MULTILINE) for name in extras[1].split(","))
+    bound = re.search(r"-p 127\.0\.0\.1:(\d+):(\d+)", (ROOT / "docs/guides/deployment.md").read_text())
+    assert bound and set(bound.groups()) == {str(config.port)}
