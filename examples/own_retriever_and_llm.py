@@ -12,7 +12,7 @@ from pathlib import Path
 from sklearn.feature_extraction.text import TfidfVectorizer
 from transformers import pipeline
 
-from corag import CoRAGConfig, OneStepConfig, ask, corag, one_step, run, write_world
+from corag import ClosedBookConfig, OneStepConfig, ask, closed_book, one_step, run, write_world
 from corag.generation.models import model_folder
 
 FOLDER = Path("runs/examples/own_retriever")
@@ -32,7 +32,7 @@ class TfIdf:
 
 
 def main() -> None:
-    """Ask one question, then compare two methods on some."""
+    """Ask one question, then see on three what the retriever is good for."""
     write_world(FOLDER / "world", passages=1000, train=20, dev=20, test=100)
     retriever = TfIdf([json.loads(line) for line in (FOLDER / "world/corpus.jsonl").open()])
     generate = pipeline("text-generation", model=model_folder("default"), dtype="float32")
@@ -40,9 +40,9 @@ def main() -> None:
     def llm(messages: list[dict[str, str]], max_tokens: int) -> object:
         return generate(messages, max_new_tokens=max_tokens, do_sample=False)
 
-    short = OneStepConfig(k=3, max_answer_tokens=16)
+    short, alone = OneStepConfig(k=3, max_answer_tokens=16), ClosedBookConfig(max_answer_tokens=16)
     print(ask("Who is the mayor of Tarn Hollow?", one_step, llm, retriever, short))
-    methods = {"one_step": (one_step, short), "corag": (corag, CoRAGConfig(preset="small_model", max_hops=1))}
+    methods = {"closed_book": (closed_book, alone), "one_step": (one_step, short)}  # corag and ircot, too
     print(run(FOLDER / "world/test.jsonl", methods, llm, retriever, out=FOLDER / "runs", limit=3))
 
 
