@@ -16,10 +16,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import corag.cli.commands.ask
+from corag.cli.commands.ask import step_printer
 from corag.cli.main import main
+from corag.core.prompting.prompt import Shortening
 from corag.core.protocols import Generator, Retriever
+from corag.core.tools import GenerateStep, SearchStep
+from corag.core.types import TokenUsage
 from eval.experiment.backends import Setup
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import QUESTION, WORLD
@@ -192,3 +197,17 @@ def test_a_prompt_line_answers_again_and_again(terminal: Terminal, ending: str |
         time.sleep(1)  # a signal between Python's showing a prompt and its waiting for a line is lost to it
         terminal.process.send_signal(ending)
     assert terminal.process.wait(30) == 0, "an empty line, Ctrl-D and Ctrl-C end it"
+
+
+def test_a_verbose_trace_has_one_line_for_all_retries_of_a_hop() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    show = step_printer(console, 0)
+    for retry in ("", *(f"/retry {n}" for n in range(1, 23))):
+        path = f"chain 1/hop 2{retry}"
+        show(GenerateStep("sub_query", path, ("Who?",), ("stop",), TokenUsage(), Shortening(), 0.1))
+    show(SearchStep("Where?", "chain 1/hop 2", 5, (), 0.1))
+    assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
+        "sub_query Who?",
+        "  chain 1/hop 2 repeated itself: asked again 22 times",
+        "search 'Where?'",
+    ]

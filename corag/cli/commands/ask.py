@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -207,9 +208,20 @@ def show_steps(drawing: Drawing, config: AskOptions, console: Console) -> Iterat
 
 
 def step_printer(console: Console, show_text: int) -> Callable[[Step], None]:
-    """Return a watcher that prints searches with what they found, and texts with what their prompts lost."""
+    """Return a watcher that prints searches with what they found, and texts with what their prompts lost.
+
+    Of a chain that repeats itself it prints how often it was asked again, not each retry.
+    """
+    asked_again: Counter[str] = Counter()
 
     def show(step: Step) -> None:
+        place, retry, _ = step.path.partition("/retry ")
+        if retry:
+            asked_again[place] += 1
+            return
+        for each, times in asked_again.items():
+            console.print(f"  {each} repeated itself: asked again {times} times", style="dim", markup=False)
+        asked_again.clear()
         if isinstance(step, SearchStep):
             console.print(
                 "[bold]search[/bold] " + (escape(repr(step.query)) if step.query else "skipped: empty query")
