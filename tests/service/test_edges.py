@@ -9,6 +9,7 @@ import pytest
 from mcp import Client
 
 from corag.core.errors import ConfigError, SearchFailedError
+from corag.core.tools import SearchStep
 from corag.service import agents, answering
 from corag.service.errors import CallError
 from corag.service.http.chat import ParseRules, parse_chat
@@ -133,8 +134,11 @@ async def test_after_a_restart_the_last_answers_of_all_presets_together_are_know
         assert [running.service.records.find(key) is not None for key in ids] == known
 
 
-async def test_the_last_step_is_told_before_an_agent_has_its_result(monkeypatch):
-    monkeypatch.setattr(agents, "reasoning", lambda step: step)
+def searched(query):
+    return SearchStep(query, "", 1, (), 0.0)
+
+
+async def test_the_last_step_is_told_before_an_agent_has_its_result():
     told = []
 
     async def report_progress(number, total, text):
@@ -142,13 +146,12 @@ async def test_the_last_step_is_told_before_an_agent_has_its_result(monkeypatch)
         told.append(text)
 
     async with agents._progress(SimpleNamespace(report_progress=report_progress)) as watch:
-        watch("first")
-        watch("last")
-    assert told == ["first", "last"]
+        watch(searched("first"))
+        watch(searched("last"))
+    assert [text.splitlines()[0] for text in told] == ["searched: first", "searched: last"]
 
 
 async def test_an_agent_that_reads_no_progress_gets_its_result_all_the_same(monkeypatch):
-    monkeypatch.setattr(agents, "reasoning", lambda step: step)
     monkeypatch.setattr(agents, "_LAST_PROGRESS_S", 0.05, raising=False)
 
     async def report_progress(number, total, text):
@@ -156,8 +159,8 @@ async def test_an_agent_that_reads_no_progress_gets_its_result_all_the_same(monk
 
     async with asyncio.timeout(2):
         async with agents._progress(SimpleNamespace(report_progress=report_progress)) as watch:
-            watch("first")
-            watch("second")
+            watch(searched("first"))
+            watch(searched("second"))
 
 
 async def test_a_follow_up_with_a_small_budget_is_answered_with_what_there_is():
