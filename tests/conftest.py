@@ -19,6 +19,9 @@ from tests.tiny import save_tiny_model
 
 # Messages are tested as they are written, for the shell; tests/core/test_callers.py has what programs get.
 os.environ[CALLED_FROM] = SHELL
+# The processes of pytest-xdist say 80 columns: tables are tested at the widths that tests ask for.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
 
 __all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]  # hooks that pytest finds here
 

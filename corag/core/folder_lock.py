@@ -14,6 +14,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import socket
 import sys
 import weakref
@@ -25,6 +26,7 @@ from corag.core.errors import ConfigError, DataError
 from corag.core.process import start_of
 
 LOCK = ".lock"
+_COMMAND = re.compile(r"(?:.*/)?corag(?:/cli/__main__\.py)?")
 _HELD = {errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK}
 _open: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 
@@ -120,9 +122,8 @@ def refuse_if_locked(folder: Path, *, beside: bool = False, advice: str = "") ->
 
 def this_command() -> str:
     """Return what this process is, for a reader: "corag run", say."""
-    program = Path(sys.argv[0])
-    is_corag = program.name == "corag" or program.parts[-3:] == ("corag", "cli", "__main__.py")
-    return " ".join(["corag", *sys.argv[1:2]]) if is_corag else "Python program"
+    is_command = _COMMAND.fullmatch(sys.argv[0])
+    return " ".join(["corag", *sys.argv[1:2]]) if is_command else "Python program"
 
 
 def _lock_file(folder: Path, beside: bool) -> Path:

@@ -45,7 +45,7 @@ class _Field:
 
 
 @dataclass(slots=True)
-class Line:
+class WordLine:
     """A paragraph's text as it gathers, with the notes that it refers to and the boxes in it."""
 
     text: InlineText = field(default_factory=InlineText)
@@ -119,15 +119,15 @@ class LineReader:
             place = self._numbering.level_of_style(number, self.styles.identifier(paragraph))
         return self._numbering.label(number, style.place or 0 if place is None else place)
 
-    def read(self, paragraph: Any) -> Line:
+    def read(self, paragraph: Any) -> WordLine:
         """Return a paragraph's text, with what it refers to."""
-        line = Line()
+        line = WordLine()
         self._gather(paragraph, line)
         if self.fields and not self._follow_fields:
             self.fields.clear()
         return line
 
-    def _gather(self, parent: Any, line: Line) -> None:
+    def _gather(self, parent: Any, line: WordLine) -> None:
         """Add what is in a part of a paragraph to its line."""
         for element in parent.iterchildren():
             tag = element.tag
@@ -150,7 +150,7 @@ class LineReader:
             elif tag not in (f"{W}pPr", f"{W}sdtPr"):
                 self._gather(element, line)
 
-    def _gather_run(self, run: Any, line: Line) -> None:
+    def _gather_run(self, run: Any, line: WordLine) -> None:
         properties = run.find(f"{W}rPr")
         style = self.styles.run(properties)
         script = value(properties, "vertAlign") or style.script
@@ -190,12 +190,12 @@ class LineReader:
             elif tag in (f"{W}drawing", f"{W}pict", f"{W}object"):
                 self._gather_drawing(element, line)
 
-    def _gather_ruby(self, element: Any, line: Line) -> None:
+    def _gather_ruby(self, element: Any, line: WordLine) -> None:
         for base in element.iter(f"{W}rubyBase"):
             self._gather(base, line)
         self._writer.leave_out(READINGS, "".join(map(all_text, element.iter(f"{W}rt"))))
 
-    def _add(self, line: Line, text: str, script: str = "", *, note: bool = False) -> None:
+    def _add(self, line: WordLine, text: str, script: str = "", *, note: bool = False) -> None:
         """Add text to a line, unless it is a field's instruction or part of a table of contents."""
         if self._follow_fields and self.fields:
             if any(_CONTENTS_FIELD.match(each.instruction) for each in self.fields):
@@ -215,7 +215,7 @@ class LineReader:
         elif event == "end" and self.fields:
             self.fields.pop()
 
-    def _refer(self, reference: Any, line: Line, kind: str) -> None:
+    def _refer(self, reference: Any, line: WordLine, kind: str) -> None:
         """Add the mark of a note, and keep the note for below the paragraph."""
         note = self._notes[kind].get(reference.get(f"{W}id"))
         if note is None:
@@ -225,7 +225,7 @@ class LineReader:
         self._add(line, mark, note=True)
         line.notes.append((mark, note))
 
-    def _gather_drawing(self, drawing: Any, line: Line) -> None:
+    def _gather_drawing(self, drawing: Any, line: WordLine) -> None:
         """Add the text boxes, the description and the diagram's words of a drawing."""
         boxes = [box for box in drawing.iter(f"{W}txbxContent") if _outermost(box, drawing)]
         line.boxes += boxes

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ import training.stages
 from corag.cli.main import main
 from corag.core.command_line import parse
 from training.config import SftConfig
+from training.rows import REPORT, RowsReport
 
 
 def test_the_training_gets_the_options_and_its_status_is_passed_on(
@@ -31,6 +34,8 @@ def test_the_training_gets_the_options_and_its_status_is_passed_on(
 
     monkeypatch.setattr(training.stages, "run_and_wait", run_and_wait)
     monkeypatch.chdir(tmp_path)
+    Path("rows").mkdir()
+    Path("rows", REPORT).write_text(json.dumps(asdict(RowsReport({"rows": {"max_length": 0}}))))  # what is looked at before
     words = ["train", "--rows", "rows", "--out", "made", "--max_steps", "3", "--lora.rank", "4"]
     assert main(words) == 7
     assert main([*words, "--launch=--config_file,accelerate.yaml"]) == 7
