@@ -35,7 +35,9 @@ def test_the_training_gets_the_options_and_its_status_is_passed_on(
     monkeypatch.setattr(training.stages, "run_and_wait", run_and_wait)
     monkeypatch.chdir(tmp_path)
     Path("rows").mkdir()
-    Path("rows", REPORT).write_text(json.dumps(asdict(RowsReport({"rows": {"max_length": 0}}))))  # what is looked at before
+    Path("rows", REPORT).write_text(
+        json.dumps(asdict(RowsReport({"rows": {"max_length": 0}})))
+    )  # what is looked at before
     words = ["train", "--rows", "rows", "--out", "made", "--max_steps", "3", "--lora.rank", "4"]
     assert main(words) == 7
     assert main([*words, "--launch=--config_file,accelerate.yaml"]) == 7
