@@ -39,7 +39,7 @@ Opened = TypeVar("Opened")
 _OTHER = "Choose another --out, or replace it with --overwrite true."
 _AT_WORKING_FOLDER, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of renameat2(2)
 # How a file system says that it cannot swap two folders: NFS, Lustre, some of FUSE and overlays.
-_CANNOT_SWAP = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EXDEV}
+_CANNOT_SWAP = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EXDEV, errno.EPERM}
 _TRIES = 5  # of opening an index in whose place another is put meanwhile
 
 

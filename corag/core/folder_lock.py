@@ -17,6 +17,7 @@ import os
 import re
 import socket
 import sys
+import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
@@ -87,7 +88,7 @@ def lock_folder(folder: Path, *, work: str = "", beside: bool = False, advice: s
         file.parent.mkdir(parents=True, exist_ok=True)
         while True:
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            if not _take(descriptor):
+            if not (_take(descriptor) or _take_after_a_look(descriptor)):
                 message = _at_work(folder, _holder(descriptor), advice)
                 os.close(descriptor)
                 raise ConfigError(message)
@@ -114,7 +115,7 @@ def refuse_if_locked(folder: Path, *, beside: bool = False, advice: str = "") ->
     except OSError:
         return  # not there yet, or not ours to write, which its lock will say
     try:
-        if not _take(descriptor):
+        if not _take(descriptor, fcntl.LOCK_SH):
             raise ConfigError(_at_work(folder, _holder(descriptor), advice))
     finally:
         os.close(descriptor)
@@ -127,18 +128,30 @@ def this_command() -> str:
 
 
 def _lock_file(folder: Path, beside: bool) -> Path:
-    return folder.absolute().with_name(f".{folder.absolute().name}{LOCK}") if beside else folder / LOCK
+    if not beside:
+        return folder / LOCK
+    place = folder.resolve()  # of a link, beside where it leads: both names are one folder
+    return place.with_name(f".{place.name}{LOCK}")
 
 
-def _take(descriptor: int) -> bool:
+def _take(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
     """Lock an open file and return whether that worked."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in _HELD:
             return False
         return not _is_alive(_holder(descriptor))  # a file system without locks
     return True
+
+
+def _take_after_a_look(descriptor: int) -> bool:
+    """Try again for a moment: what is in the way may be another process's look (:func:`refuse_if_locked`)."""
+    for _ in range(4):
+        time.sleep(0.03)
+        if _take(descriptor):
+            return True
+    return False
 
 
 def _is_same(descriptor: int, file: Path) -> bool:

@@ -120,8 +120,8 @@ class IndexWatch:
             self._seen = places
             return
         is_new, self._seen = places != self._seen, places
-        if not all(map(any, places)):
-            self._note("missing")
+        if any(any(before) and not any(now) for before, now in zip(self._places, places, strict=True)):
+            self._note("missing")  # what was no folder before, such as an own retriever, is none now
         elif not self._reload:
             self._note("changed")
         elif is_new or time.monotonic() >= self._try_again:

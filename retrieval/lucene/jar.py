@@ -49,7 +49,7 @@ def find_jar() -> Path:
     installed = JAR.installed()
     fitting = _fitting(installed) or _fitting(jar_folder().glob("*.jar"))
     if fitting:
-        return max(fitting)
+        return max(fitting, key=_version)
     other = f" (the Pyserini that is installed has {installed[-1].name})" if installed else ""
     raise BackendError(
         f"Lucene, which BM25 is, is not on this machine yet{other}: run `corag setup`, which fetches it "

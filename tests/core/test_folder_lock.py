@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,6 +79,27 @@ def test_a_folder_that_is_replaced_as_a_whole_is_locked_from_beside(tmp_path: Pa
                 lock_folder(folder, beside=True)
             (tmp_path / "other").mkdir()
             (tmp_path / "other").rename(folder)
+
+
+def test_a_link_and_the_folder_that_it_leads_to_are_one(tmp_path: Path) -> None:
+    (tmp_path / "index").mkdir()
+    (tmp_path / "link").symlink_to("index")
+    with lock_folder(tmp_path / "index", beside=True):
+        for ask in (lock_folder, refuse_if_locked):
+            with pytest.raises(ConfigError, match="is at work in '.*link'"):
+                ask(tmp_path / "link", beside=True)
+
+
+def test_looking_keeps_nobody_out(tmp_path: Path) -> None:
+    """A look takes the lock for a moment: who starts meanwhile gets it, and who looks too is not refused."""
+    lock_folder(tmp_path).close()
+    look = os.open(tmp_path / ".lock", os.O_RDWR)
+    fcntl.flock(look, fcntl.LOCK_SH)
+    refuse_if_locked(tmp_path)
+    end = threading.Timer(0.04, os.close, [look])
+    end.start()
+    lock_folder(tmp_path).close()
+    end.join()
 
 
 def test_a_folder_that_was_removed_meanwhile_is_locked_anew(tmp_path: Path) -> None:
