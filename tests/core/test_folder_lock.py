@@ -86,7 +86,7 @@ def test_a_link_and_the_folder_that_it_leads_to_are_one(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("index")
     with lock_folder(tmp_path / "index", beside=True):
         for ask in (lock_folder, refuse_if_locked):
-            with pytest.raises(ConfigError, match="is at work in '.*link'"):
+            with pytest.raises(ConfigError, match=r"is at work in '.*link'"):
                 ask(tmp_path / "link", beside=True)
 
 
