@@ -85,6 +85,8 @@ class Leading:
         worse: runs that are significantly below, by Holm's rule over all ``tests``.
         even: runs that are not.
         untested: runs without a test, since half of the questions failed.
+        unshared: runs without a test, since no question is measured in them and in the first of the best.
+        sizes: the fewest and the most questions of a test in this measure; of the best run without any.
         tests: how many were made with the first of the best as the baseline, in all measures.
         detectable: the largest of the differences that so many questions are likely to show; None if unknown.
     """
@@ -94,6 +96,8 @@ class Leading:
     worse: Sequence[str]
     even: Sequence[str]
     untested: Sequence[str]
+    unshared: Sequence[str]
+    sizes: tuple[int, int]
     tests: int
     detectable: float | None
 
@@ -103,7 +107,7 @@ class Leading:
             "best": list(self.best),
             "significantly_worse": list(self.worse),
             "not_significantly_worse": list(self.even),
-            "not_tested": list(self.untested),
+            "not_tested": [*self.untested, *self.unshared],
         }
 
 
@@ -129,24 +133,33 @@ def find_leaders(
         if len(means) > 1:
             highest = max(means, key=means.__getitem__)
             if highest not in made:
-                made[highest] = against_baseline(scored, highest, failed, intervals=False)
+                made[highest] = _test_others(scored, highest, failed, intervals=False)
             best = [run for run, mean in means.items() if math.isclose(mean, means[highest], abs_tol=_ALIKE)]
-            leaders[measure] = _leading(measure, best, made[highest])
+            others = [run for run in means if run not in best]
+            leaders[measure] = _leading(measure, best, others, len(scored[highest][measure]), made[highest])
     return leaders
 
 
-def _leading(measure: str, best: Sequence[str], against: Sequence[Against]) -> Leading:
-    """Return the best runs in a measure, given all tests with the first of them as the baseline."""
-    tests = [one for one in against if one.measure == measure and one.run not in best]
+def _leading(
+    measure: str, best: Sequence[str], others: Sequence[str], n: int, against: Sequence[Against]
+) -> Leading:
+    """Return the best runs in a measure, given all tests with the first of them as the baseline.
+
+    ``n``: the questions of that one in this measure.
+    """
+    tests = [one for one in against if one.measure == measure and one.run in others]
     worse = [one for one in tests if one.is_significant and one.comparison.difference.mean < 0]
     untested = [one.run for one in tests if one.p_holm is None]
     settled = {*untested, *(one.run for one in worse)}
+    sizes = [one.comparison.difference.n for one in tests if one.p_holm is not None] or [n]
     return Leading(
         measure,
         best,
         [one.run for one in worse],
         [one.run for one in tests if one.run not in settled],
         untested,
+        [run for run in others if run not in {one.run for one in tests}],
+        (min(sizes), max(sizes)),
         sum(one.p_holm is not None for one in against),
         max((one.comparison.detectable for one in tests if one.comparison.detectable), default=None),
     )
@@ -169,15 +182,32 @@ def against_baseline(
     Raises :class:`ConfigError` if no run has a measure in common with the baseline, and
     :class:`corag.core.errors.DataError` if they were not measured on the same questions.
     """
+    return _require_any(baseline, _test_others(runs, baseline, failed, intervals=intervals))
+
+
+def _test_others(
+    runs: Mapping[str, Measures], baseline: str, failed: Failed, *, intervals: bool
+) -> list[Against]:
+    """Do as :func:`against_baseline`, but return no tests where there is nothing to compare."""
     ours = runs[baseline]
     compared = {
-        (run, measure): _compare_measured(measure, ours[measure], values, interval=intervals)
+        (run, measure): comparison
         for run, theirs in runs.items()
         if run != baseline
         for measure, values in theirs.items()
         if measure in ours
+        if (comparison := _compare_measured(measure, ours[measure], values, interval=intervals))
     }
     return _adjusted(baseline, compared, runs, failed)
+
+
+def _require_any(baseline: str, tests: list[Against]) -> list[Against]:
+    if not tests:
+        raise ConfigError(
+            f"nothing can be compared with '{baseline}': no other run has a measure in common with it. "
+            "Questions without gold answers and supporting passages are not scored."
+        )
+    return tests
 
 
 def against_each_other(
@@ -187,19 +217,27 @@ def against_each_other(
     compared: dict[str, dict[tuple[str, str], Comparison]] = {run: {} for run in runs}
     for first, second in combinations(runs, 2):
         for measure, ours in runs[first].items():
-            if measure in runs[second]:
-                comparison = _compare_measured(measure, ours, runs[second][measure])
+            theirs = runs[second].get(measure)
+            if theirs is not None and (comparison := _compare_measured(measure, ours, theirs)):
                 compared[first][second, measure] = comparison
                 compared[second][first, measure] = mirrored(comparison)
-    return {baseline: _adjusted(baseline, tests, runs, failed) for baseline, tests in compared.items()}
+    return {
+        baseline: _require_any(baseline, _adjusted(baseline, tests, runs, failed))
+        for baseline, tests in compared.items()
+    }
 
 
 def _compare_measured(
     measure: str, first: Mapping[str, float], second: Mapping[str, float], *, interval: bool = True
-) -> Comparison:
-    """Compare two runs in a measure: in recall on the questions whose gold passages both indexes have."""
+) -> Comparison | None:
+    """Compare two runs in a measure: in recall on the questions whose gold passages both indexes have.
+
+    Returns None if there is no such question.
+    """
     shared = first.keys() & second.keys()
-    if measure == "recall" and shared:
+    if measure == "recall":
+        if not shared:
+            return None
         first, second = ({name: values[name] for name in shared} for values in (first, second))
     return compare_either_way(first, second, interval=interval)
 
@@ -248,12 +286,7 @@ def _adjusted(
     runs: Mapping[str, Measures],
     failed: Failed,
 ) -> list[Against]:
-    """Correct the p-values of all comparisons with one baseline. Raises :class:`ConfigError` without any."""
-    if not compared:
-        raise ConfigError(
-            f"nothing can be compared with '{baseline}': no other run has a measure in common with it. "
-            "Questions without gold answers and supporting passages are not scored."
-        )
+    """Correct the p-values of all comparisons with one baseline."""
     counts = {
         (run, measure): len(
             (set(failed.get(run, ())) | set(failed.get(baseline, ())))

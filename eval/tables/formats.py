@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from eval.statistics.comparisons import LEVEL, Against
 from eval.statistics.intervals import Interval
 from eval.tables.columns import Summary
 from eval.tables.results import ResultsTable
+from eval.tables.verdicts import count_questions
 
 Form = Literal["text", "latex", "markdown", "csv", "json"]
 _TEX = {
@@ -104,13 +105,16 @@ class _Score:
 
 @dataclass(frozen=True, slots=True)
 class _Paper:
-    """What papers print of a table: by run its scores, in the order of ``measures``, and its tokens."""
+    """What papers print of a table: by run its scores, in the order of ``measures``, and its tokens.
+
+    ``sizes``: of how many questions each measure is, in words.
+    """
 
     measures: Sequence[str]
     titles: Sequence[str]
     tested: Sequence[str]
     lines: Mapping[str, tuple[Sequence[_Score], str]]
-    sizes: Sequence[int]
+    sizes: Sequence[str]
 
 
 def _paper(table: ResultsTable) -> _Paper:
@@ -126,7 +130,17 @@ def _paper(table: ResultsTable) -> _Paper:
     }
     tested = [name for name in measures if any(one.measure == name for one in table.against)]
     titles = [measure_title(name, table.recall_at) for name in measures]
-    return _Paper(measures, titles, tested, lines, sorted({each.n for each in table.summaries}))
+    sizes = [
+        _questions(value.n for each in table.summaries if (value := each.measured.get(name)))
+        for name in measures
+    ]
+    return _Paper(measures, titles, tested, lines, sizes)
+
+
+def _questions(counts: Iterable[int]) -> str:
+    """Write how many questions some figures of the runs are of."""
+    numbers = list(counts)
+    return count_questions(min(numbers), max(numbers))
 
 
 def _score(table: ResultsTable, summary: Summary, measure: str, test: Against | None) -> _Score:
@@ -154,9 +168,14 @@ def _interval(value: Interval | None) -> str:
 
 def _caption(table: ResultsTable, paper: _Paper, best: str, even: str) -> str:
     """Return the sentences below a table. ``best``, ``even``: how it marks these."""
-    low, high = paper.sizes[0], paper.sizes[-1]
-    n = f"{high:,} questions" if low == high else f"{low:,} to {high:,} questions"
-    parts = [f"{', '.join(paper.titles)} in percent with 95% intervals, {n}; tokens per question."]
+    n = _questions(each.n for each in table.summaries)
+    titles, of, tokens = ", ".join(paper.titles), f", {n}", ""
+    if len(set(paper.sizes)) > 1:
+        pairs = zip(paper.titles, paper.sizes, strict=True)
+        titles, of, tokens = ", ".join(f"{title} ({size})" for title, size in pairs), "", f" ({n})"
+    elif paper.sizes and paper.sizes[0] != n:
+        of, tokens = f", {paper.sizes[0]}", f" ({n})"
+    parts = [f"{titles} in percent with 95% intervals{of}; tokens per question{tokens}."]
     if not paper.titles:
         parts = [f"Tokens per question, {n}."]
     marks = {each.mark for scores, _ in paper.lines.values() for each in scores}

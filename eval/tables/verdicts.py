@@ -22,22 +22,28 @@ def verdict(summaries: Sequence[Summary], leaders: Mapping[str, Leading]) -> str
     by_name = {each.method: each for each in summaries}
     title = measure_title(leading.measure, summaries[0].recall_at)
     top = percent(by_name[leading.best[0]].measured[leading.measure])
-    others = [*leading.worse, *leading.even, *leading.untested]
-    on = f"on {_counted(by_name[leading.best[0]].n, 'question')}"
+    others = [*leading.worse, *leading.even, *leading.untested, *leading.unshared]
+    on = f"on {count_questions(*leading.sizes)}"
     if not others:
         return f"All {len(leading.best)} runs tie in {title}: {top} {on}."
     how = f"paired sign-flip tests, Holm's rule over {_counted(leading.tests, 'test')}, level {LEVEL:g}"
+    if not leading.worse and not leading.even:
+        return f"{_list(leading.best)} {_have(leading)} the highest {title}, {top}. {_untested(leading)}"
     if not leading.worse:
         sentence = f"No difference in {title} is significant {on} ({how})."
         highest = f"The highest is {_list(leading.best)}, {top}."
         return " ".join(filter(None, [sentence, highest, _power(leading), _untested(leading)]))
-    first = f"{_list(leading.best)} {'has' if len(leading.best) == 1 else 'have'} the highest {title}, {top},"
-    if not leading.even and not leading.untested:
+    first = f"{_list(leading.best)} {_have(leading)} the highest {title}, {top},"
+    if len(others) == len(leading.worse):
         which = "the other run" if len(leading.worse) == 1 else f"all {len(leading.worse)} others"
         return f"{first} significantly above {which} {on} ({how})."
     even = f" but not above {_list(leading.even)}" if leading.even else ""
     sentence = f"{first} significantly above {_list(leading.worse)}{even} {on} ({how})."
     return " ".join(filter(None, [sentence, _untested(leading)]))
+
+
+def _have(leading: Leading) -> str:
+    return "has" if len(leading.best) == 1 else "have"
 
 
 def _power(leading: Leading) -> str:
@@ -51,9 +57,24 @@ def _power(leading: Leading) -> str:
 
 
 def _untested(leading: Leading) -> str:
-    if not leading.untested:
-        return ""
-    return f"Half of the questions failed, so not tested: {_list(leading.untested)}."
+    sentences = []
+    if leading.untested:
+        sentences.append(f"Half of the questions failed, so not tested: {_list(leading.untested)}.")
+    if leading.unshared:
+        sentences.append(
+            f"No question is measured in both {leading.best[0]} and these, so not tested: "
+            f"{_list(leading.unshared)}."
+        )
+    return " ".join(sentences)
+
+
+def count_questions(fewest: int, most: int) -> str:
+    """Write how many questions something is of.
+
+    >>> count_questions(1, 1), count_questions(4, 6)
+    ('1 question', '4 to 6 questions')
+    """
+    return f"{fewest:,} to {_counted(most, 'question')}" if fewest < most else _counted(most, "question")
 
 
 def _counted(number: int, noun: str) -> str:

@@ -413,6 +413,19 @@ def test_a_table_as_csv_and_markdown(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out) == record
 
 
+def test_a_verdict_and_a_caption_count_the_questions_with_gold(tmp_path, capsys):
+    """Of questions without any, nothing is tested."""
+    asked = [replace(each, answers=each.answers if n < 6 else ()) for n, each in enumerate(QUESTIONS)]
+    runs = [
+        make_run(tmp_path / name, [row(each, "Town 1", ["p1"]) for each in asked], {"seed": seed})
+        for seed, name in enumerate(("a", "b"))
+    ]
+    _, record = table(capsys, *runs)
+    assert record["verdict"].endswith(" on 6 questions.")
+    caption = "EM (6 questions), F1 (6 questions), recall@5 (24 questions) in percent with 95% intervals; tokens"
+    assert caption in Results(dict(zip("ab", runs, strict=True))).to_markdown().replace("\\", "")
+
+
 def test_a_table_fits_a_narrow_terminal(tmp_path, capsys, monkeypatch):
     long = "corag strategy=best_of_n chains=4 max_hops=3"
     runs = {name: run_of(tmp_path / name, range(9), {"seed": n}) for n, name in enumerate(("one_step", long))}

@@ -1,5 +1,7 @@
 """Two runs compared either way round: the same figures with their signs changed, to the last bit."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -142,6 +144,31 @@ def test_the_best_run_is_told_with_what_is_known_of_the_others():
     broken = find_leaders(runs, {"low": [str(place) for place in range(30)]})["em"]
     assert (broken.worse, broken.untested) == ([], ["low"]), "a broken engine is no method that is worse"
     assert find_leaders({"alone": scores(3)}) == {}
+
+
+def test_runs_that_share_no_gold_passage_are_not_tested_in_recall():
+    """Two indexes may have different passages: the figures stand, and nothing is tested."""
+    runs = {
+        "a": {"em": {"x": 1.0, "y": 0.0}, "recall": {"x": 1.0}},
+        "b": {"em": {"x": 1.0, "y": 1.0}, "recall": {"y": 0.5}},
+    }
+    recall = find_leaders(runs)["recall"]
+    assert (recall.best, recall.unshared, recall.sizes) == (["a"], ["b"], (1, 1))
+    assert recall.to_json()["not_tested"] == ["b"]
+    assert {one.measure for one in against_baseline(runs, "a")} == {"em"}
+    assert {one.measure for one in against_each_other(runs)["b"]} == {"em"}
+    only = {name: {"recall": measures["recall"]} for name, measures in runs.items()}
+    assert find_leaders(only)["recall"] == replace(recall, tests=0), "a plain table asks for no baseline"
+    means = [bootstrap_mean(list(each["recall"].values())) for each in only.values()]
+    summaries = [
+        Summary(name, 15, {"n": 2, "failed": 0, "em": None, "f1": None, "recall": mean})
+        for name, mean in zip("ab", means, strict=True)
+    ]
+    assert verdict(summaries, find_leaders(only)) == (
+        "a has the highest recall@15, 100.0. No question is measured in both a and these, so not tested: b."
+    )
+    with raises_message(ConfigError):
+        against_baseline(only, "a")
 
 
 def test_a_verdict_says_how_sure_it_is():
