@@ -422,7 +422,9 @@ def test_a_verdict_and_a_caption_count_the_questions_with_gold(tmp_path, capsys)
     ]
     _, record = table(capsys, *runs)
     assert record["verdict"].endswith(" on 6 questions.")
-    caption = "EM (6 questions), F1 (6 questions), recall@5 (24 questions) in percent with 95% intervals; tokens"
+    caption = (
+        "EM (6 questions), F1 (6 questions), recall@5 (24 questions) in percent with 95% intervals; tokens"
+    )
     assert caption in Results(dict(zip("ab", runs, strict=True))).to_markdown().replace("\\", "")
 
 
