@@ -24,10 +24,13 @@ class Aliases:
         same_as: the id of the kept passage by each id that was dropped as a repeat of its text.
         numbered: whether passages that shared an id are called ID, ID#2, ID#3: then a part of a document
             counts as the document.
+        titled: whether a passage counts by its title and file as well, as they stand: where ids cannot be
+            looked up, as in a retriever of the user's own, a gold passage may be any of them.
     """
 
     same_as: Mapping[str, str] = field(default_factory=dict)
     numbered: bool = False
+    titled: bool = False
 
     @classmethod
     def load(cls, folder: Path) -> Aliases:
@@ -61,7 +64,11 @@ class Aliases:
 
     def merge(self, other: Aliases) -> Aliases:
         """Return the aliases of two indexes that are searched together."""
-        return Aliases({**other.same_as, **self.same_as}, self.numbered or other.numbered)
+        return Aliases(
+            {**other.same_as, **self.same_as},
+            self.numbered or other.numbered,
+            self.titled or other.titled,
+        )
 
     def gold(self, ids: Iterable[str]) -> set[str]:
         """Return gold ids as the index calls them.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from corag.core.errors import ConfigError, IndexMismatchError
 from corag.core.installation import require
-from corag.core.own_objects import find_own, is_named
+from corag.core.own_objects import find_own, is_own
 from corag.core.protocols import Retriever
 from corag.core.seeds import stable_hash
 from retrieval.config import Bm25, RetrieverConfig
@@ -101,17 +101,12 @@ def _refuse_unused(config: RetrieverConfig, kinds: Sequence[str], what: str) -> 
                 )
 
 
-def _is_own(name: str) -> bool:
-    """Whether a name is that of an object or function of the user's, and not of a folder."""
-    return is_named(name) and not Path(name).is_dir()
-
-
 def _open_indexes(config: RetrieverConfig, part_alone: bool) -> Retriever:
-    folders = [name for name in config.index if not _is_own(name)]
+    folders = [name for name in config.index if not is_own(name)]
     kinds = [kind for name in folders for kind in open_unchanged(_find(name), _kinds)]
     _refuse_unused(config, kinds, ", ".join(config.index))
     opened: list[Retriever] = [
-        adapt_retriever(find_own(name, "--retriever.index")) if _is_own(name) else _open_index(name, config)
+        adapt_retriever(find_own(name, "--retriever.index")) if is_own(name) else _open_index(name, config)
         for name in config.index
     ]
     parts: dict[str, IndexPart | None] = {

@@ -41,6 +41,14 @@ def is_named(name: str) -> bool:
     return _NAMED.fullmatch(name) is not None
 
 
+def is_own(name: str) -> bool:
+    """Whether the name of an index or model is that of an object or function of the user's.
+
+    A folder may be called alike, such as ``indexes/bm25:v2``: what lies on disk goes first.
+    """
+    return is_named(name) and not Path(name).expanduser().is_dir()
+
+
 def load_named(spec: str, option: str) -> Any:
     """Load what FILE.py:NAME or MODULE:NAME names.
 
@@ -256,7 +264,7 @@ def find_own(name: str, option: str) -> Any:
 
 def fingerprint_of(name: str) -> str:
     """Return what :func:`identify` says of an own object by its name, "" for what is none, or not here."""
-    if not is_named(name):
+    if not is_own(name):
         return ""
     try:
         return identify(find_own(name, "its name"))

@@ -9,7 +9,7 @@ from corag.core.errors import ConfigError
 from corag.core.installation import missing
 from corag.core.option_names import Mark
 from corag.core.options import Options
-from corag.core.own_objects import is_named
+from corag.core.own_objects import is_own
 from corag.core.servers import contain_credentials
 from corag.generation.engine import Engine
 from corag.generation.engines import ENGINES
@@ -104,8 +104,8 @@ class ModelConfig(Options, section="model", call="open_model"):
     def __post_init__(self) -> None:
         if self.backend == "auto" and self.urls:
             object.__setattr__(self, "backend", "server")
-        # No engine could open it: a folder or name on a hub has no such form.
-        if self.backend in ("auto", "vllm") and not self.urls and is_named(self.name):
+        # No engine could open it: no name on a hub has such a form.
+        if self.backend in ("auto", "vllm") and not self.urls and is_own(self.name):
             object.__setattr__(self, "backend", "python")
         if self.engine.takes_urls != bool(self.urls):
             names = " and ".join(f"'{engine.name}'" for engine in ENGINES.values() if engine.takes_urls)

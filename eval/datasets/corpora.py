@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from corag.core.errors import CoragError
+from corag.core.own_objects import is_own
 from eval.datasets.paragraphs import read_pooled
 from eval.datasets.registry import CORPUS_FORMATS, DATASETS
-from retrieval.aliases import NO_ALIASES, Aliases, load_aliases
+from retrieval.aliases import Aliases, load_aliases
 from retrieval.corpora import register_format
 from retrieval.index_manifest import IndexManifest, read_manifest
 
@@ -39,10 +41,11 @@ def index_manifest(index: str) -> IndexManifest | None:
 
 def index_aliases(indexes: Sequence[str]) -> Aliases:
     """Return what gold ids mean in some indexes; nothing else than they say where that cannot be read."""
+    titled = any(map(is_own, indexes))
     try:
-        return load_aliases(indexes)
+        return replace(load_aliases(indexes), titled=titled)
     except CoragError:
-        return NO_ALIASES
+        return Aliases(titled=titled)
 
 
 def describe_corpora(indexes: Sequence[str]) -> str:

@@ -24,6 +24,15 @@ def is_name(gold: str) -> bool:
     return gold.startswith((FILE, TITLE))
 
 
+def bare_name(name: str) -> str:
+    """Return a name without what says what it is.
+
+    >>> bare_name("file:a.pdf, page 3")
+    'a.pdf, page 3'
+    """
+    return name.partition(":")[2] if is_name(name) else name
+
+
 def passage_names(passage: Passage) -> Iterator[str]:
     """Yield the names under which a passage may be gold.
 

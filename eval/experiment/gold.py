@@ -16,9 +16,9 @@ from typing import Protocol
 from rich.console import Console
 
 from corag.core.errors import CoragError
-from corag.core.own_objects import is_named
+from corag.core.own_objects import is_own
 from corag.core.types import Passage, Question
-from eval.datasets.gold_names import find_name, is_name, passage_names
+from eval.datasets.gold_names import FILE, find_name, is_name, passage_names
 from eval.datasets.same import same_words
 from eval.experiment.executor import Fingerprinted
 from retrieval.aliases import Aliases, load_aliases
@@ -48,7 +48,10 @@ async def match_gold(
     Raises:
         DataError: for a gold passage by a name that several files have.
     """
-    if index is None:
+    folders, own = [each for each in folders if not is_own(each)], [each for each in folders if is_own(each)]
+    if index is None or (
+        own and not folders
+    ):  # a retriever of the user's own knows passages by searching only
         return list(questions)
     ids = list(dict.fromkeys(id_ for each in questions if not each.pages for id_ in each.supporting))
     names = [each.id for each in questions]
@@ -63,12 +66,21 @@ async def match_gold(
         return list(questions)
     by_name = find_names([id_ for id_ in ids if id_ not in known], folders)
     known.update(by_name)
+    _tell_other_folders(by_name)
+    missing = [id_ for id_ in ids if id_ not in known]
+    if missing and own:  # which may have them
+        known.update(missing)
+        _print(
+            f"{len(missing):,} of {len(ids):,} gold passages, such as '{missing[0]}', are not in "
+            f"{', '.join(folders)}: they count as they stand, as ids, titles or files of {', '.join(own)}."
+        )
+        missing = []
     matched = [
         each if each.pages or known.issuperset(each.supporting) else replace(each, supporting=())
         for each in questions
     ]
     matched = _name(_rename(matched, load_aliases(folders)), by_name)
-    if missing := [id_ for id_ in ids if id_ not in known]:
+    if missing:
         lost = sum(
             bool(one.supporting) > bool(other.supporting)
             for one, other in zip(questions, matched, strict=True)
@@ -86,11 +98,20 @@ async def match_gold(
     return matched
 
 
-def find_names(gold: Sequence[str], folders: Sequence[str]) -> dict[str, str]:
-    """Return what gold passages that are no ids are in some indexes, such as "file:tr9.md".
+def name_gold(questions: Sequence[Question], folders: Sequence[str]) -> list[Question]:
+    """Return the questions with gold passages as some indexes call them; what these lack stays as it is."""
+    gold = list(dict.fromkeys(id_ for each in questions if not each.pages for id_ in each.supporting))
+    try:
+        return _name(questions, find_names(gold, folders))
+    except CoragError:  # the index has been changed or damaged since it was searched
+        return list(questions)
 
-    They come by how they are given. Those that are nothing there are left out; where no index lies here, what
-    says what it is counts as it stands. Raises :class:`DataError` for a name of several files.
+
+def find_names(gold: Sequence[str], folders: Sequence[str]) -> dict[str, str]:
+    """Return what gold passages by name are in some indexes, such as "file:tr9.md".
+
+    They come by how they are given. Ids, and those that are nothing there, are left out; where no index lies
+    here, what says what it is counts as it stands. Raises :class:`DataError` for a name of several files.
     """
     if not gold:
         return {}
@@ -100,10 +121,27 @@ def find_names(gold: Sequence[str], folders: Sequence[str]) -> dict[str, str]:
     names: set[str] = set()
     for folder in stores:
         store = open_unchanged(folder, PassageStore, PassageStore.close)
-        if len(store) <= _MOST_NAMED:
+        ids = store.passages(gold)
+        gold = [each for each in gold if each not in ids]
+        if gold and len(store) <= _MOST_NAMED:
             names.update(name for passage in store.rows(0, len(store)) for name in passage_names(passage))
         store.close()
     return {each: name for each in gold if (name := find_name(each, names))}
+
+
+def _tell_other_folders(names: Mapping[str, str]) -> None:
+    """Print how many gold passages are given with folders that the index lacks, as of another year."""
+    longer = {
+        given: name.removeprefix(FILE)
+        for given, name in names.items()
+        if given.endswith(f"/{name.removeprefix(FILE)}") and name.startswith(FILE)
+    }
+    if longer:
+        given, file = next(iter(longer.items()))
+        _print(
+            f"{len(longer):,} gold passages are given with more folders than the index has, such as "
+            f"'{given}', which is taken for its '{file}': check that they are the same files."
+        )
 
 
 def _name(questions: Sequence[Question], names: Mapping[str, str]) -> list[Question]:
@@ -147,9 +185,6 @@ def _is_passage(question: Question, passage: Passage) -> bool:
 @asynccontextmanager
 async def _open_lookup(index: Fingerprinted, folders: Sequence[str]) -> AsyncIterator[_Lookup | None]:
     """Yield a function that looks passages up, None if there is no way to; close what it reads at the end."""
-    if any(map(is_named, folders)):  # a retriever of the user's own knows passages by searching only
-        yield None
-        return
     # The store first: workers' indexes are not open here, and a server would be sent thousands of ids.
     if folders and all(has_store(Path(folder)) for folder in folders):
         stores = [open_unchanged(Path(folder), PassageStore, PassageStore.close) for folder in folders]

@@ -30,7 +30,7 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 
 from corag.core.callers import for_caller
 from corag.core.errors import BackendError, CoragError
-from corag.core.own_objects import is_named
+from corag.core.own_objects import is_own
 from corag.core.protocols import Generator, Retriever
 from corag.core.runs.folder import writable_folder
 from corag.core.text import printable
@@ -53,11 +53,11 @@ async def open_model_quietly(config: ModelConfig, capacity: int = REPLIES_KEPT) 
     """Open a model as :func:`corag.generation.open.open_generator` does; what is printed goes to the log."""
     where = ", ".join(config.urls) or config.backend
     name = f"model {config.name}{f' with adapter {config.adapter}' if config.adapter else ''} ({where})"
-    is_own = config.backend == "python"  # open at once, and perhaps for each question anew
-    with quiet(f"opening {name}", "" if is_own else f"{name} is open") as print_line:
+    own = config.backend == "python"  # open at once, and perhaps for each question anew
+    with quiet(f"opening {name}", "" if own else f"{name} is open") as print_line:
         generator = await open_generator(config, capacity)
         for line in getattr(generator, "about", ()):
-            if not (is_own and line in _told):
+            if not (own and line in _told):
                 _told.add(line)
                 print_line(f"corag: {line}")
         return generator
@@ -66,8 +66,8 @@ async def open_model_quietly(config: ModelConfig, capacity: int = REPLIES_KEPT) 
 async def open_index_quietly(config: RetrieverConfig, *, part_alone: bool = False) -> Retriever:
     """Open an index as :func:`retrieval.open.open_retriever` does; what is printed goes to the log."""
     name = f"index {', '.join([*config.index, *config.url])}"
-    is_own = bool(config.index) and all(map(is_named, config.index))
-    with quiet(f"opening {name}", "" if is_own else f"{name} is open"):
+    own = bool(config.index) and all(map(is_own, config.index))
+    with quiet(f"opening {name}", "" if own else f"{name} is open"):
         return await open_retriever(config, part_alone=part_alone)
 
 

@@ -18,7 +18,8 @@ from corag.core.runs.folder import read_attempts
 from corag.core.runs.manifest import Manifest, Start
 from corag.core.runs.rows import SavedRow
 from corag.core.types import CandidateAnswer, Question, TokenUsage
-from eval.scoring.rows import ScoredRow, Scores
+from eval.datasets.corpora import index_aliases
+from eval.scoring.rows import ScoredRow, Scores, strip_unscored
 from eval.scoring.scorers import Scorer
 from eval.statistics.comparisons import Against, against_each_other
 from eval.statistics.intervals import Interval, bootstrap_mean
@@ -39,8 +40,8 @@ class ReportRuns:
     """The runs of a report, scored.
 
     Attributes:
-        scored: the runs. Their rows have no steps, and not what their methods add to answers: many runs fit
-            into memory.
+        scored: the runs. Their rows have those steps only that scores are made of, and not what their methods
+            add to answers: many runs fit into memory.
         candidates: by run, if its method chose among several answers.
     """
 
@@ -66,11 +67,11 @@ def read_report_runs(folders: Mapping[str, Path], scorer: str = "auto", recall_a
 
 def _read_run(name: str, folder: Path, manifest: Manifest) -> tuple[Run, Candidates]:
     rows, candidates = {}, {}
+    aliases = index_aliases(manifest.last.index)
     for row in read_attempts(folder):
-        # The steps are by far the most of a row. Traces are read again, one by one, when they are packed.
-        rows[row.question.id] = replace(
-            row, answer=row.answer and replace(row.answer, further={}), steps_json=b"[]"
-        )
+        # Traces are read again, one by one, when they are packed.
+        answer = row.answer and replace(row.answer, further={})
+        rows[row.question.id] = strip_unscored(replace(row, answer=answer), aliases)
         candidates[row.question.id] = list_candidates(row, manifest)
     return Run(name, folder, manifest, rows), candidates
 

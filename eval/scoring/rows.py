@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+import orjson
 
 from corag.core.runs.rows import SavedRow
 from corag.core.tools import SearchStep
-from eval.datasets.gold_names import is_name, passage_names
+from eval.datasets.gold_names import bare_name, is_name, passage_names
 from eval.datasets.pages import page_ids
 from eval.scoring.retrieval_metrics import (
     NO_NAMES,
@@ -109,7 +111,8 @@ def score_row(
         measures = {**further, "em": item.em, "f1": item.f1}
         further |= with_provenance(measures, r_precision(collected_pages, pages))
     elif searches:
-        names = _names_of_hits(row) if any(map(is_name, row.question.supporting)) else NO_NAMES
+        needed = _needs_hits(row, aliases)
+        names = _names_of_hits(row, titled=aliases.titled) if needed else NO_NAMES
         recall = supporting_recall(row.passage_ids, row.question.supporting, recall_at, aliases, names)
     if searches and texts is not None:
         # A passage that was collected twice takes one of the places, as in recall.
@@ -118,10 +121,34 @@ def score_row(
     return Scores(item.em, item.f1, recall, further, bool(gold))
 
 
-def _names_of_hits(row: SavedRow) -> Mapping[str, Collection[str]]:
-    """Return what the passages that a row's searches found are called by gold passages, by id."""
-    hits = (hit for step in row.steps if isinstance(step, SearchStep) for hit in step.hits)
-    return {hit.passage.id: set(passage_names(hit.passage)) for hit in hits}
+def strip_unscored(row: SavedRow, aliases: Aliases = NO_ALIASES) -> SavedRow:
+    """Return a row with those of its steps only that :func:`score_row` reads, with the same ``aliases``.
+
+    The steps are by far the most of a row.
+    """
+    if not _needs_hits(row, aliases):
+        return replace(row, steps_json=b"[]")
+    searches = [step for step in orjson.loads(row.steps_json) if step["kind"] == SearchStep.kind]
+    return replace(row, steps_json=orjson.dumps(searches))
+
+
+def _needs_hits(row: SavedRow, aliases: Aliases) -> bool:
+    """Whether gold passages are known by what searches told of passages, and not by ids alone."""
+    gold = row.question.supporting
+    return bool(gold) and (aliases.titled or any(map(is_name, gold)))
+
+
+def _names_of_hits(row: SavedRow, *, titled: bool) -> Mapping[str, Collection[str]]:
+    """Return what the passages that a row's searches found are called by gold passages, by id.
+
+    ``titled``: whether also by title and file as they stand, without what says which of them it is.
+    """
+    hits = [hit for step in row.steps if isinstance(step, SearchStep) for hit in step.hits]
+    names = {hit.passage.id: set(passage_names(hit.passage)) for hit in hits}
+    if titled:
+        for each in names.values():
+            each.update([bare_name(name) for name in each])
+    return names
 
 
 def score_rows(

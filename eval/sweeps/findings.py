@@ -15,6 +15,7 @@ from corag.core.runs.manifest import Manifest
 from corag.core.runs.rows import SavedRow
 from corag.core.types import MEASURING, CandidateAnswer, Question
 from eval.datasets.corpora import index_aliases
+from eval.experiment.gold import name_gold
 from eval.scoring.rows import MEASURES, score_row, score_rows
 from eval.scoring.scorers import Scorer, choose_scorer
 from eval.statistics.intervals import Interval, bootstrap_mean
@@ -138,10 +139,8 @@ def _score_cell(cell: Cell, options: dict[str, Any], metric: str) -> FinishedCel
     """Score one run by the gold answers that its question file holds now."""
     scorer = choose_scorer(cell.config.scorer, cell.config.dataset)
     by_id, manifest = read_rows(cell.folder), Manifest.read(cell.folder)
-    rows = [
-        replace(by_id[question.id], question=_with_known_gold(question, by_id[question.id], metric))
-        for question in cell.questions
-    ]
+    questions = _with_indexed_gold(cell.questions, by_id, metric, manifest.last.index)
+    rows = [replace(by_id[question.id], question=question) for question in questions]
     scored = score_rows(
         rows,
         scorer,
@@ -169,12 +168,20 @@ def _score_cell(cell: Cell, options: dict[str, Any], metric: str) -> FinishedCel
     )
 
 
-def _with_known_gold(question: Question, row: SavedRow, metric: str) -> Question:
-    """Return a question with those gold passages that the index had which its row was answered with.
+def _with_indexed_gold(
+    questions: Sequence[Question], rows: Mapping[str, SavedRow], metric: str, folders: Sequence[str]
+) -> list[Question]:
+    """Return questions with gold passages as the index calls them that their rows were answered with.
 
-    Where cells are compared by recall they keep all, since every cell must have every question.
+    A question has none if the index lacks one of them. Where cells are compared by recall it keeps all, since
+    every cell must have every question.
     """
-    return question if metric == "recall" else replace(question, supporting=row.question.supporting)
+    indexed = [replace(each, supporting=rows[each.id].question.supporting) for each in questions]
+    if metric != "recall":
+        return indexed
+    dropped = [each for each, kept in zip(questions, indexed, strict=True) if not kept.supporting]
+    named = {each.id: each for each in name_gold(dropped, folders)}
+    return [named.get(each.id, each) for each in indexed]
 
 
 def _spending(row: SavedRow) -> list[Spending]:

@@ -9,10 +9,14 @@ import pytest
 from corag.cli.main import main
 from corag.core.errors import DataError
 from corag.core.types import Passage, Question
+from corag.generation.config import ModelConfig
 from eval.experiment.gold import match_gold
+from eval.report.overview import describe, read_report_runs
+from eval.tables.results import table_of_runs
 from retrieval.build import build_index
 from retrieval.config import IndexConfig
 from retrieval.store import storing
+from tests.eval.runs import make_run, row
 from tests.fakes import WordRetriever
 from tests.messages import raises_message
 from tests.retrieval.conftest import ignore
@@ -54,6 +58,46 @@ async def test_what_is_nothing_in_the_index_leaves_no_recall_and_is_told(
     with raises_message(DataError):
         await gold(index, "readme.md")
     assert await gold(index, "manuals/readme.md") == ("file:manuals/readme.md",)
+
+
+async def test_a_file_with_more_folders_than_the_index_knows_is_told(
+    index: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await gold(index, "2023/manuals/tr9.md") == ("file:manuals/tr9.md",)
+    assert (
+        "1 gold passages are given with more folders than the index has, such as '2023/manuals/tr9.md', "
+        "which is taken for its 'manuals/tr9.md'" in capsys.readouterr().err
+    )
+    assert await gold(index, "tr9.md", "manuals/tr9.md") and not capsys.readouterr().err
+
+
+async def test_an_index_and_a_model_may_have_a_colon_in_their_names(index: str, tmp_path: Path) -> None:
+    Path(index).rename(named := tmp_path.parent / f"{tmp_path.name}:v2")
+    assert await gold(str(named), "tr9.md") == ("file:manuals/tr9.md",)
+    assert ModelConfig(name=str(named), backend="vllm").backend == "vllm"
+    assert ModelConfig(name="mine.py:model", backend="vllm").backend == "python"
+
+
+async def test_what_an_index_lacks_may_be_known_to_a_retriever_of_ones_own_beside_it(
+    index: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [Question("1", "Who?", ("X",), ("tr9.md",)), Question("2", "Who?", ("X",), ("mine-7",))]
+    matched = await match_gold(asked, WordRetriever(PASSAGES), [index, "mine.py:search"])
+    assert [each.supporting for each in matched] == [("file:manuals/tr9.md",), ("mine-7",)]
+    printed = capsys.readouterr().err
+    assert "1 of 2 gold passages, such as 'mine-7', are not in" in printed
+    assert "ids, titles or files of mine.py:search" in printed
+
+
+@pytest.mark.parametrize("index", ["nowhere", "mine.py:search"])
+def test_a_report_measures_recall_by_names_as_a_table_does(tmp_path: Path, index: str) -> None:
+    gold = ("title:About p1", "About p1")[index == "mine.py:search"]
+    asked = [Question(name, "Who?", ("X",), (gold,)) for name in "ab"]
+    rows = [row(asked[0], "X", ["p0", "p1"]), row(asked[1], "X", ["p0"])]
+    run = make_run(tmp_path / "run", rows, retriever={"index": [index], "url": []})
+    table = table_of_runs({"run": run}).to_json()["runs"]["run"]
+    overview = describe(read_report_runs({"run": run})).overview
+    assert table["recall"] == overview.runs[0].summary["recall"].mean == 0.5
 
 
 @pytest.mark.slow

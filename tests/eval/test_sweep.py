@@ -41,6 +41,7 @@ from eval.sweeps.sweep import (
 )
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
+from retrieval.store import storing
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
 from tests.messages import raises_message
 
@@ -533,6 +534,18 @@ def test_cells_can_be_compared_by_any_measure_that_all_of_them_have(
     assert main([*COMMAND, *few, "f2"]) == 2
     assert "metric must be one of f1, em, recall, accuracy" in capsys.readouterr().err
     assert swept(*few, "em")["metric"] == "em" and backends.asked == asked, "what was answered is answered"
+
+
+def test_recall_counts_gold_passages_by_title_and_keeps_those_that_the_index_lacks(
+    backends: Backends,
+) -> None:
+    Path("words").mkdir()
+    assert list(storing(WORLD, Path("words")))
+    for file, town, gold in (("test.jsonl", "Oslo", ["Oslo"]), ("dev.jsonl", "Alta", ["Alta", "Gone"])):
+        line = {"id": file, "question": f"Where is {town}?", "answers": [town], "supporting": gold}
+        Path(file).write_text(json.dumps(line) + "\n")
+    record = swept("--cells", "{one: {method: one_step, one_step.k: 2}}", "--grid", "", "--metric", "recall")
+    assert (record["cells"]["one"]["recall"], record["dev_cells"]["one"]["recall"]) == (1.0, 0.5)
 
 
 @pytest.mark.slow
