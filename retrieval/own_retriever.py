@@ -1,7 +1,8 @@
 """Something to search of the user's own: any object or function that returns passages for a query.
 
 What it returns is read by its form: texts, records, (passage, score) pairs, hits, documents of LangChain and
-LlamaIndex, predictions of DSPy, the arrays of bm25s. Passages without an id get one from their content.
+LlamaIndex, predictions of DSPy, the arrays of bm25s, the lists of Chroma. Passages without an id get one from
+their content.
 """
 
 from __future__ import annotations
@@ -139,7 +140,9 @@ def _items_of(value: Any) -> tuple[Sequence[Any], Sequence[float] | None]:
     if isinstance(value, Mapping):
         for name in ("passages", "documents", "results", "hits", "docs"):
             if name in value:
-                return _items_of((value[name], value["scores"]) if "scores" in value else value[name])
+                items, inner = _items_of(value[name])
+                items, scores = _join_columns(items, value)
+                return items, inner if scores is None else scores
         raise DataError(
             f"a record with {', '.join(map(str, value))[:100] or 'nothing'} has no list of passages."
         )
@@ -163,6 +166,42 @@ def _items_of(value: Any) -> tuple[Sequence[Any], Sequence[float] | None]:
     if items is None:
         raise DataError("that is no list of passages.")
     return items, None
+
+
+# What stands beside a list of passages, one for each, and the field of a record that it is: Chroma's names.
+_COLUMNS = {"ids": "id", "titles": "title", "metadatas": "metadata"}
+_SCORES = ("scores", "distances")
+
+
+def _join_columns(
+    items: Sequence[Any], record: Mapping[str, Any]
+) -> tuple[Sequence[Any], Sequence[float] | None]:
+    """Return passages with what stands beside them in lists of their own, and their scores.
+
+    Raises :class:`DataError` for lists of another length.
+    """
+    columns = {name: _column(record[name]) for name in (*_COLUMNS, *_SCORES) if record.get(name) is not None}
+    for name, values in columns.items():
+        if len(values) != len(items):
+            raise DataError(f"it has {len(items)} passages, but {len(values)} {name}: one is due for each.")
+    fields = {field: columns[name] for name, field in _COLUMNS.items() if name in columns}
+    if fields and all(isinstance(each, str | Mapping) for each in items):
+        items = [
+            {field: values[place] for field, values in fields.items() if values[place] is not None}
+            | ({"text": each} if isinstance(each, str) else dict(each))
+            for place, each in enumerate(items)
+        ]
+    scores = next((columns[name] for name in _SCORES if name in columns), None)
+    return items, [float(each) for each in scores] if scores and _is_numbers(scores) else None
+
+
+def _column(value: Any) -> list[Any]:
+    """Return a list, of an array or of the only list within another: Chroma has one for each query."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    inner = value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+    inner = inner.tolist() if hasattr(inner, "tolist") else inner
+    values = inner if isinstance(inner, list | tuple) else value
+    return list(values) if isinstance(values, list | tuple) else [values]
 
 
 def _flat(value: Any) -> Any:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from corag.core.errors import ConfigError
 from corag.core.options import Options
+from corag.core.own_objects import is_own
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import CHAINS, VERDICTS, Manifest
 from corag.core.runs.rows import SavedRow
@@ -198,8 +199,9 @@ class ScoredRuns:
         scorer: what answers were scored by.
         scoring: what to call it in a sentence, with the files that it needed.
         recall_at: recall was measured over so many passages.
-        notes: which questions are left out, whose gold answers count where the runs keep others, and how many
-            of those the scorer was not made for.
+        notes: which questions are left out, whose gold answers count where the runs keep others, how many of
+            those the scorer was not made for, and which runs never found a gold passage that nobody could
+            look up.
         left_out: how many questions some run lacks.
         paired: whether all runs have the same questions; without, nothing can be tested.
     """
@@ -255,7 +257,7 @@ def score_runs(
     title = scorer_title(rule, questions, start.aliases)
     gold = gold_note(runs) if stored_gold else ""
     notes = [unfinished_note(runs, questions) if paired else SIDE_BY_SIDE, gold]
-    notes = [note for note in (*notes, script_note(rule, questions)) if note]
+    notes = [note for note in (*notes, script_note(rule, questions), *map(unfound_gold_note, scored)) if note]
     left_out = len({name for run in runs for name in run.rows}) - len(questions)
     return ScoredRuns(scored, questions, rule, title, depth, notes, left_out, paired)
 
@@ -297,6 +299,23 @@ def unfinished_note(runs: Sequence[Run], questions: Sequence[Question]) -> str:
         f"{left_out:,} of {len(every):,} questions are left out: {', '.join(lacking)} of them."
         if left_out
         else ""
+    )
+
+
+def unfound_gold_note(run: Run) -> str:
+    """Return that a run with a retriever of the user's own never found a gold passage; "" if it did.
+
+    Which ids such a retriever has nobody can look up, so they may be others than the question file's.
+    """
+    recall = run.measures.get("recall", {})
+    shown = next((row.passage_ids[0] for row in run.rows.values() if row.passage_ids), "")
+    own = ", ".join(filter(is_own, run.manifest.last.index))
+    if not own or not shown or not recall or any(recall.values()):
+        return ""  # it is no such retriever, nothing was collected or measured, or gold was found
+    gold = next((row.question.supporting[0] for row in run.rows.values() if row.question.supporting), "")
+    return (
+        f"'{run.name}' found no gold passage at all, such as '{gold}'; what it found has ids such as "
+        f"'{shown}'. Recall compares 'supporting' with the ids, titles and files of what {own} returns."
     )
 
 

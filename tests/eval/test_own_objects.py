@@ -33,6 +33,7 @@ from corag import (
 from corag.cli.main import main
 from corag.core.errors import BackendError, ConfigError, DataError
 from corag.core.own_objects import describe, identify, register
+from corag.core.seeds import stable_hash
 from corag.core.types import Hit
 from corag.generation.own_model import read_reply
 from eval.api.ask import entry_of
@@ -247,6 +248,42 @@ def test_hits_keep_their_order_and_distances_are_negative() -> None:
     assert [hit.score for hit in read_hits(["x", "y"])] == [1, 0.5], "by rank, where nobody says"
     hits = [Hit(Passage("1", "", "x"), 2.0)]
     assert read_hits(hits) == hits and read_hits([]) == []
+
+
+@pytest.mark.parametrize("documents", [["a", "b"], ["a", "b", "c"]])
+def test_lists_beside_the_texts_are_read_as_chroma_gives_them(documents: list[str]) -> None:
+    value = {
+        "ids": [[f"id of {each}" for each in documents]], "documents": [documents], "embeddings": None,
+        "metadatas": [[{"title": "A", "source": "a.txt"}, *[None] * (len(documents) - 1)]],
+        "distances": [[0.1 * place for place in range(1, len(documents) + 1)]],
+    }  # fmt: skip
+    one, *others = read_hits(value)
+    assert (one.passage, one.score) == (Passage("id of a", "A", "a", "a.txt"), -0.1)
+    assert others[-1].passage == Passage(f"id of {documents[-1]}", "", documents[-1])
+
+
+def test_lists_of_other_lengths_are_refused() -> None:
+    with raises_message(DataError):
+        read_hits({"documents": ["a", "b"], "ids": ["1"]})
+
+
+def test_gold_passages_are_titles_or_files_of_what_an_own_retriever_returns_or_that_is_told(
+    tmp_path: Path,
+) -> None:
+    def search(query: str, k: int) -> list[dict[str, str]]:
+        return [{"id": "7", "title": "France", "source": "atlas.md", "text": TEXTS[0]}]
+
+    def recall_of(gold: str) -> tuple[float, str]:
+        records = [RECORDS[0] | {"supporting": [gold]}]
+        table = run(records, one_step, say, search, out=tmp_path / stable_hash(gold)).table().to_json()
+        return table["runs"]["one_step"]["recall"], " ".join(table["notes"])
+
+    for gold in ("7", "France", "atlas.md", "title:France"):
+        recall, notes = recall_of(gold)
+        assert recall == 1.0 and "no gold passage" not in notes, gold
+    recall, notes = recall_of("p12")
+    assert recall == 0.0
+    assert "found no gold passage at all, such as 'p12'; what it found has ids such as '7'" in notes
 
 
 # Methods
