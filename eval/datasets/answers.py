@@ -1,8 +1,8 @@
 """The answers of runs as a file for people and programs that want nothing else: JSON Lines or CSV.
 
 A line per question and run, with ``id``, ``question``, ``answer``, ``sources``, ``tokens`` (prompt plus
-generated), ``stopped`` (why the method stopped) and ``error`` ("" unless the question failed; its answer is
-then ""). Of several runs each line says under ``method`` which it is of.
+generated), ``stopped`` (why the method stopped) and ``error`` (in a line; "" unless the question failed;
+its answer is then ""). Of several runs each line says under ``method`` which it is of.
 
 Sources are the passages whose text stood in a prompt that led to the answer; where it is not known of any,
 all that were collected. In JSON Lines they are objects with ``id``, ``title``, ``file`` and ``page``, as far
@@ -67,7 +67,7 @@ def answer_records(rows: Mapping[str, SavedRow]) -> Iterator[dict[str, Any]]:
             "sources": [_source(each) for each in read or sources],
             "tokens": row.total_usage.total,
             "stopped": row.answer.stopped if row.answer else "",
-            "error": row.error,
+            "error": row.error.partition("\n")[0],  # a traceback may follow, which the run keeps
         }
 
 

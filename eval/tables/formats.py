@@ -1,7 +1,8 @@
 """A table in the forms that other programs take: CSV, LaTeX, Markdown, and records for a data frame.
 
 CSV and records have every figure as it stands in JSON: fractions. LaTeX and Markdown are for people and have
-what is printed in papers: scores in percent with their intervals, tokens, and the tests against a baseline.
+what is printed in papers: scores in percent with their intervals, tokens, the tests against a baseline, and
+what must be known beside these. Questions that runs disagree on are in none of them.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from corag.core.errors import ConfigError
 from corag.core.text import printable
 from eval.scoring.rows import MEASURES, measure_title
 from eval.statistics.comparisons import LEVEL, Against
-from eval.statistics.intervals import Interval
+from eval.statistics.intervals import Interval, Spread
 from eval.tables.columns import Summary
+from eval.tables.means import means_record
 from eval.tables.results import ResultsTable
 from eval.tables.verdicts import count_questions
 
@@ -25,32 +28,51 @@ Form = Literal["text", "latex", "markdown", "csv", "json"]
 _TEX = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
     ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''",
-    "†": r"$^{\dagger}$", "≈": r"$^{\approx}$", "Δ": r"$\Delta$",
+    "†": r"$^{\dagger}$", "≈": r"$^{\approx}$", "Δ": r"$\Delta$", "±": r"$\pm$",
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
 }  # fmt: skip
 
 
+def check_form(form: Form, disagreements: object) -> None:
+    """Raise :class:`ConfigError` if there are disagreements to list in a form that has no place for them."""
+    if disagreements and form not in ("text", "json"):
+        raise ConfigError(
+            "disagreements are listed in text and JSON only: leave them out here, or print the table."
+        )
+
+
 def table_records(table: ResultsTable) -> list[dict[str, Any]]:
-    """Return a flat record per run: figures as in JSON, each interval as two fields, and the tests."""
+    """Return a flat record per run: figures as in JSON, each interval as two fields, the tests and means.
+
+    A mean over runs stands in the record of the first of them.
+
+    Raises :class:`ConfigError` for a table that lists disagreements.
+    """
+    check_form("csv", table.disagreements)
     tests = {(one.run, one.measure): one for one in table.against}
     measures = dict.fromkeys(one.measure for one in table.against)
     records = []
     for summary in table.summaries:
         figures = summary.to_json()
         record: dict[str, Any] = {"run": figures.pop("method")}
-        left_out = ("first_error", "reasons", "measured_on_fewer", "estimated", "unasked")
+        left_out = ("first_error", "reasons", "measured_on_fewer")
         for name, value in figures.items():
             if name.endswith("_interval"):
                 measure = name.removesuffix("_interval")
                 record[f"{measure}_low"], record[f"{measure}_high"] = value or (None, None)
             elif name not in left_out:
                 record[name] = value
+        record |= {"estimated": summary.estimated, "unasked": summary.unasked}
+        for name, interval in summary.measured.items():
+            record[f"{name}_n"] = interval.n if interval else 0
         if trained_for := table.conditions.untrained.runs.get(summary.method):
             record["trained_for_others"] = ", ".join(trained_for)
         if table.baseline:
             record["baseline"] = table.baseline
         for measure in measures:
             record |= _test_record(measure, tests.get((summary.method, measure)))
+        for measure, spread in means_record(table.means).get(summary.method, {}).items():
+            record |= {f"{measure}_{name}_over_{table.over}": value for name, value in spread.items()}
         records.append(record | {"folder": str(table.runs[summary.method])})
     return records
 
@@ -128,6 +150,10 @@ def _paper(table: ResultsTable) -> _Paper:
         )
         for each in table.summaries
     }
+    for run, means in table.means.items():
+        if (runs := means["tokens"].n) > 1:
+            scores = [_mean(means.get(name)) for name in measures]
+            lines[f"{run}, mean of {runs}"] = (scores, f"{means['tokens'].mean:.0f}")
     tested = [name for name in measures if any(one.measure == name for one in table.against)]
     titles = [measure_title(name, table.recall_at) for name in measures]
     sizes = [
@@ -135,6 +161,13 @@ def _paper(table: ResultsTable) -> _Paper:
         for name in measures
     ]
     return _Paper(measures, titles, tested, lines, sizes)
+
+
+def _mean(value: Spread | None) -> _Score:
+    if value is None:
+        return _Score("", "", "", "", "")
+    deviation = "" if value.deviation is None else f"± {100 * value.deviation:.1f}"
+    return _Score(f"{100 * value.mean:.1f}", deviation, "", "", "")
 
 
 def _questions(counts: Iterable[int]) -> str:
@@ -191,11 +224,45 @@ def _caption(table: ResultsTable, paper: _Paper, best: str, even: str) -> str:
             f"Differences are from {table.baseline}, in points; p by Holm's rule over {tests} paired "
             "sign-flip tests."
         )
-    return " ".join(filter(None, [*parts, table.conditions.untrained.note]))
+    if table.means:
+        parts.append(f"±: standard deviation (n - 1) over runs that differ in their {table.over} only.")
+    return " ".join(filter(None, [*parts, *_cautions(table.summaries), table.conditions.untrained.note]))
+
+
+def _cautions(summaries: Sequence[Summary]) -> Iterator[str]:
+    """Yield what a reader of the figures must not miss: what failed, was not scored, or was estimated."""
+
+    def of(counts: Mapping[str, int]) -> str:
+        return ", ".join(
+            f"{each.method} {counts[each.method]:,} of {each.n:,}"
+            for each in summaries
+            if counts[each.method]
+        )
+
+    if failed := of({each.method: each.failed for each in summaries}):
+        yield f"Failed questions, which count as wrong: {failed}."
+    if unscored := of({each.method: each.unscored for each in summaries}):
+        yield f"Questions without gold answers, which are left out of EM and F1: {unscored}."
+    if unasked := of({each.method: each.unasked for each in summaries}):
+        yield f"Questions whose budget allowed no call of the model: {unasked}."
+    if estimated := [each.method for each in summaries if each.estimated]:
+        yield f"Tokens that were estimated, not counted: those of {', '.join(estimated)}."
+
+
+def _notes(table: ResultsTable) -> Iterator[str]:
+    """Yield all that must be known beside the figures and what a caption says."""
+    yield f"Scorer: {table.scoring}."
+    yield from table.conditions.shared
+    yield from (f"{name}: {own}" for name in table.runs if (own := table.conditions.own[name]))
+    yield from (each for each in table.sentences if each != table.conditions.untrained.note)
 
 
 def to_markdown(table: ResultsTable) -> str:
-    """Write a table as Markdown: scores in percent with intervals, the best in bold."""
+    """Write a table as Markdown: scores in percent with intervals, the best in bold, and all notes below.
+
+    Raises :class:`ConfigError` for a table that lists disagreements.
+    """
+    check_form("markdown", table.disagreements)
     paper, untrained = _paper(table), table.conditions.untrained
     heads = ["method"]
     for name, title in zip(paper.measures, paper.titles, strict=True):
@@ -212,7 +279,8 @@ def to_markdown(table: ResultsTable) -> str:
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     caption = _caption(table, paper, "Bold", "≈")
     verdict = [table.verdict] if table.verdict else []
-    return "\n\n".join([text, *map(_markdown, [caption, *verdict])]) + "\n"
+    notes = "\n".join(f"- {_markdown(each)}" for each in _notes(table))
+    return "\n\n".join([text, *map(_markdown, [caption, *verdict]), notes]) + "\n"
 
 
 def _markdown(text: str) -> str:
@@ -226,7 +294,10 @@ def to_latex(table: ResultsTable) -> str:
 
     Each score has a column of numbers (``S``) and one of intervals, and, with a baseline, one of differences
     and one of p-values. All else that must be known stands in comments.
+
+    Raises :class:`ConfigError` for a table that lists disagreements.
     """
+    check_form("latex", table.disagreements)
     paper, untrained = _paper(table), table.conditions.untrained
     spec, heads, rules, below = _latex_head(paper)
     lines = []
@@ -234,13 +305,13 @@ def to_latex(table: ResultsTable) -> str:
         cells = [_tex(run) + r"$^{\dagger}$" * (run in untrained.runs)]
         for name, score in zip(paper.measures, scores, strict=True):
             cells += _latex_cells(score, tested=name in paper.tested)
-        lines.append(f"    {' & '.join([*cells, tokens])} \\\\")
+        # Without the {} a name in brackets, or a star, would be an argument of \midrule or \\ before it.
+        lines.append(f"    {{}}{' & '.join([*cells, tokens])} \\\\")
     caption = _tex(_caption(table, paper, "Bold", "≈")).replace("Bold:", r"\textbf{Bold}:", 1)
-    comments = [table.verdict, f"Scorer: {table.scoring}.", *table.conditions.shared]
-    comments += [f"{name}: {table.conditions.own[name]}" for name in table.runs if table.conditions.own[name]]
+    comments = [table.verdict, table.conditions.untrained.note, *_notes(table)]
     head = [
         r"% In the preamble: \usepackage{booktabs,siunitx}",
-        *(f"% {' '.join(printable(each).split())}" for each in [*comments, *table.sentences] if each),
+        *(f"% {' '.join(printable(each).split())}" for each in comments if each),
     ]
     return "\n".join(
         [
@@ -296,7 +367,7 @@ def _latex_cells(score: _Score, *, tested: bool) -> Iterator[str]:
     """Yield the cells of a score, empty where there is none."""
     yield (r"\bfseries " * (score.mark == "best") + score.mean) if score.mean else "{--}"
     yield _TEX["≈"] * (score.mark == "even") + (
-        f"{{\\scriptsize {score.interval}}}" if score.interval else ""
+        f"{{\\scriptsize {_tex(score.interval)}}}" if score.interval else ""
     )
     if tested:
         yield score.difference or "{--}"

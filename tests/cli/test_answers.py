@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,18 @@ def test_some_gold_answers_are_scored_and_failed_questions_are_there(tmp_path: P
     failed, answered = records(tmp_path / "answers.csv")
     assert failed["error"] and not failed["answer"] and not answered["error"]
     assert answered["answer"] == "Orvale" and answered["sources"] == "About p1"
+
+
+def test_an_error_is_one_line_of_an_answers_file(tmp_path: Path) -> None:
+    """A run keeps the traceback of an own model, for which a cell is no place."""
+    failed = replace(row(BARE, None), error="ValueError: boom\nTraceback ...\n  File x")
+    runs = Results({"run": make_run(tmp_path / "run", [failed])})
+    for file in (tmp_path / "answers.csv", tmp_path / "answers.jsonl"):
+        runs.write_answers(file)
+    (line,) = csv.DictReader((tmp_path / "answers.csv").open())
+    assert (
+        line["error"] == json.loads((tmp_path / "answers.jsonl").read_text())["error"] == "ValueError: boom"
+    )
 
 
 def test_answers_of_several_runs_say_whose_they_are(tmp_path: Path) -> None:

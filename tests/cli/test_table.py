@@ -375,18 +375,69 @@ def test_a_table_for_a_paper_has_the_figures_of_json(tmp_path, capsys):
                 assert float(difference) == pytest.approx(100 * test["difference"], abs=0.06)
                 assert p == ("<0.001" if test["p_value_holm"] < 0.001 else f"{test['p_value_holm']:.3f}")
     assert text.count("\\bfseries") == 2, "the best EM and F1, but no recall, in which all are alike"
-    assert sum("\\approx" in line for line in text.splitlines() if line.startswith("    ir")) == 1
-    if shutil.which("pdflatex"):
-        head, tail = (
-            "\\documentclass{article}\\usepackage{booktabs,siunitx}\\begin{document}",
-            "\\end{document}",
-        )
-        (tmp_path / "paper.tex").write_text(f"{head}\n{text}\n{tail}")
-        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-        assert (done.returncode, "Output written on paper.pdf (1 page" in done.stdout) == (0, True), (
-            done.stdout
-        )
+    assert sum("\\approx" in line for line in text.splitlines() if line.startswith("    {}ir")) == 1
+    compile_latex(text, tmp_path)
+
+
+def compile_latex(text, folder):
+    """Compile a table, where LaTeX is installed."""
+    if not shutil.which("pdflatex"):
+        return
+    head = "\\documentclass{article}\\usepackage{booktabs,siunitx}\\begin{document}"
+    (folder / "paper.tex").write_text(f"{head}\n{text}\n\\end{{document}}")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "Output written on paper.pdf (1 page" in done.stdout) == (0, True), done.stdout
+
+
+def test_names_in_brackets_and_with_stars_are_no_arguments_in_latex(tmp_path):
+    names = ("[2019] good", "*starred", "[bold]")
+    runs = {name: run_of(tmp_path / name, range(4), {"seed": n}) for n, name in enumerate(names)}
+    text = Results(runs).to_latex()
+    assert all(f"    {{}}{name} & " in text for name in names)
+    compile_latex(text, tmp_path)
+
+
+def test_every_form_says_what_failed_and_what_was_not_scored(tmp_path):
+    rows = [
+        row(replace(each, answers=()) if n < 3 else each, None if n > 19 else "Town 4", [f"p{n}"])
+        for n, each in enumerate(QUESTIONS)
+    ]
+    other = {"model": "another", "seed": 1}
+    runs = {"whole": run_of(tmp_path / "whole", range(24)), "weak": make_run(tmp_path / "weak", rows, other)}
+    compared = Results(runs).compare("whole")
+    markdown, latex = compared.to_markdown(), compared.to_latex()
+    caption = latex[latex.index("\\caption") :]
+    for text in (markdown, caption):
+        assert "Failed questions, which count as wrong: weak 4 of 24." in text
+        assert "24 questions" in text
+    for sentence in ("weak: model: model (another)", "Scorer: ", "weak: 4 failed:", "Questions: q.jsonl"):
+        assert f"\n- {sentence}" in markdown and f"\n% {sentence}" in latex
+    assert "another" not in caption
+    part = Results({"weak": runs["weak"]}).table()
+    assert "left out of EM and F1: weak 3 of 24." in part.to_markdown()
+    (line,) = csv.DictReader(io.StringIO(part.to_csv()))
+    assert (line["em_n"], line["recall_n"], line["estimated"], line["unasked"]) == ("21", "24", "False", "0")
+
+
+def test_means_stand_in_every_form_and_disagreements_are_refused_where_they_do_not(tmp_path, capsys):
+    runs = [run_of(tmp_path / f"seed{n}", range(6 + 6 * n), {"seed": n}) for n in range(3)]
+    means = Results({each.name: each for each in runs}).table(over="seeds")
+    assert "| seed0, mean of 3 | 50.0 ± 25.0 | " in means.to_markdown()
+    latex = means.to_latex()
+    assert latex_rows(latex)["seed0, mean of 3"][:2] == ["50.0", "pm 25.0"]
+    assert "runs that differ in their seeds only." in latex
+    compile_latex(latex, tmp_path)
+    first, second, _ = csv.DictReader(io.StringIO(means.to_csv()))
+    fields = [f"em_{name}_over_seeds" for name in ("mean", "deviation", "runs")]
+    assert [first[name] for name in fields] == ["0.5", "0.25", "3"] and second[fields[0]] == ""
+    options = [*map(str, runs[:2]), "--baseline", "seed0", "--disagreements", "3"]
+    assert main(["table", *options, "--to", "latex"]) == 2
+    assert "disagreements are listed in text and JSON only" in capsys.readouterr().err
+    listed = Results({each.name: each for each in runs}).compare("seed0", disagreements=3)
+    for write in (listed.to_csv, listed.to_latex, listed.to_markdown, listed.to_pandas):
+        with raises_message(ConfigError):
+            write()
 
 
 def test_a_table_as_csv_and_markdown(tmp_path, capsys):

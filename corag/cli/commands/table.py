@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from corag.cli.result import CommandResult
-from eval.tables.formats import FORMS, Form
+from eval.tables.formats import FORMS, Form, check_form
 from eval.tables.printing import print_results
 from eval.tables.results import TableView, table_of_runs
 from eval.tables.runs import Runs
@@ -41,6 +41,7 @@ class TableOptions(Runs, TableView):
 
 def main(config: TableOptions) -> CommandResult:
     """Print the table. The status is 1 if every question of some run failed."""
+    check_form(config.to, config.disagreements)
     table = table_of_runs(config.by_name(), config)
     if config.to == "text":
         print_results(table)
