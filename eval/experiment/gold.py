@@ -40,6 +40,8 @@ async def match_gold(
 ) -> list[Question]:
     """Return the questions, without gold passages where the index lacks one of them; print their number.
 
+    Beside a retriever of the user's own, which may have what an index lacks, they keep all.
+
     Args:
         questions: those of a run. Gold passages that are known by their page only are left as they are.
         index: what is searched, None for nothing.
@@ -48,54 +50,58 @@ async def match_gold(
     Raises:
         DataError: for a gold passage by a name that several files have.
     """
-    folders, own = [each for each in folders if not is_own(each)], [each for each in folders if is_own(each)]
-    if index is None or (
-        own and not folders
-    ):  # a retriever of the user's own knows passages by searching only
+    # A retriever of the user's own knows passages by searching only.
+    own, folders = list(filter(is_own, folders)), [each for each in folders if not is_own(each)]
+    if index is None or (own and not folders):
         return list(questions)
     ids = list(dict.fromkeys(id_ for each in questions if not each.pages for id_ in each.supporting))
-    names = [each.id for each in questions]
     try:
         async with _open_lookup(index, folders) as look_up:
             if look_up is None:
                 return list(questions)
             known = set(await _in_batches(look_up, ids))
-            themselves = await _in_batches(look_up, names)
+            themselves = await _in_batches(look_up, [each.id for each in questions])
     except CoragError as error:
         _print(f"gold passages were not looked up in the index: {error}")
         return list(questions)
     by_name = find_names([id_ for id_ in ids if id_ not in known], folders)
-    known.update(by_name)
     _tell_other_folders(by_name)
+    known.update(by_name)
     missing = [id_ for id_ in ids if id_ not in known]
-    if missing and own:  # which may have them
+    if own:  # which may have them
         known.update(missing)
-        _print(
-            f"{len(missing):,} of {len(ids):,} gold passages, such as '{missing[0]}', are not in "
-            f"{', '.join(folders)}: they count as they stand, as ids, titles or files of {', '.join(own)}."
-        )
-        missing = []
     matched = [
         each if each.pages or known.issuperset(each.supporting) else replace(each, supporting=())
         for each in questions
     ]
     matched = _name(_rename(matched, load_aliases(folders)), by_name)
     if missing:
-        lost = sum(
-            bool(one.supporting) > bool(other.supporting)
-            for one, other in zip(questions, matched, strict=True)
-        )
+        lacking = f"{len(missing):,} of {len(ids):,} gold passages, such as '{missing[0]}'"
         _print(
-            f"the index lacks {len(missing):,} of {len(ids):,} gold passages, such as '{missing[0]}': the "
-            f"{lost:,} of {len(questions):,} questions that they belong to have no recall."
+            f"{', '.join(folders)} has not {lacking}: they count if {', '.join(own)} finds them, as ids, "
+            "titles or files."
+            if own
+            else f"the index lacks {lacking}: the {_count_lost(questions, matched):,} of {len(questions):,} "
+            "questions that they belong to have no recall."
         )
-    own = [each.id for each in questions if each.id in themselves and _is_passage(each, themselves[each.id])]
-    if own:
+    _tell_passages(questions, themselves)
+    return matched
+
+
+def _count_lost(questions: Sequence[Question], matched: Sequence[Question]) -> int:
+    """Return how many questions have lost their gold passages."""
+    pairs = zip(questions, matched, strict=True)
+    return sum(bool(one.supporting) > bool(other.supporting) for one, other in pairs)
+
+
+def _tell_passages(questions: Sequence[Question], themselves: Mapping[str, Passage]) -> None:
+    """Print how many questions are passages of the index; ``themselves``: its passages of their ids."""
+    same = [each.id for each in questions if each.id in themselves and _is_passage(each, themselves[each.id])]
+    if same:
         _print(
-            f"{len(own):,} of {len(questions):,} questions are passages of the index, such as '{own[0]}': "
+            f"{len(same):,} of {len(questions):,} questions are passages of the index, such as '{same[0]}': "
             "leave_out_self keeps a question from finding itself."
         )
-    return matched
 
 
 def name_gold(questions: Sequence[Question], folders: Sequence[str]) -> list[Question]:
