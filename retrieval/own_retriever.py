@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from corag.core.errors import ConfigError, DataError, SearchFailedError
 from corag.core.own_calls import OwnCall
-from corag.core.own_objects import identify
+from corag.core.own_identity import identify
 from corag.core.protocols import Retriever
 from corag.core.types import Hit, Passage, passage_id
 from retrieval.records import passage_from_record

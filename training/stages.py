@@ -151,7 +151,9 @@ def build_stamp(stage: Stage) -> Stamp:
             prompts = list(options.corag.templates())
             files = {"questions": options.questions, "aliases": options.aliases, **options.corag.files()}
             made_from |= {part: [Input(file, file_digest(file))] for part, file in files.items() if file}
-            made_from |= weights_read(options.model.name, options.model.adapter)
+            made_from |= weights_read(
+                options.model.name, options.model.adapter, backend=options.model.backend
+            )
     made_with["prompts"] = [prompt.identity for prompt in prompts]
     return Stamp(made_with, made_from | indexes_read(options.retriever))
 

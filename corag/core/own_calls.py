@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from corag.core.errors import ConfigError
-from corag.core.own_objects import describe
+from corag.core.own_identity import describe
 
 Settings = Mapping[str, Sequence[str]]
 """The names that libraries have for a setting, by ours."""

@@ -11,25 +11,21 @@ import importlib.util
 import inspect
 import re
 import sys
-import sysconfig
-import textwrap
 import threading
 import traceback
-import types
 import typing
 import weakref
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from corag.core.errors import ConfigError, CoragError, nearest, reason
 from corag.core.files import file_digest
-from corag.core.seeds import stable_hash
+from corag.core.own_identity import describe, given_fingerprint, identify
 
 _NAMED = re.compile(r"(?!https?:)[^:]*[^:\s]:[A-Za-z_]\w*(?:\.\w+)*(?:#\d+)?")
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def is_named(name: str) -> bool:
@@ -121,90 +117,6 @@ def place_of(error: BaseException) -> str:
     return f"{innermost.filename}, line {innermost.lineno}"
 
 
-def source_digest(code: Callable[..., Any] | type) -> str:
-    """Return 16 hexadecimal digits of the source text of a function or class, the same however it was loaded.
-
-    Only its own text counts, comments included. What it refers to does not: after an edit of a helper, of a
-    constant or of what a closure holds, answer into another folder.
-    """
-    try:
-        # Dedented, so that the digest stays when it moves into a function or out of one.
-        return stable_hash(textwrap.dedent(inspect.getsource(code)))
-    except (OSError, TypeError):
-        # Typed in at a prompt or made by exec: no text is stored, but its code has names and constants.
-        codes = [inspect.unwrap(each).__code__ for each in _functions(code)]
-        return stable_hash(" ".join(map(_code_text, codes)))
-
-
-def _functions(code: Callable[..., Any] | type) -> list[Any]:
-    members = vars(code).values() if isinstance(code, type) else [code]
-    return [each for each in members if isinstance(inspect.unwrap(each), types.FunctionType)]
-
-
-def _code_text(code: types.CodeType) -> str:
-    constants = [repr(value) for value in code.co_consts if not inspect.iscode(value)]
-    return f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {constants}"
-
-
-def describe(thing: Any) -> str:
-    """Return the dotted name of a function, or of the class of an object.
-
-    >>> describe(describe), describe(Path("a"))
-    ('corag.core.own_objects.describe', 'pathlib.PosixPath')
-    """
-    if isinstance(thing, partial):
-        return describe(thing.func)
-    if isinstance(owner := getattr(thing, "__self__", None), object) and inspect.ismethod(thing):
-        kind = owner if isinstance(owner, type) else type(owner)
-        return f"{_dotted(kind)}.{thing.__name__}"
-    return _dotted(thing if isinstance(thing, type) or inspect.isroutine(thing) else type(thing))
-
-
-def _dotted(code: Any) -> str:
-    module = getattr(code, "__module__", None) or ""
-    module = re.sub(r"^own_method_(.*)_[0-9a-f]+$", r"\1", module)  # a file that was named
-    name = getattr(code, "__qualname__", type(code).__qualname__).rpartition("<locals>.")[2]
-    return name if module in ("", "builtins", "__main__") else f"{module}.{name}"
-
-
-def identify(thing: Any) -> str:
-    """Return what tells a function or object from others, the same in every process: its name and content.
-
-    Its own ``fingerprint`` (a text, or a function without arguments that returns one) if it has one; else,
-    of the user's own code, a digest of the source; and the name of a model, if it says one.
-    """
-    name = describe(thing)
-    if isinstance(thing, partial):
-        return f"{identify(thing.func)}:{stable_hash(_ADDRESS.sub('', repr((thing.args, thing.keywords))))}"
-    owner = thing.__self__ if inspect.ismethod(thing) else thing
-    own = getattr(owner, "fingerprint", None)
-    own = own() if callable(own) else own
-    if isinstance(own, str) and own:
-        return f"{name}:{own}"
-    code = owner if inspect.isroutine(owner) else type(owner)
-    digest = "" if _is_of_a_library(code) else f":{source_digest(code)}"
-    called = next((value for value in map(partial(_text_at, owner), _MODEL_NAMES) if value), "")
-    return f"{name}{f'({called})' if called else ''}{digest}"
-
-
-_MODEL_NAMES = ("model_name", "model", "model_id")  # LangChain, DSPy, LlamaIndex
-
-
-def _text_at(thing: Any, name: str) -> str:
-    value = getattr(thing, name, "")
-    return value if isinstance(value, str) else ""
-
-
-def _is_of_a_library(code: Any) -> bool:
-    """Whether code was installed: a new version of a library is no change of the user's."""
-    module = sys.modules.get(getattr(code, "__module__", None) or "")
-    file = getattr(module, "__file__", None)
-    if module is None or file is None:
-        return getattr(code, "__module__", "") == "builtins" or inspect.isbuiltin(code)
-    standard = Path(file).is_relative_to(sysconfig.get_path("stdlib"))
-    return standard or not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
-
-
 _registered: dict[str, Callable[[], Any]] = {}
 _registering = threading.Lock()
 
@@ -212,20 +124,22 @@ _registering = threading.Lock()
 def register(thing: Any) -> str:
     """Give an object of this process a name, by which options can refer to it while it lives.
 
-    That is MODULE:NAME, by which other processes can load it, if the module has it under its name; else it
-    has a number, MODULE:NAME#1. The same object always has the same name.
+    That is MODULE:NAME, by which other processes can load it, if the module has it under its name and no
+    earlier object of that name lives; else it has a number, MODULE:NAME#1. The same object always has the
+    same name.
     """
     module, _, name = describe(thing).rpartition(".")
     name = re.sub(r"[^\w.]+", "", name)  # of <lambda>
     base = f"{module or '__main__'}:{name}"
-    if getattr(sys.modules.get(module or "__main__"), name, None) is thing:
-        _registered[base] = _reference(thing)
-        return base
+    is_named_so = getattr(sys.modules.get(module or "__main__"), name, None) is thing
     with _registering:
-        for number in range(1, len(_registered) + 2):
-            key = f"{base}#{number}"
-            known = _registered.get(key, lambda: None)()
-            if known is None or _is_same(known, thing):
+        keys = [base, *(f"{base}#{number}" for number in range(1, len(_registered) + 2))]
+        living = {key: known for key in keys if (known := _registered.get(key, lambda: None)()) is not None}
+        if same := [key for key, known in living.items() if _is_same(known, thing)]:
+            return same[0]
+        # One that was redefined is another: whoever opened the earlier still refers to it by its name.
+        for key in keys if is_named_so else keys[1:]:
+            if key not in living:
                 _registered[key] = _reference(thing)
                 return key
     raise AssertionError("there is one name more than objects")
@@ -270,3 +184,13 @@ def fingerprint_of(name: str) -> str:
         return identify(find_own(name, "its name"))
     except ConfigError:
         return ""
+
+
+def known_by_content(name: str) -> bool:
+    """Whether an own object says no ``fingerprint``, so that some changes of it are not noticed."""
+    if not is_own(name):
+        return False
+    try:
+        return not given_fingerprint(find_own(name, "its name"))
+    except ConfigError:
+        return False

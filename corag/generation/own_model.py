@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from corag.core.errors import ConfigError, RequestRefusedError
 from corag.core.own_calls import OwnCall
-from corag.core.own_objects import describe, identify
+from corag.core.own_identity import describe, identify
 from corag.core.prompting.prompt import NOTHING_LEFT_OUT, Prompt
 from corag.core.protocols import (
     Ability,

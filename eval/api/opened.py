@@ -13,7 +13,8 @@ from typing import Any, Generic, Self, TypeVar
 from weakref import WeakSet
 
 from corag.core.errors import ConfigError
-from corag.core.own_objects import describe, register
+from corag.core.own_identity import describe
+from corag.core.own_objects import register
 from corag.core.protocols import Generator, Retriever
 from corag.core.types import Hit, Passage
 from corag.generation.config import ModelConfig
@@ -128,7 +129,7 @@ async def _open_model(options: ModelConfig) -> Generator:
 
 
 _models: _Pool[ModelConfig, Generator] = _Pool(
-    _open_model, lambda options: weights_read(options.name, options.adapter)
+    _open_model, lambda options: weights_read(options.name, options.adapter, backend=options.backend)
 )
 _indexes: _Pool[RetrieverConfig, Retriever] = _Pool(open_index_quietly, indexes_read)
 

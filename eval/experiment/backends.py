@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from rich.console import Console
 
+from corag.core.callers import for_caller
 from corag.core.errors import ConfigError, DataError
 from corag.core.files import file_digest
 from corag.core.method import MethodConfig
@@ -148,12 +149,13 @@ def tell_taught_otherwise(options: MethodConfig, model: ModelConfig) -> None:
     with suppress(DataError):  # not ours; an adapter's is refused when it is opened
         training = read_training(model.adapter, model.name)
     if training is not None and (difference := options.taught_otherwise(training)):
-        _print_once(f"corag: '{model.adapter or model.name}' {difference}.")
+        print_once(f"corag: '{model.adapter or model.name}' {difference}.")
 
 
 @cache
-def _print_once(line: str) -> None:
-    Console(stderr=True, highlight=False).print(line, soft_wrap=True, markup=False)
+def print_once(line: str) -> None:
+    """Print a line on standard error, the first time that it is to be printed."""
+    Console(stderr=True, highlight=False).print(for_caller(line), soft_wrap=True, markup=False)
 
 
 def require_index(retriever: RetrieverConfig) -> None:
@@ -165,12 +167,15 @@ def require_index(retriever: RetrieverConfig) -> None:
         )
 
 
-def weights_read(model: str, adapter: str = "") -> dict[str, list[Input]]:
+def weights_read(model: str, adapter: str = "", *, backend: str = "") -> dict[str, list[Input]]:
     """Identify a model and its adapter by content, for a stamp, without opening them.
+
+    ``backend``: only of "python" a name is that of an own object. "phi:latest" is Ollama's, and a phi.py that
+    lies here is not run for it.
 
     What a hub holds under a name is not asked there: it counts as what it is called, among the settings.
     """
-    if digest := fingerprint_of(model):
+    if backend == "python" and (digest := fingerprint_of(model)):
         return {"model": [Input(model, digest)]}
     folders = {"model": "" if model == "default" else model, "adapter": adapter_folder(adapter)}
     return {

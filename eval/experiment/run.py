@@ -14,6 +14,7 @@ from corag.core.files import file_digest
 from corag.core.folder_lock import refuse_if_locked
 from corag.core.identity import identity_of
 from corag.core.option_names import Mark
+from corag.core.own_objects import known_by_content
 from corag.core.runs.environment import environment
 from corag.core.runs.failures import check_max_failed
 from corag.core.runs.folder import ANOTHER_OUT, RunFolder
@@ -28,6 +29,7 @@ from eval.experiment.backends import (
     OPENED_ALIASES,
     Setup,
     check_setup,
+    print_once,
     require_abilities,
     tell_taught_otherwise,
 )
@@ -56,7 +58,8 @@ class RunConfig(Setup, QuestionFile):
         leave_out_self: keep a question from finding the passage that has its own id, for sets whose queries
             are documents themselves, such as BEIR's ArguAna and Quora.
         max_failed: questions that may fail; if more do, the exit status is 1.
-        overwrite: throw away what a folder in ``out`` holds of a run of other settings, instead of refusing.
+        overwrite: throw away what a folder in ``out`` holds of a run of other settings, instead of refusing;
+            also of a function or object of yours that has no ``fingerprint``.
         workers: who answers: this process, or others.
     """
 
@@ -170,7 +173,28 @@ def open_run(
     settings = run_settings(config, name, model, index)
     environment = run_environment(config, settings) | dict(notes or {})
     path = run_path(config, name, settings, cell)
-    return RunFolder(path, settings, environment, overwrite=config.overwrite)
+    unsure = _known_by_content(config, searches=bool(settings["retriever"]))
+    run = RunFolder(
+        path,
+        settings,
+        environment,
+        overwrite=config.overwrite,
+        is_told_apart=not unsure and "code" not in settings,
+    )
+    if run.answered and unsure:
+        print_once(
+            f"corag: '{path}' goes on with {' and '.join(unsure)}, known by source and plain values alone: "
+            "if anything else has changed, answer anew with --overwrite true. A `fingerprint`, a text, says "
+            "which version it is."
+        )
+    return run
+
+
+def _known_by_content(config: RunConfig, *, searches: bool) -> list[str]:
+    """Return the names of the user's objects that do not say which version they are."""
+    names = [config.model.name] if config.model.backend == "python" else []
+    names += config.retriever.index if searches else []
+    return list(filter(known_by_content, names))
 
 
 def run_environment(config: RunConfig, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -257,7 +257,7 @@ def cell_stamp(cell: Cell) -> Stamp:
     """Return what a cell's answers depend on, as far as it is known without its engine and index."""
     config = cell.config
     made_with = {"run": method_settings(config, cell.method), "model": identity_of(config.model)}
-    made_from = weights_read(config.model.name, config.model.adapter)
+    made_from = weights_read(config.model.name, config.model.adapter, backend=config.model.backend)
     if cell.searches:
         made_with["retriever"] = identity_of(config.retriever)
         made_from |= indexes_read(config.retriever)

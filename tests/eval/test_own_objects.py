@@ -20,6 +20,7 @@ from corag import (
     Passage,
     Question,
     Tools,
+    aask,
     ask,
     closed_book,
     corag,
@@ -32,11 +33,13 @@ from corag import (
 )  # fmt: skip
 from corag.cli.main import main
 from corag.core.errors import BackendError, ConfigError, DataError
-from corag.core.own_objects import describe, identify, register
+from corag.core.own_identity import describe, identify
+from corag.core.own_objects import fingerprint_of, register
 from corag.core.seeds import stable_hash
 from corag.core.types import Hit
 from corag.generation.own_model import read_reply
 from eval.api.ask import entry_of
+from eval.experiment.backends import weights_read
 from retrieval.own_retriever import read_hits
 from tests.eval.test_own_methods import served_app
 from tests.messages import raises_message
@@ -466,6 +469,149 @@ def test_an_object_is_known_by_name_and_content() -> None:
     assert register(local).startswith("tests.eval.test_own_objects:find#"), "and nothing else by its name"
     talker = Talker()
     assert register(talker.generate) == register(talker.generate)
+
+
+def test_a_function_that_is_redefined_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a notebook, where each cell defines the same name anew."""
+
+    def make(text: str) -> Any:
+        async def llm(prompt: str) -> str:
+            await asyncio.sleep(0.02)
+            return text
+
+        llm.__module__, llm.__qualname__ = __name__, "llm"
+        monkeypatch.setitem(globals(), "llm", llm)
+        return llm
+
+    def make_search(text: str) -> Any:
+        def llm(query: str, k: int) -> list[str]:
+            return [text]
+
+        llm.__module__, llm.__qualname__ = __name__, "llm"
+        monkeypatch.setitem(globals(), "llm", llm)
+        return llm
+
+    first = open_model(make("A"))
+    second = open_model(make("B"))
+    assert [ask(ASKED, closed_book, each).text for each in (first, second)] == ["A", "B"]
+    assert [open_index(make_search(text)).search("q")[0].passage.text for text in "AB"] == ["A", "B"]
+
+    async def together() -> list[str]:
+        tasks = []
+        for text in "AB":
+            tasks.append(asyncio.create_task(aask(ASKED, closed_book, make(text))))
+            await asyncio.sleep(0.01)
+        return [answer.text for answer in await asyncio.gather(*tasks)]
+
+    assert asyncio.run(together()) == ["A", "B"]
+    first.close(), second.close()
+
+
+class Held:
+    """A model that is told from others by what it is made with."""
+
+    def __init__(self, path: Any) -> None:
+        self.path, self.calls, self.log = path, 0, [""]
+        self.seen: dict[str, int] = {}
+
+    def __call__(self, prompt: str) -> str:
+        self.calls += 1
+        self.log.append(prompt)
+        self.seen[prompt] = self.calls
+        return str(self.path)
+
+
+class Derived(Held):
+    """Has all from its base."""
+
+
+def counted(calls: list[str]) -> Any:
+    def llm(prompt: str) -> str:
+        calls.append(prompt)
+        return "Paris"
+
+    return llm
+
+
+def closed_over(value: Any, default: Any = "") -> Any:
+    def helper() -> Any:
+        return value
+
+    def llm(prompt: str, default: Any = default) -> str:
+        return str(helper())
+
+    return llm
+
+
+def test_what_an_object_holds_tells_it_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs: list[tuple[Any, Any]] = [
+        (Held("A"), Held("B")), (Held(Path("a")), Held(Path("b"))), (Held(["a"]), Held(["b"])),
+        (Held(Held("A")), Held(Held("B"))), (Held("A").__call__, Held("B").__call__),
+        (closed_over("A"), closed_over("B")), (closed_over("A", 1), closed_over("A", 2)),
+        (closed_over(Held("A")), closed_over(Held("B"))), (partial(say, Held("A")), partial(say, Held("B"))),
+        (lambda p: "A", lambda p: "B"),
+    ]  # fmt: skip
+    for one, other in pairs:
+        assert identify(one) == identify(one) != identify(other)
+    assert identify(closed_over("A")) == identify(closed_over("A")) and identify(Held(1)) == identify(Held(1))
+    before = identify(find), identify(Derived("A"))
+    monkeypatch.setitem(globals(), "TEXTS", ["another"])
+    monkeypatch.setattr(Held, "__call__", lambda self, prompt: "Rome")
+    assert identify(find) != before[0] and identify(Derived("A")) != before[1]
+
+
+def test_what_changes_by_being_used_is_no_other_object() -> None:
+    calls: list[str] = []
+    for model in (Held("A"), Derived("A"), counted(calls)):
+        before = identify(model)
+        model("q")
+        model("r")
+        assert identify(model) == before
+    secret = SimpleNamespace(api_key="a", _private=1, run_id="3f0a9c4d5e6b7a81", endpoint="x")
+    assert identify(secret) == identify(SimpleNamespace(api_key="b", endpoint="x"))
+
+
+def test_a_run_of_another_object_is_refused_or_begun_anew(tmp_path: Path, capsys: Any) -> None:
+    assert list(run(RECORDS, closed_book, Held("A"), out=tmp_path, limit=2).to_pandas().answer) == ["A"] * 2
+    with raises_message(ConfigError):
+        run(RECORDS, closed_book, Held("B"), out=tmp_path)
+    anew = run(RECORDS, closed_book, Held("B"), out=tmp_path, overwrite=True)
+    assert list(anew.to_pandas().answer) == ["B"] * 3
+    capsys.readouterr()
+
+    class Unseen:
+        def __init__(self, inner: Any) -> None:
+            self._inner = inner  # private: it is not noticed
+
+        def __call__(self, prompt: str) -> str:
+            return str(self._inner)
+
+    out = tmp_path / "unseen"
+    run(RECORDS, closed_book, Unseen("A"), out=out, limit=2)
+    assert "goes on" not in capsys.readouterr().err
+    run(RECORDS, closed_book, Unseen("A"), out=out)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "known by source and plain values alone" in said and "`fingerprint`" in said
+    anew = run(RECORDS, closed_book, Unseen("B"), out=out, overwrite=True)
+    assert list(anew.to_pandas().answer) == ["B"] * 3
+
+
+def test_the_whole_file_of_an_object_that_is_named_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = []
+    for text in "AB":
+        Path("my.py").write_text(f"import os\nos.environ['X'] = '{text}'\ndef llm(prompt):\n    return '1'\n")
+        names.append(fingerprint_of("my.py:llm"))
+    assert names[0] != names[1] and all(name.startswith("my.llm:") for name in names)
+
+
+def test_a_name_of_another_engine_runs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    Path("phi.py").write_text("open('was_run', 'w')\nlatest = str\n")
+    assert weights_read("phi:latest", backend="openai") == {} and not Path("was_run").exists()
 
 
 def test_plain_functions_are_called_one_at_a_time_and_coroutines_together(tmp_path: Path) -> None:

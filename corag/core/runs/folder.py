@@ -45,7 +45,9 @@ def _explain(line: str, before: Stamp, after: Stamp) -> str:
         return f"the function {after.made_with.get('method')} has changed since: its source differs"
     own, now = (_DIGEST.sub("", value) for value in values)
     if own == now and own.startswith("python:"):
-        return f"the {name} {own.removeprefix('python:')} has changed since: its source or content differs"
+        return (
+            f"the {name} {own.removeprefix('python:')} has changed since: its source or what it holds differs"
+        )
     return line
 
 
@@ -62,6 +64,7 @@ class RunFolder:
         environment: Mapping[str, Any],
         *,
         overwrite: bool | None = None,
+        is_told_apart: bool = True,
     ) -> None:
         """Create or resume the run in ``path``.
 
@@ -71,6 +74,8 @@ class RunFolder:
             environment: versions, hardware and the like, kept for every start.
             overwrite: a run of other settings is thrown away and begun anew, instead of refused; None where
                 nobody can choose that.
+            is_told_apart: whether equal settings mean equal answers. Else a run is also thrown away where no
+                setting differs: of objects of the user's some changes are not noticed.
 
         Raises:
             ConfigError: for other settings, or a run that another process is writing.
@@ -81,21 +86,27 @@ class RunFolder:
         self.answered: set[str] = set()
         self._lock = lock_folder(path, advice=ANOTHER_OUT)
         try:
-            self._resume(settings, environment, overwrite=overwrite)
+            anew = bool(overwrite) and not is_told_apart
+            self._resume(settings, environment, overwrite=overwrite, anew=anew)
             self._recover()
         except BaseException:
             self._lock.close()
             raise
 
     def _resume(
-        self, settings: Mapping[str, Any], environment: Mapping[str, Any], *, overwrite: bool | None
+        self,
+        settings: Mapping[str, Any],
+        environment: Mapping[str, Any],
+        *,
+        overwrite: bool | None,
+        anew: bool,
     ) -> None:
         settings = json.loads(orjson.dumps(settings))  # as they come back from a file, to be compared
         starts: list[Start] = []
         if (self.path / MANIFEST).exists():
             earlier = Manifest.read(self.path)
             before, after = Stamp(earlier.settings), Stamp(settings)
-            if overwrite and before.differences(after):
+            if anew or (overwrite and before.differences(after)):
                 # The answers first: were the settings gone without them, they would count as the new run's.
                 (self.path / TRACES).unlink(missing_ok=True)
             else:
