@@ -14,8 +14,9 @@ WATCHING = ("report_to", "logging_steps", "eval_steps", "save_steps")
 
 TRL_POINTERS = {
     "bf16": "write --precision bfloat16; auto takes it where the hardware multiplies it.",
-    "fp16": "small gradients vanish in float16, so there is none: write --precision bfloat16 or float32.",
-    "tf32": "write --precision bfloat16 or float32.",
+    "fp16": "small gradients vanish in float16, so there is none: write --precision bfloat16 or --precision "
+    "float32.",
+    "tf32": "write --precision bfloat16 or --precision float32.",
     "torch_dtype": "write --precision, which is of the frozen weights and of the arithmetic.",
     "dtype": "write --precision, which is of the frozen weights and of the arithmetic.",
     "num_train_epochs": "write --epochs.",

@@ -153,7 +153,8 @@ class RoundsConfig(QuestionFile):
         )
         yield (
             "verify" in tasks and self.sample.answers == "none",
-            "rows of verify are made of chains whose answers are noted: add --sample.answers final or draft",
+            "rows of verify are made of chains whose answers are noted: add --sample.answers final or "
+            "--sample.answers draft",
         )
         yield (
             all(ROW_TASKS[task].of_thoughts for task in tasks),

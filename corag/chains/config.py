@@ -279,7 +279,7 @@ class CoRAGConfig(MethodConfig, section="corag"):
             needed[Ability.LOGPROBS] = "choose --corag.rank_by refusals, and no signal 'probability'"
         ways = []
         if self.strategy != "greedy" and self._need_scores(self.chain_signals):
-            others = "refusals" if self.strategy == "tree" else "refusals or vote"
+            others = "refusals" if self.strategy == "tree" else "refusals or --corag.rank_by vote"
             ways.append(f"--corag.rank_by {others}")
         if Ability.SCORES in STOP_RULES[self.stop].needs:
             ways.append("--corag.stop check")

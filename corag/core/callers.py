@@ -3,8 +3,9 @@
 A message says ``--model.max_context 4096``, ``--out`` or ``'corag.max_hops'``. That is what the command line
 prints. In a program the same message has ``open_model(max_context=4096)``, ``out=`` and
 ``CoRAGConfig(max_hops=...)``: :class:`corag.core.errors.CoragError` and what the Python interface prints go
-through :func:`for_caller`, so no message is written twice. Commands (``corag index CORPUS --out FOLDER``) and
-options of other programs stay as they are.
+through :func:`for_caller`, so no message is written twice. Commands (``corag index CORPUS --out FOLDER``),
+options of other programs and all in quotes, which may be a user's own words, stay as they are. So do tables:
+what stands in them is translated sentence by sentence before it is drawn.
 """
 
 from __future__ import annotations
@@ -25,9 +26,15 @@ CALLED_FROM = "CORAG_CALLED_FROM"
 SHELL = "shell"
 PARAMETER = "="
 """The ``CALL`` of a section that Python's functions take as a parameter of its name."""
-_COMMAND = re.compile(r"\bcorag [a-z_]+\b.*?(?:(?<!\.)\.(?=\s|$)|[,;:)'\"`](?=\W|$)|$)", re.DOTALL)
+_COMMAND = re.compile(
+    r"\b(?:corag [a-z_]+|vllm serve|pip install)\b.*?(?:(?<!\.)\.(?=\s|$)|[,;:)'\"`](?=\W|$)|$)", re.DOTALL
+)
+# An option, with its value if it has one; or a text in quotes, which is none of ours.
 _OPTION = re.compile(
-    r"(?<![\w-])--(?P<name>[a-zA-Z](?:[\w.-]*\w)?)(?:[ =](?P<value>\"[^\"]*\"|'[^']*'|[^\s'\"]+))?"
+    r"(?<![\w-])--(?P<name>[a-zA-Z](?:[\w.-]*\w)?)"
+    r"(?:[ =](?P<value>\"[^\"]*\"|'[^']*'|[^\s'\"]+))?"
+    r"|(?<!\w)(?P<sign>['\"`])(?:(?!(?P=sign)).|(?P=sign)(?=\w))*(?P=sign)(?!\w)",
+    re.DOTALL,
 )
 _QUOTED = re.compile(r"(?P<unknown>unknown option )?'(?P<name>[a-z_]\w*(?:\.[a-zA-Z]\w*)+)'")
 _SAME_CALL = re.compile(r"\b(\w+)\(([^()]*)\) (?:and )?\1\((?!\.\.\.)")
@@ -88,6 +95,8 @@ def _translated(text: str) -> str:
     sections = _sections()
 
     def option(match: re.Match[str]) -> str:
+        if match["sign"]:
+            return match[0]
         name, typed = match["name"].replace("-", "_"), match["value"] or ""
         value = typed.rstrip(".,;:)'`\"") if typed[:1] not in "'\"" else typed
         place, _, last = name.rpartition(".")

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 import yaml
 
-from corag.core.errors import ConfigError
+from corag.core.errors import ConfigError, ConfigFileError
 from corag.core.option_names import is_list, meaning, options_of, renamed
 from corag.core.options import Options, full_names, implied_values, names_in, unchosen
 from corag.core.yaml_files import as_yaml, load_yaml, plain
@@ -161,7 +161,7 @@ def _read_yaml(file: str, config: type[Any], left_out: Collection[str]) -> Argum
     try:
         stated = full_names(config, data.items(), left_out=left_out)
     except ConfigError as error:
-        raise ConfigError(f"'{file}' has the {error}") from None
+        raise ConfigFileError(f"'{file}' has the {error.args[0]}") from None
     # A structure under an option of text, such as the cells of a sweep, is passed on in its order.
     types = dict(options_of(config))
     return [

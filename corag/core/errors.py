@@ -28,6 +28,13 @@ class ConfigError(CoragError):
     """An option, a configuration file or a combination of settings that cannot be used."""
 
 
+class ConfigFileError(ConfigError):
+    """A configuration file that cannot be used. Its options are named as it has them, whoever called."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)
+
+
 class DataError(CoragError):
     """A corpus, question or prompt file that cannot be read as what it should be."""
 

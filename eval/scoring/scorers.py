@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from corag.core.callers import for_caller
 from corag.core.errors import ConfigError, DataError, nearest
 from corag.core.text import is_other_script, normalize_as_mlqa, normalize_as_squad
 from corag.core.types import Question
@@ -249,8 +250,8 @@ def script_note(rule: Scorer, questions: Sequence[Question]) -> str:
         return ""
     return (
         f"{unspaced:,} of {len(answers):,} gold answers are in a script without spaces between words, where "
-        f"'{rule.title}' counts any other spelling as wrong: choose --scorer squad, which compares "
-        "characters."
+        f"'{rule.title}' counts any other spelling as wrong: "
+        + for_caller("choose --scorer squad, which compares characters.")
     )
 
 

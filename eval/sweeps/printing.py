@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
+from corag.core.callers import for_caller
 from eval.statistics.scaling import Fit
 from eval.sweeps.findings import Findings, FinishedCell
 from eval.sweeps.record import Sweep, spending_record
@@ -51,7 +52,10 @@ def print_choices(console: Console, sweep: Sweep) -> None:
         console.print(line, soft_wrap=True)
     else:
         console.print(
-            "Chosen on the very questions that are reported: optimistic. Name others with --dev.questions."
+            for_caller(
+                "Chosen on the very questions that are reported: optimistic. Name others with "
+                "--dev.questions."
+            )
         )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from corag.core.callers import for_caller
 from corag.core.runs.manifest import Manifest
 from eval.datasets.corpora import PAGED_FORMATS, PAGES, index_manifest
 from eval.scoring.rows import FURTHER
@@ -99,13 +100,13 @@ def remarks(summary: Summary) -> list[str]:
         sentences.append(f"it searched {times}: the model did not do what the method asks of it.")
     if summary.estimated:
         sentences.append(
-            "~ before its tokens: not all were counted, so they are estimated, one for four bytes of text "
-            "(--model.tokenizer counts a server's, count_tokens those of an own model)."
+            "~ before its tokens: not all were counted, so they are estimated, one for four bytes of text ("
+            + for_caller("--model.tokenizer counts a server's, count_tokens those of an own model).")
         )
     if summary.unasked:
         sentences.append(
             f"the budget allowed no call of the model for {summary.unasked:,} of {summary.n:,} questions: "
-            "give more tokens with --budget."
+            + for_caller("give more tokens with --budget.")
         )
     if summary.failed:
         reasons = (f"  {line}" for line in summary.failures.commonest())

@@ -13,7 +13,6 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from corag.core.callers import for_caller
 from corag.core.text import printable
 from eval.scoring.rows import FURTHER, MEASURES, measure_title
 from eval.statistics.comparisons import Against
@@ -50,7 +49,7 @@ def render_text(draw: Callable[[Console], object]) -> str:
     # In a notebook a console would show what it prints instead of writing it.
     options = {"file": text, "force_terminal": False, "force_jupyter": False}
     draw(TextConsole(width=_terminal_width() or 200, **options))
-    return for_caller(text.getvalue().rstrip("\n"))
+    return text.getvalue().rstrip("\n")
 
 
 def wide_console(columns: int = 200) -> Console:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from corag.core.callers import for_caller
 from corag.core.errors import ConfigError
 from corag.core.options import Options
 from corag.core.own_objects import is_own
@@ -333,7 +334,7 @@ def gold_note(runs: Sequence[Run]) -> str:
             )
     for run in runs:
         if len({start.aliases for start in run.manifest.starts if start.aliases is not None}) > 1:
-            parts.append(f"the starts of '{run.name}' had different --aliases")
+            parts.append(f"the starts of '{run.name}' had different {for_caller('--aliases')}")
     return (
         f"Stored gold answers differ: {'; '.join(parts)}. All runs are scored by those of '{first.name}'."
         if parts

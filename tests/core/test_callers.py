@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,14 @@ from corag import (
 )
 from corag.cli.main import main
 from corag.core.callers import in_python
+from corag.core.command_line import parse
 from corag.core.errors import ConfigError
+from corag.core.types import Question, TokenUsage
 from eval.api import Results
+from eval.experiment.run import RunConfig
 from eval.exporting import ExportConfig
 from eval.sweeps.sweep import SweepConfig
+from tests.eval.runs import make_run, row
 from tests.messages import messages, raises_message
 
 ASKED = [("Who wrote Emma?", "Jane Austen")]
@@ -40,7 +45,14 @@ LOADED = (ExportConfig, SweepConfig, training.rounds, training.experimental.pair
         ("Replace it with --overwrite true.", "Replace it with overwrite=True."),
         ("Lacks 2 (--shard 1/2): run it.", 'Lacks 2 (shard="1/2"): run it.'),
         ("add --corag.rank_by vote, or leave it.", 'add CoRAGConfig(rank_by="vote"), or leave it.'),
-        ("choose --corag.rank_by refusals or vote.", 'choose CoRAGConfig(rank_by="refusals") or vote.'),
+        (
+            "choose --corag.rank_by refusals or --corag.rank_by vote.",
+            'choose CoRAGConfig(rank_by="refusals") or CoRAGConfig(rank_by="vote").',
+        ),
+        (
+            "choose --corag.rank_by refusals or leave it.",
+            'choose CoRAGConfig(rank_by="refusals") or leave it.',
+        ),
         (
             "write --model.backend server --model.urls http://localhost:8000.",
             'write open_model(backend="server", urls="http://localhost:8000").',
@@ -55,6 +67,12 @@ LOADED = (ExportConfig, SweepConfig, training.rounds, training.experimental.pair
         ("make it with 'corag index X --out Y', or", "make it with 'corag index X --out Y', or"),
         ("write corag rounds --out FOLDER.", "write corag rounds --out FOLDER."),
         ("pip install --no-deps x, or start it with --logprobs-mode raw.",) * 2,
+        ("start it with vllm serve NAME --seed 1, or ask again.",) * 2,
+        ("the question 'what's git --limit 5 for?' failed",) * 2,
+        (
+            'of "git --limit 5", `--seed 1` and its runs\' --out',
+            'of "git --limit 5", `--seed 1` and its runs\' out=',
+        ),
         ("'corag.baselines' and 'x.yaml' are no options.",) * 2,
     ],
 )
@@ -99,6 +117,32 @@ def test_no_message_on_file_keeps_a_shells_option_in_python() -> None:
 def test_wrong_names_and_values_in_python(wrong: Callable[[Any], object], tmp_path: Path) -> None:
     with raises_message(ConfigError):
         wrong(tmp_path)
+
+
+@pytest.mark.usefixtures("called_from_python")
+def test_what_users_wrote_stays_in_tables(tmp_path: Path) -> None:
+    """Names of runs, questions and replies are drawn as they are; sentences are as Python has them."""
+    usage = {"reader": TokenUsage(1, 10, 2, 10, 2, estimated=3)}
+    asked = Question("q", "What is --seed 1?", ("a",))
+    rows = [row(asked, reply) for reply in ("use --limit 5", "a")]
+    runs = {
+        "with --seed 1": make_run(tmp_path / "one", [replace(rows[0], usage=usage)]),
+        "other": make_run(tmp_path / "other", [rows[1]], {"seed": 1}),
+    }
+    compared = Results(runs).compare("other", disagreements=1)
+    text = str(compared)
+    assert all(each in text for each in ("│ with --seed 1 ", "q: What is --seed 1?", "use --limit 5"))
+    assert len({len(line) for line in text.splitlines()[:4]}) == 1, "no column is shifted"
+    for form in (text, str(compared.to_json()), Results(runs).to_latex(), Results(runs).to_markdown()):
+        assert "--model.tokenizer" not in form and "tokenizer=" in form
+
+
+@pytest.mark.usefixtures("called_from_python")
+def test_options_of_a_file_are_named_as_it_has_them(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("ircot:\n  budget_polcy: x\n")
+    with raises_message(ConfigError):
+        parse(RunConfig, ["--config", str(file), "--method", "ircot"], "corag run", "Answer questions.")
 
 
 def test_a_command_says_it_as_a_shell_does(

@@ -597,7 +597,7 @@ async def test_the_end_of_a_turn_is_what_the_template_puts_behind_a_reply(reply:
 @pytest.mark.parametrize(
     ("config", "way_out"),
     [
-        (CoRAGConfig(strategy="best_of_n"), r"--corag.rank_by refusals or vote"),
+        (CoRAGConfig(strategy="best_of_n"), r"--corag.rank_by refusals or --corag.rank_by vote"),
         (CoRAGConfig(strategy="tree"), r"--corag.rank_by refusals;"),
         (CoRAGConfig(stop="learned"), r"--corag.stop check"),
         (FLAREConfig(), "log-probabilities of the tokens that it generates"),
