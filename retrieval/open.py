@@ -74,8 +74,9 @@ async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -
 
 # What is set for one kind of index, and how the kinds are called: all others pass it over.
 _OF_KIND = (
-    (("k1", "b"), "bm25", "a BM25 index"),
-    (("encoder",), "dense", "an index with vectors"),
+    (("bm25", "k1", "b", "language"), "bm25", "a BM25 index"),
+    (("encoder", "ef_search", "nprobe"), "dense", "an index with vectors"),
+    (("threads",), "folder", "an index folder that is searched here"),
     (("query_prefix", "passages_from"), "faiss", "a FAISS folder without a manifest"),
 )
 
@@ -84,9 +85,10 @@ def _kinds(folder: Path) -> tuple[str, ...]:
     """Return which of the settings in ``_OF_KIND`` an index has a use for."""
     manifest = read_manifest(folder)
     if manifest is not None:
-        return ("bm25",) if manifest.settings.kind == "bm25" else ("dense",)
+        return ("folder", "bm25" if manifest.settings.kind == "bm25" else "dense")
     # Its texts are those of a Lucene index, which are looked up and not searched.
-    return ("dense", "faiss") if (folder / INDEX).is_file() and (folder / DOCID).is_file() else ("bm25",)
+    is_faiss = (folder / INDEX).is_file() and (folder / DOCID).is_file()
+    return ("folder", "dense", "faiss") if is_faiss else ("folder", "bm25")
 
 
 def _refuse_unused(config: RetrieverConfig, kinds: Sequence[str], what: str) -> None:

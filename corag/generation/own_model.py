@@ -174,6 +174,8 @@ class OwnGenerator:
         if sampling.logprobs:
             settings["logprobs"] = True
         value = await self._call(self._argument(prompt), settings)
+        if error := _error_in(value):
+            raise RequestRefusedError(f"{self.name} returned an error, which is no answer: {error:.300}")
         if (reply := read_reply(value)) is None:
             raise RequestRefusedError(
                 f"{self.name} returned {value!r:.80}: return a text, or an object that has one "
@@ -236,6 +238,8 @@ def read_reply(value: Any) -> _Reply | None:
     >>> read_reply({"choices": [{"message": {"content": "Paris"}}]}).text
     'Paris'
     """
+    if _error_in(value):
+        return None
     if isinstance(value, Generation):
         value = value.completions[0]
     if isinstance(value, str):
@@ -248,13 +252,23 @@ def read_reply(value: Any) -> _Reply | None:
         return read_reply(value[0]) if value else None  # the first of several samples
     for name in _TEXTS:
         inner = _at(value, name)
-        if inner is None or callable(inner):
-            continue
+        if inner is None or callable(inner) or (name == "message" and isinstance(inner, str)):
+            continue  # a message that is a text is a server's, of what went wrong
         # Of a conversation that a pipeline returns the last turn is the reply.
         last = inner[-1:] if name == "generated_text" and isinstance(inner, list) else inner
         if (reply := read_reply(last)) is not None:
             return _with_details(reply, value)
     return None
+
+
+def _error_in(value: Any) -> str:
+    """Return what a server's reply says went wrong, "" if it says nothing of the kind."""
+    error = _at(value, "error")
+    if not (isinstance(error, str | Mapping) and error) and _at(value, "object") != "error":
+        return ""
+    told = error if isinstance(error, str | Mapping) and error else value
+    message = _at(told, "message")
+    return message if isinstance(message, str) and message else str(told)
 
 
 def _with_details(reply: _Reply, value: Any) -> _Reply:

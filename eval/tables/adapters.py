@@ -43,25 +43,35 @@ def find_untrained(manifests: Mapping[str, Manifest]) -> Untrained:
     """Return the runs whose model was fine-tuned, but not for all of the prompts that their method asks.
 
     What a model learned before, or an adapter from elsewhere, is not known: such runs are not among them.
+    Nor is it known what a method of the user's asks, if it names no prompts: its runs are.
     """
     trained = {name: manifest.last.trained_for for name, manifest in manifests.items()}
     runs = {
         name: tuple(trained[name])
         for name, manifest in manifests.items()
         if trained[name]
-        and not set(manifest.prompts) <= {prompt for prompts in trained[name].values() for prompt in prompts}
+        and (
+            _asks_unknown(manifest)
+            or not set(manifest.prompts) <= {each for prompts in trained[name].values() for each in prompts}
+        )
     }
-    by_weights: dict[tuple[str, Sequence[str]], list[str]] = {}
+    by_weights: dict[tuple[str, Sequence[str], bool], list[str]] = {}
     for name, methods in runs.items():
         start = manifests[name].last
         weights = f"adapter '{start.adapter}'" if start.adapter else f"model '{start.model}'"
-        by_weights.setdefault((weights, methods), []).append(name)
+        by_weights.setdefault((weights, methods, _asks_unknown(manifests[name])), []).append(name)
     sentences = [
-        f"{MARK} {_listed(names)}: the {weights} was trained for {_listed(methods)}, not for these prompts. "
+        f"{MARK} {_listed(names)}: the {weights} was trained for {_listed(methods)}, not "
+        f"{'known to be for the prompts of your own method' if unknown else 'for these prompts'}. "
         "What training would bring such a row is not seen."
-        for (weights, methods), names in by_weights.items()
+        for (weights, methods, unknown), names in by_weights.items()
     ]
     return Untrained(runs, " ".join(sentences))
+
+
+def _asks_unknown(manifest: Manifest) -> bool:
+    """Whether a run is of a method of the user's that names no prompts."""
+    return bool(manifest.settings.get("code")) and not manifest.prompts
 
 
 def _listed(names: Sequence[str]) -> str:

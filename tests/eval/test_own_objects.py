@@ -243,6 +243,36 @@ def test_replies_are_read_by_their_form(value: Any, text: str | None) -> None:
     assert (reply and reply.text) == text
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"object": "error", "message": "Rate limit exceeded", "code": 429},
+        {"error": {"message": "Rate limit exceeded"}}, {"error": "Rate limit exceeded", "message": "m"},
+        {"choices": [{"text": "half"}], "error": {"message": "Rate limit exceeded"}},
+    ],
+)  # fmt: skip
+def test_an_error_of_a_server_is_no_answer_and_is_asked_again(reply: Any, tmp_path: Path) -> None:
+    replies = [reply, {"choices": [{"text": "Paris"}], "error": None}]
+
+    def llm(prompt: str) -> Any:
+        return replies.pop(0)
+
+    first = run(RECORDS[:1], closed_book, llm, out=tmp_path)
+    (answer,) = first["closed_book"].values()
+    assert "returned an error, which is no answer: Rate limit exceeded" in answer.error
+    (answer,) = run(RECORDS[:1], closed_book, llm, out=tmp_path)["closed_book"].values()
+    assert answer.text == "Paris" and not answer.error
+    assert read_reply({"message": "Not found"}) is None and read_reply({"choices": [reply]}) is None
+
+
+@pytest.mark.parametrize(
+    "option", [{"bm25": "ircot"}, {"language": "de"}, {"threads": 9}, {"ef_search": 9}, {"nprobe": 9}]
+)
+def test_an_option_that_an_own_retriever_is_not_told_is_refused(option: dict[str, Any]) -> None:
+    with raises_message(ConfigError):
+        open_index(find, **option)
+
+
 def test_hits_keep_their_order_and_distances_are_negative() -> None:
     document = SimpleNamespace(page_content="a", metadata={"title": "A", "source": "a.txt"}, id="7")
     node = SimpleNamespace(node=SimpleNamespace(get_content=lambda: "b", metadata={}, node_id="n"), score=0.5)

@@ -93,6 +93,15 @@ def test_without_hops_chains_ask_for_the_final_answer_alone(tmp_path):
     assert list(found.runs) == ["one"], "what was trained without chains was not trained to ask sub-queries"
 
 
+def test_an_own_method_is_not_known_to_be_what_was_trained_for(tmp_path):
+    start = {"model": MODEL, "trained_for": TRAINED}
+    mine = run_of(tmp_path / "mine", [], {"method": "mine", "code": "0" * 16, "prompts": []}, **start)
+    other = run_of(tmp_path / "other", [], {"method": "none", "prompts": []}, **start)
+    found = find_untrained({"mine": Manifest.read(mine), "other": Manifest.read(other)})
+    assert list(found.runs) == ["mine"], "one of ours that asks nothing was not asked otherwise either"
+    assert "was trained for corag, not known to be for the prompts of your own method." in found.note
+
+
 def test_a_budget_that_allowed_no_call_is_told(tmp_path, capsys):
     """A row of zeros else looks like a method that answers nothing right."""
     asked, unasked = (row(QUESTIONS[n], "") for n in range(2))
