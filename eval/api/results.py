@@ -41,6 +41,9 @@ class Table:
     ``print`` shows it as 'corag table' does, with all that must be known beside the figures. ``to_pandas``
     and ``to_csv`` have a line per run, with the tests if there is a baseline; ``to_latex`` and
     ``to_markdown`` are for papers. What writes text returns it, and writes it to ``out`` if that is given.
+
+    A table that lists disagreements is printed, or taken by ``to_json``: the others raise
+    :class:`ConfigError`, which have no place for them.
     """
 
     def __init__(self, table: ResultsTable) -> None:

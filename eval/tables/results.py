@@ -38,7 +38,7 @@ class TableView(Options):
             against.
         measures: the measures to test; all of them without any. More tests mean a stricter correction.
         disagreements: list so many of the questions that only one of a run and the baseline got right, those
-            first that the run lost; 0 for none.
+            first that the run lost, in text and JSON; 0 for none.
         over: "seeds" or "demonstrations" adds mean and standard deviation over the runs that differ in
             nothing else.
         kinds: types of question to show, as their dataset names them ("bridge"); all without any.
