@@ -173,13 +173,13 @@ def open_run(
     settings = run_settings(config, name, model, index)
     environment = run_environment(config, settings) | dict(notes or {})
     path = run_path(config, name, settings, cell)
-    unsure = _known_by_content(config, searches=bool(settings["retriever"]))
+    unsure = _known_by_content(config, name)
     run = RunFolder(
         path,
         settings,
         environment,
         overwrite=config.overwrite,
-        is_told_apart=not unsure and "code" not in settings,
+        is_told_apart=is_told_apart(config, name),
     )
     if run.answered and unsure:
         print_once(
@@ -190,11 +190,16 @@ def open_run(
     return run
 
 
-def _known_by_content(config: RunConfig, *, searches: bool) -> list[str]:
-    """Return the names of the user's objects that do not say which version they are."""
+def is_told_apart(config: RunConfig, name: str) -> bool:
+    """Whether equal settings of a method's run mean equal answers: not of what may change unnoticed."""
+    return not _known_by_content(config, name) and not config.find_method(name).code
+
+
+def _known_by_content(config: RunConfig, name: str) -> list[str]:
+    """Return the user's objects, of those that a method asks, that do not say which version they are."""
     names = [config.model.name] if config.model.backend == "python" else []
-    names += config.retriever.index if searches else []
-    return list(filter(known_by_content, names))
+    names += config.retriever.index if config.find_method(name).searches else []
+    return [each.removeprefix("__main__:").partition("#")[0] for each in names if known_by_content(each)]
 
 
 def run_environment(config: RunConfig, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from eval.experiment.gold import match_gold
 from eval.experiment.open_executor import start_workers
 from eval.experiment.opening import open_model_quietly
 from eval.experiment.questions import FurtherQuestions, QuestionFile, with_gold_answers
-from eval.experiment.run import RunConfig, answer_with, method_settings
+from eval.experiment.run import RunConfig, answer_with, is_told_apart, method_settings
 from eval.experiment.workers.config import WorkersConfig
 from eval.sweeps.cells import Cell, read_cells, settings_digest
 from eval.sweeps.findings import Reporting, check_metric
@@ -246,6 +246,8 @@ def is_answered(cell: Cell) -> bool:
     """Whether every question has an answer (a failure is none) with the current settings, model and index."""
     folder = cell.folder
     if not all((folder / file).is_file() for file in (MANIFEST, TRACES)):
+        return False
+    if cell.config.overwrite and not is_told_apart(cell.config, cell.method):
         return False
     if not is_finished(folder / STAMP, cell_stamp(cell)):
         return False

@@ -624,6 +624,10 @@ def test_a_run_of_another_object_is_refused_or_begun_anew(tmp_path: Path, capsys
     assert "known by source and plain values alone" in said and "`fingerprint`" in said
     anew = run(RECORDS, closed_book, Unseen("B"), out=out, overwrite=True)
     assert list(anew.to_pandas().answer) == ["B"] * 3
+    for text in ("Rome", "Paris"):
+        options: dict[str, Any] = {"out": tmp_path / "sweep", "resamples": 5, "overwrite": True}
+        swept = sweep(RECORDS, {"one": closed_book}, Unseen(text), **options).table().figures.summaries[0]
+        assert swept.em is not None and swept.em.mean == (text == "Paris"), "finished cells, too"
 
 
 def test_the_whole_file_of_an_object_that_is_named_counts(
