@@ -27,6 +27,7 @@ from corag.core.errors import ConfigError, DataError
 from corag.core.process import start_of
 
 LOCK = ".lock"
+_TRIES, _PAUSE_S = 30, 0.05
 _COMMAND = re.compile(r"(?:.*/)?corag(?:/cli/__main__\.py)?")
 _HELD = {errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK}
 _open: weakref.WeakSet[FolderLock] = weakref.WeakSet()
@@ -88,7 +89,7 @@ def lock_folder(folder: Path, *, work: str = "", beside: bool = False, advice: s
         file.parent.mkdir(parents=True, exist_ok=True)
         while True:
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            if not (_take(descriptor) or _take_after_a_look(descriptor)):
+            if not _take_soon(descriptor):
                 message = _at_work(folder, _holder(descriptor), advice)
                 os.close(descriptor)
                 raise ConfigError(message)
@@ -115,7 +116,7 @@ def refuse_if_locked(folder: Path, *, beside: bool = False, advice: str = "") ->
     except OSError:
         return  # not there yet, or not ours to write, which its lock will say
     try:
-        if not _take(descriptor, fcntl.LOCK_SH):
+        if not _take_soon(descriptor, fcntl.LOCK_SH):
             raise ConfigError(_at_work(folder, _holder(descriptor), advice))
     finally:
         os.close(descriptor)
@@ -145,13 +146,17 @@ def _take(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
     return True
 
 
-def _take_after_a_look(descriptor: int) -> bool:
-    """Try again for a moment: what is in the way may be another process's look (:func:`refuse_if_locked`)."""
-    for _ in range(4):
-        time.sleep(0.03)
-        if _take(descriptor):
+def _take_soon(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
+    """Lock an open file within a moment.
+
+    What is in the way may be another's look (:func:`refuse_if_locked`), or a process that was killed and has
+    not come to its end.
+    """
+    for _ in range(_TRIES):
+        if _take(descriptor, kind):
             return True
-    return False
+        time.sleep(_PAUSE_S)
+    return _take(descriptor, kind)
 
 
 def _is_same(descriptor: int, file: Path) -> bool:

@@ -285,7 +285,7 @@ def tick_places(tokens: Sequence[float]) -> list[float]:
     >>> tick_places([0, 1100, 1900])
     [500.0, 1000.0, 2000.0]
     >>> tick_places([30, 90_000])
-    [10.0, 100.0, 1000.0, 10000.0, 100000.0]
+    [10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0, 30000.0, 100000.0]
     """
     spending = [each for each in tokens if each] or [100.0]
     least, most = min(spending) / (1.05 if all(tokens) else 1.5), max(spending) * 1.05

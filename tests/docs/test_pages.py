@@ -291,7 +291,8 @@ def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert said.stdout.count("First answer after ") == said.stdout.count("Done after ") == 1
     assert "hop 1 " in said.stdout, "the first answer's chain is drawn"
     assert said.stderr.count("model default with adapter default (vllm) is open") == 1, "one engine"
-    assert len(said.stderr.splitlines()) <= 25
+    # A slow machine has a further line every half minute while something opens.
+    assert sum("still " not in line for line in said.stderr.splitlines()) <= 25
     assert (folder / "quickstart/report.html").stat().st_size > 50_000
     return folder
 

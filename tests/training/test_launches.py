@@ -113,7 +113,7 @@ def test_a_training_ends_with_what_launched_it(killed: str, moment: str, options
 
 @pytest.mark.slow
 def test_a_second_training_in_a_folder_is_refused_and_the_first_goes_on(options: Options) -> None:
-    config = options(max_steps=40)
+    config = options(max_steps=400)
     out = Path(config.out)
     with started(train_words(config, "--logging_steps", "1")) as (process, family):
         wait_until(lambda: (out / "metrics.jsonl").exists())
@@ -125,7 +125,7 @@ def test_a_second_training_in_a_folder_is_refused_and_the_first_goes_on(options:
         )
         assert process.wait(240) == 0
     manifest = read_manifest(out)
-    assert manifest is not None and manifest["result"]["steps"] == 40
+    assert manifest is not None and manifest["result"]["steps"] == 400
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import signal
 from collections.abc import Callable
@@ -170,7 +171,10 @@ def test_what_does_not_fit_is_refused(options: Options, other_model: str, tmp_pa
 def test_a_report_to_a_package_that_is_not_there_is_refused(
     options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == "trackio" else find_spec(name)
+    )
     with raises_message(ConfigError):
         check_packages(options(report_to=("trackio",)))
     check_packages(options())
