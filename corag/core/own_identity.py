@@ -24,7 +24,7 @@ from corag.core.seeds import stable_hash
 
 _DEPTH = 3  # how far what is held by what is held counts
 _MOST_ITEMS = 1000  # of a long list every n-th counts, and its length
-_OURS = ("corag", "eval", "retrieval", "training", "ircot")
+_ROOT = Path(__file__).parents[2]
 _MODEL_NAMES = (
     "model_name",
     "model",
@@ -276,7 +276,9 @@ def _is_of_a_library(code: Any) -> bool:
     file = getattr(module, "__file__", None)
     if module is None or file is None:
         return getattr(code, "__module__", "") == "builtins" or inspect.isbuiltin(code)
-    if any(Path(file).is_relative_to(Path(__file__).parents[2] / each) for each in _OURS):
-        return True
+    if Path(file).is_relative_to(_ROOT):  # in a clone, the user's own modules may lie beside our packages
+        package = _ROOT / Path(file).relative_to(_ROOT).parts[0]
+        if (package / "py.typed").is_file():
+            return True
     standard = Path(file).is_relative_to(sysconfig.get_path("stdlib"))
     return standard or not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)

@@ -103,7 +103,7 @@ async def method(question, tools):
     ("old", "new", "same"),
     [
         ("LIMIT = 3", "# a line more\nimport sys\nLIMIT = 3", True),
-        ("LIMIT = 3", "LIMIT = 4", True),  # a helper or constant is not noticed
+        ("LIMIT = 3", "LIMIT = 4", False),  # a constant that it reads
         ('"x"', '"y"', False),
         (":LIMIT", ":LIMIT + 1", False),
     ],
