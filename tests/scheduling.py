@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -65,9 +66,11 @@ class ByFile(LoadScopeScheduling):
         """
         if node not in self.registered_collections:
             return
-        super()._reschedule(node)
-        while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+        # A process that has just died takes no more work; xdist is told of it next, and gives it to others.
+        with suppress(OSError):
             super()._reschedule(node)
+            while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+                super()._reschedule(node)
 
 
 def scope(nodeid: str, root: Path) -> str:
