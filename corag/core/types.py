@@ -122,7 +122,7 @@ class TokenUsage:
     generated token, cached or not; a request for n samples counts its prompt once. ``computed_prompt`` and
     ``computed_generated`` are what the engine really worked through: prefix-cache hits and remembered replies
     are left out. ``estimated``: tokens among ``prompt`` and ``generated`` that nobody counted, but were
-    reckoned from the length of the text.
+    estimated from the length of the text.
     """
 
     calls: int = 0

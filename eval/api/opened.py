@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import fields
 from functools import cache
 from types import TracebackType
@@ -150,25 +150,23 @@ async def _open_for(pool: _Pool[Options, Engine], options: Options, holder: Hold
 
 
 @asynccontextmanager
-async def lend_model(options: ModelConfig) -> AsyncIterator[Generator]:
+async def _lend(pool: _Pool[Options, Engine], options: Options) -> AsyncIterator[Engine]:
+    holder = Holder()
+    key, engine = await _open_for(pool, options, holder)
+    try:
+        yield engine
+    finally:
+        await pool.give_back(key, holder)
+
+
+def lend_model(options: ModelConfig) -> AbstractAsyncContextManager[Generator]:
     """Lend a model for the length of a block, on the loop of this module: opened if it is not open."""
-    holder = Holder()
-    key, engine = await _open_for(_models, options, holder)
-    try:
-        yield engine
-    finally:
-        await _models.give_back(key, holder)
+    return _lend(_models, options)
 
 
-@asynccontextmanager
-async def lend_index(options: RetrieverConfig) -> AsyncIterator[Retriever]:
+def lend_index(options: RetrieverConfig) -> AbstractAsyncContextManager[Retriever]:
     """Lend an index for the length of a block, on the loop of this module: opened if it is not open."""
-    holder = Holder()
-    key, engine = await _open_for(_indexes, options, holder)
-    try:
-        yield engine
-    finally:
-        await _indexes.give_back(key, holder)
+    return _lend(_indexes, options)
 
 
 class _Handle(Holder, Generic[Options, Engine]):
@@ -187,7 +185,7 @@ class _Handle(Holder, Generic[Options, Engine]):
 
     @property
     def engine(self) -> Engine:
-        """What methods are handed. Raises :class:`ConfigError` once this is closed."""
+        """What methods get. Raises :class:`ConfigError` once this is closed."""
         if self._engine is None:
             raise ConfigError(f"{self!r} is closed: open it again.")
         return self._engine
