@@ -127,7 +127,7 @@ class _Content:
         if not is_code:
             flat = _is_of_a_library(type(thing))
             for name, value in sorted(_held_by(thing).items()):
-                if value != called or name not in _MODEL_NAMES:
+                if not (name in _MODEL_NAMES and isinstance(value, str) and value == called):
                     text = self.text(value, depth - 1, flat=flat)
                     known += [f"{name}={text}"] if text else []
         return "\n".join(known)
@@ -272,10 +272,13 @@ def _code_text(code: types.CodeType) -> str:
 
 def _is_of_a_library(code: Any) -> bool:
     """Whether code was installed, or is this package's: a new version of it is no change of the user's."""
-    module = sys.modules.get(getattr(code, "__module__", None) or "")
+    name = getattr(code, "__module__", None) or ""
+    if name == "__main__":  # whose file is a library's if that runs the user's code: python -m pytest
+        return False
+    module = sys.modules.get(name)
     file = getattr(module, "__file__", None)
     if module is None or file is None:
-        return getattr(code, "__module__", "") == "builtins" or inspect.isbuiltin(code)
+        return name == "builtins" or inspect.isbuiltin(code)
     if Path(file).is_relative_to(_ROOT):  # in a clone, the user's own modules may lie beside our packages
         package = _ROOT / Path(file).relative_to(_ROOT).parts[0]
         if (package / "py.typed").is_file():

@@ -9,16 +9,18 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import linecache
 import re
 import sys
 import threading
 import traceback
+import types
 import typing
 import weakref
 from collections.abc import Callable
 from functools import lru_cache
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from corag.core.errors import ConfigError, CoragError, nearest, reason
@@ -61,29 +63,38 @@ def load_named(spec: str, option: str) -> Any:
     return value
 
 
-def load_source(source: str, option: str) -> ModuleType:
+def load_source(source: str, option: str) -> types.ModuleType:
     """Return the module that a Python file or the name of a module stands for."""
     return _load_file(source, file_digest(source), option) if source.endswith(".py") else _load_module(source)
 
 
 @lru_cache(maxsize=64)
-def _load_file(source: str, digest: str, option: str) -> ModuleType:
+def _load_file(source: str, digest: str, option: str) -> types.ModuleType:
     """Run a Python file, once for each content that it has had."""
     path = Path(source).resolve()
     if not path.is_file():
         raise ConfigError(f"there is no file '{source}': check {option}.")
     name = f"own_method_{path.stem}_{digest}"  # of its own, so that a file called json.py hides nothing
-    spec = importlib.util.spec_from_file_location(name, path)
-    loader = spec.loader if spec else None
-    assert spec is not None and loader is not None
+    loader = _UncachedLoader(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look up the module that they are defined in
     run_code(lambda: loader.exec_module(module), source)
     return module
 
 
-def _load_module(name: str) -> ModuleType:
-    def load() -> ModuleType:
+class _UncachedLoader(SourceFileLoader):
+    """Compiles a file each time: of two versions of one second and size, Python's caches keep the first."""
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        """Return the code that the file now holds."""
+        linecache.cache.pop(self.path, None)
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
+def _load_module(name: str) -> types.ModuleType:
+    def load() -> types.ModuleType:
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
@@ -94,7 +105,7 @@ def _load_module(name: str) -> ModuleType:
                 f"{name}.py:FUNCTION."
             ) from None
 
-    return typing.cast("ModuleType", run_code(load, name))
+    return typing.cast("types.ModuleType", run_code(load, name))
 
 
 def run_code(load: Callable[[], Any], source: str) -> Any:

@@ -21,7 +21,8 @@ def main():
     threading.Timer(0.5, os.killpg, (0, signal.SIGINT)).start()  # as a terminal sends it
     long = ClosedBookConfig(max_answer_tokens=800)
     try:
-        ask("Tell a long story of a river.", closed_book, model, config=long)
+        while True:  # one may be answered in a moment
+            ask("Tell a long story of a river.", closed_book, model, config=long)
     except KeyboardInterrupt:
         print("interrupted", flush=True)
     print(repr(ask("Who?", closed_book, model, config=ClosedBookConfig(max_answer_tokens=3))), flush=True)
