@@ -278,7 +278,7 @@ class CoRAGConfig(MethodConfig, section="corag"):
         if self.needs_probabilities:
             needed[Ability.LOGPROBS] = "choose --corag.rank_by refusals, and no signal 'probability'"
         ways = []
-        if self.strategy != "greedy" and self._need_scores(self.chain_signals):
+        if (self.strategy != "greedy" or self.measure) and self._need_scores(self.chain_signals):
             others = "refusals" if self.strategy == "tree" else "refusals or --corag.rank_by vote"
             ways.append(f"--corag.rank_by {others}")
         if Ability.SCORES in STOP_RULES[self.stop].needs:

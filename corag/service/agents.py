@@ -23,8 +23,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from corag.core.tools import SearchStep, Step
 from corag.core.types import Hit
-from corag.service.answering import MOST_HITS, AnswerRequest, AnswerResult, AnswerService
+from corag.service.answering import MOST_HITS, AnswerResult, AnswerService
 from corag.service.citations import cited_sources
+from corag.service.conversation import AnswerRequest
 from corag.service.errors import CallError
 from corag.service.keys import Keys
 from corag.service.reasoning import Reasoning, reasoning

@@ -169,3 +169,8 @@ def test_a_score_that_is_no_number_is_written_nowhere():
 def test_a_mixture_is_spelled_in_one_way():
     assert CoRAGConfig(strategy="best_of_n", rank_by=" vote + verifier").rank_by == "vote+verifier"
     assert "verify" in {each.name for each in CoRAGConfig(rank_by="verifier", measure=MEASURE).templates()}
+
+
+def test_greedy_chains_are_measured_by_the_ranking_signal_too():
+    needs = CoRAGConfig(strategy="greedy", rank_by="refusal", measure=("refusals",)).needs()
+    assert Ability.SCORES in needs

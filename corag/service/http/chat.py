@@ -12,8 +12,9 @@ from typing import Any, ClassVar, Literal
 
 from corag.core.runs.rows import step_record
 from corag.core.tools import Step
-from corag.service.answering import AnswerRequest, AnswerResult, Turn, usage_record
+from corag.service.answering import AnswerResult, usage_record
 from corag.service.citations import list_of_sources, without_sources
+from corag.service.conversation import AnswerRequest, Turn
 from corag.service.errors import CallError, invalid
 from corag.service.http.fields import (
     MOST_SEED,

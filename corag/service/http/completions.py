@@ -7,7 +7,8 @@ from typing import Any
 
 from corag.core.runs.rows import step_record
 from corag.core.tools import Step
-from corag.service.answering import AnswerResult, Turn
+from corag.service.answering import AnswerResult
+from corag.service.conversation import Turn
 from corag.service.errors import invalid
 from corag.service.http.chat import (
     ChatRequest,

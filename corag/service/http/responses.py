@@ -10,7 +10,8 @@ from typing import Any
 
 from corag.core.runs.rows import step_record
 from corag.core.tools import Step
-from corag.service.answering import AnswerResult, Turn, usage_record
+from corag.service.answering import AnswerResult, usage_record
+from corag.service.conversation import Turn
 from corag.service.errors import CallError, invalid
 from corag.service.http.chat import (
     ChatRequest,
