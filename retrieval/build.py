@@ -25,14 +25,12 @@ from retrieval.dense.build import (
     DOCID,
     INDEX,
     EarlierVectors,
-    build_faiss,
     build_lucene_vectors,
-    count_ivf_lists,
     encode_corpus,
     measure_corpus,
-    training_rows,
 )
 from retrieval.dense.encoder import CutTexts, Encoder
+from retrieval.dense.faiss_build import build_faiss, count_ivf_lists, training_rows
 from retrieval.dense.fitting import fitted, fitting_words
 from retrieval.dense.prompts import AUTO as OWN_PROMPT
 from retrieval.documents.passages import Cutting

@@ -1,4 +1,4 @@
-"""Building an index of vectors: encode the corpus in shards, then FAISS (flat, HNSW, IVF-PQ) or Lucene.
+"""Building an index of vectors: encode the corpus in shards, then Lucene, or FAISS (``faiss_build``).
 
 :func:`retrieval.build.build_index` calls it for every kind of index but BM25; :mod:`retrieval.dense.search`
 reads what it writes.
@@ -7,7 +7,6 @@ reads what it writes.
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import shutil
 import time
@@ -22,7 +21,6 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from corag.core.errors import ConfigError, DataError, IndexMismatchError
 from corag.core.files import atomic_replace
 from retrieval.config import IndexConfig
 from retrieval.dense.encoder import UNLIMITED, CutTexts, Encoder
@@ -30,9 +28,6 @@ from retrieval.lucene.java import java_class, java_path, require_passages, writi
 from retrieval.store import PassageStore
 
 INDEX, DOCID = "index", "docid"  # Pyserini's names for the FAISS file and for the list of ids, one per line
-_PQ_BITS = 8  # a byte per part of a vector
-_VECTORS_PER_LIST = 39  # FAISS's own least number: with fewer it trains all the same, and warns
-_TRAINED_PER_LIST = 64  # FAISS takes 256 at most; all that are sampled are in memory at once
 _SAVE_EVERY_S = 60.0  # of encoding: an interruption loses no more, or a batch if that takes longer
 _REPORT_EVERY_S = 5.0
 _LOOKED_AT = 1_000  # passages that are in memory at once while their tokens are counted
@@ -252,115 +247,6 @@ def encode_corpus(
         if order:
             progress.tell()
     return Shards(tuple(files), len(store), encoder.dimension, resumed_rows)
-
-
-def count_ivf_lists(config: IndexConfig, rows: int, dimension: int) -> int:
-    """Return the number of lists of an "ivfpq" index.
-
-    Raises :class:`ConfigError` if such an index cannot be trained.
-    """
-    # Four times the square root is what FAISS's guidelines begin with.
-    lists = config.ivf_lists or min(4 * math.isqrt(rows), rows // _VECTORS_PER_LIST)
-    needed = _VECTORS_PER_LIST * max(lists, 1 << _PQ_BITS)
-    if rows < needed:
-        most = rows // _VECTORS_PER_LIST
-        advice = f"set ivf_lists to {most:,} at most" if most >= 1 << _PQ_BITS else "use flat or hnsw"
-        raise ConfigError(
-            f"faiss: ivfpq with {lists:,} lists would need {needed:,} passages to train on, but there are "
-            f"{rows:,}: {advice}."
-        )
-    if dimension % config.pq_bytes:
-        raise ConfigError(
-            f"pq_bytes must divide the encoder's dimension, but got {config.pq_bytes} and {dimension}."
-        )
-    return lists
-
-
-def build_faiss(
-    shards: Shards, folder: Path, config: IndexConfig, report: Callable[[str], None] = lambda _: None
-) -> None:
-    """Write a FAISS index of the shards' vectors; row i is passage i.
-
-    Flat and IVF-PQ never hold all vectors in memory.
-    """
-    import faiss
-
-    faiss.omp_set_num_threads(config.threads or os.cpu_count() or 1)
-    if config.faiss == "flat":
-        _write_flat(shards, folder / INDEX)
-        return
-    index = _hnsw(shards, config) if config.faiss == "hnsw" else _trained_ivfpq(shards, config)
-    reported = time.monotonic()
-    for vectors in () if config.train_only else shards:
-        index.add(np.asarray(vectors))
-        if time.monotonic() - reported >= _REPORT_EVERY_S:
-            reported = time.monotonic()
-            report(f"{index.ntotal:,} of {shards.rows:,} vectors in the index")
-    try:
-        faiss.write_index(index, str(folder / INDEX))
-    except RuntimeError as error:
-        why = str(error).rpartition("failed: ")[2]  # before it stands where in FAISS
-        raise DataError(
-            f"cannot write '{folder / INDEX}': {why}. Free some space or choose another place."
-        ) from None
-
-
-def _write_flat(shards: Shards, path: Path) -> None:
-    """Stream the vectors behind the header of an ``IndexFlatIP``: FAISS itself writes from memory only."""
-    import faiss
-
-    # 45 bytes, the counts of rows and floats at 8 and 37. FAISS reads it back in the tests.
-    header = bytearray(faiss.serialize_index(faiss.IndexFlatIP(shards.dimension)).tobytes())
-    header[8:16] = shards.rows.to_bytes(8, "little")
-    header[37:45] = (shards.rows * shards.dimension).to_bytes(8, "little")
-    with path.open("wb") as stream:
-        stream.write(header)
-        for vectors in shards:
-            stream.write(np.asarray(vectors).tobytes())
-
-
-def _hnsw(shards: Shards, config: IndexConfig) -> Any:
-    import faiss
-
-    index = faiss.IndexHNSWFlat(shards.dimension, config.hnsw_m, faiss.METRIC_INNER_PRODUCT)
-    index.hnsw.efConstruction = config.hnsw_ef_construction
-    return index
-
-
-def _trained_ivfpq(shards: Shards, config: IndexConfig) -> Any:
-    import faiss
-
-    if config.trained:
-        return _read_trained(Path(config.trained), shards.dimension)
-    # To be trained only, they are a sample that was taken for so many lists.
-    lists = config.ivf_lists
-    if not config.train_only:
-        lists = count_ivf_lists(config, shards.rows, shards.dimension)
-    coarse, inner_product = faiss.IndexFlatIP(shards.dimension), faiss.METRIC_INNER_PRODUCT
-    index = faiss.IndexIVFPQ(coarse, shards.dimension, lists, config.pq_bytes, _PQ_BITS, inner_product)
-    index.train(shards.sample(training_rows(lists)))
-    return index
-
-
-def training_rows(lists: int) -> int:
-    """Return how many vectors an "ivfpq" index of so many lists is trained on."""
-    return _TRAINED_PER_LIST * max(lists, 1 << _PQ_BITS)
-
-
-def _read_trained(folder: Path, dimension: int) -> Any:
-    """Read an empty index that was trained before. Raises :class:`IndexMismatchError` if it is none."""
-    import faiss
-
-    try:
-        index = faiss.read_index(str(folder / INDEX))
-    except RuntimeError:
-        index = None
-    if index is None or not isinstance(index, faiss.IndexIVFPQ) or index.ntotal or index.d != dimension:
-        raise IndexMismatchError(
-            f"'{folder}' is no training for vectors of {dimension} dimensions: make it with corag index "
-            "CORPUS --kind dense --faiss ivfpq --train_only true --out FOLDER, and the same encoder."
-        )
-    return index
 
 
 def build_lucene_vectors(shards: Shards, ids: Iterable[str], folder: Path, config: IndexConfig) -> None:

@@ -21,8 +21,9 @@ from corag.core.errors import ConfigError, IndexMismatchError
 from corag.core.types import Passage
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.dense.build import INDEX, Shards, build_faiss, count_ivf_lists
+from retrieval.dense.build import INDEX, Shards
 from retrieval.dense.encoder import Encoder, encoder_folder
+from retrieval.dense.faiss_build import build_faiss, count_ivf_lists
 from retrieval.dense.search import FaissIndex
 from retrieval.index_building import building_folder
 from retrieval.open import open_retriever
