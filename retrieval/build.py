@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,16 +19,9 @@ from corag.core.types import Passage
 from retrieval.aliases import Aliases
 from retrieval.config import IndexConfig
 from retrieval.corpora import DOCUMENTS, check_columns, check_packages, detect_format, read_corpus
-from retrieval.dense.build import (
-    DOCID,
-    INDEX,
-    EarlierVectors,
-    build_lucene_vectors,
-    encode_corpus,
-    measure_corpus,
-)
-from retrieval.dense.encoder import CutTexts, Encoder
-from retrieval.dense.faiss_build import build_faiss, count_ivf_lists, training_rows
+from retrieval.dense.build import INDEX
+from retrieval.dense.encoder import Encoder
+from retrieval.dense.faiss_build import count_ivf_lists, training_rows
 from retrieval.dense.fitting import fitted, fitting_words
 from retrieval.dense.prompts import AUTO as OWN_PROMPT
 from retrieval.documents.passages import Cutting
@@ -56,7 +47,6 @@ from retrieval.index_manifest import (
     INDEX_FILE,
     LANGUAGE,
     PART,
-    SHARDS,
     TRAINED,
     TRAINING,
     CorpusFile,
@@ -74,8 +64,7 @@ from retrieval.lucene.languages import ENGLISH, ScriptCounter
 from retrieval.records import Columns
 from retrieval.sifting import CorpusReport, sift
 from retrieval.store import PassageStore, storing
-
-_REPORT_EVERY_S = 10.0
+from retrieval.vector_building import build_vectors
 
 
 def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
@@ -175,7 +164,7 @@ def _fill(
         build_lucene(passages, folder, threads, report, config.language)
         misfit = scripts.analyzer_note(config.language)
     else:
-        cut_note = _build_dense(passages, encoder, place, config, earlier, report)
+        cut_note = build_vectors(passages, encoder, place, config, earlier, report)
         misfit = scripts.encoder_note() if config.encoder == "default" else ""
     if documents and place.earlier:
         refuse_lost_passages(place.folder, place.earlier, corpus.passages)
@@ -343,74 +332,4 @@ def _settings(config: IndexConfig, files: tuple[CorpusFile, ...], encoder: Encod
         details[PART] = str(IndexPart.parse(config.part))
     return IndexSettings(
         config.kind, files, tuple(details.items()), config.encoder, encoder.fingerprint, encoder.dimension
-    )
-
-
-def _build_dense(
-    passages: Iterator[Passage],
-    encoder: Encoder,
-    place: BuildPlace,
-    config: IndexConfig,
-    earlier: EarlierIndex | None,
-    report: Callable[[str], None],
-) -> str:
-    """Encode passages that are being stored, index the vectors; return what the encoder does not read.
-
-    That is reported before encoding, "" if it reads all.
-    """
-    folder, rows, reported = place.building, 0, time.monotonic()
-    with (folder / DOCID).open("w", encoding="utf-8") as ids:
-        for rows, passage in enumerate(passages, 1):
-            ids.write(f"{passage.id}\n")
-            if time.monotonic() - reported >= _REPORT_EVERY_S:
-                reported = time.monotonic()
-                report(f"{rows:,} passages read")
-    if config.kind == "dense" and config.faiss == "ivfpq" and not config.trained and not config.train_only:
-        # To refuse now what would fail after hours of encoding.
-        count_ivf_lists(config, rows, encoder.dimension)
-    store = PassageStore(folder)
-    if cut_note := _describe_cut(
-        measure_corpus(store, encoder, config.passage_prefix), rows, encoder, config
-    ):
-        report(cut_note)
-    earlier_vectors = None
-    if earlier and EarlierVectors.are_in(place.folder, config):
-        earlier_vectors = EarlierVectors(place.folder, earlier.store)
-    elif earlier:
-        report("an index of this kind does not keep its vectors as they were: all passages are encoded.")
-    shards = encode_corpus(
-        store,
-        encoder,
-        folder / SHARDS,
-        prompt=config.passage_prefix,
-        shard_size=config.shard_size,
-        batch_size=config.batch_size,
-        report=report,
-        earlier_vectors=earlier_vectors,
-    )
-    if earlier_vectors:
-        resumption = f", {shards.resumed_rows:,} of the interrupted build" if shards.resumed_rows else ""
-        new = rows - earlier_vectors.reuse_count - shards.resumed_rows
-        report(f"vectors: {earlier_vectors.reuse_count:,} taken over, {new:,} encoded{resumption}.")
-    if config.kind == "dense":
-        build_faiss(shards, folder, config, report)
-    else:
-        build_lucene_vectors(shards, map(store.read_id, range(len(store))), folder, config)
-    store.close()
-    shutil.rmtree(folder / SHARDS)
-    return cut_note
-
-
-def _describe_cut(cut: CutTexts, rows: int, encoder: Encoder, config: IndexConfig) -> str:
-    """Say how much of the passages the encoder does not read, "" if it reads all."""
-    if not cut.cut_texts:
-        return ""
-    sample = f" in a sample of {rows:,}" if cut.texts < rows else ""
-    advice = ""
-    if config.format == DOCUMENTS:
-        advice = " Add --passage_words auto, and passages are cut to what it reads."
-    return (
-        f"{cut.cut_texts:,} of {cut.texts:,} passages{sample} are longer than the {encoder.max_tokens} "
-        f"tokens that the encoder reads: their ends, {cut.cut_words / max(1, cut.words):.1%} of all words, "
-        f"are in no vector.{advice}"
     )

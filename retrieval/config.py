@@ -18,9 +18,9 @@ from retrieval.index_manifest import IndexKind, IndexPart
 from retrieval.lucene.languages import ENGLISH, check_language
 from retrieval.records import NO_COLUMNS, Columns
 
-# A further kind needs: its options below; its settings in ``_settings`` of build.py, and in ``_build_dense``
-# what can be refused before encoding; how it is made, in ``build_faiss`` of dense/faiss_build.py; and what is
-# set for searching, in ``FaissIndex`` of dense/search.py.
+# A further kind needs: its options below; its settings in ``_settings`` of build.py, and in ``build_vectors``
+# of vector_building.py what can be refused before encoding; how it is made, in ``build_faiss`` of
+# dense/faiss_build.py; and what is set for searching, in ``FaissIndex`` of dense/search.py.
 FaissKind = Literal["flat", "hnsw", "ivfpq"]
 
 _VECTOR_KINDS = ("dense", "lucene_flat", "lucene_hnsw")
