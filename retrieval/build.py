@@ -93,7 +93,7 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
         check_columns(config.format)
     encoder, prompt = None, ""
     if config.kind != "bm25":
-        encoder = Encoder(config.encoder, config.max_passage_tokens)
+        encoder = Encoder(config.encoder, config.max_passage_tokens, config.placement)
         config = _with_prompts(config, encoder, report)
         prompt = config.passage_prefix
     documents = None
@@ -318,6 +318,8 @@ def _settings(config: IndexConfig, files: tuple[CorpusFile, ...], encoder: Encod
         "max_passage_tokens": str(encoder.max_tokens),
         "shard_size": str(config.shard_size),
     }
+    if encoder.rounding:
+        details["encoder_dtype"] = encoder.rounding
     if config.kind == "dense":
         details["faiss"] = config.faiss or "flat"
     if config.kind == "lucene_hnsw" or (config.kind == "dense" and config.faiss == "hnsw"):

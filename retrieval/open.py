@@ -67,7 +67,7 @@ async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -
         retriever = await asyncio.to_thread(_open_indexes, config, part_alone)
     if config.reranker:
         retriever = await asyncio.to_thread(
-            RerankedRetriever, retriever, config.reranker, config.rerank_depth
+            RerankedRetriever, retriever, config.reranker, config.rerank_depth, config.placement
         )
     return CachedRetriever(retriever, config.cache_size)
 
@@ -76,6 +76,7 @@ async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -
 _OF_KIND = (
     (("bm25", "k1", "b", "language"), "bm25", "a BM25 index"),
     (("encoder", "ef_search", "nprobe"), "dense", "an index with vectors"),
+    (("device", "encoder_dtype", "encoder_batch"), "model", "an index with vectors, or a re-ranker"),
     (("threads",), "folder", "an index folder that is searched here"),
     (("query_prefix", "passages_from"), "faiss", "a FAISS folder without a manifest"),
 )
@@ -93,6 +94,8 @@ def _kinds(folder: Path) -> tuple[str, ...]:
 
 def _refuse_unused(config: RetrieverConfig, kinds: Sequence[str], what: str) -> None:
     """Raise :class:`ConfigError` for what is set for a kind of index that is not searched."""
+    if config.reranker or "dense" in kinds:
+        kinds = (*kinds, "model")
     for names, kind, where in _OF_KIND:
         for name in names if kind not in kinds else ():
             value = getattr(config, name)
@@ -188,6 +191,7 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
         config.encoder or settings.encoder,
         int(settings.detail("max_passage_tokens")),
         settings.encoder_fingerprint,
+        config.placement,
     )
     if encoder.fingerprint != settings.encoder_fingerprint:
         raise IndexMismatchError(
@@ -204,7 +208,7 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
     else:
         vectors = LuceneVectorIndex(folder, settings.kind, ef_search=config.ef_search, threads=config.threads)
     searcher = DenseSearcher(encoder, vectors, store, settings.detail("query_prefix"))
-    how = f"{config.ef_search}|{config.nprobe}"
+    how = f"{config.ef_search}|{config.nprobe}{encoder.rounding and '|' + encoder.rounding}"
     part = settings.part
     if part is not None:
         part = replace(part, whole=stable_hash(f"{part.whole}|{how}"))
@@ -230,7 +234,7 @@ def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetrie
         )
     require(f"the index '{folder}'", "sentence_transformers", "faiss")
     ids = (folder / DOCID).read_text(encoding="utf-8").splitlines()
-    encoder = Encoder(config.encoder)
+    encoder = Encoder(config.encoder, placement=config.placement)
     vectors = _open_faiss(folder, ids.__getitem__, config)
     if vectors.dimension != encoder.dimension or vectors.rows != len(ids):
         raise IndexMismatchError(
@@ -242,7 +246,7 @@ def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetrie
     texts: PassageSource = LuceneSearcher(source, Bm25.from_config(config), config.threads)
     contents = f"{_contents_fingerprint(folder, None)}|{_contents_fingerprint(source, read_manifest(source))}"
     prompt = encoder.resolve_prompt(config.query_prefix, "query")
-    fingerprint = f"{contents}|{encoder.fingerprint}|{prompt}"
+    fingerprint = f"{contents}|{encoder.fingerprint}|{prompt}{encoder.rounding}"
     searcher = DenseSearcher(encoder, vectors, texts, prompt)
     return BatchedRetriever(searcher, stable_hash(f"{fingerprint}|{config.ef_search}|{config.nprobe}"))
 

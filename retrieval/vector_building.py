@@ -64,7 +64,7 @@ def build_vectors(
         folder / SHARDS,
         prompt=config.passage_prefix,
         shard_size=config.shard_size,
-        batch_size=config.batch_size,
+        batch_size=encoder.batch_size,
         report=report,
         earlier_vectors=earlier_vectors,
     )

@@ -25,7 +25,7 @@ from corag.core.protocols import CachedHits, NotedHits, Retriever, search_note
 from corag.core.request_cache import RequestCache
 from corag.core.seeds import stable_hash
 from corag.core.types import Hit, Passage
-from retrieval.dense.fingerprint import model_fingerprint
+from retrieval.dense.placement import Placement
 from retrieval.index_manifest import IndexPart
 
 HitsOrError = Sequence[Hit] | SearchFailedError
@@ -207,7 +207,7 @@ class RerankedRetriever:
     :class:`ConfigError` if it cannot be loaded or gives several scores per pair.
     """
 
-    def __init__(self, inner: Retriever, model: str, depth: int) -> None:
+    def __init__(self, inner: Retriever, model: str, depth: int, placement: Placement | None = None) -> None:
         folder = Path(model).expanduser()
         if not folder.is_dir():
             folder = download(model, "reranker", "a local folder")
@@ -216,9 +216,13 @@ class RerankedRetriever:
 
         try:
             with reading_weights(f"the reranker '{model}'"):
-                self._model: Any = CrossEncoder(str(folder))
+                placed = (placement or Placement()).load(
+                    lambda device: CrossEncoder(str(folder), device=device), "the re-ranker's device"
+                )
         except (OSError, ValueError) as error:
             raise ConfigError(f"the reranker '{model}' cannot be loaded: {reason(error)}") from None
+        self._model: Any = placed.model
+        self._batch_size = placed.batch_size
         if self._model.num_labels != 1:
             raise ConfigError(
                 f"the reranker '{model}' gives {self._model.num_labels} scores per passage, but one is "
@@ -228,7 +232,7 @@ class RerankedRetriever:
         self._depth = depth
         self._batcher = MicroBatcher(self._score, max_batch=_MAX_RERANKED_QUERIES, name="rerank")
         # By its weights, not by its name: another model may come to lie in the same folder.
-        weights = model_fingerprint(self._model)
+        weights = placed.fingerprint + (placed.rounding and f"|{placed.rounding}")
         self.fingerprint = stable_hash(f"rerank|{weights}|{depth}|{inner.fingerprint}")
 
     @property
@@ -269,7 +273,9 @@ class RerankedRetriever:
 
     def _score(self, items: Sequence[tuple[str, Sequence[Hit]]]) -> list[list[float]]:
         pairs = [(query, hit.passage.contents) for query, hits in items for hit in hits]
-        scores = iter(self._model.predict(pairs, show_progress_bar=False).tolist())
+        scores = iter(
+            self._model.predict(pairs, batch_size=self._batch_size, show_progress_bar=False).tolist()
+        )
         return [[next(scores) for _ in hits] for _, hits in items]
 
 

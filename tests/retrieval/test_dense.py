@@ -374,6 +374,7 @@ def test_vectors_do_not_depend_on_the_size_of_shards(
         ({"hnsw_m": 8, "kind": "dense"}, "with faiss 'flat', which has no use for it"),
         ({"hnsw_ef_construction": 8, "kind": "lucene_flat"}, "--kind lucene_hnsw"),
         ({"ivf_lists": 8, "kind": "dense", "faiss": "hnsw"}, "it is for --kind dense --faiss ivfpq"),
+        ({"encoder_dtype": "bfloat16"}, "encoder_dtype is 'bfloat16', but this index is of the kind 'bm25'"),
         ({"pq_bytes": 8}, "pq_bytes is '8', but this index is of the kind 'bm25'"),
     ],
 )
@@ -391,6 +392,7 @@ def test_what_is_set_for_another_kind_of_index_is_refused(
         ("dense", {"k1": 0.9}, "retriever.k1 is '0.9', but what is searched is "),
         ("dense", {"b": 0.0}, "it is for a BM25 index. Leave it out."),
         ("bm25", {"encoder": "default"}, "it is for an index with vectors"),
+        ("bm25", {"device": "cpu"}, "it is for an index with vectors, or a re-ranker"),
         ("dense", {"query_prefix": "query: "}, "it is for a FAISS folder without a manifest"),
         ("dense", {"passages_from": "indexes/bm25"}, "retriever.passages_from is 'indexes/bm25'"),
     ],
@@ -407,8 +409,8 @@ async def test_what_is_set_for_searching_another_kind_of_index_is_refused(
     [
         (
             IndexConfig,
-            {"batch_size": 0},
-            "option 'batch_size': expected a whole number of at least 1, but got '0'",
+            {"shard_size": 0},
+            "option 'shard_size': expected a whole number of at least 1, but got '0'",
         ),
         (IndexConfig, {"ivf_lists": -1}, "of at least 0"),
         (IndexConfig, {"passage_words": 0}, "a whole number of at least 1"),
@@ -453,3 +455,58 @@ def test_a_reranker_is_identified_by_its_weights(tmp_path: Path, tiny_reranker: 
     model.classifier.bias.data += 1
     model.save_pretrained(place)
     assert RerankedRetriever(inner, str(place), 5).fingerprint != before
+
+
+async def test_an_encoder_in_bfloat16_is_part_of_an_index_and_of_a_search(
+    index_of: Callable[[str], str], corpus: Path, tmp_path: Path
+) -> None:
+    whole, rounded = index_of("dense"), str(tmp_path / "rounded")
+    config = IndexConfig(
+        [str(corpus)], rounded, kind="dense", encoder_dtype="bfloat16", device="cpu", batch_size=8
+    )
+    manifest = build_index(config, ignore)
+    assert manifest.settings.detail("encoder_dtype") == "bfloat16"
+    with pytest.raises(IndexMismatchError):
+        build_index(replace(config, encoder_dtype="auto"), ignore)
+    encoder = Encoder("default", placement=replace(config, out=whole).placement)
+    exact, rough = Encoder("default"), encoder.encode(QUERIES)
+    assert encoder.fingerprint == exact.fingerprint, "the same weights"
+    assert np.abs(np.linalg.norm(rough, axis=1) - 1).max() < 1e-6, "bfloat16 alone is off by 0.002"
+    assert 1e-5 < 1 - (rough * exact.encode(QUERIES)).sum(1).min() < 1e-2
+    fingerprints = {}
+    for name, options in {
+        "plain": {}, "placed": {"device": "cpu", "encoder_batch": 2}, "rounded": {"encoder_dtype": "bfloat16"},
+    }.items():  # fmt: skip
+        retriever = await open_retriever(RetrieverConfig([whole], **options))  # type: ignore[arg-type]
+        fingerprints[name] = retriever.fingerprint
+        assert len(await retriever.search(QUERIES[0], 3)) == 3
+        await retriever.close()
+    assert fingerprints["plain"] == fingerprints["placed"] != fingerprints["rounded"]
+
+
+@pytest.mark.parametrize("device", ["cuda:7", "gpu"])
+async def test_a_device_that_is_not_there_is_refused(
+    device: str, index_of: Callable[[str], str], tiny_reranker: str
+) -> None:
+    with raises_message(ConfigError):
+        await open_retriever(RetrieverConfig([index_of("dense")], device=device))
+    with raises_message(ConfigError):
+        await open_retriever(RetrieverConfig([index_of("bm25")], reranker=tiny_reranker, device=device))
+
+
+async def test_a_reranker_takes_the_same_options_as_the_encoder(
+    index_of: Callable[[str], str], tiny_reranker: str
+) -> None:
+    plain = RetrieverConfig([index_of("bm25")], reranker=tiny_reranker)
+    fingerprints, scores = [], []
+    for config in (
+        plain,
+        replace(plain, device="cpu", encoder_batch=3),
+        replace(plain, encoder_dtype="bfloat16"),
+    ):
+        retriever = await open_retriever(config)
+        scores.append([hit.score for hit in await retriever.search(QUERIES[0], 5)])
+        fingerprints.append(retriever.fingerprint)
+        await retriever.close()
+    assert fingerprints[0] == fingerprints[1] != fingerprints[2]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5) and scores[0] == pytest.approx(scores[2], abs=0.05)

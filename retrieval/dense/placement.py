@@ -1,0 +1,75 @@
+"""Where an encoder or a re-ranker runs, in which precision, and on how many texts at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from corag.core.devices import choose_device
+from corag.core.lazy import importing
+from retrieval.dense.fingerprint import model_fingerprint
+
+Precision = Literal["auto", "float32", "bfloat16", "float16"]
+
+_CPU_BATCH, _GPU_BATCH = 64, 512
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How to run a sentence-transformers model.
+
+    Attributes:
+        device: of torch, such as "cpu" or "cuda:1"; "auto" = a GPU if there is one.
+        dtype: precision of the weights; "auto" = that in which they were saved.
+        batch_size: texts at once; 0 = 64 on a CPU and 512 on a GPU.
+    """
+
+    device: str = "auto"
+    dtype: Precision = "auto"
+    batch_size: int = 0
+
+    def load(self, open_model: Callable[[str], Any], option: str) -> PlacedModel:
+        """Load a model and place it.
+
+        Args:
+            open_model: loads it on a device.
+            option: the name of the option ``device``, for an error's sentence.
+
+        Raises:
+            ConfigError: if there is no such device here.
+        """
+        device = choose_device(self.device, option)
+        # To the GPU in the precision that it will have: in float32 it may not fit.
+        model = open_model(device if self.dtype == "auto" else "cpu")
+        with importing:
+            import torch
+        own_dtype = next(model.parameters()).dtype
+        # Before the weights are rounded: the same model whatever it runs in.
+        fingerprint = model_fingerprint(model)
+        dtype = own_dtype if self.dtype == "auto" else getattr(torch, self.dtype)
+        if self.dtype != "auto":
+            model = model.to(dtype).to(device)
+        batch_size = self.batch_size or (_CPU_BATCH if device == "cpu" else _GPU_BATCH)
+        rounding = "" if dtype == own_dtype else str(dtype).removeprefix("torch.")
+        return PlacedModel(model, fingerprint, batch_size, rounding, dtype == torch.float32)
+
+
+@dataclass(frozen=True)
+class PlacedModel:
+    """A model in its place.
+
+    Attributes:
+        model: of sentence-transformers.
+        fingerprint: of its weights as they were saved.
+        batch_size: texts at once.
+        rounding: the precision that its weights were brought into, "" if they are as they were saved. It
+            changes what is computed, so it is part of what identifies that.
+        is_float32: whether it computes in float32.
+    """
+
+    model: Any
+    fingerprint: str
+    batch_size: int
+    rounding: str
+    is_float32: bool
