@@ -475,8 +475,10 @@ async def test_an_encoder_in_bfloat16_is_part_of_an_index_and_of_a_search(
     assert 1e-5 < 1 - (rough * exact.encode(QUERIES)).sum(1).min() < 1e-2
     fingerprints = {}
     for name, options in {
-        "plain": {}, "placed": {"device": "cpu", "encoder_batch": 2}, "rounded": {"encoder_dtype": "bfloat16"},
-    }.items():  # fmt: skip
+        "plain": {},
+        "placed": {"device": "cpu", "encoder_batch": 2},
+        "rounded": {"encoder_dtype": "bfloat16"},
+    }.items():
         retriever = await open_retriever(RetrieverConfig([whole], **options))  # type: ignore[arg-type]
         fingerprints[name] = retriever.fingerprint
         assert len(await retriever.search(QUERIES[0], 3)) == 3
