@@ -16,6 +16,7 @@ from corag.core.prompting.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segme
 from corag.core.prompting.shorten import shorten, token_bound
 from corag.core.protocols import Completion, Sampling, ScoreRequest
 from corag.core.seeds import stable_hash
+from corag.generation.chat_template import ChatTemplate
 
 # Tokens of the prompt that are decoded with a continuation. Some tokenizers drop a space at the beginning of
 # a text, and a character may be spelled by up to four tokens, some of them before the cut.
@@ -49,6 +50,8 @@ class Renderer:
         """``tokenizer``: a transformers tokenizer. ``chat``: use its chat template."""
         self._tokenizer = tokenizer
         self.chat = chat
+        self.template = ChatTemplate(tokenizer)
+        """The chat template, of no use to a base model."""
         names = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
         names.update(tokenizer.all_special_tokens)
         # A name of one character cannot be cut in two. The longest first, as tokenizers read them.
@@ -72,7 +75,10 @@ class Renderer:
             raise ConfigError(
                 f"'{folder}' has no chat template: choose chat 'no' or 'auto', or a chat model."
             )
-        return cls(tokenizer, chat=chat != "no" and bool(tokenizer.chat_template))
+        renderer = cls(tokenizer, chat=chat != "no" and bool(tokenizer.chat_template))
+        if renderer.chat:
+            renderer.template.check()
+        return renderer
 
     @property
     def names(self) -> re.Pattern[str]:
@@ -89,7 +95,20 @@ class Renderer:
         """Identify tokens and template: equal fingerprints turn a prompt into the same token ids."""
         vocabulary = sorted(self._tokenizer.get_vocab().items())
         tokens = stable_hash("\n".join(f"{token} {i}" for token, i in vocabulary))
-        return f"{tokens}:{stable_hash(str(self._tokenizer.chat_template)) if self.chat else 'no chat'}"
+        return f"{tokens}:{self.way}"
+
+    @property
+    def way(self) -> str:
+        """Identify how prompts are written: what a chat template makes of them and its day, or "no chat"."""
+        if not self.chat:
+            return "no chat"
+        day = f" on {self.template.day.isoformat()}" if self.template.prints_day else ""
+        return f"{self.template.identity}{day}"
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """Sentences on what the model's chat template does of its own."""
+        return self.template.about if self.chat else ()
 
     def count(self, text: str) -> int:
         """Return the number of tokens of a text, in which names of special tokens are text."""
@@ -113,7 +132,7 @@ class Renderer:
             whole = dataclasses.replace(prompt, messages=tuple(messages), prefix=prefix).text
             return self._joined_ids(whole, special=True) if broken else self._ids(whole, special=True)
         turns = [{"role": role, "content": text} for role, text in zip(roles, safe_texts, strict=True)]
-        whole = self._template(turns, reply=True) + prefix
+        whole = self.template.fill(turns, reply=True) + prefix
         return self._joined_ids(whole) if broken else self._ids(whole)
 
     def target_ids(self, request: ScoreRequest) -> list[int]:
@@ -142,18 +161,29 @@ class Renderer:
 
     def end_of_turn(self, *, plain: bool = False) -> int:
         """Return the token that ends a reply: what the chat template puts behind it, else end of sequence."""
-        special = set(self._tokenizer.all_special_ids)
-        if self.chat and not plain:
-            reply = "reply"
-            turns = [{"role": "user", "content": "question"}, {"role": "assistant", "content": reply}]
-            for token in self._ids(self._template(turns, reply=False).rpartition(reply)[2]):
-                if token in special:
-                    return token
+        if self.chat and not plain and (token := self.template.end_token) is not None:
+            return token
         if self.eos is None:
             raise ConfigError(
                 "the model's tokenizer has no end-of-sequence token, so the end of a turn cannot be scored."
             )
         return self.eos
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """The tokens that end a reply: the end of sequence, and what the chat template puts behind a reply.
+
+        A base model that was taught with a template ends its turn by a token that its own configuration does
+        not name.
+        """
+        ends = [self.eos, self.template.end_token if self.chat else None]
+        return frozenset(token for token in ends if token is not None)
+
+    def ending(self, prompt: Prompt, sampling: Sampling) -> Sampling:
+        """Return how to sample a reply, which also ends where the template begins the next turn as text."""
+        if prompt.plain or not self.chat or not self.template.stop_text:
+            return sampling
+        return dataclasses.replace(sampling, stop=(*sampling.stop, self.template.stop_text))
 
     def continuation(self, prompt_ids: Sequence[int], ids: Sequence[int], *, special: bool = False) -> str:
         """Return the text that generated tokens add to a prompt, with its leading space if it has one.
@@ -223,7 +253,7 @@ class Renderer:
         if prompt.plain or not self.chat:
             return prompt.text
         turns = [{"role": message.role, "content": message.text} for message in prompt.messages]
-        whole, first = self._template(turns, reply=True) + prompt.prefix, self._tokenizer.bos_token
+        whole, first = self.template.fill(turns, reply=True) + prompt.prefix, self._tokenizer.bos_token
         added = first and self._ids("", special=True)[:1] == [self._tokenizer.bos_token_id]
         return whole.removeprefix(first) if added else whole
 
@@ -241,20 +271,6 @@ class Renderer:
 
     def _ids(self, text: str, *, special: bool = False) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=special, verbose=False))
-
-    def _template(self, turns: Sequence[dict[str, str]], *, reply: bool) -> str:
-        import jinja2
-
-        try:
-            return str(
-                self._tokenizer.apply_chat_template(list(turns), tokenize=False, add_generation_prompt=reply)
-            )
-        except jinja2.TemplateError as error:
-            roles = ", ".join(turn["role"] for turn in turns)
-            raise RequestRefusedError(
-                f"the model's chat template refuses a conversation of {roles}: {error}. Choose another "
-                "prompt, or chat 'no'."
-            ) from None
 
 
 def _broken(text: str, wording: Spans, names: re.Pattern[str], sign: str) -> str:

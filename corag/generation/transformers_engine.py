@@ -88,10 +88,10 @@ class TransformersGenerator:
         self._model = model
         self._renderer = renderer
         self._window = window
-        self.fingerprint = fingerprint
+        self.fingerprint, self.about = fingerprint, renderer.about
         ends = model.generation_config.eos_token_id
         ends = ends if isinstance(ends, list) else [ends]
-        self._stop_ids = frozenset(token for token in [*ends, renderer.eos] if token is not None)
+        self._stop_ids = renderer.stop_ids.union(token for token in ends if token is not None)
         self._pad = min(self._stop_ids, default=0)  # any id would do: padding is masked
         self._batcher: MicroBatcher[_Job, _Result] = MicroBatcher(
             self._work, max_batch=batch_size, name="transformers"
@@ -138,7 +138,7 @@ class TransformersGenerator:
             identity += f":{folder_digest(adapter)}"
         longest = int(model.config.get_text_config().max_position_embeddings)
         window = min(config.max_context or longest, longest)
-        return cls(model, renderer, window, config.batch_size, f"{identity}:{window}:chat={renderer.chat}")
+        return cls(model, renderer, window, config.batch_size, f"{identity}:{window}:chat={renderer.way}")
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""
@@ -149,7 +149,8 @@ class TransformersGenerator:
         ids, shortening = self._renderer.encode_within(
             request.prompt, self._window - request.sampling.max_tokens
         )
-        result = await self._submit(_GenerateJob(tuple(ids), request.sampling), request.priority)
+        sampling = self._renderer.ending(request.prompt, request.sampling)
+        result = await self._submit(_GenerateJob(tuple(ids), sampling), request.priority)
         completions = cast("tuple[Completion, ...]", result)
         generated = sum(len(completion.token_ids) for completion in completions)
         return Generation(completions, TokenUsage(1, len(ids), generated, len(ids), generated), shortening)

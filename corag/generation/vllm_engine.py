@@ -11,7 +11,7 @@ import asyncio
 import gc
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,9 @@ class VllmGenerator:
         self._engine = engine
         self._renderer = renderer
         self._adapter = str(Path(adapter).resolve()) if adapter else ""
-        self._window, self.about = _window(engine.model_config)
-        self.fingerprint = f"vllm:{weights}:{engine.model_config.dtype}:{self._window}:chat={renderer.chat}"
+        self._window, about = _window(engine.model_config)
+        self.about = (*about, *renderer.about)
+        self.fingerprint = f"vllm:{weights}:{engine.model_config.dtype}:{self._window}:chat={renderer.way}"
         self._numbers = itertools.count()
         self._closed = False
 
@@ -89,9 +90,10 @@ class VllmGenerator:
         )
         # One engine request per sample is what vLLM itself makes of n > 1; made here, each tells what it
         # found in the cache.
+        sampling, stop_ids = self._renderer.ending(request.prompt, request.sampling), self._renderer.stop_ids
         outputs = await asyncio.gather(
             *(
-                self._run(ids, _params(request.sampling, i), request.priority)
+                self._run(ids, _params(sampling, i, stop_ids), request.priority)
                 for i in range(request.sampling.n)
             )
         )
@@ -337,7 +339,7 @@ def _lora_rank(adapter: str, folder: str) -> int:
     return fitting[0]
 
 
-def _params(sampling: Sampling, sample: int) -> Any:
+def _params(sampling: Sampling, sample: int, stop_ids: Collection[int]) -> Any:
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
@@ -350,6 +352,7 @@ def _params(sampling: Sampling, sample: int) -> Any:
         seed=None if greedy or sampling.seed is None else sampling.seed + sample,
         max_tokens=sampling.max_tokens,
         stop=list(sampling.stop),
+        stop_token_ids=sorted(stop_ids),  # besides those of the model's own configuration
         logprobs=0 if sampling.logprobs else None,
         logit_bias=dict(sampling.logit_bias) or None,
         skip_special_tokens=not sampling.special_tokens,

@@ -31,6 +31,7 @@ from eval.experiment.run import RunConfig
 from eval.tables.columns import percent
 from retrieval.config import RetrieverConfig
 from tests.fakes import ScriptedGenerator, chat_prompt
+from tests.generation.families import FAMILIES
 from tests.messages import raises_message
 
 pytestmark = pytest.mark.usefixtures("called_from_python")
@@ -249,10 +250,7 @@ def test_a_method_of_ones_own_is_checked_before_it_is_asked(model: Model) -> Non
 async def test_a_model_that_is_closed_says_so(queued: bool) -> None:
     """Also to what waits for its turn meanwhile: it is no failure of the question."""
     model = SimpleNamespace(generation_config=SimpleNamespace(eos_token_id=1))
-    renderer = SimpleNamespace(
-        eos=1, encode_within=lambda prompt, room: ([1], None), target_ids=lambda request: [1]
-    )
-    engine = TransformersGenerator(model, cast("Any", renderer), 64, 1, "")
+    engine = TransformersGenerator(model, FAMILIES["Qwen3"].renderer(), 256, 1, "")
     prompt = chat_prompt("Who?")
     calls = [
         asyncio.ensure_future(engine.generate(GenerateRequest(prompt, Sampling(max_tokens=1)))),

@@ -131,10 +131,11 @@ class HttpGenerator:
             raise ConfigError(f"{servers[0].url} offers chat only: leave --model.chat at 'auto' or 'yes'.")
         self.lacks: frozenset[Ability] = self._features.lacks
         self.about = tuple(server.describe() for server in servers) if describe else ()
+        self.about += renderer.about if renderer else ()
         way = "rendered" if rendered or self._features.template else "asked"
         self.fingerprint = (
             f"{config.backend}:{stable_hash(servers[0].model)}:{tokenizer or 'estimated'}:{window}"
-            f":chat={self._chat}:prefix={way}"
+            f":chat={renderer.way if renderer and rendered else self._chat}:prefix={way}"
         )
         # What is not sent does not shape the replies, so it is another generator.
         if omitted := sorted(set().union(*(server.wording.omitted for server in servers))):
@@ -184,6 +185,8 @@ class HttpGenerator:
         """Continue a prompt."""
         sampling = request.sampling
         self._require(sampling)
+        if self._renderer is not None:
+            sampling = self._renderer.ending(request.prompt, sampling)
         call = await self._prepare(request.prompt, self._room - sampling.max_tokens, request.affinity)
         chat = call.route == CHAT
         returns_ids = self._features.returns_ids and call.ids is not None
@@ -202,6 +205,9 @@ class HttpGenerator:
         )  # fmt: skip
         if returns_ids:
             call.body["return_token_ids"] = True
+        # vLLM and SGLang end a reply by what the model's configuration names; others know its template.
+        if self._renderer is not None and call.ids is not None and self._features.settings:
+            call.body["stop_token_ids"] = sorted(self._renderer.stop_ids)
         replies = await asyncio.gather(
             *(
                 self._request(call.route, call.body | each, partial(parse, n=n), request)

@@ -1,0 +1,226 @@
+"""Small chat templates with the traits of model families, and a tokenizer that reads them byte by byte.
+
+Run it for the table of families and traits: ``python -m tests.generation.families [FOLDER OF TEMPLATES]``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from corag.core.errors import CoragError
+from corag.generation.rendering import Renderer
+from corag.generation.traits import Traits, find_traits
+
+
+@dataclass(frozen=True)
+class Family:
+    """A chat template with the special tokens that it needs.
+
+    ``special``: those that the tokenizer has no name for. ``bos``: put before texts by the tokenizer, too.
+    ``end``: what ends a reply. ``system``, ``empty``: what becomes of prompts with a system turn, and
+    without one. ``prints_day``: the template prints the date.
+    """
+
+    template: str
+    eos: str
+    end: str
+    special: tuple[str, ...] = ()
+    bos: str | None = None
+    system: str = "="
+    empty: str = "="
+    prints_day: bool = False
+
+    def tokenizer(self) -> Any:
+        return byte_tokenizer(self.template, self.eos, self.bos, self.special)
+
+    def traits(self) -> dict[str, Any]:
+        """Return the traits that are known beforehand, by name."""
+        return {
+            "with_system": self.system,
+            "without_system": self.empty,
+            "end": self.end,
+            "day": "2024-07-26" if self.prints_day else "",
+        }
+
+    def renderer(self) -> Renderer:
+        return Renderer(self.tokenizer(), chat=True)
+
+
+def byte_tokenizer(template: str, eos: str, bos: str | None = None, special: tuple[str, ...] = ()) -> Any:
+    """Return a tokenizer whose tokens are the bytes of a text and the special tokens."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokens = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    tokens.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokens.decoder = decoders.ByteLevel()
+    names = [name for name in (bos, eos, *special) if name]
+    tokens.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names])
+    if bos:
+        tokens.post_processor = processors.TemplateProcessing(
+            single=f"{bos} $A", special_tokens=[(bos, tokens.token_to_id(bos))]
+        )
+    named = {"bos_token": bos} if bos else {}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokens, eos_token=eos, **named)
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+def _family(name: str, *texts: Any, **traits: Any) -> Family:
+    file = Path(__file__).parent / "families" / f"{re.sub('[^a-z0-9]+', '_', name.lower())}.jinja"
+    return Family(file.read_text(encoding="utf-8"), *texts, **traits)
+
+
+FAMILIES = {
+    "SmolLM2": _family("SmolLM2", "<|im_end|>", "<|im_end|>", ("<|im_start|>",)),
+    "Qwen3": _family("Qwen3", "<|im_end|>", "<|im_end|>", ("<|im_start|>", "<|endoftext|>")),
+    "Qwen3-Base": _family("Qwen3-Base", "<|endoftext|>", "<|im_end|>", ("<|im_start|>", "<|im_end|>")),
+    "Qwen3-Thinking-2507": _family("Qwen3-Thinking-2507", "<|im_end|>", "<|im_end|>", ("<|im_start|>",)),
+    "Llama 3.1": _family(
+        "Llama 3.1",
+        "<|eot_id|>",
+        "<|eot_id|>",
+        ("<|start_header_id|>", "<|end_header_id|>"),
+        bos="<|begin_of_text|>",
+    ),
+    "Llama 3.2": _family(
+        "Llama 3.2",
+        "<|eot_id|>",
+        "<|eot_id|>",
+        ("<|start_header_id|>", "<|end_header_id|>"),
+        bos="<|begin_of_text|>",
+        prints_day=True,
+    ),
+    "gemma-2": _family(
+        "gemma-2",
+        "<eos>",
+        "<end_of_turn>",
+        ("<start_of_turn>", "<end_of_turn>"),
+        bos="<bos>",
+        system="merged",
+    ),
+    "gemma-3": _family(
+        "gemma-3", "<eos>", "<end_of_turn>", ("<start_of_turn>", "<end_of_turn>"), bos="<bos>"
+    ),
+    "Phi-3": _family(
+        "Phi-3", "<|endoftext|>", "<|end|>", ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>"), bos="<s>"
+    ),
+    "Mistral v0.1": _family("Mistral v0.1", "</s>", "</s>", bos="<s>", system="merged"),
+    "Mistral Small 3.2": _family(
+        "Mistral Small 3.2",
+        "</s>",
+        "</s>",
+        ("[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"),
+        bos="<s>",
+        empty="emptied",
+        prints_day=True,
+    ),
+    "R1-Distill": _family(
+        "R1-Distill",
+        "<｜end▁of▁sentence｜>",
+        "<｜end▁of▁sentence｜>",
+        ("<｜User｜>", "<｜Assistant｜>"),
+        bos="<｜begin▁of▁sentence｜>",
+    ),
+    "gpt-oss": _family(
+        "gpt-oss",
+        "<|return|>",
+        "<|return|>",
+        ("<|start|>", "<|message|>", "<|channel|>", "<|end|>", "<|call|>"),
+        bos="<|startoftext|>",
+        prints_day=True,
+    ),
+    "Granite 3.3": _family(
+        "Granite 3.3",
+        "<|end_of_text|>",
+        "<|end_of_text|>",
+        ("<|start_of_role|>", "<|end_of_role|>"),
+        prints_day=True,
+    ),
+    "Command R7B": _family(
+        "Command R7B",
+        "<|END_OF_TURN_TOKEN|>",
+        "<|END_RESPONSE|>",
+        (
+            "<|START_OF_TURN_TOKEN|>",
+            "<|SYSTEM_TOKEN|>",
+            "<|USER_TOKEN|>",
+            "<|CHATBOT_TOKEN|>",
+            "<|START_RESPONSE|>",
+            "<|END_RESPONSE|>",
+        ),
+        bos="<BOS_TOKEN>",
+    ),
+    "GLM-4": _family(
+        "GLM-4", "<|endoftext|>", "<|user|>", ("[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>")
+    ),
+    "leaves system turns out": _family("leaves system turns out", "</s>", "</s>", system="merged"),
+    "Alpaca": _family("Alpaca", "</s>", "'\\n\\n### Instruction:'", bos="<s>"),
+    "Vicuna": _family("Vicuna", "</s>", "'\\nUSER:'", bos="<s>"),
+}
+
+HERMES = _family("Hermes tool_use", "<|im_end|>", "<|im_end|>", bos="<|begin_of_text|>")
+"""It goes over ``tools``, which are None where there are none."""
+
+FILES: dict[str, Family] = {
+    "alpaca": Family("", "</s>", "</s>", (), "<s>"),
+    "chatml": Family("", "<|im_end|>", "<|im_end|>", ("<|im_start|>",), "<s>"),
+    "gemma-it": Family(
+        "", "<eos>", "<end_of_turn>", ("<start_of_turn>", "<end_of_turn>"), "<bos>"
+    ),
+    "llama-3-instruct": Family(
+        "", "<|end_of_text|>", "<|eot_id|>", ("<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>"),
+        "<|begin_of_text|>",
+    ),
+    "mistral-instruct": Family("", "</s>", "</s>", (), "<s>"),
+    "phi-3": Family("", "<|endoftext|>", "<|end|>", ("<|user|>", "<|assistant|>", "<|end|>"), "<s>"),
+    "qwen2.5-instruct": Family("", "<|im_end|>", "<|im_end|>", ("<|im_start|>", "<|endoftext|>")),
+    "zephyr": Family("", "</s>", "</s>", (), "<s>"),
+}  # fmt: skip
+"""Published templates by the names of their files, with the special tokens of their models' tokenizers."""
+
+
+def published(folder: Path) -> Iterator[tuple[str, Family]]:
+    """Yield the published templates that lie in a folder."""
+    for name, family in FILES.items():
+        if (file := folder / f"{name}.jinja").is_file():
+            yield name, dataclasses.replace(family, template=file.read_text(encoding="utf-8"))
+
+
+def table(families: dict[str, Family]) -> str:
+    """Return the table of families and traits, in Markdown; a trait that is wrong is bold."""
+    names = [field.name for field in fields(Traits)]
+    rows = [["family", *names], ["---"] * (len(names) + 1)]
+    for name, family in families.items():
+        try:
+            traits = find_traits(family.renderer())
+        except CoragError as error:
+            rows.append([name, str(error)])
+            continue
+        right = family.traits()
+        cells = {each: getattr(traits, each) for each in names}
+        marked = [
+            f"**{cell!r}**"
+            if cell != right.get(each, cell)
+            else repr(cell)
+            if each == "before"
+            else str(cell)
+            for each, cell in cells.items()
+        ]
+        rows.append([name, *(cell.replace("|", r"\|") for cell in marked)])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+if __name__ == "__main__":
+    print(
+        table(
+            FAMILIES | {f"{name} (file)": each for at in sys.argv[1:] for name, each in published(Path(at))}
+        )
+    )
