@@ -317,6 +317,9 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     if name not in COMMANDS:
         raise ConfigError(f"unknown command '{name}': {nearest(name, COMMANDS)}")
     command = COMMANDS[name]
+    from corag.core.machine import limit_threads
+
+    limit_threads()  # before torch, which reads it when it is imported
     module = importlib.import_module(command.module)
     from corag.cli.result import CommandResult
     from corag.core.command_line import parse  # pydantic is not needed for the overview

@@ -18,6 +18,7 @@ from typing import Any
 from corag.core.errors import BackendError, ConfigError, RequestRefusedError
 from corag.core.installation import how_to_install
 from corag.core.lazy import importing
+from corag.core.machine import count_cores
 from corag.core.process import keep_fault_handler, own_processes
 from corag.core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
 from corag.core.types import TokenUsage
@@ -314,7 +315,7 @@ def _dtype(config: ModelConfig) -> str:
 
 def _set_environment() -> None:
     """Set what vLLM reads from the environment when imported, unless the user has set it."""
-    if (os.cpu_count() or 1) <= 4:
+    if count_cores() <= 4:
         # vLLM keeps a core free for its scheduler. Of two cores that is half: with both, everything was about
         # twice as fast.
         os.environ.setdefault("VLLM_CPU_NUM_OF_RESERVED_CPU", "0")

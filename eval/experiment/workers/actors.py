@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from corag.core.errors import BackendError, CoragError, reason
+from corag.core.machine import count_cores
 from corag.core.protocols import Ability, Generator, Retriever
 from corag.core.runs.rows import Row
 from corag.core.tools import SearchStep
@@ -122,6 +123,9 @@ class SearchServer:
 
     def __init__(self, config: RetrieverConfig, host: str, port: int) -> None:
         self._config, self._host, self._port = config, host, port
+        # Ray leaves one thread to an actor that has no cores of its own. This one encodes the queries of all
+        # the machine's workers, mostly while their engines work on a GPU.
+        os.environ["OMP_NUM_THREADS"] = str(config.threads or count_cores())
         self._ready = threading.Event()
         self._error: CoragError | None = None
         threading.Thread(target=self._serve, name="search", daemon=True).start()

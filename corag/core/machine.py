@@ -1,0 +1,139 @@
+"""What this process may use of its machine: cores, GPUs and their memory.
+
+A scheduler gives a job a share of a node: counted from the whole node, 128 threads would share one core.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+_ROOT = Path("/")
+# What CUDA reads in CUDA_VISIBLE_DEVICES: numbers and names, which may be shortened.
+_ENTRY = re.compile(r"\d+|(GPU|MIG)-.+")
+
+
+def count_cores() -> int:
+    """Return the number of cores that this process may use, 1 at least.
+
+    The scheduler's choice of cores (affinity) and the time that its control group may take both count.
+    """
+    return max(1, int(min(_affinity(), cgroup_cores())))
+
+
+def _affinity() -> int:
+    if hasattr(os, "process_cpu_count"):  # Python 3.13
+        return os.process_cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def limit_threads() -> None:
+    """Let OpenMP (torch, FAISS, numpy) start no more threads than the control group has time for.
+
+    OpenMP counts the cores of the affinity itself, but knows nothing of a container's limit.
+    """
+    if (cores := count_cores()) < _affinity():
+        os.environ.setdefault("OMP_NUM_THREADS", str(cores))
+
+
+def cgroup_cores(root: Path = _ROOT) -> float:
+    """Return the cores' worth of time that the control group of this process may take, infinity for no limit.
+
+    ``root``: of the file system. Both versions of control groups are read, and every group above.
+    """
+    lines: list[str] = []
+    with suppress(OSError):
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    limits = [float("inf")]
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        mounts = [root / "sys/fs/cgroup"]
+        if controllers:  # version 1
+            if "cpu" not in controllers.split(","):
+                continue
+            mounts = [root / "sys/fs/cgroup" / name for name in ("cpu", controllers)]
+        # In a container the own group may be mounted as if it were the root.
+        groups = Path(path.lstrip("/"))
+        for mount in mounts:
+            for group in (groups, *groups.parents):
+                limits += _limits_of(mount / group)
+    return min(limits)
+
+
+def _limits_of(group: Path) -> Iterator[float]:
+    """Yield the limit of one control group, in cores, if it has any."""
+    with suppress(OSError, ValueError, ZeroDivisionError):
+        quota, period = (group / "cpu.max").read_text().split()
+        yield int(quota) / int(period)  # "max" is no number
+    with suppress(OSError, ValueError, ZeroDivisionError):
+        quota_us = int((group / "cpu.cfs_quota_us").read_text())
+        if quota_us > 0:  # -1 is none
+            yield quota_us / int((group / "cpu.cfs_period_us").read_text())
+
+
+def visible_gpus() -> list[str]:
+    """Return the NVIDIA GPUs that this process may use, as entries of CUDA_VISIBLE_DEVICES.
+
+    Numbers of whole GPUs. Of one that is cut into instances (MIG) the instances' names, since it cannot be
+    used whole. No torch is loaded for it, which would take memory on the first.
+    """
+    present = _list_gpus()
+    if (chosen := os.environ.get("CUDA_VISIBLE_DEVICES")) is None:
+        return [entry for entries in present.values() for entry in entries]
+    names = [name for number, entries in present.items() for name in (*number, *entries)]
+    visible = []
+    # CUDA reads up to the first entry that is none, such as -1 or what SLURM writes where there is no GPU
+    # (NoDevFiles).
+    for entry in map(str.strip, chosen.split(",")):
+        # Older drivers list instances under other names than the one that a scheduler may have given.
+        known = entry.startswith("MIG-") or any(
+            name == entry or ("-" in entry and name.startswith(entry)) for name in names
+        )
+        if not (present and known and _ENTRY.fullmatch(entry)):
+            break
+        visible.append(entry)
+    return list(dict.fromkeys(visible))
+
+
+def _list_gpus() -> dict[tuple[str, str], list[str]]:
+    """Return by number and name of each GPU the entries by which it can be used."""
+    gpus: dict[tuple[str, str], list[str]] = {}
+    for line in run_nvidia_smi("-L"):
+        if gpu := re.match(r"GPU (\d+):.*\(UUID: ([^)]+)\)", line):
+            key = gpu.group(1), gpu.group(2)
+            gpus[key] = [gpu.group(1)]
+        elif gpus and (instance := re.match(r"\s+MIG .*\(UUID: (MIG-[^)]+)\)", line)):
+            gpus[key] = [each for each in gpus[key] if each.startswith("MIG-")] + [instance.group(1)]
+    return gpus
+
+
+def free_gpu_memory(gpus: Sequence[str]) -> float | None:
+    """Return the share of memory that is free on the fullest of some GPUs, None if that is not known.
+
+    ``gpus``: entries as :func:`visible_gpus` returns them. An instance of a GPU has memory of its own, of
+    which the driver's program tells nothing.
+    """
+    shares = []
+    query = "--query-gpu=index,uuid,memory.free,memory.total"
+    for line in run_nvidia_smi(query, "--format=csv,noheader,nounits"):
+        with suppress(ValueError, ZeroDivisionError):
+            number, name, free, total = (each.strip() for each in line.split(","))
+            if any(each == number or ("-" in each and name.startswith(each)) for each in gpus):
+                shares.append(float(free) / float(total))
+    return min(shares) if shares and len(shares) == len(gpus) else None
+
+
+def run_nvidia_smi(*arguments: str) -> list[str]:
+    """Return what NVIDIA's program prints, in lines that are not empty; none where there is no driver."""
+    try:
+        process = subprocess.run(
+            ["nvidia-smi", *arguments], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    lines = process.stdout.splitlines() if process.returncode == 0 else []
+    return [line.rstrip() for line in lines if line.strip()]
