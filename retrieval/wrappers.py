@@ -24,6 +24,7 @@ from corag.core.lazy import importing
 from corag.core.protocols import CachedHits, NotedHits, Retriever, search_note
 from corag.core.request_cache import RequestCache
 from corag.core.seeds import stable_hash
+from corag.core.tokenizer import require_words
 from corag.core.types import Hit, Passage
 from retrieval.dense.placement import Placement
 from retrieval.index_manifest import IndexPart
@@ -223,6 +224,7 @@ class RerankedRetriever:
             raise ConfigError(f"the reranker '{model}' cannot be loaded: {reason(error)}") from None
         self._model: Any = placed.model
         self._batch_size = placed.batch_size
+        require_words(self._model.tokenizer, f"the reranker '{model}'")
         if self._model.num_labels != 1:
             raise ConfigError(
                 f"the reranker '{model}' gives {self._model.num_labels} scores per passage, but one is "

@@ -10,6 +10,7 @@ from typing import Any
 from corag.core.errors import ConfigError
 from corag.core.files import atomic_replace, write_atomically
 from corag.core.hugging_face import reading_weights
+from corag.core.tokenizer import load_tokenizer
 from corag.generation.adapters import adapter_folder, check_adapter
 from corag.generation.models import native_dtype
 from training.config import ProgramOptions
@@ -56,11 +57,9 @@ def load_model(config: ProgramOptions, folder: str) -> tuple[Any, Any]:
     return model, lora
 
 
-def load_tokenizer(folder: str) -> Any:
+def load_padding_tokenizer(folder: str) -> Any:
     """Load a tokenizer that can pad."""
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = load_tokenizer(folder)
     # Collators want some token to pad with; which one does not matter, as padding is never looked at.
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token

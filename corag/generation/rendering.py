@@ -11,11 +11,11 @@ from itertools import pairwise
 from typing import Any, Literal, Protocol, cast
 
 from corag.core.errors import ConfigError, RequestRefusedError
-from corag.core.lazy import importing
 from corag.core.prompting.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segment, Shortening, Spans
 from corag.core.prompting.shorten import shorten, token_bound
 from corag.core.protocols import Completion, Sampling, ScoreRequest
 from corag.core.seeds import stable_hash
+from corag.core.tokenizer import load_tokenizer
 from corag.generation.chat_template import ChatTemplate
 
 # Tokens of the prompt that are decoded with a continuation. Some tokenizers drop a space at the beginning of
@@ -62,15 +62,9 @@ class Renderer:
     def load(cls, folder: str, chat: Literal["auto", "yes", "no"] = "auto") -> Renderer:
         """Load the tokenizer of a model folder.
 
-        Raises :class:`ConfigError` if there is none, or no template for chat "yes".
+        Raises :class:`ConfigError` if there is none that reads texts rightly, or no template for chat "yes".
         """
-        with importing:
-            from transformers import AutoTokenizer
-
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder)
-        except (OSError, ValueError, KeyError) as error:
-            raise ConfigError(f"cannot load a tokenizer from '{folder}': {error}") from error
+        tokenizer = load_tokenizer(folder)
         if chat == "yes" and not tokenizer.chat_template:
             raise ConfigError(
                 f"'{folder}' has no chat template: choose chat 'no' or 'auto', or a chat model."

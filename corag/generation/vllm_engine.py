@@ -21,6 +21,7 @@ from corag.core.lazy import importing
 from corag.core.machine import count_cores
 from corag.core.process import keep_fault_handler, own_processes
 from corag.core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
+from corag.core.tokenizer import tokenizer_folder
 from corag.core.types import TokenUsage
 from corag.generation.adapters import adapter_folder, check_adapter, merged_folder
 from corag.generation.config import ModelConfig
@@ -222,6 +223,7 @@ def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
     kv_cache_gb = config.kv_cache_gb or (cpu_kv_cache_gb() if on_cpu else 0)
     arguments = AsyncEngineArgs(
         model=folder,
+        tokenizer=tokenizer_folder(folder),  # by it vLLM turns tokens into text, and finds stop strings
         dtype=_dtype(config),
         max_model_len=config.max_context or -1,  # -1: the model's own, or what the cache has room for
         block_size=config.block_size or (CPU_BLOCK_SIZE if on_cpu else None),

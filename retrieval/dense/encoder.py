@@ -20,6 +20,7 @@ from corag.core.hugging_face import download, reading_weights
 from corag.core.installation import require
 from corag.core.lazy import importing
 from corag.core.package_files import PackageFiles
+from corag.core.tokenizer import require_words
 from corag.core.words import count_words
 from retrieval.dense.placement import Placement
 from retrieval.dense.prompts import AUTO, Prompts, own_prompts, prompts_by_card, stated_names
@@ -126,6 +127,7 @@ class Encoder:
             placed.rounding,
             placed.fingerprint,
         )
+        require_words(self._model.tokenizer, f"the encoder '{name}'")
         if max_tokens > (limit := self.max_tokens):
             raise ConfigError(
                 f"max_passage_tokens is {max_tokens}, but '{name}' reads {limit} tokens at most."

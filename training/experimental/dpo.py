@@ -21,7 +21,7 @@ from corag.generation.trained_for import trained_for
 from training.checks import check_training
 from training.experimental.config import DpoConfig
 from training.experimental.pairs import PairsReport, read_pairs_report
-from training.model_setup import load_model, load_tokenizer, resolve_batching, save_model
+from training.model_setup import load_model, load_padding_tokenizer, resolve_batching, save_model
 from training.program import (
     check_tokenizer,
     run_training,
@@ -161,7 +161,7 @@ def make_trainer(config: DpoConfig, folder: str, pairs: Any) -> Any:
         args=arguments,
         train_dataset=pairs["train"].select_columns(list(_IDS)),
         eval_dataset=validation and validation.select_columns(list(_IDS)),
-        processing_class=load_tokenizer(folder),
+        processing_class=load_padding_tokenizer(folder),
     )
     return prepare_trainer(trainer, Path(config.out))
 

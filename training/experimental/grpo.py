@@ -42,7 +42,7 @@ from training.chains import load_corag_options, read_chain_manifest, read_chains
 from training.checks import check_training
 from training.experimental.config import GrpoConfig
 from training.experimental.reward import Prefix, Rewarder, list_prefixes
-from training.model_setup import load_model, load_tokenizer, save_model
+from training.model_setup import load_model, load_padding_tokenizer, save_model
 from training.program import (
     run_training,
     start_program,
@@ -302,7 +302,7 @@ def make_trainer(config: GrpoConfig, folder: str, inputs: GrpoInputs, backends: 
         train_dataset=datasets.Dataset.from_dict(
             {"prompt": [each.prompt for each in prefixes], "number": list(range(len(prefixes)))}
         ),
-        processing_class=load_tokenizer(folder),
+        processing_class=load_padding_tokenizer(folder),
         peft_config=peft_config,
     )
     prepare_trainer(trainer, Path(config.out), temperature=config.temperature, pads_before=True)
