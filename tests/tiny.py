@@ -31,6 +31,20 @@ def save_tiny_model(folder: Path, seed: int, hidden: int = 64) -> str:
     return _save(LlamaForCausalLM(config), tokenizer, folder)
 
 
+def save_tiny_base_model(folder: Path) -> str:
+    """Save the same as a base model: its texts end with a token, its chat template's turns with another."""
+    from transformers import AutoTokenizer
+
+    save_tiny_model(folder, seed=0)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.eos_token = "<|endoftext|>"
+    tokenizer.save_pretrained(folder)
+    for name in ("config.json", "generation_config.json"):
+        settings = json.loads((folder / name).read_text()) | {"eos_token_id": tokenizer.eos_token_id}
+        (folder / name).write_text(json.dumps(settings))
+    return str(folder)
+
+
 def save_tiny_mixture(folder: Path, like: str) -> str:
     """Save a mixture of experts with random weights, with the tokenizer of the model ``like``."""
     import torch

@@ -12,7 +12,8 @@ from corag.core.files import atomic_replace, write_atomically
 from corag.core.hugging_face import reading_weights
 from corag.core.tokenizer import load_tokenizer
 from corag.generation.adapters import adapter_folder, check_adapter
-from corag.generation.models import native_dtype
+from corag.generation.models import name_ends, native_dtype
+from corag.generation.rendering import Renderer
 from training.config import ProgramOptions
 
 ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -35,6 +36,7 @@ def load_model(config: ProgramOptions, folder: str) -> tuple[Any, Any]:
         options["quantization_config"] = build_4bit_config(precision)
     with reading_weights(f"the model in '{folder}'"):
         model = AutoModelForCausalLM.from_pretrained(folder, **options)
+    name_ends(model, Renderer.load(folder).stop_ids)
     if config.tuning == "full":
         return model, None
     if config.adapter:

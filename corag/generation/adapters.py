@@ -12,7 +12,8 @@ from corag.core.files import build_once, cache_folder, parse_json, read_text
 from corag.core.hugging_face import reading_weights
 from corag.core.installation import require
 from corag.core.tokenizer import load_tokenizer
-from corag.generation.models import DEFAULT_MODEL, folder_digest
+from corag.generation.models import DEFAULT_MODEL, folder_digest, name_ends
+from corag.generation.rendering import Renderer
 
 CONFIG = "adapter_config.json"
 # What training leaves beside an adapter: how it was made.
@@ -153,6 +154,7 @@ def merge_adapter(folder: str, adapter: str, out: Path, dtype: str) -> None:
     with reading_weights(f"the model in '{folder}'"):
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     merged = with_adapter(model, adapter, folder).merge_and_unload()
+    name_ends(merged, Renderer.load(folder).stop_ids)
     merged.to(getattr(torch, dtype)).save_pretrained(out)
     load_tokenizer(folder).save_pretrained(out)
 

@@ -197,15 +197,15 @@ class ChatTemplate:
             )
         except Exception as error:  # noqa: BLE001 - a template is a program of somebody's, and may fail in any way
             model = getattr(self.tokenizer, "name_or_path", "") or "the model"
-            roles = ", ".join(turn["role"] for turn in turns)
+            roles, reason = ", ".join(turn["role"] for turn in turns), str(error).rstrip(".")
             if type(error) is jinja2.TemplateError:  # by raise_exception
                 raise RequestRefusedError(
-                    f"the chat template of '{model}' refuses a conversation of {roles}: {error}. Choose "
+                    f"the chat template of '{model}' refuses a conversation of {roles}: {reason}. Choose "
                     "another prompt, or chat 'no'."
                 ) from None
             raise RequestRefusedError(
                 f"the chat template of '{model}' fails on a conversation of {roles} "
-                f"({type(error).__name__}: {error}): it may be meant for prompts with tools. Put the model's "
+                f"({type(error).__name__}: {reason}): it may be meant for prompts with tools. Put the model's "
                 "plain chat template into its folder as chat_template.jinja, or choose chat 'no'."
             ) from None
 

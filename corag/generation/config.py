@@ -94,6 +94,13 @@ class ModelConfig(Options, section="model", call="open_model"):
         """The engine that the back end names; vLLM if that was left open."""
         return ENGINES[self.settled().backend]
 
+    @property
+    def tokenizer_name(self) -> str:
+        """The model whose tokenizer is known, a name for ``model_folder``; "" if none is."""
+        if self.settled().backend == "python":
+            return ""
+        return self.tokenizer if self.engine.takes_tokenizer else self.name
+
     def settled(self) -> ModelConfig:
         """Return it with an engine chosen if none was named: vLLM, or transformers where there is no vLLM."""
         if self.backend != "auto":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from corag.core.errors import ConfigError
 from corag.core.files import build_once, cache_folder
@@ -141,6 +142,17 @@ def folder_digest(folder: str | Path, *, weights_only: bool = False) -> str:
                     stream.seek((size - 2**16) * sample // 15, os.SEEK_SET)
                     digest.update(stream.read(2**16))
     return digest.hexdigest()
+
+
+def name_ends(model: Any, ends: Iterable[int]) -> None:
+    """Name tokens, too, as those that end a reply in the configuration that is saved with a model.
+
+    Its own may name another: a base model's ends texts, where one that is taught turns learns the token that
+    the chat template puts behind a reply. Other programs go by what is saved.
+    """
+    named = model.generation_config.eos_token_id
+    named = named if isinstance(named, list) else [named]
+    model.generation_config.eos_token_id = sorted({*named, *ends} - {None})
 
 
 def context_window(folder: str) -> int | None:

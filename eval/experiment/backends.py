@@ -12,7 +12,7 @@ from typing import ClassVar
 from rich.console import Console
 
 from corag.core.callers import for_caller
-from corag.core.errors import ConfigError, DataError
+from corag.core.errors import ConfigError, DataError, RequestRefusedError
 from corag.core.files import file_digest
 from corag.core.method import MethodConfig
 from corag.core.own_objects import fingerprint_of
@@ -20,7 +20,7 @@ from corag.core.protocols import Ability, Generator, Retriever
 from corag.core.runs.stamp import Input
 from corag.generation.adapters import adapter_folder, read_training
 from corag.generation.config import ModelConfig
-from corag.generation.models import folder_digest
+from corag.generation.models import folder_digest, model_folder
 from eval.experiment.executor import Fingerprinted
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from eval.experiment.own_methods import short_name
@@ -115,8 +115,30 @@ def check_setup(setup: Setup) -> None:
     for name in setup.method:
         setup.of(name).check_files()
     setup.model.settled().engine.check_installed()
+    _try_prompts(setup)
     if setup.searches:
         require_index(setup.retriever)
+
+
+# What every chat template takes, which is tried whenever one is loaded.
+_USUAL_ROLES = frozenset[tuple[str, ...]]({(), ("user",), ("system", "user")})
+
+
+def _try_prompts(setup: Setup) -> None:
+    """Raise :class:`ConfigError` if the model's chat template refuses the turns of a method's prompt."""
+    name = setup.model.tokenizer_name
+    templates = {each for method in setup.method for each in setup.of(method).templates()}
+    unusual = [each for each in templates if each.roles not in _USUAL_ROLES]
+    if not unusual or not name or setup.model.chat == "no":
+        return
+    from corag.generation.rendering import Renderer
+
+    renderer = Renderer.load(model_folder(name, weights=False), setup.model.chat)
+    for template in sorted(unusual, key=lambda each: each.name) if renderer.chat else ():
+        try:
+            renderer.template.fill([{"role": role, "content": "Who?"} for role in template.roles], reply=True)
+        except RequestRefusedError as error:
+            raise ConfigError(f"the prompt '{template.name}': {error}") from None
 
 
 def require_abilities(what: str, needs: Mapping[Ability, str], generator: Fingerprinted) -> None:

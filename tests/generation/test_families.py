@@ -9,18 +9,30 @@ from pathlib import Path
 
 import pytest
 
+from corag.baselines.closed_book import ClosedBookConfig
+from corag.cli.commands.doctor import model_traits
 from corag.core.errors import ConfigError
 from corag.core.prompting.prompt import Message, Prompt, Segment
 from corag.core.protocols import GenerateRequest, Sampling, ScoreRequest
 from corag.generation.chat_template import ChatTemplate
+from corag.generation.config import ModelConfig
 from corag.generation.rendering import Renderer
 from corag.generation.traits import find_traits
 from corag.generation.transformers_engine import TransformersGenerator
+from eval.experiment.backends import check_setup
+from eval.experiment.run import RunConfig
 from tests.fakes import chat_prompt
 from tests.generation.families import FAMILIES, HERMES, Family, published, table
 from tests.messages import raises_message
 
 TEMPLATES = os.environ.get("CORAG_CHAT_TEMPLATES", "")
+
+
+def saved(family: Family, folder: Path) -> str:
+    """Save what a model's folder has of a family, but for weights."""
+    family.tokenizer().save_pretrained(folder)
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    return str(folder)
 
 
 def text_of(renderer: Renderer, prompt: Prompt) -> str:
@@ -149,7 +161,27 @@ def test_a_fingerprint_is_of_what_the_template_makes_of_prompts_not_of_its_sourc
 def test_a_template_that_fails_otherwise_than_by_refusing_ends_in_a_sentence_when_it_is_loaded(
     tmp_path: Path,
 ) -> None:
-    HERMES.tokenizer().save_pretrained(tmp_path)
+    folder = saved(HERMES, tmp_path)
     with raises_message(ConfigError):
-        Renderer.load(str(tmp_path))
-    assert not Renderer.load(str(tmp_path), "no").chat
+        Renderer.load(folder)
+    assert not Renderer.load(folder, "no").chat
+    (finding,) = model_traits(ModelConfig(name=folder))
+    assert finding.ok is False and "TypeError" in finding.sentence
+
+
+def test_doctor_tells_how_prompts_are_written_for_a_model(tmp_path: Path) -> None:
+    findings = list(model_traits(ModelConfig(name=saved(FAMILIES["Mistral Small 3.2"], tmp_path))))
+    text = " ".join(finding.sentence for finding in findings)
+    assert all(finding.ok for finding in findings)
+    assert "ends with </s>" in text and "always 2024-07-26" in text and "an empty one" in text
+    assert not list(model_traits(ModelConfig())), "the default model is loaded by no check of the machine"
+
+
+def test_prompts_that_a_template_refuses_are_refused_before_the_model_is_opened(tmp_path: Path) -> None:
+    model = ModelConfig(name=saved(FAMILIES["Mistral v0.1"], tmp_path), backend="transformers")
+    prompt = tmp_path / "twice.txt"
+    prompt.write_text("version: 1\n--- user\nRead this.\n--- user\n{query}\n", encoding="utf-8")
+    options = ClosedBookConfig(qa_prompt=str(prompt))
+    config = RunConfig(questions="none.jsonl", method=["closed_book"], model=model, closed_book=options)
+    with raises_message(ConfigError):
+        check_setup(config)

@@ -19,11 +19,11 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from corag.core.errors import ConfigError, DataError
-from corag.generation.adapters import read_manifest
+from corag.generation.adapters import merge_adapter, read_manifest
 from corag.generation.models import folder_digest
 from tests.fakes import passage
 from tests.messages import raises_message
-from tests.tiny import save_tiny_mixture
+from tests.tiny import save_tiny_base_model, save_tiny_mixture
 from tests.training.conftest import PASSAGES, make_rows
 from tests.training.launching import kill_after, launched
 from training.config import LoraOptions, SftConfig
@@ -435,6 +435,25 @@ def test_full_tuning_writes_a_model(options: Options, tiny_model: str) -> None:
         AutoTokenizer.from_pretrained(config.out).chat_template
         == AutoTokenizer.from_pretrained(tiny_model).chat_template
     )
+
+
+def test_a_base_model_that_was_taught_turns_is_saved_with_the_token_that_ends_them(
+    options: Options, tmp_path: Path
+) -> None:
+    base = save_tiny_base_model(tmp_path / "base")
+    rows = make_rows(tmp_path / "rows", base)
+    ends = {}
+    for tuning in ("full", "lora"):
+        config = options(tuning=tuning, model=base, rows=[rows], out=str(tmp_path / tuning))
+        main(config)
+        folder = config.out
+        if tuning == "lora":
+            folder = str(tmp_path / "merged")
+            merge_adapter(base, config.out, Path(folder), "float32")
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        saved = json.loads((Path(folder) / "generation_config.json").read_text())["eos_token_id"]
+        ends[tuning] = set(tokenizer.convert_ids_to_tokens(saved))
+    assert ends == {"full": {"<|endoftext|>", "<|im_end|>"}, "lora": {"<|endoftext|>", "<|im_end|>"}}
 
 
 def test_rows_of_like_length_are_batched_together(options: Options) -> None:

@@ -30,7 +30,7 @@ from corag.core.runner import answer_question
 from corag.core.text import exact_match
 from corag.core.tools import Tools
 from corag.core.types import Question
-from corag.generation.models import context_window, model_folder
+from corag.generation.models import context_window, model_folder, name_ends
 from corag.generation.rendering import Renderer
 from corag.generation.trained_for import trained_for
 from eval.api.background import background
@@ -290,9 +290,7 @@ def make_trainer(config: GrpoConfig, folder: str, inputs: GrpoInputs, backends: 
     # Prompts of a batch end in the same column, so padding stands before them: our attention knows none.
     masked = replace(config, attention="sdpa") if config.attention == "auto" else config
     model, peft_config = load_model(masked, folder)
-    ends = model.generation_config.eos_token_id
-    ends = {*(ends if isinstance(ends, list) else [ends]), renderer.end_of_turn()} - {None}
-    model.generation_config.eos_token_id = sorted(ends)
+    name_ends(model, renderer.stop_ids)
     rewarder = Rewarder(prefixes, backends.generator, backends.retriever, renderer, corag, config.reward)
     trainer = PrefixTrainer(
         model=model,

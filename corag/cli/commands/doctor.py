@@ -1,7 +1,8 @@
 """Say in plain sentences what this machine has, and what to do about what is missing.
 
 corag doctor
-corag doctor indexes/mine        # read an index whole: is every file as it was built?
+corag doctor indexes/mine                    # read an index whole: is every file as it was built?
+corag doctor --model.name Qwen/Qwen3-8B      # how prompts are written for this model
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class DoctorOptions(Options):
         index: folders of indexes to read whole and compare with what was built, instead of all else.
         indexes: folders in which to look for indexes.
         runs: folder in which to look for runs.
-        model: with model.urls, whose servers are asked what they can do.
+        model: with model.urls, whose servers are asked what they can do; with model.name, how prompts are
+            written for it: its chat template, what ends a reply, what a template adds of its own.
     """
 
     index: tuple[str, ...] = ()
@@ -65,7 +67,7 @@ def main(config: DoctorOptions) -> int:
         return 0 if all(each.ok for each in index_checks) else 1
     checks: list[Callable[[], Iterator[Checked]]] = [
         installation, machine, java, fetched_parts, libraries, lambda: folders(config),
-        lambda: servers(config.model),
+        lambda: servers(config.model), lambda: model_traits(config.model),
     ]  # fmt: skip
     healthy = True
     for check in checks:
@@ -222,6 +224,28 @@ def servers(config: ModelConfig) -> Iterator[Checked]:
         return
     for line in answers:
         yield Checked(True, line)
+
+
+def model_traits(config: ModelConfig) -> Iterator[Checked]:
+    """How prompts are written for the model that was named, and what its chat template does of its own."""
+    name = config.tokenizer_name
+    if name in ("", ModelConfig.name):
+        return
+    from corag.generation.models import model_folder
+    from corag.generation.rendering import Renderer
+    from corag.generation.traits import find_traits
+
+    try:
+        renderer = Renderer.load(model_folder(name, weights=False), config.chat)
+        if not renderer.chat:
+            yield Checked(True, f"{name}: prompts are texts, as for a base model, without a chat template.")
+            return
+        sentences = [*find_traits(renderer).sentences(), *renderer.about]
+    except CoragError as error:
+        yield Checked(False, f"{name}: {error}")
+        return
+    for sentence in sentences:
+        yield Checked(True, f"{name}: {sentence}")
 
 
 def is_run(folder: Path) -> bool:

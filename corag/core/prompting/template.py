@@ -60,6 +60,13 @@ class Template:
         return frozenset(field for _, body in self.sections for field in _FIELD.findall(body))
 
     @property
+    def roles(self) -> tuple[Role, ...]:
+        """The roles of its turns, in order; none if it is continued as it stands."""
+        if any(role == "plain" for role, _ in self.sections):
+            return ()
+        return tuple(cast("Role", role) for role, _ in self.sections if role != "assistant")
+
+    @property
     def _called(self) -> str:
         return "the prompt given as text" if self.name == _INLINE else f"the prompt '{self.name}'"
 
