@@ -205,8 +205,8 @@ class ChatTemplate:
                 ) from None
             raise RequestRefusedError(
                 f"the chat template of '{model}' fails on a conversation of {roles} "
-                f"({type(error).__name__}: {reason}): it may be meant for prompts with tools. Put the model's "
-                "plain chat template into its folder as chat_template.jinja, or choose chat 'no'."
+                f"({type(error).__name__}: {reason}): it may be meant for prompts with tools. Put the "
+                "model's plain chat template into its folder as chat_template.jinja, or choose chat 'no'."
             ) from None
 
 
