@@ -241,6 +241,9 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
         ef_search: Candidates looked at per search in an HNSW graph.
         nprobe: Clusters looked at per search in "ivfpq".
         threads: Threads per batch of searches; 0 = all cores.
+        search_device: Where an exact index of vectors is searched: "" = by FAISS on the CPU; "cuda" = spread
+            over all GPUs that are there, "cuda:0,cuda:1" = over these, "cpu" = by torch in bfloat16. All find
+            the same.
         fusion_depth: Hits taken from each index before fusing.
         rrf_k: The constant of reciprocal rank fusion: a hit at rank r counts 1 / (rrf_k + r).
         reranker: Cross-encoder (Hugging Face name or local folder) that re-orders the hits; "" = none.
@@ -271,6 +274,7 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
     ef_search: Annotated[int, Ge(1)] = 128
     nprobe: Annotated[int, Ge(1)] = 32
     threads: Annotated[int, Ge(0), Mark.ENVIRONMENT] = 0
+    search_device: Annotated[str, Mark.ENVIRONMENT] = ""
     fusion_depth: Annotated[int, Ge(1)] = 100
     rrf_k: Annotated[int, Ge(0)] = 60  # Cormack, Clarke and Buettcher 2009
     reranker: str = ""

@@ -18,6 +18,7 @@ from retrieval.config import Bm25, RetrieverConfig
 from retrieval.dense.build import DOCID, INDEX
 from retrieval.dense.encoder import Encoder, open_encoder
 from retrieval.dense.search import DenseSearcher, FaissIndex, LuceneVectorIndex, PassageSource
+from retrieval.dense.torch_search import resolve_devices
 from retrieval.index_building import building_folder, open_unchanged, resolve_index, was_begun
 from retrieval.index_manifest import (
     INDEX_FILE,
@@ -77,6 +78,7 @@ _OF_KIND = (
     (("bm25", "k1", "b", "language"), "bm25", "a BM25 index"),
     (("encoder", "ef_search", "nprobe"), "dense", "an index with vectors"),
     (("device", "encoder_dtype", "encoder_batch"), "model", "an index with vectors, or a re-ranker"),
+    (("search_device",), "flat", "an exact FAISS index that is searched here"),
     (("threads",), "folder", "an index folder that is searched here"),
     (("query_prefix", "passages_from"), "faiss", "a FAISS folder without a manifest"),
 )
@@ -86,10 +88,11 @@ def _kinds(folder: Path) -> tuple[str, ...]:
     """Return which of the settings in ``_OF_KIND`` an index has a use for."""
     manifest = read_manifest(folder)
     if manifest is not None:
-        return ("folder", "bm25" if manifest.settings.kind == "bm25" else "dense")
+        flat = ("flat",) if manifest.settings.detail("faiss") == "flat" else ()
+        return ("folder", "bm25" if manifest.settings.kind == "bm25" else "dense", *flat)
     # Its texts are those of a Lucene index, which are looked up and not searched.
     is_faiss = (folder / INDEX).is_file() and (folder / DOCID).is_file()
-    return ("folder", "dense", "faiss") if is_faiss else ("folder", "bm25")
+    return ("folder", "dense", "faiss", "flat") if is_faiss else ("folder", "bm25")
 
 
 def _refuse_unused(config: RetrieverConfig, kinds: Sequence[str], what: str) -> None:
@@ -253,7 +256,12 @@ def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetrie
 
 def _open_faiss(folder: Path, read_id: Callable[[int], str], config: RetrieverConfig) -> FaissIndex:
     return FaissIndex(
-        folder / INDEX, read_id, ef_search=config.ef_search, nprobe=config.nprobe, threads=config.threads
+        folder / INDEX,
+        read_id,
+        ef_search=config.ef_search,
+        nprobe=config.nprobe,
+        threads=config.threads,
+        devices=resolve_devices(config.search_device) if config.search_device else (),
     )
 
 
