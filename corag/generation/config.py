@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from corag.core.errors import ConfigError
 from corag.core.installation import missing
@@ -12,6 +12,7 @@ from corag.core.options import Options
 from corag.core.own_objects import is_own
 from corag.core.servers import contain_credentials
 from corag.generation.engine import Engine
+from corag.generation.engine_arguments import refuse_held
 from corag.generation.engines import ENGINES
 
 # The choices are the table's, so that a new engine needs no line here. A type checker cannot read that.
@@ -42,7 +43,8 @@ class ModelConfig(Options, section="model", call="open_model"):
         chat: whether chat prompts go through the model's chat template; auto does if it has one.
         max_context: longest prompt plus completion, in tokens; 0 for as many as the model was made for.
         batch_size: most sequences that transformers works on at once.
-        max_num_seqs: most sequences that vLLM works on at once; 0 for 64 on CPU and 256 on a GPU.
+        max_num_seqs: most sequences that vLLM works on at once; 0 for 64 on CPU, and for vLLM's own choice on
+            a GPU: 256, or 1,024 on one with 70 GiB or more that is no A100.
         kv_cache_gb: memory for vLLM's prefix cache in GiB; 0 for 4 on CPU, or half of the free memory if that
             is less, and for what is left on a GPU.
         block_size: tokens per block of vLLM's prefix cache; 0 for 32 on CPU and for vLLM's own choice on a
@@ -51,6 +53,8 @@ class ModelConfig(Options, section="model", call="open_model"):
         gpu_memory_utilization: share of a GPU's memory that vLLM may take.
         tensor_parallel: number of GPUs that vLLM splits the model over.
         enforce_eager: skip vLLM's compilation, which costs a minute at the start; auto does on CPU.
+        engine: any other argument of vLLM's engine in this process, as a mapping, such as '{quantization:
+            fp8, kv_cache_dtype: fp8, max_num_batched_tokens: 8192}'.
         urls: addresses of servers, such as http://localhost:8000, separated by commas.
         tokenizer: for the back end "openai", the tokenizer of the model that is served: a folder, a Hugging
             Face name, or "default". Without, tokens that a server does not count are estimated.
@@ -81,6 +85,7 @@ class ModelConfig(Options, section="model", call="open_model"):
     gpu_memory_utilization: Annotated[float, Mark.ENVIRONMENT] = 0.9
     tensor_parallel: int = 1
     enforce_eager: Literal["auto", "yes", "no"] = "auto"
+    engine: dict[str, Any] = field(default_factory=dict)
     urls: tuple[str, ...] = ()
     api_key_variable: Annotated[str, Mark.ENVIRONMENT] = "CORAG_API_KEY"
     timeout_s: Annotated[float, Mark.ENVIRONMENT] = 600.0
@@ -90,7 +95,7 @@ class ModelConfig(Options, section="model", call="open_model"):
     tokenizer: str = ""
 
     @property
-    def engine(self) -> Engine:
+    def engine_kind(self) -> Engine:
         """The engine that the back end names; vLLM if that was left open."""
         return ENGINES[self.settled().backend]
 
@@ -99,7 +104,7 @@ class ModelConfig(Options, section="model", call="open_model"):
         """The model whose tokenizer is known, a name for ``model_folder``; "" if none is."""
         if self.settled().backend == "python":
             return ""
-        return self.tokenizer if self.engine.takes_tokenizer else self.name
+        return self.tokenizer if self.engine_kind.takes_tokenizer else self.name
 
     def settled(self) -> ModelConfig:
         """Return it with an engine chosen if none was named: vLLM, or transformers where there is no vLLM."""
@@ -114,16 +119,24 @@ class ModelConfig(Options, section="model", call="open_model"):
         # No engine could open it: no name on a hub has such a form.
         if self.backend in ("auto", "vllm") and not self.urls and is_own(self.name):
             object.__setattr__(self, "backend", "python")
-        if self.engine.takes_urls != bool(self.urls):
+        if self.engine and self.backend == "auto":
+            object.__setattr__(self, "backend", "vllm")
+        if self.engine_kind.takes_urls != bool(self.urls):
             names = " and ".join(f"'{engine.name}'" for engine in ENGINES.values() if engine.takes_urls)
             raise ConfigError(
                 f"the backends {names} need the servers' addresses, and only they have any: "
                 "write for example --model.backend server --model.urls http://localhost:8000."
             )
-        if self.tokenizer and not self.engine.takes_tokenizer:
+        if self.tokenizer and not self.engine_kind.takes_tokenizer:
             raise ConfigError(
                 f"only the backend 'openai' is told a tokenizer: '{self.backend}' takes that of --model.name."
             )
+        if self.engine and self.backend != "vllm":
+            raise ConfigError(
+                f"--model.engine is for vLLM in this process (--model.backend vllm): '{self.backend}' takes "
+                "no such arguments. A server is given them where it is started."
+            )
+        refuse_held(self.engine)
         # Both would stand in every run's manifest. So they are not repeated here either.
         if contain_credentials(self.urls):
             raise ConfigError(

@@ -122,6 +122,16 @@ class _ForcedDecoding:
         return forced
 
 
+def forced_sampling(target: list[int], *, replay: bool) -> dict[str, Any]:
+    """Return what of vLLM's ``SamplingParams`` makes a request generate these token ids.
+
+    ``replay``: by vLLM's own trace replay instead of the plug-in, for an engine that was started with
+    ``enable_trace_replay``. It writes the tokens on the GPU, behind the sampler, so no step waits for a copy
+    from the host; it exists in vLLM's second model runner only, and not over HTTP.
+    """
+    return {"trace_decode_token_ids": target} if replay else {"extra_args": {FORCED_TOKENS: target}}
+
+
 def _target(params: _Params) -> list[int] | None:
     return (params.extra_args or {}).get(FORCED_TOKENS)
 

@@ -15,6 +15,6 @@ async def open_generator(config: ModelConfig, capacity: int = REPLIES_KEPT) -> G
     Raises :class:`corag.core.errors.ConfigError` if the model or its engine is not there,
     :class:`corag.core.errors.BackendError` if it does not start or a server cannot be reached.
     """
-    config.engine.check_installed()
-    generator = await config.engine.open(config)
+    config.engine_kind.check_installed()
+    generator = await config.engine_kind.open(config)
     return CachedGenerator(generator, capacity) if config.remember else generator

@@ -28,7 +28,8 @@ from corag.generation.config import ModelConfig
 from corag.generation.models import model_folder
 from corag.generation.trained_for import trained_for
 from corag.generation.transformers_engine import TransformersGenerator
-from corag.generation.vllm_engine import VllmGenerator, _lora_rank
+from corag.generation.vllm_engine import VllmGenerator
+from corag.generation.vllm_start import lora_rank
 from tests.fakes import chat_prompt
 from tests.messages import raises_message
 from tests.tiny import save_tiny_model
@@ -223,10 +224,10 @@ def test_a_folder_without_an_adapter_is_refused(missing: str, tiny_model: str, t
 def test_the_rank_is_rounded_up_to_one_that_vllm_offers(tiny_model: str, tmp_path: Path) -> None:
     for rank, offered in ((1, 8), (8, 8), (9, 16), (320, 320)):
         (tmp_path / "adapter_config.json").write_text(f'{{"r": {rank}}}')
-        assert _lora_rank(str(tmp_path), tiny_model) == offered
+        assert lora_rank(str(tmp_path), tiny_model) == offered
     (tmp_path / "adapter_config.json").write_text('{"r": 1000}')
     with raises_message(ConfigError):
-        _lora_rank(str(tmp_path), tiny_model)
+        lora_rank(str(tmp_path), tiny_model)
 
 
 def merge(adapter: str, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
