@@ -48,9 +48,8 @@ _HELD = {
     "use_tqdm_on_load": "a run has a progress line of its own",
     **dict.fromkeys(
         ("speculative_config", "spec_method", "spec_model", "spec_tokens"),
-        "its drafts and the forced tokens of scores exclude each other. A server of yours may use it "
-        "(--model.backend server), without corag's plug-in; given texts are then scored by prompt_logprobs, "
-        "more slowly",
+        "vLLM's way to force the tokens of scores refuses drafts. A server of yours may use it "
+        "(--model.backend server): whether its forced tokens are right is found out when it is opened",
     ),
 }  # fmt: skip
 """Why an engine argument is refused that no option sets."""

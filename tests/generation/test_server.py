@@ -6,6 +6,7 @@ Scores and replies against a real vLLM server.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -63,6 +64,38 @@ class StandIn(Served):
         echoed = [None] + [-token / 1000 for token in body["prompt"][1:]] if body.get("echo") else []
         choice["logprobs"] = {"token_logprobs": [*echoed, *[-0.5] * body["max_tokens"]]} | self.logprobs
         return JSONResponse({"choices": [choice], "usage": {}})
+
+
+class Forcing(StandIn):
+    """A server with the plug-in; ``drafts``: one whose forced tokens land in the replies beside them."""
+
+    def __init__(self, drafts: bool = False) -> None:
+        self.drafts = drafts
+        self.at_once: list[list[int]] = []
+        super().__init__(pause=0.05)
+
+    async def _complete(self, request: Request) -> Response:
+        forced = (await request.json()).get("vllm_xargs", {}).get("forced_tokens", [])
+        self.at_once.append(forced)
+        reply = await super()._complete(request)
+        others = [tokens for tokens in self.at_once if tokens != forced]
+        self.at_once.remove(forced)
+        if not forced or reply.status_code != 200:
+            return reply
+        content = json.loads(bytes(reply.body))
+        content["choices"][0]["token_ids"] = others[0] if self.drafts and others else forced
+        content["choices"][0]["logprobs"]["token_logprobs"] = [-2.0] * len(forced)
+        return JSONResponse(content)
+
+
+@pytest.mark.parametrize("drafts", [False, True])
+async def test_a_server_whose_forced_tokens_land_in_other_replies_is_not_scored_by(
+    drafts: bool,
+) -> None:
+    with Forcing(drafts) as server:
+        async with opened(server) as generator:
+            assert generator._features.forced is not drafts
+            assert generator._features.scores == ("echo" if drafts else "forced")
 
 
 async def open_server(config: ModelConfig) -> HttpGenerator:
