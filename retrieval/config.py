@@ -246,6 +246,11 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
             the same.
         fusion_depth: Hits taken from each index before fusing.
         rrf_k: The constant of reciprocal rank fusion: a hit at rank r counts 1 / (rrf_k + r).
+        links: "titles" follows them: passages whose titles the query names come first, and those whose titles
+            the best hits mention rise. For any kind of index that `corag index` made.
+        link_seeds: Hits whose texts are looked through for titles.
+        link_weight: Share of such a hit's score that a passage gets for being mentioned there.
+        link_named: Passages that the query names by title and that come before all others; 0 = none.
         reranker: Cross-encoder (Hugging Face name or local folder) that re-orders the hits; "" = none.
         rerank_depth: Hits that the cross-encoder sees per query.
         device: Where the encoder and the re-ranker run, such as "cpu" or "cuda:1"; "auto" = a GPU if there is
@@ -277,6 +282,10 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
     search_device: Annotated[str, Mark.ENVIRONMENT] = ""
     fusion_depth: Annotated[int, Ge(1)] = 100
     rrf_k: Annotated[int, Ge(0)] = 60  # Cormack, Clarke and Buettcher 2009
+    links: Annotated[Literal["none", "titles"], Mark.OFTEN] = "none"
+    link_seeds: Annotated[int, Ge(1)] = 5
+    link_weight: Annotated[float, Ge(0)] = 0.7
+    link_named: Annotated[int, Ge(0)] = 4
     reranker: str = ""
     rerank_depth: Annotated[int, Ge(1)] = 50
     device: Annotated[str, Mark.ENVIRONMENT] = "auto"
