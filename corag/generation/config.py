@@ -14,6 +14,7 @@ from corag.core.servers import contain_credentials
 from corag.generation.engine import Engine
 from corag.generation.engine_arguments import refuse_held
 from corag.generation.engines import ENGINES
+from corag.generation.thinking import ThinkingOptions
 
 # The choices are the table's, so that a new engine needs no line here. A type checker cannot read that.
 if TYPE_CHECKING:
@@ -41,6 +42,13 @@ class ModelConfig(Options, section="model", call="open_model"):
             else float32.
         device: where transformers runs, such as "cpu" or "cuda:1"; auto takes a GPU if there is one.
         chat: whether chat prompts go through the model's chat template; auto does if it has one.
+        template_args: further arguments of the chat template, by the names that it has for them, such as
+            '{reasoning_effort: low}'; servers are sent them as chat_template_kwargs.
+        thinking: what becomes of a model's thoughts before its reply: "off" has none, "strip" lets it think
+            and takes the thoughts out of its replies, "keep" leaves replies and template as they are; auto is
+            off where the chat template can be told so, else strip.
+        max_thinking_tokens: most tokens of thoughts before a reply; thoughts that reach it are ended there,
+            and never have more than a quarter of the model's window.
         max_context: longest prompt plus completion, in tokens; 0 for as many as the model was made for.
         batch_size: most sequences that transformers works on at once.
         max_num_seqs: most sequences that vLLM works on at once; 0 for 64 on CPU, and for vLLM's own choice on
@@ -76,6 +84,12 @@ class ModelConfig(Options, section="model", call="open_model"):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: str = "auto"
     chat: Literal["auto", "yes", "no"] = "auto"
+    template_args: dict[str, Any] = field(default_factory=dict)
+    # Off where it can be: methods ask for a sub-query or an answer of a few words, some 100 times a question
+    # for best of 8, and prefill its first words; with thoughts each call costs hundreds of tokens more.
+    thinking: Literal["auto", "off", "strip", "keep"] = "auto"
+    # Of 100 calls of a question 100,000 tokens: as many as their prompts. Longer thoughts are for one question.
+    max_thinking_tokens: int = 1024
     max_context: Annotated[int, Mark.OFTEN] = 0
     batch_size: Annotated[int, Mark.ENVIRONMENT] = 16
     max_num_seqs: Annotated[int, Mark.ENVIRONMENT] = 0
@@ -105,6 +119,11 @@ class ModelConfig(Options, section="model", call="open_model"):
         if self.settled().backend == "python":
             return ""
         return self.tokenizer if self.engine_kind.takes_tokenizer else self.name
+
+    @property
+    def thoughts(self) -> ThinkingOptions:
+        """What becomes of the model's thoughts, and what its chat template is told."""
+        return ThinkingOptions(self.thinking, self.template_args)
 
     def settled(self) -> ModelConfig:
         """Return it with an engine chosen if none was named: vLLM, or transformers where there is no vLLM."""
@@ -154,6 +173,10 @@ class ModelConfig(Options, section="model", call="open_model"):
             raise ConfigError(
                 "the model's max_context, max_num_seqs, kv_cache_gb, block_size and retries cannot be "
                 "negative."
+            )
+        if self.max_thinking_tokens < 1:
+            raise ConfigError(
+                "--model.max_thinking_tokens must be at least 1: for no thoughts write --model.thinking off."
             )
         if not 0 < self.gpu_memory_utilization <= 1 or self.timeout_s <= 0:
             raise ConfigError("gpu_memory_utilization must be in (0, 1], and timeout_s above 0.")

@@ -1,0 +1,287 @@
+"""What a model thinks before it replies: switched off, or with a budget and out of the reply.
+
+Chat templates tell how: by variables that switch thoughts off, by the marks that they take thoughts out of
+earlier replies with, and by what stands between the beginning of a turn and a reply. Without a thought a
+template's own form of none stands there ("<think>\\n\\n</think>\\n\\n" for Qwen3, the final channel for
+gpt-oss, the response token for Command R), before the words that a prompt begins the reply with. So replies,
+scores of given texts and training rows all stand in the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, Literal, TypeAlias
+
+from corag.core.prompting.prompt import Thought
+from corag.core.protocols import Completion
+from corag.core.seeds import stable_hash
+
+Mode: TypeAlias = Literal["off", "strip", "keep", "watch"]
+"""What becomes of thoughts; "watch": none are expected, and those that come all the same are taken out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtForm:
+    """How a family of models writes a thought.
+
+    Attributes:
+        sign: what tells a template of this form.
+        opening: what begins a thought.
+        end: what ends it.
+        closing: what ends it and begins the reply.
+        none: what stands in the place of both where nothing was thought.
+        always: the model thinks though no generation prompt says so, and no variable switches it off.
+        optional: it does not think in plain conversations.
+    """
+
+    sign: str
+    opening: str
+    end: str
+    closing: str
+    none: str
+    always: bool = False
+    optional: bool = False
+
+    @property
+    def begin(self) -> str:
+        """The mark that a thought begins with."""
+        return self.opening.strip()
+
+    def thought_in(self, text: str) -> int | None:
+        """Return where a reply begins behind a thought; its length if the thought does not end.
+
+        None without a thought. The end alone will do, for a prompt may have opened the thought.
+        """
+        start = len(text) - len(text.lstrip())
+        begun = text.startswith(self.begin, start)
+        end = text.find(self.closing.strip(), start)
+        end, mark = (end, self.closing.strip()) if end >= 0 else (text.find(self.end, start), self.end)
+        if end < 0:
+            return len(text) if begun else None
+        if not begun and self.end == "<|end|>":  # of a turn, in other families
+            return None
+        end += len(mark)
+        return end + len(text[end:]) - len(text[end:].lstrip())
+
+
+THINK = ThoughtForm("</think>", "<think>\n", "</think>", "\n</think>\n\n", "<think>\n\n</think>\n\n")
+FORMS = (
+    ThoughtForm(
+        "<|channel|>analysis",  # gpt-oss
+        "<|channel|>analysis<|message|>",
+        "<|end|>",
+        "<|end|><|start|>assistant<|channel|>final<|message|>",
+        "<|channel|>final<|message|>",
+        always=True,
+    ),
+    ThoughtForm(
+        "<|START_RESPONSE|>",  # Command R and A
+        "<|START_THINKING|>",
+        "<|END_THINKING|>",
+        "<|END_THINKING|><|START_RESPONSE|>",
+        "<|START_RESPONSE|>",
+        optional=True,
+    ),
+    ThoughtForm(
+        "<|channel>thought",  # gemma 4
+        "<|channel>thought\n",
+        "<channel|>",
+        "<channel|>",
+        "<|channel>thought\n<channel|>",
+    ),
+    ThoughtForm(
+        "</seed:think>", "<seed:think>", "</seed:think>", "</seed:think>", "<seed:think></seed:think>"
+    ),
+    ThoughtForm("[/THINK]", "[THINK]", "[/THINK]", "[/THINK]", "[THINK][/THINK]"),  # Magistral
+    ThoughtForm("</thought>", "<thought>\n", "</thought>", "\n</thought>\n\n", "<thought>\n\n</thought>\n\n"),
+    THINK,  # the last: some of the others' templates read it as well
+)
+# Variables of templates that switch thoughts, with what means off and on.
+SWITCHES: Mapping[str, tuple[Any, Any]] = {
+    "enable_thinking": (False, True),  # Qwen3, GLM, SmolLM3, gemma 4, Nemotron 3
+    "thinking": (False, True),  # DeepSeek V3.1, Granite 3
+    "reasoning": (False, True),  # Command A Reasoning
+    "thinking_budget": (0, -1),  # Seed-OSS
+}
+# Where a template leaves a sentence for the model to finish, instead of an open thought.
+_UNFINISHED = {
+    "<seed:think><seed:cot_budget_reflect>": "The current thinking budget is 0, so I will directly start "
+    "answering the question.</seed:cot_budget_reflect>\n</seed:think>"
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingOptions:
+    """What was asked for: as ``thinking`` and ``template_args`` of :class:`ModelConfig` are."""
+
+    mode: Literal["auto", "off", "strip", "keep"] = "auto"
+    template_args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """What a model's chat template makes of the options.
+
+    Attributes:
+        mode: what becomes of thoughts.
+        args: the arguments that the template is given.
+        form: how the model writes thoughts; None if its template knows of none.
+        between: what the template puts between a generation prompt without thoughts and a reply, beyond the
+            prompt's own end; None if it does not tell.
+    """
+
+    mode: Mode = "watch"
+    args: Mapping[str, Any] = field(default_factory=dict)
+    form: ThoughtForm | None = None
+    between: str | None = None
+
+    @property
+    def generates(self) -> bool:
+        """Whether a thought is generated before each reply."""
+        return self.mode == "strip" and self.form is not None
+
+    @property
+    def closes(self) -> bool:
+        """Whether the form of no thought stands before replies that nothing was thought for."""
+        return self.mode in ("off", "strip") and self.form is not None
+
+    @property
+    def identity(self) -> str:
+        """What tells it from a model that never thinks, "" for such a one."""
+        mode = self.mode if self.form is not None or self.mode == "keep" else "watch"
+        args = stable_hash(repr(sorted(self.args.items()))) if self.args else ""
+        return f":thinking={mode}{args and '/'}{args}" if args or mode != "watch" else ""
+
+    def describe(self) -> str:
+        """Return a line on it, "" for a model that does not think."""
+        if self.form is None or self.mode in ("keep", "watch"):
+            return ""
+        if self.mode == "off":
+            return "the model replies without thoughts: --model.thinking strip lets it think before each reply."
+        return (
+            "the model thinks before each reply, which costs most of its tokens; no method sees the thoughts: "
+            "--model.thinking off closes them empty."
+        )
+
+    def lead(self, rendered: str, thought: Thought | None) -> str:
+        """Return what stands between a rendered conversation and the reply's first words.
+
+        ``rendered``: with its generation prompt. ``thought``: what was thought; None for nothing.
+        """
+        form = self.form or THINK
+        if thought is None and not self.closes:
+            return ""
+        tail = rendered.rstrip()
+        for unfinished, rest in _UNFINISHED.items():
+            if tail.endswith(unfinished):
+                return rest
+        if tail.endswith(form.end):  # the template has closed it
+            return self.between or ""
+        is_open = tail.endswith(form.begin)
+        if thought is None and not is_open:
+            return form.none if self.between is None else self.between
+        # Of an opening of which the mark stands there, what is missing of its white space.
+        blank = form.opening[len(form.begin) :]
+        opening = (blank if tail == rendered else "") if is_open else form.opening
+        if thought is not None and not thought.closed:
+            return opening + thought.text
+        text = "" if thought is None else thought.text.rstrip()
+        closing = form.closing
+        # "<think>\n\n" is closed by no further line: it is as empty as "<think>\n\n</think>".
+        if not text and is_open and rendered.endswith("\n\n"):
+            closing = closing.lstrip()
+        return opening + text + closing
+
+
+def resolve_thinking(
+    options: ThinkingOptions, template: str, render: Callable[[Mapping[str, Any], str | None], str]
+) -> Thinking:
+    """Find out how a chat template writes thoughts, and decide what becomes of them.
+
+    Args:
+        options: what was asked for.
+        template: its source.
+        render: fills it in for a question, with arguments, and with a reply or (None) a generation prompt.
+            "" for a conversation that it refuses.
+    """
+    prompt = render(options.template_args, None)
+    form = next((form for form in FORMS if form.sign in template or prompt.rstrip().endswith(form.begin)), None)
+    switches = template_variables(template) & SWITCHES.keys()
+    mode = _mode(options, form, bool(switches), prompt)
+    position = {"off": 0, "strip": 1}.get(mode)
+    args = {} if position is None else {name: SWITCHES[name][position] for name in sorted(switches)}
+    args |= options.template_args
+    off = {name: SWITCHES[name][0] for name in switches} | options.template_args
+    return Thinking(mode, args, form, form and _between(form, off, render))
+
+
+def _mode(options: ThinkingOptions, form: ThoughtForm | None, switched: bool, prompt: str) -> Mode:
+    if options.mode != "auto":
+        return "watch" if options.mode == "strip" and form is None else options.mode
+    stated = [value for name, value in options.template_args.items() if name in SWITCHES]
+    if stated:
+        return "strip" if any(stated) and form is not None else "off"
+    if switched or (form is not None and form.optional):
+        return "off"
+    thinks = form is not None and (form.always or prompt.rstrip().endswith(form.begin))
+    return "strip" if thinks else "watch"
+
+
+def _between(
+    form: ThoughtForm, args: Mapping[str, Any], render: Callable[[Mapping[str, Any], str | None], str]
+) -> str | None:
+    """Return what a template puts behind a generation prompt and before a reply; None if it does not tell."""
+    reply = "Certainly"  # a word that no chat template has of its own
+    prompt, whole = render(args, None), render(args, reply)
+    at = whole.rfind(reply)
+    if not prompt or at < 0 or not whole.startswith(prompt) or at < len(prompt):
+        return None
+    between = whole[len(prompt) : at]
+    ended = prompt.rstrip().endswith(form.end) or form.end in between or form.none in between
+    return between if ended else None
+
+
+def template_variables(template: str) -> frozenset[str]:
+    """Return the variables that a chat template reads and does not set by itself; none if it is no template."""
+    import jinja2
+    from jinja2 import meta
+    from transformers.utils import chat_template_utils
+
+    try:
+        environment = chat_template_utils._compile_jinja_template(template).environment
+        return frozenset(meta.find_undeclared_variables(environment.parse(template)))
+    except (jinja2.TemplateError, AttributeError):
+        return frozenset()
+
+
+def thought_in(text: str) -> int:
+    r"""Return where a reply begins behind the thoughts that a model wrote before it; 0 if there are none.
+
+    The text's length if the thought does not end.
+
+    >>> text = "<think>Rome? no</think>\n\nParis"
+    >>> text[thought_in(text):], thought_in("It is Paris"), thought_in("Rome? no</think>Paris")
+    ('Paris', 0, 16)
+    """
+    starts = (form.thought_in(text) for form in FORMS)
+    return next((start for start in starts if start is not None), 0)
+
+
+def is_cut(text: str) -> bool:
+    """Whether a text is a thought that does not end."""
+    return bool(text.strip()) and thought_in(text) == len(text) and not any(
+        text.rstrip().endswith(form.end) for form in FORMS
+    )
+
+
+def without_thought(completion: Completion, start: int) -> Completion:
+    """Return a completion without its first ``start`` characters; their tokens add nothing to its text."""
+    texts = completion.token_texts
+    if texts is not None:
+        ends = [0]
+        for text in texts:
+            ends.append(ends[-1] + len(text))
+        texts = tuple(completion.text[max(first, start) : max(last, start)] for first, last in pairwise(ends))
+    return replace(completion, text=completion.text[start:], token_texts=texts)
